@@ -1,0 +1,91 @@
+// Package golden holds what tests share: comparisons with a stated tolerance, golden files that
+// -update rewrites, and the folder of large reference data that users do not have.
+package golden
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// Close fails t at the first element where got and want differ by more than tol (absolute). NaN equals NaN.
+func Close(t testing.TB, got, want []float64, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got %d values, want %d", len(got), len(want))
+	}
+	for i := range got {
+		same := got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i])
+		if !same && !(math.Abs(got[i]-want[i]) <= tol) {
+			t.Fatalf("value %d: got %.9g, want %.9g (difference %.3g, tolerance %.3g)", i, got[i], want[i], got[i]-want[i], tol)
+		}
+	}
+}
+
+// Shared returns a path inside the reference data folder (FULCRUM_SHARED, else ../shared beside the
+// repository), or skips the test and prints why.
+func Shared(t testing.TB, sub ...string) string {
+	t.Helper()
+	root := os.Getenv("FULCRUM_SHARED")
+	if root == "" {
+		root = filepath.Join(filepath.Dir(RepoRoot()), "shared")
+	}
+	path := filepath.Join(append([]string{root}, sub...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("reference data absent: %s (set FULCRUM_SHARED)", path)
+	}
+	return path
+}
+
+// RepoRoot returns the folder that holds go.mod.
+func RepoRoot() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// JSON reads path into v or fails t.
+func JSON(t testing.TB, path string, v any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// File compares got with the golden file at path; with -update it rewrites the file instead.
+func File(t testing.TB, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run with -update to write it)", err)
+	}
+	if string(got) != string(want) {
+		i := 0
+		for i < len(got) && i < len(want) && got[i] == want[i] {
+			i++
+		}
+		t.Fatalf("%s differs at byte %d:\n got …%s\nwant …%s", path, i, clip(got, i), clip(want, i))
+	}
+}
+
+func clip(b []byte, at int) []byte {
+	return b[max(0, at-40):min(len(b), at+80)]
+}

@@ -1,0 +1,101 @@
+// Package registry is a named table of things a user can choose: phases, policies, rewards, sweepers.
+// A miss lists the names and suggests the nearest one. Tables are built by ordinary functions
+// (experiments/catalog.go), never in init().
+package registry
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Table maps names to entries of one kind.
+type Table[T any] struct {
+	kind    string
+	entries map[string]T
+}
+
+// New returns an empty table; kind ("phase", "reward") is used in messages.
+func New[T any](kind string) *Table[T] { return &Table[T]{kind: kind, entries: map[string]T{}} }
+
+// Add registers v under name. A name added twice is a programming error and panics.
+func (t *Table[T]) Add(name string, v T) {
+	if _, dup := t.entries[name]; dup {
+		panic(fmt.Sprintf("registry: %s %q added twice", t.kind, name))
+	}
+	t.entries[name] = v
+}
+
+// Get returns the entry called name, or an error that lists the names and the nearest one.
+func (t *Table[T]) Get(name string) (T, error) {
+	if v, ok := t.entries[name]; ok {
+		return v, nil
+	}
+	var zero T
+	return zero, Unknown(t.kind, name, t.Names())
+}
+
+// Names returns the registered names in alphabetical order.
+func (t *Table[T]) Names() []string {
+	names := make([]string, 0, len(t.entries))
+	for n := range t.entries {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Unknown is the error for a name that is not in names: it lists them and the nearest one.
+func Unknown(kind, name string, names []string) error {
+	hint := ""
+	if near, ok := Nearest(name, names); ok {
+		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return fmt.Errorf("unknown %s %q%s: want one of %s", kind, name, hint, strings.Join(names, ", "))
+}
+
+// Nearest returns the name closest to the given one in edit distance (a swap of neighbours counts
+// one), when it is close enough to be a likely typing error: at most a third of the longer name,
+// and at least two edits for names of five letters or more.
+func Nearest(name string, names []string) (string, bool) {
+	best, bestDist := "", -1
+	for _, n := range names {
+		d := distance(strings.ToLower(name), strings.ToLower(n))
+		if bestDist < 0 || d < bestDist || d == bestDist && n < best {
+			best, bestDist = n, d
+		}
+	}
+	if bestDist < 0 {
+		return "", false
+	}
+	longest := max(len(name), len(best))
+	limit := max(longest/3, 1)
+	if longest >= 5 {
+		limit = max(limit, 2)
+	}
+	return best, bestDist <= limit
+}
+
+// distance is the optimal-string-alignment distance: insert, delete, replace, swap neighbours.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	prev2, prev, cur := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		cur[0] = i
+		for j := 1; j <= len(y); j++ {
+			cost := 1
+			if x[i-1] == y[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, cur = prev, cur, prev2
+	}
+	return prev[len(y)]
+}

@@ -1,0 +1,1 @@
+csrc/fulcrum_torch.h

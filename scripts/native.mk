@@ -1,0 +1,96 @@
+# The C++ part of the build; the Makefile calls it as `make -f scripts/native.mk`.
+#
+#   bin/lib/libfulcrum_torch.so   gotorch's cgotorch/*.cc (from the module cache, unchanged) and
+#                                 internal/torchx/csrc/*.cc, linked to libtorch
+#   bin/lib/libcgotorch.so        the forwarding library that Go links to (internal/torchx/forward)
+#   build/stubs/lib*.a            empty: gotorch's cgo lines name libtorch, the Go program must not need it
+#
+# Everything in between lies in build/native. A change of LIBTORCH or of flags rebuilds everything.
+
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+OUT := build/native
+GOTORCH := $(shell scripts/gotorch-dir)
+CSRC := internal/torchx/csrc
+FORWARD := internal/torchx/forward
+
+CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
+CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
+
+include $(OUT)/config.mk
+
+# -O1 for gotorch costs as much to compile as -O2 here, and one precompiled header serves both.
+FLAGS = $(TORCH_CXXFLAGS) -O2 -fPIC -fopenmp -pthread -I$(GOTORCH) -I$(CSRC)
+WARN = -Wall -Wextra -Wno-unknown-pragmas $(WERROR)
+
+ours := $(patsubst $(CSRC)/%.cc,$(OUT)/csrc/%.o,$(wildcard $(CSRC)/*.cc))
+theirs := $(patsubst $(GOTORCH)/cgotorch/%.cc,$(OUT)/gotorch/%.o,$(wildcard $(GOTORCH)/cgotorch/*.cc))
+
+.PHONY: all lint FORCE
+all: bin/lib/libfulcrum_torch.so bin/lib/libcgotorch.so build/stubs/libtorch.a
+
+# Rewritten only when it changes, so that everything may depend on it.
+$(OUT)/config.mk: FORCE
+	@mkdir -p $(OUT)
+	@{ scripts/libtorch.sh && echo '# $(CXX) $(CC) $(GOTORCH)' && cat scripts/native.mk | cksum | sed 's/^/# /'; } > $@.new || { rm -f $@.new; exit 1; }
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# torch/torch.h takes half a minute to read: read once, for all.
+PCH := $(OUT)/pch/torch.h
+$(PCH): $(OUT)/config.mk
+	@mkdir -p $(@D)
+	@echo '#include <torch/torch.h>' > $@
+$(PCH).gch: $(PCH)
+	@echo "c++  torch/torch.h (precompiled, libtorch $(TORCH_VERSION))"
+	@$(CXX) $(FLAGS) -x c++-header $< -o $@
+
+COMPILE = $(CXX) $(FLAGS) -include $(PCH) -MMD -MP -c $< -o $@
+$(OUT)/csrc/%.o: $(CSRC)/%.cc $(PCH).gch
+	@mkdir -p $(@D)
+	@echo "c++  $<"
+	@$(COMPILE) $(WARN)
+$(OUT)/gotorch/%.o: $(GOTORCH)/cgotorch/%.cc $(PCH).gch
+	@mkdir -p $(@D)
+	@echo "c++  gotorch/cgotorch/$(<F)"
+	@$(COMPILE) -w
+-include $(ours:.o=.d) $(theirs:.o=.d)
+
+# A removed source must leave the library too, hence the list of objects as a prerequisite.
+$(OUT)/objects: FORCE
+	@echo '$(ours) $(theirs)' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# Libraries are replaced, never rewritten: a running program keeps the one it has mapped.
+# Bsymbolic-functions: its own calls must not go round through the forwarding library of the same names.
+bin/lib/libfulcrum_torch.so: $(ours) $(theirs) $(OUT)/objects
+	@mkdir -p $(@D)
+	@echo "link $@"
+	@$(CXX) -shared -pthread -o $@.new $(ours) $(theirs) -Wl,-Bsymbolic-functions -Wl,-z,defs $(TORCH_LDFLAGS)
+	@mv $@.new $@
+
+# One line for each C function of the real library: not C++ (_Z…), not the linker's own (_init, _fini).
+# Rewritten only when the functions change: editing a function's body relinks nothing else.
+$(OUT)/symbols.stamp: bin/lib/libfulcrum_torch.so
+	@nm -D --defined-only $< | awk '$$2 == "T" && $$3 !~ /^_/ && $$3 != "SetNumThreads" { print $$3 }' | LC_ALL=C sort \
+		| awk '{ print "FORWARD(" NR-1 ", " $$1 ")" }' > $(OUT)/symbols.inc.new
+	@test -s $(OUT)/symbols.inc.new
+	@if cmp -s $(OUT)/symbols.inc.new $(OUT)/symbols.inc; then rm $(OUT)/symbols.inc.new; else mv $(OUT)/symbols.inc.new $(OUT)/symbols.inc; fi
+	@touch $@
+$(OUT)/symbols.inc: $(OUT)/symbols.stamp ;
+
+bin/lib/libcgotorch.so: $(OUT)/symbols.inc $(FORWARD)/forward.c $(FORWARD)/forward.h
+	@echo "link $@"
+	@$(CC) -std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -shared -pthread -I$(OUT) \
+		-Wl,-soname,libcgotorch.so -o $@.new $(FORWARD)/forward.c -ldl
+	@mv $@.new $@
+
+build/stubs/libtorch.a:
+	@mkdir -p $(@D)
+	@for name in c10 torch_cpu torch; do rm -f $(@D)/lib$$name.a; ar rcs $(@D)/lib$$name.a; done
+
+# Our sources under -Werror, for `make lint`; the product's build does not fail over a compiler's new warning.
+lint: $(patsubst $(CSRC)/%.cc,lint-%,$(wildcard $(CSRC)/*.cc))
+lint-%: $(CSRC)/%.cc $(PCH).gch FORCE
+	@$(CXX) $(FLAGS) $(WARN) -Werror -include $(PCH) -fsyntax-only $<

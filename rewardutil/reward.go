@@ -1,0 +1,219 @@
+package rewardutil
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+)
+
+// Field names one score of a trajectory; it is a bit of Trajectory.Has.
+type Field uint8
+
+// The scores of a recorded trajectory, named as in the beam files.
+const (
+	Correct   Field = 1 << iota // vqa_correct, 0 or 1
+	AccScore                    // vqa_acc_score, VQA accuracy in [0, 1]
+	GTProb                      // vqa_gt_prob, probability of the ground truth in [0, 1]
+	RelScore                    // vqa_rel_score, best of token F1 and edit similarity, in [0, 1]
+	BeamScore                   // beam_score, whatever the generator ranked by
+	LogProb                     // logprob_score, nats
+)
+
+// Trajectory is what a beam file records about one candidate, as far as rewards need it: six numbers
+// and a mask of those present, so that millions fit in memory. An absent or null number is 0.
+type Trajectory struct {
+	Correct, AccScore, GTProb, RelScore, BeamScore, LogProb float64
+
+	Has Field // union of the fields present
+}
+
+// Set stores one score and marks it present.
+func (t *Trajectory) Set(f Field, v float64) {
+	t.Has |= f
+	switch f {
+	case Correct:
+		t.Correct = v
+	case AccScore:
+		t.AccScore = v
+	case GTProb:
+		t.GTProb = v
+	case RelScore:
+		t.RelScore = v
+	case BeamScore:
+		t.BeamScore = v
+	case LogProb:
+		t.LogProb = v
+	}
+}
+
+// RewardOptions says how a trajectory becomes one number (see Reward), and how the levels of a reward
+// are weighed (see Combine).
+type RewardOptions struct {
+	Mode string `koanf:"mode" help:"which recorded scores make the reward" enum:"hard_plus_soft,hard_plus_soft_v2,separated,hard_only,soft_only,hard01_plus_gtprob,hard01_plus_gtprob_separated,hard_plus_gtprob_plus_rel,legacy,vqa_gt_prob,vqa_acc_score,beam_score"`
+
+	HardWeight      float64 `koanf:"hard_weight" help:"weight of vqa_correct" range:"(-inf,inf)"`
+	SoftWeight      float64 `koanf:"soft_weight" help:"weight of vqa_acc_score, or of vqa_gt_prob in the gtprob modes" range:"(-inf,inf)"`
+	RelWeight       float64 `koanf:"rel_weight" help:"weight of vqa_rel_score (hard_plus_gtprob_plus_rel)" range:"(-inf,inf)"`
+	Alpha           float64 `koanf:"alpha" help:"weight of the beam's quality (legacy mode)" range:"(-inf,inf)"`
+	Beta            float64 `koanf:"beta" help:"weight of correctness (legacy mode)" range:"(-inf,inf)"`
+	CorrectnessMode string  `koanf:"correctness_mode" help:"correctness as 0..1 or -1..1 (legacy mode)" enum:"01,pm1"`
+	UseLogProb      bool    `koanf:"use_logprob" help:"quality is -logprob_score where present (legacy mode)"`
+	NaNIsBest       bool    `koanf:"nan_is_best" help:"a NaN reward counts as +5, as in the Python reference, instead of being an error"`
+
+	BeamWeight      float64 `koanf:"beam_weight" help:"beam level: weight of the reward above in the total" range:"(-inf,inf)"`
+	CoherenceWeight float64 `koanf:"coherence_weight" help:"sequence level: weight of the mean cosine of query to examples and of neighbours" range:"(-inf,inf)"`
+	DiversityWeight float64 `koanf:"diversity_weight" help:"sequence level: weight of 1 - mean pairwise cosine of the examples" range:"(-inf,inf)"`
+	TaskWeight      float64 `koanf:"task_weight" help:"task level: weight of the VQA accuracy, where it is known" range:"(-inf,inf)"`
+}
+
+// DefaultRewardOptions returns the reference's default mode and weights, and the beam level alone.
+func DefaultRewardOptions() RewardOptions {
+	return RewardOptions{
+		Mode: "hard_plus_soft", HardWeight: 1, SoftWeight: 1, RelWeight: 0.1,
+		CorrectnessMode: "01", BeamWeight: 1,
+	}
+}
+
+// rewardLimit bounds the rewards of the reference's modes.
+const rewardLimit = 5
+
+// RewardModes returns the names that mode accepts.
+func RewardModes() []string {
+	return []string{
+		"hard_plus_soft", "hard_plus_soft_v2", "separated", "hard_only", "soft_only",
+		"hard01_plus_gtprob", "hard01_plus_gtprob_separated", "hard_plus_gtprob_plus_rel",
+		"legacy", "vqa_gt_prob", "vqa_acc_score", "beam_score",
+	}
+}
+
+// Validate reports an unknown mode, a weight that is no number, and a reward that could only be 0.
+func (o RewardOptions) Validate() error {
+	var errs []error
+	if !slices.Contains(RewardModes(), o.Mode) {
+		errs = append(errs, option.Errorf("mode", "%s", modeError(o.Mode)))
+	}
+	if o.CorrectnessMode != "01" && o.CorrectnessMode != "pm1" {
+		errs = append(errs, option.Errorf("correctness_mode", "want 01 or pm1, got %q", o.CorrectnessMode))
+	}
+	if o.BeamWeight == 0 && o.CoherenceWeight == 0 && o.DiversityWeight == 0 && o.TaskWeight == 0 {
+		errs = append(errs, option.Errorf("beam_weight", "all level weights are 0: every reward would be 0"))
+	}
+	if o.Mode == "legacy" && o.Alpha == 0 && o.Beta == 0 && o.BeamWeight != 0 && !o.NaNIsBest {
+		errs = append(errs, option.Errorf("alpha", "alpha and beta are both 0: every legacy reward would be 0"))
+	}
+	return errors.Join(errs...)
+}
+
+func modeError(mode string) string {
+	list := strings.Join(RewardModes(), ", ")
+	if mode == "hybrid" {
+		return "hybrid is named by the Python reference but was never written there; want one of " + list
+	}
+	return registry.Unknown("reward mode", mode, RewardModes()).Error()
+}
+
+// Reward returns the trajectory's reward under o.Mode. With h = vqa_correct, s = vqa_acc_score,
+// p = vqa_gt_prob, e = vqa_rel_score (absent = 0) and the weights wh, ws, wr:
+//
+//	hard_plus_soft                 wh·h + ws·s
+//	hard_plus_soft_v2              ws·s + 2·wh·h
+//	separated                      ws·s + (2·wh if h is exactly 1)
+//	hard_only, soft_only           wh·h, ws·s
+//	hard01_plus_gtprob             wh·h + ws·p
+//	hard01_plus_gtprob_separated   ws·p + (2·wh if h is exactly 1)
+//	hard_plus_gtprob_plus_rel      wh·h + ws·p + wr·(1-h)·e
+//	legacy                         alpha·quality + beta·correctness
+//	vqa_gt_prob, vqa_acc_score, beam_score   the recorded number itself
+//
+// The first nine are the reference's and are cut to ±5 like there; the last three are ours and are not
+// cut, but must be present. A reward that is not finite is an error, unless NaNIsBest. Source: parity
+// specification §2.
+func (o RewardOptions) Reward(t Trajectory) (float64, error) {
+	var r float64
+	switch o.Mode {
+	case "hard_plus_soft":
+		r = o.HardWeight*t.Correct + o.SoftWeight*t.AccScore
+	case "hard_plus_soft_v2":
+		r = o.SoftWeight*t.AccScore + 2*o.HardWeight*t.Correct
+	case "separated":
+		r = o.SoftWeight*t.AccScore + o.bonus(t)
+	case "hard_only":
+		r = o.HardWeight * t.Correct
+	case "soft_only":
+		r = o.SoftWeight * t.AccScore
+	case "hard01_plus_gtprob":
+		r = o.HardWeight*t.Correct + o.SoftWeight*t.GTProb
+	case "hard01_plus_gtprob_separated":
+		r = o.SoftWeight*t.GTProb + o.bonus(t)
+	case "hard_plus_gtprob_plus_rel":
+		r = o.HardWeight*t.Correct + o.SoftWeight*t.GTProb + o.RelWeight*(1-t.Correct)*t.RelScore
+	case "legacy":
+		r = o.Alpha*o.quality(t) + o.Beta*o.correctness(t)
+	case "vqa_gt_prob":
+		return o.recorded(t, GTProb, t.GTProb)
+	case "vqa_acc_score":
+		return o.recorded(t, AccScore, t.AccScore)
+	case "beam_score":
+		return o.recorded(t, BeamScore, t.BeamScore)
+	default:
+		return 0, errors.New(modeError(o.Mode))
+	}
+	switch {
+	case math.IsNaN(r) && o.NaNIsBest:
+		return rewardLimit, nil // the reference's max(-5, min(5, NaN))
+	case math.IsNaN(r) || math.IsInf(r, 0) && !o.NaNIsBest:
+		return 0, fmt.Errorf("reward %s is %v: want finite scores (vqa_correct %v, vqa_acc_score %v, vqa_gt_prob %v, vqa_rel_score %v, beam_score %v, logprob_score %v)",
+			o.Mode, r, t.Correct, t.AccScore, t.GTProb, t.RelScore, t.BeamScore, t.LogProb)
+	}
+	return max(-rewardLimit, min(rewardLimit, r)), nil
+}
+
+// bonus is what a correct answer adds in the separated modes; a fractional vqa_correct adds nothing.
+func (o RewardOptions) bonus(t Trajectory) float64 {
+	if t.Correct == 1 {
+		return 2 * o.HardWeight
+	}
+	return 0
+}
+
+func (o RewardOptions) quality(t Trajectory) float64 {
+	if o.UseLogProb && t.Has&LogProb != 0 {
+		return -t.LogProb
+	}
+	return t.BeamScore
+}
+
+// correctness is vqa_correct, else vqa_acc_score, else 0, mapped to -1..1 in mode pm1 where present.
+func (o RewardOptions) correctness(t Trajectory) float64 {
+	var x float64
+	switch {
+	case t.Has&Correct != 0:
+		x = t.Correct
+	case t.Has&AccScore != 0:
+		x = t.AccScore
+	default:
+		return 0
+	}
+	if o.CorrectnessMode == "pm1" {
+		return 2*x - 1
+	}
+	return x
+}
+
+func (o RewardOptions) recorded(t Trajectory, f Field, v float64) (float64, error) {
+	if t.Has&f == 0 {
+		return 0, fmt.Errorf("reward %s: the trajectory does not record it", o.Mode)
+	}
+	if math.IsNaN(v) && o.NaNIsBest {
+		return rewardLimit, nil
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("reward %s is %v: want a finite number", o.Mode, v)
+	}
+	return v, nil
+}

@@ -1,0 +1,178 @@
+package rewardutil
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+)
+
+// num reads a number of the goldens, where NaN and infinities are strings and an absent value is null.
+type num struct {
+	v    float64
+	null bool
+}
+
+func (n *num) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null":
+		n.null = true
+	case `"nan"`:
+		n.v = math.NaN()
+	case `"inf"`:
+		n.v = math.Inf(1)
+	case `"-inf"`:
+		n.v = math.Inf(-1)
+	default:
+		return json.Unmarshal(b, &n.v)
+	}
+	return nil
+}
+
+func floats(ns []num) []float64 {
+	out := make([]float64, len(ns))
+	for i, n := range ns {
+		out[i] = n.v
+	}
+	return out
+}
+
+// narrow rounds to float32, the type the recorded reference computed in.
+func narrow(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(float32(v))
+	}
+	return out
+}
+
+func trajectory(fields map[string]num) Trajectory {
+	names := map[string]Field{
+		"vqa_correct": Correct, "vqa_acc_score": AccScore, "vqa_gt_prob": GTProb,
+		"vqa_rel_score": RelScore, "beam_score": BeamScore, "logprob_score": LogProb,
+	}
+	var t Trajectory
+	for name, n := range fields {
+		if !n.null {
+			t.Set(names[name], n.v)
+		}
+	}
+	return t
+}
+
+// Recorded by running the reference's compute_reward_for_candidate on every mode, candidate and weight.
+func TestRewardEqualsTheReference(t *testing.T) {
+	var g struct {
+		Rows []struct {
+			Mode      string
+			Candidate map[string]num
+			Weights   map[string]any
+			Result    num
+			Error     string
+		} `json:"compute_reward_for_candidate"`
+	}
+	golden.JSON(t, "testdata/reward_utils.json", &g)
+	if len(g.Rows) != 396 {
+		t.Fatalf("%d golden rows, want 396", len(g.Rows))
+	}
+	for _, row := range g.Rows {
+		o := DefaultRewardOptions()
+		o.Mode, o.NaNIsBest = row.Mode, true
+		for k, v := range row.Weights {
+			switch k {
+			case "hard_weight":
+				o.HardWeight = v.(float64)
+			case "soft_weight":
+				o.SoftWeight = v.(float64)
+			case "rel_weight":
+				o.RelWeight = v.(float64)
+			case "alpha":
+				o.Alpha = v.(float64)
+			case "beta":
+				o.Beta = v.(float64)
+			case "correctness_mode":
+				o.CorrectnessMode = v.(string)
+			case "use_logprob":
+				o.UseLogProb = v.(bool)
+			default:
+				t.Fatalf("golden weight %q is not read", k)
+			}
+		}
+		got, err := o.Reward(trajectory(row.Candidate))
+		if row.Error != "" {
+			if err == nil {
+				t.Errorf("%s: got %v, want an error", row.Mode, got)
+			}
+			continue
+		}
+		// 1e-15: the order of two products may differ from Python's
+		if err != nil || math.Abs(got-row.Result.v) > 1e-15 {
+			t.Errorf("%s %v %v: got %v (%v), want %v", row.Mode, row.Candidate, row.Weights, got, err, row.Result.v)
+		}
+	}
+}
+
+func TestRewardRefusals(t *testing.T) {
+	var nan Trajectory
+	nan.Set(AccScore, math.NaN())
+	var inf Trajectory
+	inf.Set(Correct, math.Inf(1))
+	for _, tc := range []struct {
+		name, mode string
+		t          Trajectory
+		want       string
+	}{
+		{"NaN is an error by default", "hard_plus_soft", nan, "is NaN: want finite"},
+		{"infinity is not cut to the best reward", "hard_only", inf, "is +Inf: want finite"},
+		{"NaN in a recorded number", "vqa_acc_score", nan, "is NaN"},
+		{"a recorded number that is absent", "vqa_gt_prob", nan, "does not record it"},
+		{"hybrid is refused with the list", "hybrid", Trajectory{}, "want one of hard_plus_soft, hard_plus_soft_v2"},
+		{"a typo names the nearest", "hard_plus_sof", Trajectory{}, "did you mean hard_plus_soft?"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultRewardOptions()
+			o.Mode = tc.mode
+			_, err := o.Reward(tc.t)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestRewardRecordedNumbersAreNotCut(t *testing.T) {
+	var tr Trajectory
+	tr.Set(BeamScore, -23.5) // a log-probability as beam score
+	o := DefaultRewardOptions()
+	o.Mode = "beam_score"
+	if r, err := o.Reward(tr); r != -23.5 || err != nil {
+		t.Fatalf("got %v, %v, want -23.5", r, err)
+	}
+}
+
+func TestRewardOptionsValidate(t *testing.T) {
+	if err := DefaultRewardOptions().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range RewardModes() {
+		o := DefaultRewardOptions()
+		o.Mode, o.Alpha = mode, 1
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	bad := RewardOptions{Mode: "hybrid", CorrectnessMode: "02"}
+	err := bad.Validate()
+	for _, want := range []string{"mode: hybrid", "correctness_mode: want 01 or pm1", "beam_weight: all level weights are 0"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to contain %q", err, want)
+		}
+	}
+	legacy := DefaultRewardOptions()
+	legacy.Mode = "legacy"
+	if legacy.Validate() == nil {
+		t.Error("legacy with alpha = beta = 0 passes; every reward would be 0")
+	}
+}

@@ -1,0 +1,110 @@
+// Tensors in and out of Go memory, their life, random numbers, threads and devices.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+
+#include "guard.h"
+
+#ifdef FULCRUM_CUDA
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+extern "C" {
+
+void fc_free_string(const char *s) { free(const_cast<char *>(s)); }
+
+void fc_free(Tensor *tensors, int64_t n) {
+  for (int64_t i = n - 1; i >= 0; i--) delete tensors[i];  // newest first, as they were made
+}
+
+const char *fc_from_data(const void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out) {
+  return guard([&] {
+    at::Tensor t = at::empty(ints(shape, dims), at::TensorOptions(static_cast<at::ScalarType>(dtype)));
+    if (t.nbytes() > 0) memcpy(t.data_ptr(), data, t.nbytes());
+    *out = wrap(std::move(t));
+  });
+}
+const char *fc_from_static(void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out) {
+  return guard([&] {
+    *out = wrap(torch::from_blob(data, ints(shape, dims), at::TensorOptions(static_cast<at::ScalarType>(dtype))));
+  });
+}
+const char *fc_copy_out(Tensor x, void *data, int64_t bytes) {
+  return guard([&] {
+    at::Tensor host = x->detach().to(at::kCPU).contiguous();
+    TORCH_CHECK(static_cast<int64_t>(host.nbytes()) == bytes, "tensor has ", host.nbytes(), " bytes, the buffer ", bytes);
+    if (bytes > 0) memcpy(data, host.data_ptr(), bytes);
+  });
+}
+const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out) {
+  return guard([&] {
+    auto opt = at::TensorOptions(static_cast<at::ScalarType>(dtype));
+    if (like != nullptr) opt = opt.device(like->device());
+    *out = wrap(at::full(ints(shape, dims), value, opt));
+  });
+}
+const char *fc_copy_(Tensor dst, Tensor src) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    dst->copy_(*src);
+  });
+}
+void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *cuda, bool *requires_grad) {
+  *dims = x->dim();
+  for (int64_t i = 0; i < x->dim() && i < 8; i++) shape8[i] = x->size(i);
+  *dtype = static_cast<int8_t>(x->scalar_type());
+  *cuda = x->is_cuda();
+  *requires_grad = x->requires_grad();
+}
+
+// --- random numbers
+
+const char *fc_generator(uint64_t seed, const char *device, Generator *out) {
+  return guard([&] {
+    at::Device d{std::string(device)};
+    at::Generator g;
+#ifdef FULCRUM_CUDA
+    if (d.is_cuda()) g = at::cuda::detail::createCUDAGenerator(d.index());
+    else
+#endif
+      g = at::detail::createCPUGenerator();
+    g.set_current_seed(seed);
+    *out = new at::Generator(g);
+  });
+}
+void fc_generator_free(Generator g) { delete static_cast<at::Generator *>(g); }
+const char *fc_generator_seed(Generator g, uint64_t seed) {
+  return guard([&] { static_cast<at::Generator *>(g)->set_current_seed(seed); });
+}
+const char *fc_generator_state(Generator g, Tensor *out) {
+  return guard([&] { *out = wrap(static_cast<at::Generator *>(g)->get_state()); });
+}
+const char *fc_generator_set_state(Generator g, Tensor state) {
+  return guard([&] { static_cast<at::Generator *>(g)->set_state(*state); });
+}
+const char *fc_uniform_(Tensor x, double lo, double hi, Generator g) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    x->uniform_(lo, hi, *static_cast<at::Generator *>(g));
+  });
+}
+const char *fc_normal_(Tensor x, double mean, double std, Generator g) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    x->normal_(mean, std, *static_cast<at::Generator *>(g));
+  });
+}
+
+// --- threads, devices
+
+void fc_set_num_threads(int n) { at::set_num_threads(n); }
+int fc_get_num_threads(void) { return at::get_num_threads(); }
+bool fc_cuda_available(void) { return torch::cuda::is_available(); }
+int fc_cuda_device_count(void) { return static_cast<int>(torch::cuda::device_count()); }
+const char *fc_cuda_synchronize(void) {
+  return guard([&] {
+    if (torch::cuda::is_available()) torch::cuda::synchronize();
+  });
+}
+
+}  // extern "C"

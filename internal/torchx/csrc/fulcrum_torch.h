@@ -1,0 +1,111 @@
+// The C interface of Fulcrum's libtorch extension: what gotorch lacks.
+//
+// Every function that can fail returns NULL, or a message that the caller frees with
+// fc_free_string; no C++ exception crosses this border. A Tensor is a heap-allocated at::Tensor,
+// the same handle that gotorch uses, freed with fc_free. Shapes in comments are PyTorch's.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cgotorch/torchdef.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef void *Generator;
+
+// dtypes: the numbers of c10::ScalarType (1 = int8 … 4 = int64, 5 = half, 6 = float, 7 = double, 11 = bool, 15 = bfloat16).
+
+// --- memory, data in and out
+void fc_free_string(const char *s);
+void fc_free(Tensor *tensors, int64_t n);
+const char *fc_from_data(const void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out);  // copies
+const char *fc_from_static(void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out);  // does not copy: data outlives out
+const char *fc_copy_out(Tensor x, void *data, int64_t bytes);  // device → host, contiguous; waits for the device
+const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out);
+const char *fc_copy_(Tensor dst, Tensor src);
+void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *cuda, bool *requires_grad);
+
+// --- elementwise
+const char *fc_unary(const char *op, Tensor x, Tensor *out);
+const char *fc_add_scalar(Tensor x, double s, Tensor *out);
+const char *fc_mul_scalar(Tensor x, double s, Tensor *out);
+const char *fc_pow_scalar(Tensor x, double p, Tensor *out);
+const char *fc_clamp(Tensor x, double lo, double hi, Tensor *out);  // NaN bound = none
+const char *fc_minimum(Tensor a, Tensor b, Tensor *out);
+const char *fc_maximum(Tensor a, Tensor b, Tensor *out);
+const char *fc_compare(const char *op, Tensor x, double s, Tensor *out);  // bool tensor
+const char *fc_where(Tensor cond, Tensor a, Tensor b, Tensor *out);
+const char *fc_masked_fill(Tensor x, Tensor mask, double value, Tensor *out);
+const char *fc_cast(Tensor x, int8_t dtype, Tensor *out);
+const char *fc_to_device(Tensor x, const char *device, Tensor *out);
+
+// --- products
+const char *fc_matmul(Tensor a, Tensor b, Tensor *out);
+const char *fc_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor *out);
+const char *fc_baddbmm(Tensor add, Tensor a, Tensor b, Tensor *out);
+
+// --- reductions
+const char *fc_sum(Tensor x, const int64_t *dims, int64_t n, bool keepdim, Tensor *out);
+const char *fc_mean(Tensor x, const int64_t *dims, int64_t n, bool keepdim, Tensor *out);
+const char *fc_logsumexp(Tensor x, int64_t dim, bool keepdim, Tensor *out);
+const char *fc_softmax(Tensor x, int64_t dim, Tensor *out);
+const char *fc_log_softmax(Tensor x, int64_t dim, Tensor *out);
+const char *fc_max_dim(Tensor x, int64_t dim, bool keepdim, Tensor *values, Tensor *indices);
+const char *fc_argmax(Tensor x, int64_t dim, Tensor *out);  // first maximum on ties (CPU)
+const char *fc_topk(Tensor x, int64_t k, int64_t dim, Tensor *values, Tensor *indices);
+const char *fc_layer_norm(Tensor x, Tensor weight, Tensor bias, double eps, Tensor *out);  // over the last dim
+const char *fc_normalize(Tensor x, double eps, Tensor *out);  // x / max(|x|₂, eps) over the last dim
+const char *fc_all_finite(Tensor x, bool *out);
+const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the same for any thread count
+
+// --- indexing and shape
+const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);
+const char *fc_scatter_value(Tensor x, int64_t dim, Tensor index, double value, Tensor *out);
+const char *fc_index_select(Tensor x, int64_t dim, Tensor index, Tensor *out);
+const char *fc_embedding(Tensor table, Tensor index, Tensor *out);  // table[index], with a fast gradient
+const char *fc_cat(Tensor *xs, int64_t n, int64_t dim, Tensor *out);
+const char *fc_stack(Tensor *xs, int64_t n, int64_t dim, Tensor *out);
+const char *fc_narrow(Tensor x, int64_t dim, int64_t start, int64_t length, Tensor *out);
+const char *fc_reshape(Tensor x, const int64_t *shape, int64_t dims, Tensor *out);
+const char *fc_expand(Tensor x, const int64_t *shape, int64_t dims, Tensor *out);  // -1 keeps
+const char *fc_transpose(Tensor x, int64_t a, int64_t b, Tensor *out);
+const char *fc_unsqueeze(Tensor x, int64_t dim, Tensor *out);
+const char *fc_squeeze(Tensor x, int64_t dim, Tensor *out);
+const char *fc_contiguous(Tensor x, Tensor *out);
+
+// --- autograd
+bool fc_set_grad_enabled(bool on);  // returns the former state; per thread
+const char *fc_detach(Tensor x, Tensor *out);
+const char *fc_backward(Tensor loss);
+const char *fc_require_grad(Tensor x);
+const char *fc_grad(Tensor x, Tensor *out);
+const char *fc_param_view(Tensor flat, Tensor flat_grad, int64_t offset, const int64_t *shape, int64_t dims, Tensor *out);
+
+// --- optimiser: one fused pass over flat float32 buffers [N]
+// g' = grad·grad_scale; AdamW (Loshchilov & Hutter 2019) with bias correction for step (1-based).
+// lr, weight_decay are per-element scales when lr_scale/decay_mask are given (may be NULL).
+const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask,
+                     double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step);
+
+// --- random numbers
+const char *fc_generator(uint64_t seed, const char *device, Generator *out);
+void fc_generator_free(Generator g);
+const char *fc_generator_seed(Generator g, uint64_t seed);
+const char *fc_generator_state(Generator g, Tensor *out);
+const char *fc_generator_set_state(Generator g, Tensor state);
+const char *fc_uniform_(Tensor x, double lo, double hi, Generator g);
+const char *fc_normal_(Tensor x, double mean, double std, Generator g);
+
+// --- threads, devices
+void fc_set_num_threads(int n);
+int fc_get_num_threads(void);
+bool fc_cuda_available(void);
+int fc_cuda_device_count(void);
+const char *fc_cuda_synchronize(void);
+
+#ifdef __cplusplus
+}
+#endif

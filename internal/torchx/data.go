@@ -1,0 +1,159 @@
+package torchx
+
+// #include <stdlib.h>
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// element is a Go type with a libtorch scalar type of the same layout.
+type element interface {
+	~float32 | ~float64 | ~int64 | ~int32 | ~uint8 | ~bool
+}
+
+func dtypeOf[E element]() DType {
+	var e E
+	switch any(e).(type) {
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	case int64:
+		return Int64
+	case int32:
+		return Int32
+	case bool:
+		return Bool
+	}
+	return Uint8
+}
+
+func cshape(shape []int) (*C.int64_t, C.int64_t) {
+	if len(shape) == 0 {
+		return nil, 0
+	}
+	s := make([]C.int64_t, len(shape))
+	for i, d := range shape {
+		s[i] = C.int64_t(d)
+	}
+	return &s[0], C.int64_t(len(s))
+}
+
+func numel(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// From returns a CPU tensor of the given shape with a copy of data (one memcpy).
+func From[E element](data []E, shape ...int) Tensor {
+	return FromBytes(unsafe.Pointer(unsafe.SliceData(data)), dtypeOf[E](), len(data), shape)
+}
+
+// FromBytes copies n elements of dtype from memory p.
+func FromBytes(p unsafe.Pointer, dtype DType, n int, shape []int) Tensor {
+	if numel(shape) != n {
+		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d elements do not fill shape %v", n, shape)})
+	}
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("from", C.fc_from_data(p, C.int8_t(dtype), s, d, &out))
+	return adopt(out)
+}
+
+// FromStatic returns a CPU tensor over data without a copy. data must not be Go-heap memory that moves
+// or is freed while the tensor lives: use it for memory-mapped files and for slices kept by their owner.
+func FromStatic(data []float32, shape ...int) Tensor {
+	if numel(shape) != len(data) {
+		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d elements do not fill shape %v", len(data), shape)})
+	}
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("from", C.fc_from_static(unsafe.Pointer(unsafe.SliceData(data)), C.int8_t(Float32), s, d, &out))
+	return adopt(out)
+}
+
+// Data copies t to the host as a flat slice in row-major order. The element type must match. sync
+func Data[E element](t Tensor) []E {
+	i := t.info()
+	if want := dtypeOf[E](); i.dtype != want {
+		panic(&OpError{Op: "data", Msg: fmt.Sprintf("tensor is %v, want %v", i.dtype, want)})
+	}
+	out := make([]E, numel(i.shape))
+	if len(out) == 0 {
+		return out
+	}
+	check("data", C.fc_copy_out(t.c(), unsafe.Pointer(&out[0]), C.int64_t(len(out)*i.dtype.Size())), t)
+	return out
+}
+
+// Bytes copies t's raw bytes to the host, row-major. sync
+func (t Tensor) Bytes() []byte {
+	i := t.info()
+	out := make([]byte, numel(i.shape)*i.dtype.Size())
+	if len(out) > 0 {
+		check("bytes", C.fc_copy_out(t.c(), unsafe.Pointer(&out[0]), C.int64_t(len(out))), t)
+	}
+	return out
+}
+
+// Floats copies t to the host as float64, whatever its float type. sync
+func (t Tensor) Floats() []float64 {
+	defer Scope()()
+	if t.DType() != Float64 {
+		t = t.To(Float64)
+	}
+	return Data[float64](t)
+}
+
+// Item returns the only element of t as float64. sync
+func (t Tensor) Item() float64 {
+	v := t.Floats()
+	if len(v) != 1 {
+		panic(opError("item", fmt.Sprintf("want one element, got %d", len(v)), []Tensor{t}))
+	}
+	return v[0]
+}
+
+// Full returns a float32 CPU tensor filled with v.
+func Full(v float64, shape ...int) Tensor { return FullLike(Tensor{}, v, Float32, shape...) }
+
+// Zeros returns a float32 CPU tensor of zeros.
+func Zeros(shape ...int) Tensor { return Full(0, shape...) }
+
+// FullLike returns a tensor filled with v on the device of like (the CPU when like is no tensor).
+func FullLike(like Tensor, v float64, dtype DType, shape ...int) Tensor {
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("full", C.fc_full(s, d, C.double(v), C.int8_t(dtype), like.c(), &out))
+	return adopt(out)
+}
+
+// Copy writes src into dst in place, casting and moving between devices; autograd does not see it.
+func Copy(dst, src Tensor) {
+	must("copy", dst, src)
+	check("copy", C.fc_copy_(dst.c(), src.c()), dst, src)
+}
+
+// To casts to dtype (no copy when it is that already).
+func (t Tensor) To(dtype DType) Tensor {
+	must("to", t)
+	var out C.Tensor
+	check("to", C.fc_cast(t.c(), C.int8_t(dtype), &out), t)
+	return adopt(out)
+}
+
+// ToDevice moves to "cpu", "cuda" or "cuda:N".
+func (t Tensor) ToDevice(device string) Tensor {
+	must("to", t)
+	d := C.CString(device)
+	defer C.free(unsafe.Pointer(d))
+	var out C.Tensor
+	check("to("+device+")", C.fc_to_device(t.c(), d, &out), t)
+	return adopt(out)
+}

@@ -1,0 +1,52 @@
+package torchx
+
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// Attach binds the calling goroutine to its OS thread for good and sets how many threads an operation
+// may use. libtorch's thread pool and gradient mode belong to the OS thread.
+func Attach(threads int) {
+	runtime.LockOSThread()
+	C.fc_set_num_threads(C.int(max(threads, 1)))
+}
+
+// Threads returns how many threads an operation uses.
+func Threads() int { return int(C.fc_get_num_threads()) }
+
+// CUDAAvailable reports whether libtorch sees a CUDA device.
+func CUDAAvailable() bool { return bool(C.fc_cuda_available()) }
+
+// Device resolves auto|cpu|cuda|cuda:N to a libtorch device name, or says why it can't.
+func Device(name string) (string, error) {
+	var n int
+	switch {
+	case name == "auto":
+		if CUDAAvailable() {
+			return "cuda:0", nil
+		}
+		return "cpu", nil
+	case name == "cpu":
+		return "cpu", nil
+	case name == "cuda":
+		n = 0
+	default:
+		if _, err := fmt.Sscanf(name, "cuda:%d", &n); err != nil || fmt.Sprintf("cuda:%d", n) != name {
+			return "", fmt.Errorf("device=%s: want auto, cpu, cuda or cuda:N", name)
+		}
+	}
+	if !CUDAAvailable() {
+		return "", fmt.Errorf("device=%s: this libtorch sees no CUDA device (run doctor); use device=cpu or build with LIBTORCH=", name)
+	}
+	if count := int(C.fc_cuda_device_count()); n >= count {
+		return "", fmt.Errorf("device=%s: there are %d CUDA devices (cuda:0 … cuda:%d)", name, count, count-1)
+	}
+	return fmt.Sprintf("cuda:%d", n), nil
+}
+
+// Synchronize waits until the device has done all queued work.
+func Synchronize() { check("synchronize", C.fc_cuda_synchronize()) }

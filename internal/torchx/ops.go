@@ -1,0 +1,400 @@
+package torchx
+
+// #cgo CFLAGS: -I${SRCDIR}
+// #include <stdlib.h>
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/wangkuiyi/gotorch"
+)
+
+// --- elementwise, with PyTorch's broadcasting. Where gotorch has the operation, it is gotorch's.
+
+// Add returns a + b.
+func Add(a, b Tensor) Tensor {
+	return viaGotorch("add", func() gotorch.Tensor { return gotorch.Add(a.t, b.t, 1) }, a, b)
+}
+
+// Sub returns a - b.
+func Sub(a, b Tensor) Tensor {
+	return viaGotorch("sub", func() gotorch.Tensor { return gotorch.Sub(a.t, b.t, 1) }, a, b)
+}
+
+// Mul returns a · b elementwise.
+func Mul(a, b Tensor) Tensor {
+	return viaGotorch("mul", func() gotorch.Tensor { return gotorch.Mul(a.t, b.t) }, a, b)
+}
+
+// Div returns a / b elementwise.
+func Div(a, b Tensor) Tensor {
+	return viaGotorch("div", func() gotorch.Tensor { return gotorch.Div(a.t, b.t) }, a, b)
+}
+
+// Sigmoid returns 1 / (1 + e^-x).
+func Sigmoid(x Tensor) Tensor {
+	return viaGotorch("sigmoid", func() gotorch.Tensor { return gotorch.Sigmoid(x.t) }, x)
+}
+
+// Tanh returns the hyperbolic tangent.
+func Tanh(x Tensor) Tensor {
+	return viaGotorch("tanh", func() gotorch.Tensor { return gotorch.Tanh(x.t) }, x)
+}
+
+// ReLU returns max(x, 0).
+func ReLU(x Tensor) Tensor {
+	return viaGotorch("relu", func() gotorch.Tensor { return gotorch.Relu(x.t) }, x)
+}
+
+func unary(op string, x Tensor) Tensor {
+	must(op, x)
+	name := C.CString(op)
+	defer C.free(unsafe.Pointer(name))
+	var out C.Tensor
+	check(op, C.fc_unary(name, x.c(), &out), x)
+	return adopt(out)
+}
+
+// Exp returns e^x.
+func Exp(x Tensor) Tensor { return unary("exp", x) }
+
+// Log returns the natural logarithm.
+func Log(x Tensor) Tensor { return unary("log", x) }
+
+// Neg returns -x.
+func Neg(x Tensor) Tensor { return unary("neg", x) }
+
+// Abs returns |x|.
+func Abs(x Tensor) Tensor { return unary("abs", x) }
+
+// Sqrt returns the square root.
+func Sqrt(x Tensor) Tensor { return unary("sqrt", x) }
+
+// Square returns x².
+func Square(x Tensor) Tensor { return unary("square", x) }
+
+// GELU returns x·Φ(x).
+func GELU(x Tensor) Tensor { return unary("gelu", x) }
+
+// SiLU returns x·sigmoid(x).
+func SiLU(x Tensor) Tensor { return unary("silu", x) }
+
+// Softplus returns log(1 + e^x).
+func Softplus(x Tensor) Tensor { return unary("softplus", x) }
+
+// Not inverts a bool tensor.
+func Not(x Tensor) Tensor { return unary("logical_not", x) }
+
+// AddScalar returns x + s.
+func AddScalar(x Tensor, s float64) Tensor {
+	must("add", x)
+	var out C.Tensor
+	check("add", C.fc_add_scalar(x.c(), C.double(s), &out), x)
+	return adopt(out)
+}
+
+// Scale returns s·x.
+func Scale(x Tensor, s float64) Tensor {
+	must("mul", x)
+	var out C.Tensor
+	check("mul", C.fc_mul_scalar(x.c(), C.double(s), &out), x)
+	return adopt(out)
+}
+
+// Pow returns x^p.
+func Pow(x Tensor, p float64) Tensor {
+	must("pow", x)
+	var out C.Tensor
+	check("pow", C.fc_pow_scalar(x.c(), C.double(p), &out), x)
+	return adopt(out)
+}
+
+// Clamp limits x to [lo, hi].
+func Clamp(x Tensor, lo, hi float64) Tensor {
+	must("clamp", x)
+	var out C.Tensor
+	check("clamp", C.fc_clamp(x.c(), C.double(lo), C.double(hi), &out), x)
+	return adopt(out)
+}
+
+// ClampMin limits x from below.
+func ClampMin(x Tensor, lo float64) Tensor { return Clamp(x, lo, math.NaN()) }
+
+// Minimum returns the smaller of a and b, elementwise.
+func Minimum(a, b Tensor) Tensor {
+	must("minimum", a, b)
+	var out C.Tensor
+	check("minimum", C.fc_minimum(a.c(), b.c(), &out), a, b)
+	return adopt(out)
+}
+
+// Maximum returns the larger of a and b, elementwise.
+func Maximum(a, b Tensor) Tensor {
+	must("maximum", a, b)
+	var out C.Tensor
+	check("maximum", C.fc_maximum(a.c(), b.c(), &out), a, b)
+	return adopt(out)
+}
+
+// Compare returns the bool tensor x op s; op is eq, ne, lt, le, gt or ge.
+func Compare(x Tensor, op string, s float64) Tensor {
+	must(op, x)
+	name := C.CString(op)
+	defer C.free(unsafe.Pointer(name))
+	var out C.Tensor
+	check(op, C.fc_compare(name, x.c(), C.double(s), &out), x)
+	return adopt(out)
+}
+
+// Where picks from a where cond is true, else from b.
+func Where(cond, a, b Tensor) Tensor {
+	must("where", cond, a, b)
+	var out C.Tensor
+	check("where", C.fc_where(cond.c(), a.c(), b.c(), &out), cond, a, b)
+	return adopt(out)
+}
+
+// MaskedFill returns x with v where mask (bool) is true.
+func MaskedFill(x, mask Tensor, v float64) Tensor {
+	must("masked_fill", x, mask)
+	var out C.Tensor
+	check("masked_fill", C.fc_masked_fill(x.c(), mask.c(), C.double(v), &out), x, mask)
+	return adopt(out)
+}
+
+// --- products
+
+// MatMul multiplies matrices, batched over leading dimensions (torch.matmul).
+func MatMul(a, b Tensor) Tensor {
+	must("matmul", a, b)
+	var out C.Tensor
+	check("matmul", C.fc_matmul(a.c(), b.c(), &out), a, b)
+	return adopt(out)
+}
+
+// Linear returns x·weightᵀ + bias over the last dimension; bias may be no tensor.
+func Linear(x, weight, bias Tensor) Tensor {
+	must("linear", x, weight)
+	var out C.Tensor
+	check("linear", C.fc_linear(x.c(), weight.c(), bias.c(), &out), x, weight, bias)
+	return adopt(out)
+}
+
+// --- reductions
+
+// Sum adds over dims (all when none are given).
+func Sum(x Tensor, dims ...int) Tensor { return reduce("sum", x, false, dims) }
+
+// SumKeep adds over dims and keeps them with size 1.
+func SumKeep(x Tensor, dims ...int) Tensor { return reduce("sum", x, true, dims) }
+
+// Mean averages over dims (all when none are given).
+func Mean(x Tensor, dims ...int) Tensor { return reduce("mean", x, false, dims) }
+
+func reduce(op string, x Tensor, keep bool, dims []int) Tensor {
+	must(op, x)
+	d, n := cshape(dims)
+	var out C.Tensor
+	if op == "sum" {
+		check(op, C.fc_sum(x.c(), d, n, C.bool(keep), &out), x)
+	} else {
+		check(op, C.fc_mean(x.c(), d, n, C.bool(keep), &out), x)
+	}
+	return adopt(out)
+}
+
+// LogSumExp returns log Σ e^x over dim.
+func LogSumExp(x Tensor, dim int, keep bool) Tensor {
+	must("logsumexp", x)
+	var out C.Tensor
+	check("logsumexp", C.fc_logsumexp(x.c(), C.int64_t(dim), C.bool(keep), &out), x)
+	return adopt(out)
+}
+
+// Softmax normalises e^x over dim.
+func Softmax(x Tensor, dim int) Tensor {
+	must("softmax", x)
+	var out C.Tensor
+	check("softmax", C.fc_softmax(x.c(), C.int64_t(dim), &out), x)
+	return adopt(out)
+}
+
+// LogSoftmax is the logarithm of Softmax, computed stably.
+func LogSoftmax(x Tensor, dim int) Tensor {
+	must("log_softmax", x)
+	var out C.Tensor
+	check("log_softmax", C.fc_log_softmax(x.c(), C.int64_t(dim), &out), x)
+	return adopt(out)
+}
+
+// MaxDim returns the largest values over dim and their positions (int64).
+func MaxDim(x Tensor, dim int, keep bool) (values, indices Tensor) {
+	must("max", x)
+	var v, i C.Tensor
+	check("max", C.fc_max_dim(x.c(), C.int64_t(dim), C.bool(keep), &v, &i), x)
+	return adopt(v), adopt(i)
+}
+
+// ArgMax returns the position of the largest value over dim (int64; the first on ties).
+func ArgMax(x Tensor, dim int) Tensor {
+	must("argmax", x)
+	var out C.Tensor
+	check("argmax", C.fc_argmax(x.c(), C.int64_t(dim), &out), x)
+	return adopt(out)
+}
+
+// TopK returns the k largest values over dim, descending, and their positions. Ties come in libtorch's order.
+func TopK(x Tensor, k, dim int) (values, indices Tensor) {
+	must("topk", x)
+	var v, i C.Tensor
+	check("topk", C.fc_topk(x.c(), C.int64_t(k), C.int64_t(dim), &v, &i), x)
+	return adopt(v), adopt(i)
+}
+
+// LayerNorm normalises the last dimension and applies weight and bias (Ba et al. 2016).
+func LayerNorm(x, weight, bias Tensor, eps float64) Tensor {
+	must("layer_norm", x, weight, bias)
+	var out C.Tensor
+	check("layer_norm", C.fc_layer_norm(x.c(), weight.c(), bias.c(), C.double(eps), &out), x, weight, bias)
+	return adopt(out)
+}
+
+// Normalize returns x / max(|x|₂, 1e-12) over the last dimension.
+func Normalize(x Tensor) Tensor {
+	must("normalize", x)
+	var out C.Tensor
+	check("normalize", C.fc_normalize(x.c(), 1e-12, &out), x)
+	return adopt(out)
+}
+
+// AllFinite reports whether x has no NaN and no infinity. sync
+func AllFinite(x Tensor) bool {
+	must("isfinite", x)
+	var ok C.bool
+	check("isfinite", C.fc_all_finite(x.c(), &ok), x)
+	return bool(ok)
+}
+
+// --- indexing and shape
+
+// Gather returns out[i][j] = x[i][index[i][j]] for dim 1, and likewise for other dims.
+func Gather(x Tensor, dim int, index Tensor) Tensor {
+	must("gather", x, index)
+	var out C.Tensor
+	check("gather", C.fc_gather(x.c(), C.int64_t(dim), index.c(), &out), x, index)
+	return adopt(out)
+}
+
+// ScatterValue returns x with v written at index along dim.
+func ScatterValue(x Tensor, dim int, index Tensor, v float64) Tensor {
+	must("scatter", x, index)
+	var out C.Tensor
+	check("scatter", C.fc_scatter_value(x.c(), C.int64_t(dim), index.c(), C.double(v), &out), x, index)
+	return adopt(out)
+}
+
+// IndexSelect returns the slices of x along dim that index (int64, 1-D) names.
+func IndexSelect(x Tensor, dim int, index Tensor) Tensor {
+	must("index_select", x, index)
+	var out C.Tensor
+	check("index_select", C.fc_index_select(x.c(), C.int64_t(dim), index.c(), &out), x, index)
+	return adopt(out)
+}
+
+// Embedding returns the rows of table [N, D] that index (int64, any shape) names: [..., D]. Indices are
+// not checked on CUDA. Its gradient is faster than IndexSelect's when rows repeat.
+func Embedding(table, index Tensor) Tensor {
+	must("embedding", table, index)
+	var out C.Tensor
+	check("embedding", C.fc_embedding(table.c(), index.c(), &out), table, index)
+	return adopt(out)
+}
+
+func handles(op string, xs []Tensor) (*C.Tensor, C.int64_t) {
+	must(op, xs...)
+	if len(xs) == 0 {
+		panic(&OpError{Op: op, Msg: "no tensors given"})
+	}
+	h := make([]C.Tensor, len(xs))
+	for i, x := range xs {
+		h[i] = x.c()
+	}
+	return &h[0], C.int64_t(len(h))
+}
+
+// Cat joins tensors along dim.
+func Cat(dim int, xs ...Tensor) Tensor {
+	h, n := handles("cat", xs)
+	var out C.Tensor
+	check("cat", C.fc_cat(h, n, C.int64_t(dim), &out), xs...)
+	return adopt(out)
+}
+
+// Stack joins tensors along a new dim.
+func Stack(dim int, xs ...Tensor) Tensor {
+	h, n := handles("stack", xs)
+	var out C.Tensor
+	check("stack", C.fc_stack(h, n, C.int64_t(dim), &out), xs...)
+	return adopt(out)
+}
+
+// Narrow returns the view x[start : start+length] along dim.
+func Narrow(x Tensor, dim, start, length int) Tensor {
+	must("narrow", x)
+	var out C.Tensor
+	check("narrow", C.fc_narrow(x.c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), &out), x)
+	return adopt(out)
+}
+
+// Reshape gives x another shape with as many elements; -1 is inferred.
+func Reshape(x Tensor, shape ...int) Tensor {
+	must("reshape", x)
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("reshape", C.fc_reshape(x.c(), s, d, &out), x)
+	return adopt(out)
+}
+
+// Expand repeats dimensions of size 1 without copying; -1 keeps a size.
+func Expand(x Tensor, shape ...int) Tensor {
+	must("expand", x)
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("expand", C.fc_expand(x.c(), s, d, &out), x)
+	return adopt(out)
+}
+
+// Transpose swaps two dimensions.
+func Transpose(x Tensor, a, b int) Tensor {
+	must("transpose", x)
+	var out C.Tensor
+	check("transpose", C.fc_transpose(x.c(), C.int64_t(a), C.int64_t(b), &out), x)
+	return adopt(out)
+}
+
+// Unsqueeze inserts a dimension of size 1.
+func Unsqueeze(x Tensor, dim int) Tensor {
+	must("unsqueeze", x)
+	var out C.Tensor
+	check("unsqueeze", C.fc_unsqueeze(x.c(), C.int64_t(dim), &out), x)
+	return adopt(out)
+}
+
+// Squeeze drops a dimension of size 1.
+func Squeeze(x Tensor, dim int) Tensor {
+	must("squeeze", x)
+	var out C.Tensor
+	check("squeeze", C.fc_squeeze(x.c(), C.int64_t(dim), &out), x)
+	return adopt(out)
+}
+
+// Contiguous returns x in row-major order.
+func Contiguous(x Tensor) Tensor {
+	must("contiguous", x)
+	var out C.Tensor
+	check("contiguous", C.fc_contiguous(x.c(), &out), x)
+	return adopt(out)
+}

@@ -1,0 +1,211 @@
+package torchx
+
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+)
+
+// Params holds a model's parameters as views of one flat float32 buffer, and their gradients as views
+// of another, so that zeroing, the gradient norm, the optimiser and snapshots are one pass each.
+type Params struct {
+	names  []string
+	shapes [][]int
+	views  []Tensor
+	index  map[string]int
+	flat   Tensor // [N]
+	grad   Tensor // [N]
+	offset []int
+}
+
+// Spec names one parameter and its shape.
+type Spec struct {
+	Name  string
+	Shape []int
+}
+
+// NewParams allocates zeroed parameters on device, in the given order.
+func NewParams(specs []Spec, device string) *Params {
+	p := &Params{index: map[string]int{}}
+	n := 0
+	for i, s := range specs {
+		if _, dup := p.index[s.Name]; dup {
+			panic(&OpError{Op: "params", Msg: "parameter " + s.Name + " named twice"})
+		}
+		p.index[s.Name] = i
+		p.names = append(p.names, s.Name)
+		p.shapes = append(p.shapes, s.Shape)
+		p.offset = append(p.offset, n)
+		n += numel(s.Shape)
+	}
+	p.flat = Own(Zeros(n).ToDevice(device))
+	p.grad = Own(FullLike(p.flat, 0, Float32, n))
+	for i, s := range specs {
+		shape, dims := cshape(s.Shape)
+		var out C.Tensor
+		check("params", C.fc_param_view(p.flat.c(), p.grad.c(), C.int64_t(p.offset[i]), shape, dims, &out))
+		p.views = append(p.views, Own(adopt(out)))
+	}
+	return p
+}
+
+// Names returns the parameter names in buffer order.
+func (p *Params) Names() []string { return p.names }
+
+// Numel returns the number of scalars.
+func (p *Params) Numel() int { return p.flat.Numel() }
+
+// Has reports whether there is a parameter called name.
+func (p *Params) Has(name string) bool { _, ok := p.index[name]; return ok }
+
+// Get returns the parameter called name; asking for one that is not there is a programming error.
+func (p *Params) Get(name string) Tensor {
+	i, ok := p.index[name]
+	if !ok {
+		panic(&OpError{Op: "params", Msg: "no parameter " + name})
+	}
+	return p.views[i]
+}
+
+// Shape returns the shape of the parameter called name (nil when there is none).
+func (p *Params) Shape(name string) []int {
+	if i, ok := p.index[name]; ok {
+		return p.shapes[i]
+	}
+	return nil
+}
+
+// Range returns where the parameter called name lies in the flat buffer: [start, end).
+func (p *Params) Range(name string) (start, end int) {
+	i := p.index[name]
+	return p.offset[i], p.offset[i] + numel(p.shapes[i])
+}
+
+// Set overwrites one parameter (row-major) and leaves its gradient.
+func (p *Params) Set(name string, data []float32) error {
+	i, ok := p.index[name]
+	if !ok {
+		return fmt.Errorf("no parameter %s", name)
+	}
+	if len(data) != numel(p.shapes[i]) {
+		return fmt.Errorf("parameter %s: got %d values, want shape %v", name, len(data), p.shapes[i])
+	}
+	defer Scope()()
+	Copy(p.views[i], From(data, p.shapes[i]...))
+	return nil
+}
+
+// Flat returns the whole buffer [N]; a view, not a copy.
+func (p *Params) Flat() Tensor { return p.flat }
+
+// Grad returns the gradient buffer [N]; a view, not a copy.
+func (p *Params) Grad() Tensor { return p.grad }
+
+// Values copies all parameters to the host, flat. sync
+func (p *Params) Values() []float32 { return Data[float32](p.flat) }
+
+// SetValues overwrites all parameters from a flat copy.
+func (p *Params) SetValues(v []float32) {
+	defer Scope()()
+	Copy(p.flat, From(v, len(v)))
+}
+
+// CopyFrom overwrites all parameters with those of q, which has the same layout.
+func (p *Params) CopyFrom(q *Params) { Copy(p.flat, q.flat) }
+
+// ZeroGrad clears the gradient buffer.
+func (p *Params) ZeroGrad() {
+	defer Scope()()
+	Copy(p.grad, FullLike(p.grad, 0, Float32, 1))
+}
+
+// GradNorm returns the global L2 norm of the gradient, summed in float64: the same for any thread count. sync
+func (p *Params) GradNorm() float64 {
+	var sum C.double
+	check("grad_norm", C.fc_sum_squares(p.grad.c(), &sum), p.grad)
+	return math.Sqrt(float64(sum))
+}
+
+// Free releases the buffers. Tensors computed from them must be gone.
+func (p *Params) Free() {
+	for _, v := range p.views {
+		v.Free()
+	}
+	p.flat.Free()
+	p.grad.Free()
+}
+
+// AdamW is the optimiser's state over the flat buffer of Params (Loshchilov & Hutter 2019,
+// arXiv:1711.05101, as PyTorch's torch.optim.AdamW computes it).
+type AdamW struct {
+	Beta1, Beta2, Eps, WeightDecay float64
+
+	params    *Params
+	m, v      Tensor // [N] first and second moment
+	lrScale   Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
+	decayMask Tensor // [N] or none: 1 where weight decay applies
+	steps     int
+}
+
+// NewAdamW returns an optimiser with zero moments.
+func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
+	n := p.Numel()
+	return &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p,
+		m: Own(FullLike(p.flat, 0, Float32, n)), v: Own(FullLike(p.flat, 0, Float32, n))}
+}
+
+// ScaleLR multiplies the learning rate of each parameter by scale(name): 0 freezes it.
+func (a *AdamW) ScaleLR(scale func(name string) float64) { a.lrScale = a.perParameter(scale) }
+
+// MaskDecay applies weight decay only where mask(name) is 1.
+func (a *AdamW) MaskDecay(mask func(name string) float64) { a.decayMask = a.perParameter(mask) }
+
+func (a *AdamW) perParameter(f func(string) float64) Tensor {
+	data := make([]float32, a.params.Numel())
+	for _, name := range a.params.names {
+		lo, hi := a.params.Range(name)
+		v := float32(f(name))
+		for i := lo; i < hi; i++ {
+			data[i] = v
+		}
+	}
+	t := From(data, len(data))
+	if a.params.flat.IsCUDA() {
+		t = t.ToDevice("cuda")
+	}
+	return Own(t)
+}
+
+// Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr.
+func (a *AdamW) Step(lr, gradScale float64) {
+	a.steps++
+	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(),
+		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.int64_t(a.steps)))
+}
+
+// State copies the moments to the host, with the number of steps taken. sync
+func (a *AdamW) State() (m, v []float32, steps int) {
+	return Data[float32](a.m), Data[float32](a.v), a.steps
+}
+
+// SetState restores what State returned.
+func (a *AdamW) SetState(m, v []float32, steps int) error {
+	if n := a.params.Numel(); len(m) != n || len(v) != n {
+		return fmt.Errorf("optimizer state has %d and %d values, want %d", len(m), len(v), n)
+	}
+	defer Scope()()
+	Copy(a.m, From(m, len(m)))
+	Copy(a.v, From(v, len(v)))
+	a.steps = steps
+	return nil
+}
+
+// Free releases the moments.
+func (a *AdamW) Free() {
+	a.m.Free()
+	a.v.Free()
+	a.lrScale.Free()
+	a.decayMask.Free()
+}

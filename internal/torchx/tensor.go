@@ -1,0 +1,341 @@
+// Package torchx is what gotorch lacks for training: the operations the policies need, memory that is
+// freed when a scope ends, data in and out without element-wise copies, seeded generators, parameters
+// in one flat buffer with a fused AdamW, and errors instead of crashes.
+//
+//	defer torchx.Scope()()                    // every tensor made below dies here …
+//	logp := torchx.LogSoftmax(logits, -1)     // [B, K]
+//	torchx.Backward(torchx.Mean(logp))
+//
+// It knows no policy and no training loop. Operations panic with *OpError (formulas stay formulas);
+// Try turns that into an ordinary error at the border of a step. Tensors belong to one goroutine at a
+// time: libtorch's gradient mode and thread pool are per OS thread, so call Attach on the goroutine
+// that computes.
+package torchx
+
+// #include <stdlib.h>
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"github.com/wangkuiyi/gotorch"
+)
+
+// DType is a libtorch scalar type.
+type DType int8
+
+// The scalar types in use.
+const (
+	Uint8    DType = 0
+	Int32    DType = 3
+	Int64    DType = 4
+	Float16  DType = 5
+	Float32  DType = 6
+	Float64  DType = 7
+	Bool     DType = 11
+	BFloat16 DType = 15
+)
+
+func (d DType) String() string {
+	switch d {
+	case Uint8:
+		return "uint8"
+	case Int32:
+		return "int32"
+	case Int64:
+		return "int64"
+	case Float16:
+		return "float16"
+	case Float32:
+		return "float32"
+	case Float64:
+		return "float64"
+	case Bool:
+		return "bool"
+	case BFloat16:
+		return "bfloat16"
+	}
+	return fmt.Sprintf("dtype(%d)", int8(d))
+}
+
+// Size returns the bytes of one element.
+func (d DType) Size() int {
+	switch d {
+	case Int64, Float64:
+		return 8
+	case Int32, Float32:
+		return 4
+	case Float16, BFloat16:
+		return 2
+	}
+	return 1
+}
+
+// Tensor is a gotorch tensor whose memory belongs to the current Scope instead of Go's collector.
+// The zero Tensor is "no tensor".
+type Tensor struct{ t gotorch.Tensor }
+
+// OpError is what an operation panics with: the operation, what libtorch said, and the shapes it got.
+type OpError struct {
+	Op     string
+	Msg    string
+	Shapes []string
+}
+
+func (e *OpError) Error() string {
+	msg, _, _ := strings.Cut(e.Msg, "\n")
+	if len(e.Shapes) == 0 {
+		return fmt.Sprintf("torchx: %s: %s", e.Op, msg)
+	}
+	return fmt.Sprintf("torchx: %s(%s): %s", e.Op, strings.Join(e.Shapes, ", "), msg)
+}
+
+// Try runs f and returns the *OpError that one of its operations panicked with, or f's own error.
+// Other panics pass through.
+func Try(f func() error) (err error) {
+	defer Recover(&err)
+	return f()
+}
+
+// Recover, deferred, stores an operation's *OpError in *err.
+func Recover(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *OpError:
+		*err = r
+	default:
+		panic(r)
+	}
+}
+
+// Nil reports whether t is no tensor (or was freed).
+func (t Tensor) Nil() bool { return t.t.T == nil || *t.t.T == nil }
+
+// GoTorch returns the gotorch view of t. It shares t's handle and must not outlive t's scope.
+func (t Tensor) GoTorch() gotorch.Tensor { return t.t }
+
+func (t Tensor) c() C.Tensor {
+	if t.t.T == nil || *t.t.T == nil {
+		return nil
+	}
+	return C.Tensor(*t.t.T)
+}
+
+type info struct {
+	shape        []int
+	dtype        DType
+	cuda         bool
+	requiresGrad bool
+}
+
+func (t Tensor) info() info {
+	if t.Nil() {
+		panic(&OpError{Op: "shape", Msg: "the tensor was freed: its scope has ended"})
+	}
+	var dims C.int64_t
+	var shape [8]C.int64_t
+	var dtype C.int8_t
+	var cuda, grad C.bool
+	C.fc_info(t.c(), &dims, &shape[0], &dtype, &cuda, &grad)
+	s := make([]int, int(dims))
+	for i := range s {
+		s[i] = int(shape[i])
+	}
+	return info{s, DType(dtype), bool(cuda), bool(grad)}
+}
+
+// Shape returns the sizes of all dimensions.
+func (t Tensor) Shape() []int { return t.info().shape }
+
+// DType returns the element type.
+func (t Tensor) DType() DType { return t.info().dtype }
+
+// IsCUDA reports whether the data is on a CUDA device.
+func (t Tensor) IsCUDA() bool { return t.info().cuda }
+
+// RequiresGrad reports whether autograd tracks t.
+func (t Tensor) RequiresGrad() bool { return t.info().requiresGrad }
+
+// Numel returns the number of elements.
+func (t Tensor) Numel() int {
+	n := 1
+	for _, d := range t.Shape() {
+		n *= d
+	}
+	return n
+}
+
+func (t Tensor) describe() string {
+	if t.Nil() {
+		return "freed"
+	}
+	i := t.info()
+	return strings.ReplaceAll(fmt.Sprint(i.shape), " ", ",") + i.dtype.String()
+}
+
+// MustShape panics with an *OpError unless t has exactly the given sizes (-1 = any): a checked comment
+// for package borders. It returns t.
+func MustShape(t Tensor, sizes ...int) Tensor {
+	got := t.Shape()
+	ok := len(got) == len(sizes)
+	for i := 0; ok && i < len(sizes); i++ {
+		ok = sizes[i] < 0 || sizes[i] == got[i]
+	}
+	if !ok {
+		panic(&OpError{Op: "shape", Msg: fmt.Sprintf("got %v, want %v", got, sizes)})
+	}
+	return t
+}
+
+// --- life: scopes
+
+// scopes holds the tensors of each open scope, innermost last. One goroutine computes at a time.
+var scopes [][]*unsafe.Pointer
+
+// live counts tensors that torchx has made and not freed, for leak tests.
+var live int
+
+// Scope opens a memory scope. The returned function frees every tensor made since, except kept ones:
+//
+//	defer torchx.Scope()()
+func Scope() (end func()) {
+	scopes = append(scopes, nil)
+	depth := len(scopes)
+	return func() {
+		if len(scopes) < depth {
+			return // an outer scope has ended already
+		}
+		for i := len(scopes) - 1; i >= depth-1; i-- {
+			release(scopes[i])
+			scopes[i] = nil
+		}
+		scopes = scopes[:depth-1]
+	}
+}
+
+// Keep moves t out of the current scope into the one around it (or, outside the outermost, to the
+// caller, who calls Free).
+func Keep(t Tensor) Tensor {
+	n := len(scopes)
+	if n == 0 {
+		return t
+	}
+	cur := scopes[n-1]
+	for i := len(cur) - 1; i >= 0; i-- {
+		if cur[i] == t.t.T {
+			scopes[n-1] = append(cur[:i], cur[i+1:]...)
+			if n > 1 {
+				scopes[n-2] = append(scopes[n-2], t.t.T)
+			}
+			break
+		}
+	}
+	return t
+}
+
+// Own takes t out of every scope: it lives until Free.
+func Own(t Tensor) Tensor {
+	for s := len(scopes) - 1; s >= 0; s-- {
+		for i := len(scopes[s]) - 1; i >= 0; i-- {
+			if scopes[s][i] == t.t.T {
+				scopes[s] = append(scopes[s][:i], scopes[s][i+1:]...)
+				return t
+			}
+		}
+	}
+	return t
+}
+
+// Free releases a tensor that no scope owns. Freeing twice does nothing.
+func (t Tensor) Free() {
+	if !t.Nil() {
+		release([]*unsafe.Pointer{t.t.T})
+	}
+}
+
+// Live returns how many tensors made by torchx are alive.
+func Live() int { return live }
+
+func release(cells []*unsafe.Pointer) {
+	if len(cells) == 0 {
+		return
+	}
+	handles := make([]C.Tensor, 0, len(cells))
+	for _, c := range cells {
+		if *c != nil {
+			handles = append(handles, C.Tensor(*c))
+			*c = nil
+		}
+	}
+	if len(handles) > 0 {
+		C.fc_free(&handles[0], C.int64_t(len(handles)))
+		live -= len(handles)
+	}
+}
+
+// adopt puts a fresh C tensor under the current scope.
+func adopt(h C.Tensor) Tensor {
+	cell := new(unsafe.Pointer)
+	*cell = unsafe.Pointer(h)
+	live++
+	if n := len(scopes); n > 0 {
+		scopes[n-1] = append(scopes[n-1], cell)
+	}
+	return Tensor{gotorch.Tensor{T: cell}}
+}
+
+// adoptGo takes a tensor that gotorch made away from Go's collector and puts it under the current scope.
+func adoptGo(g gotorch.Tensor) Tensor {
+	runtime.SetFinalizer(g.T, nil)
+	h := *g.T
+	return adopt(C.Tensor(h))
+}
+
+// viaGotorch calls an operation that gotorch has, turning its string panic into *OpError.
+func viaGotorch(op string, f func() gotorch.Tensor, in ...Tensor) Tensor {
+	defer func() {
+		if r := recover(); r != nil {
+			if e, ok := r.(*OpError); ok {
+				panic(e)
+			}
+			panic(opError(op, fmt.Sprint(r), in))
+		}
+	}()
+	for _, t := range in {
+		if t.Nil() {
+			panic(opError(op, "a tensor was freed: its scope has ended", in))
+		}
+	}
+	return adoptGo(f())
+}
+
+func opError(op, msg string, in []Tensor) *OpError {
+	shapes := make([]string, len(in))
+	for i, t := range in {
+		shapes[i] = t.describe()
+	}
+	return &OpError{Op: op, Msg: msg, Shapes: shapes}
+}
+
+// check panics with the message of a failed call, naming the operation and the shapes.
+func check(op string, msg *C.char, in ...Tensor) {
+	if msg == nil {
+		return
+	}
+	text := C.GoString(msg)
+	C.fc_free_string(msg)
+	panic(opError(op, text, in))
+}
+
+// must guards against use after a scope's end before a handle reaches C++.
+func must(op string, in ...Tensor) {
+	for _, t := range in {
+		if t.Nil() {
+			panic(opError(op, "a tensor was freed: its scope has ended", in))
+		}
+	}
+}

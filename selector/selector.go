@@ -1,0 +1,142 @@
+// Package selector is what the training phases know of a policy: batches of grouped candidates in,
+// log-probabilities with or without gradient out. The policies live in its sub-packages: pointer (the
+// composable in-context example selector), later vl and seq2seq.
+//
+//	out := policy.Forward(batch, selector.ForwardOptions{})   // LogP [B, G, T], with gradient
+//
+// Shapes: B queries (prompts), G candidates each (beams, samples), T scored steps a candidate (shots
+// for a pointer sequence, tokens for text).
+package selector
+
+import (
+	"fulcrum/internal/torchx"
+)
+
+// Source is an indexed collection of queries that a policy can answer. A policy's package decides
+// what stands behind it (pools of examples, conversations).
+type Source interface {
+	Name() string
+	Len() int
+	// Recorded returns a batch of the recorded candidates of these queries, padded to the largest
+	// group. Queries without candidates have only padding.
+	Recorded(queries []int) *Batch
+}
+
+// Scorer is a Source that can score candidates nobody recorded: rewards of on-policy samples and of
+// greedy selections.
+type Scorer interface {
+	Source
+	// Score fills b.Rewards with the exact reward of every valid candidate.
+	Score(b *Batch) error
+	// Accuracy returns the task accuracy of every candidate [B*G], or nil when it is not known.
+	Accuracy(b *Batch) []float64
+	CanScore() bool
+}
+
+// Batch is B queries with G candidates of T steps each, on the host.
+type Batch struct {
+	Source  Source
+	Queries []int     // [B] indices into Source
+	G, T    int       //
+	Actions []int64   // [B*G*T] pool positions or token ids
+	Mask    []float32 // [B*G*T] 1 = a scored step
+	Valid   []bool    // [B*G] false = padding
+	Rewards []float64 // [B*G] raw rewards; 0 where not valid
+}
+
+// NewBatch returns a batch of zeros: no candidate is valid yet.
+func NewBatch(src Source, queries []int, g, t int) *Batch {
+	n := len(queries) * g
+	return &Batch{Source: src, Queries: queries, G: g, T: t,
+		Actions: make([]int64, n*t), Mask: make([]float32, n*t), Valid: make([]bool, n), Rewards: make([]float64, n)}
+}
+
+// B returns the number of queries.
+func (b *Batch) B() int { return len(b.Queries) }
+
+// Action returns the T steps of candidate g of query i.
+func (b *Batch) Action(i, g int) []int64 {
+	at := (i*b.G + g) * b.T
+	return b.Actions[at : at+b.T]
+}
+
+// Set stores candidate g of query i: its first len(actions) steps are scored.
+func (b *Batch) Set(i, g int, actions []int64, reward float64) {
+	at := (i*b.G + g) * b.T
+	copy(b.Actions[at:at+b.T], actions)
+	for t := range b.T {
+		b.Mask[at+t] = 0
+		if t < len(actions) {
+			b.Mask[at+t] = 1
+		}
+	}
+	b.Valid[i*b.G+g] = true
+	b.Rewards[i*b.G+g] = reward
+}
+
+// NumValid returns the number of candidates that are not padding.
+func (b *Batch) NumValid() int {
+	n := 0
+	for _, v := range b.Valid {
+		if v {
+			n++
+		}
+	}
+	return n
+}
+
+// Keep returns the batch with only the listed candidates of each query, in the listed order, padded to
+// the longest list, and the same choice of one value per candidate (advantages).
+func (b *Batch) Keep(lists [][]int, values []float64) (*Batch, []float64) {
+	g := 1
+	for _, l := range lists {
+		g = max(g, len(l))
+	}
+	out := NewBatch(b.Source, b.Queries, g, b.T)
+	kept := make([]float64, len(lists)*g)
+	for i, l := range lists {
+		for j, from := range l {
+			src, dst := i*b.G+from, i*g+j
+			copy(out.Actions[dst*b.T:(dst+1)*b.T], b.Actions[src*b.T:(src+1)*b.T])
+			copy(out.Mask[dst*b.T:(dst+1)*b.T], b.Mask[src*b.T:(src+1)*b.T])
+			out.Valid[dst] = b.Valid[src]
+			out.Rewards[dst] = b.Rewards[src]
+			kept[dst] = values[src]
+		}
+	}
+	return out, kept
+}
+
+// ForwardOptions says what a forward pass computes. The zero value is an evaluation pass at
+// temperature 1 without distributions.
+type ForwardOptions struct {
+	Train       bool    // dropout on: never in a forward that enters a ratio or a KL
+	DropoutSeed uint64  // the stream of this step's dropout masks
+	Temperature float64 // policy temperature; 0 means 1
+	Dist        bool    // also return the whole log-distribution of every step
+}
+
+// Output is what a policy thinks of a batch.
+type Output struct {
+	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
+	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible
+}
+
+// Policy is a trainable distribution over sequences of actions.
+type Policy interface {
+	// Forward returns log-probabilities, with gradient unless inside torchx.NoGrad.
+	Forward(b *Batch, opt ForwardOptions) Output
+	// Sample draws g sequences of t actions for each query, without gradient. Rewards are not filled.
+	Sample(src Source, queries []int, g, t int, temperature float64, seed uint64) *Batch
+	// Decode returns the width best sequences of t actions by beam search; width 1 is greedy.
+	// scores [B*width] are their log-probabilities.
+	Decode(src Source, queries []int, t, width int) (b *Batch, scores []float64)
+	// Params returns the trainable parameters.
+	Params() *torchx.Params
+	// Clone returns an independent copy with the same weights: an old or reference policy.
+	Clone() Policy
+	// Metadata describes the policy well enough to rebuild it from a checkpoint.
+	Metadata() map[string]string
+	// Free releases the weights.
+	Free()
+}

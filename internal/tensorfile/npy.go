@@ -1,0 +1,327 @@
+package tensorfile
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Array is one NumPy array: a Tensor, or strings for the types <U and |S.
+type Array struct {
+	Tensor
+	Strings []string // row-major; nil unless the array holds text
+	mem     *mapping
+}
+
+// Close unmaps the file of an array that ReadNPY returned.
+func (a *Array) Close() error { return a.mem.Close() }
+
+// ReadNPY maps a .npy file. C-ordered little-endian data is not copied.
+func ReadNPY(path string) (*Array, error) {
+	mem, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	a, err := parseNPY(mem.data)
+	if err != nil {
+		mem.Close()
+		return nil, fmt.Errorf("%s: not a valid .npy file: %w", path, err)
+	}
+	a.mem = mem
+	return a, nil
+}
+
+// ReadNPZ reads all arrays of a .npz file, by name without ".npy".
+func ReadNPZ(path string) (map[string]*Array, error) {
+	mem, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Close()
+	arrays, err := parseNPZ(mem.data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a valid .npz file: %w", path, err)
+	}
+	return arrays, nil
+}
+
+func parseNPZ(data []byte) (map[string]*Array, error) {
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	arrays := map[string]*Array{}
+	for _, entry := range z.File {
+		name, ok := strings.CutSuffix(entry.Name, ".npy")
+		if !ok {
+			continue
+		}
+		if _, dup := arrays[name]; dup {
+			return nil, fmt.Errorf("array %q appears twice", name)
+		}
+		content, err := unzip(entry)
+		if err != nil {
+			return nil, fmt.Errorf("array %q: %w", name, err)
+		}
+		a, err := parseNPY(content)
+		if err != nil {
+			return nil, fmt.Errorf("array %q: %w", name, err)
+		}
+		a.Name = name
+		arrays[name] = a
+	}
+	if len(arrays) == 0 {
+		return nil, fmt.Errorf("no .npy entry")
+	}
+	return arrays, nil
+}
+
+// unzip returns an entry's content, checked against its CRC. Memory grows with what really comes
+// out, never with what the directory claims.
+func unzip(entry *zip.File) ([]byte, error) {
+	r, err := entry.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var b bytes.Buffer
+	if entry.UncompressedSize64/2048 <= entry.CompressedSize64 { // deflate reaches at most 1032:1
+		b.Grow(int(entry.UncompressedSize64) + bytes.MinRead)
+	}
+	if _, err := io.Copy(&b, r); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// parseNPY decodes format versions 1 to 3.
+func parseNPY(data []byte) (*Array, error) {
+	if len(data) < 10 || string(data[:6]) != "\x93NUMPY" {
+		return nil, fmt.Errorf("no NumPy magic at the start")
+	}
+	start, n := 10, int(binary.LittleEndian.Uint16(data[8:]))
+	switch data[6] {
+	case 1:
+	case 2, 3:
+		if len(data) < 12 {
+			return nil, fmt.Errorf("header is truncated")
+		}
+		start, n = 12, int(binary.LittleEndian.Uint32(data[8:]))
+	default:
+		return nil, fmt.Errorf("format version %d, want 1 to 3", data[6])
+	}
+	if n > len(data)-start {
+		return nil, fmt.Errorf("header of %d bytes is truncated", n)
+	}
+	descr, fortran, shape, err := npyHeader(string(data[start : start+n]))
+	if err != nil {
+		return nil, err
+	}
+	return npyArray(descr, fortran, shape, data[start+n:])
+}
+
+// npyArray builds the array of a NumPy type string ("<f4", "|b1", "<U21") from raw bytes.
+func npyArray(descr string, fortran bool, shape []int, body []byte) (*Array, error) {
+	count, err := elements(shape)
+	if err != nil {
+		return nil, err
+	}
+	dtype, size, err := npyType(descr)
+	if err != nil {
+		return nil, err
+	}
+	if size > 0 && count > len(body)/size {
+		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: truncated", len(body), count, size)
+	}
+	body = body[:count*size]
+	big := descr[0] == '>'
+	if big || fortran {
+		body = slices.Clone(body)
+	}
+	unit := size // bytes that belong together in byte order
+	if descr[1] == 'U' {
+		unit = 4
+	}
+	if big {
+		for i := 0; i+unit <= len(body) && unit > 1; i += unit {
+			slices.Reverse(body[i : i+unit])
+		}
+	}
+	if fortran && len(shape) > 1 {
+		body = gather(body, size, shape, fortranStrides(shape), 0)
+	}
+	a := &Array{Tensor: Tensor{DType: dtype, Shape: shape, Data: body}}
+	if dtype == "" {
+		a.Data = nil
+		a.Strings = make([]string, count)
+		for i := range a.Strings {
+			if a.Strings[i], err = npyText(descr[1], body[i*size:(i+1)*size]); err != nil {
+				return nil, fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+	}
+	return a, nil
+}
+
+// npyType returns the element type and its size; the type is empty for text.
+func npyType(descr string) (DType, int, error) {
+	if strings.Contains(descr, "O") {
+		return "", 0, fmt.Errorf("dtype %q holds pickled Python objects, which are not read", descr)
+	}
+	if len(descr) < 3 || !strings.ContainsRune("<>|=", rune(descr[0])) {
+		return "", 0, fmt.Errorf("dtype %q is not supported", descr)
+	}
+	size, err := strconv.Atoi(descr[2:])
+	if err == nil && size > 0 && size < 1<<24 {
+		switch descr[1] {
+		case 'U':
+			return "", 4 * size, nil
+		case 'S':
+			return "", size, nil
+		}
+	}
+	types := map[string]DType{"f2": F16, "f4": F32, "f8": F64, "i1": I8, "i2": I16, "i4": I32, "i8": I64,
+		"u1": U8, "u2": U16, "u4": U32, "u8": U64, "b1": BOOL}
+	if d, ok := types[descr[1:]]; ok {
+		return d, d.Size(), nil
+	}
+	return "", 0, fmt.Errorf("dtype %q is not supported", descr)
+}
+
+func npyText(kind byte, raw []byte) (string, error) {
+	if kind == 'S' {
+		return strings.TrimRight(string(raw), "\x00"), nil
+	}
+	var b strings.Builder
+	for i := 0; i+4 <= len(raw); i += 4 {
+		r := binary.LittleEndian.Uint32(raw[i:])
+		if r > utf8.MaxRune {
+			return "", fmt.Errorf("code point %#x is not Unicode", r)
+		}
+		b.WriteRune(rune(r))
+	}
+	return strings.TrimRight(b.String(), "\x00"), nil
+}
+
+// npyHeader parses the Python dict literal of a header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+func npyHeader(text string) (descr string, fortran bool, shape []int, err error) {
+	s := strings.TrimSpace(text)
+	fail := func(what string) (string, bool, []int, error) {
+		return "", false, nil, fmt.Errorf("header %.80q: %s", text, what)
+	}
+	s, ok := strings.CutPrefix(s, "{")
+	if !ok {
+		return fail("want a dict")
+	}
+	seen := map[string]bool{}
+	for {
+		s = strings.TrimLeft(s, " ,\n")
+		if rest, end := strings.CutPrefix(s, "}"); end {
+			if strings.TrimSpace(rest) != "" {
+				return fail("text after the dict")
+			}
+			break
+		}
+		key, rest, ok := pyString(s)
+		if !ok || seen[key] {
+			return fail("want a quoted key, once")
+		}
+		seen[key] = true
+		rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " "), ":")
+		if !ok {
+			return fail("want : after " + key)
+		}
+		s = strings.TrimLeft(rest, " ")
+		switch key {
+		case "descr":
+			if descr, s, ok = pyString(s); !ok {
+				return fail("structured types are not supported")
+			}
+		case "fortran_order":
+			if rest, yes := strings.CutPrefix(s, "True"); yes {
+				fortran, s = true, rest
+			} else if s, ok = strings.CutPrefix(s, "False"); !ok {
+				return fail("fortran_order must be True or False")
+			}
+		case "shape":
+			inside, rest, closed := strings.Cut(strings.TrimPrefix(s, "("), ")")
+			if !closed || !strings.HasPrefix(s, "(") {
+				return fail("shape must be a tuple")
+			}
+			shape = []int{}
+			for part := range strings.SplitSeq(inside, ",") {
+				part = strings.TrimSuffix(strings.TrimSpace(part), "L")
+				if part == "" {
+					continue
+				}
+				d, err := strconv.Atoi(part)
+				if err != nil || d < 0 {
+					return fail("shape must hold sizes")
+				}
+				shape = append(shape, d)
+			}
+			s = rest
+		default:
+			return fail("unknown key " + key)
+		}
+	}
+	if len(seen) != 3 {
+		return fail("want descr, fortran_order and shape")
+	}
+	if len(descr) < 2 {
+		return fail("empty descr")
+	}
+	return descr, fortran, shape, nil
+}
+
+func pyString(s string) (value, rest string, ok bool) {
+	if s == "" || s[0] != '\'' && s[0] != '"' {
+		return "", s, false
+	}
+	return strings.Cut(s[1:], s[:1])
+}
+
+func fortranStrides(shape []int) []int {
+	strides, n := make([]int, len(shape)), 1
+	for i, d := range shape {
+		strides[i] = n
+		n *= d
+	}
+	return strides
+}
+
+// gather copies a strided view (strides and offset in elements) into row-major order. The caller has
+// checked that every index lies inside data.
+func gather(data []byte, size int, shape, strides []int, offset int) []byte {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	out := make([]byte, 0, n*size)
+	if n == 0 {
+		return out
+	}
+	index, at := make([]int, len(shape)), offset
+	for {
+		out = append(out, data[at*size:(at+1)*size]...)
+		k := len(shape) - 1
+		for ; k >= 0; k-- {
+			index[k]++
+			at += strides[k]
+			if index[k] < shape[k] {
+				break
+			}
+			at -= index[k] * strides[k]
+			index[k] = 0
+		}
+		if k < 0 {
+			return out
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package tensorfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// maxHeader is the format's own limit for the JSON header.
+const maxHeader = 100_000_000
+
+// File is a set of named tensors in one file.
+type File struct {
+	Tensors  []Tensor          // in the order of their bytes in the file
+	Metadata map[string]string // never nil
+	index    map[string]int
+	mem      *mapping
+}
+
+// Get returns the tensor called name.
+func (f *File) Get(name string) (Tensor, bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return Tensor{}, false
+	}
+	return f.Tensors[i], true
+}
+
+// Names returns the tensor names in file order.
+func (f *File) Names() []string {
+	names := make([]string, len(f.Tensors))
+	for i, t := range f.Tensors {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Close unmaps the file; its tensors must not be used any more.
+func (f *File) Close() error { return f.mem.Close() }
+
+// ReadSafetensors maps a safetensors file and checks its header: length, types, shapes against byte
+// counts, duplicate names, and that the tensors tile the data without gap or overlap.
+func ReadSafetensors(path string) (*File, error) {
+	mem, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseSafetensors(mem.data)
+	if err != nil {
+		mem.Close()
+		return nil, fmt.Errorf("%s: not a valid safetensors file: %w", path, err)
+	}
+	f.mem = mem
+	return f, nil
+}
+
+func parseSafetensors(data []byte) (*File, error) {
+	if len(data) < 8 {
+		return nil, fmt.Errorf("%d bytes, want at least 8", len(data))
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > maxHeader {
+		return nil, fmt.Errorf("header of %d bytes, want at most %d", n, maxHeader)
+	}
+	if n > uint64(len(data)-8) {
+		return nil, fmt.Errorf("header of %d bytes in a file of %d: truncated", n, len(data))
+	}
+	header, body := data[8:8+n], data[8+n:]
+	f := &File{Metadata: map[string]string{}, index: map[string]int{}}
+	if err := f.parseHeader(header, body); err != nil {
+		return nil, err
+	}
+	begin := func(t Tensor) int { return len(body) - cap(t.Data) } // Data is cut from body with its capacity
+	sort.SliceStable(f.Tensors, func(i, j int) bool {
+		a, b := f.Tensors[i], f.Tensors[j]
+		if begin(a) != begin(b) {
+			return begin(a) < begin(b)
+		}
+		return len(a.Data) < len(b.Data) // empty tensors before the one that begins there
+	})
+	end := 0
+	for i, t := range f.Tensors {
+		begin := begin(t)
+		if begin != end {
+			return nil, fmt.Errorf("tensor %q begins at byte %d of the data, want %d (gap or overlap)", t.Name, begin, end)
+		}
+		end = begin + len(t.Data)
+		f.index[t.Name] = i
+	}
+	if end != len(body) {
+		return nil, fmt.Errorf("tensors cover %d bytes, the file holds %d", end, len(body))
+	}
+	return f, nil
+}
+
+// parseHeader walks the JSON by token, so that duplicate keys are seen.
+func (f *File) parseHeader(header, body []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(header))
+	dec.UseNumber()
+	if err := wantDelim(dec, '{'); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return headerError(err)
+		}
+		name, ok := key.(string)
+		if !ok {
+			return fmt.Errorf("header: key %v is not a string", key)
+		}
+		if seen[name] {
+			return fmt.Errorf("header: tensor %q appears twice", name)
+		}
+		seen[name] = true
+		if name == "__metadata__" {
+			if err := dec.Decode(&f.Metadata); err != nil {
+				return fmt.Errorf("header: __metadata__ must map strings to strings: %w", err)
+			}
+			if f.Metadata == nil {
+				f.Metadata = map[string]string{}
+			}
+			continue
+		}
+		var entry struct {
+			DType   *DType `json:"dtype"`
+			Shape   []int  `json:"shape"`
+			Offsets []int  `json:"data_offsets"`
+		}
+		if err := dec.Decode(&entry); err != nil {
+			return fmt.Errorf("header: tensor %q: %w", name, headerError(err))
+		}
+		if entry.DType == nil || entry.Shape == nil || len(entry.Offsets) != 2 {
+			return fmt.Errorf("header: tensor %q needs dtype, shape and two data_offsets", name)
+		}
+		size := entry.DType.Size()
+		if size == 0 {
+			return fmt.Errorf("header: tensor %q: unknown dtype %q", name, *entry.DType)
+		}
+		count, err := elements(entry.Shape)
+		if err != nil {
+			return fmt.Errorf("header: tensor %q: %w", name, err)
+		}
+		b, e := entry.Offsets[0], entry.Offsets[1]
+		if b < 0 || e < b || e > len(body) {
+			return fmt.Errorf("tensor %q lies at bytes %d to %d, the data ends at %d", name, b, e, len(body))
+		}
+		if e-b != count*size {
+			return fmt.Errorf("tensor %q: %d bytes for %s %v, want %d", name, e-b, *entry.DType, entry.Shape, count*size)
+		}
+		f.Tensors = append(f.Tensors, Tensor{Name: name, DType: *entry.DType, Shape: entry.Shape, Data: body[b:e:len(body)]})
+	}
+	if err := wantDelim(dec, '}'); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("header: text after the JSON object")
+	}
+	return nil
+}
+
+func wantDelim(dec *json.Decoder, want json.Delim) error {
+	tok, err := dec.Token()
+	if err != nil {
+		return headerError(err)
+	}
+	if tok != want {
+		return fmt.Errorf("header: found %v, want %v", tok, want)
+	}
+	return nil
+}
+
+func headerError(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("header: JSON ends too early")
+	}
+	return fmt.Errorf("header: %w", err)
+}
+
+// WriteSafetensors writes tensors in Hugging Face's layout (largest alignment first, then by name;
+// header padded to 8 bytes) and replaces path in one step. Equal input gives equal bytes.
+func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
+	sorted := append([]Tensor(nil), tensors...)
+	sort.SliceStable(sorted, func(i, j int) bool {
+		a, b := sorted[i], sorted[j]
+		if a.DType.Size() != b.DType.Size() {
+			return a.DType.Size() > b.DType.Size()
+		}
+		return a.Name < b.Name
+	})
+	header, err := safetensorsHeader(sorted, metadata)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(header); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	for _, t := range sorted {
+		if _, err := f.Write(t.Data); err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, err)
+		}
+	}
+	return f.Commit()
+}
+
+// safetensorsHeader returns the length prefix and the padded JSON.
+func safetensorsHeader(sorted []Tensor, metadata map[string]string) ([]byte, error) {
+	var b bytes.Buffer
+	b.Write(make([]byte, 8))
+	b.WriteByte('{')
+	if len(metadata) > 0 {
+		b.WriteString(`"__metadata__":`)
+		writeJSON(&b, metadata) // encoding/json sorts the keys
+	}
+	offset := 0
+	seen := map[string]bool{"__metadata__": true}
+	for _, t := range sorted {
+		count, err := elements(t.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if t.DType.Size() == 0 || len(t.Data) != count*t.DType.Size() {
+			return nil, t.errorf("%d bytes of data", len(t.Data))
+		}
+		if seen[t.Name] {
+			return nil, fmt.Errorf("tensor name %q is reserved or appears twice", t.Name)
+		}
+		seen[t.Name] = true
+		if b.Len() > 9 {
+			b.WriteByte(',')
+		}
+		shape := t.Shape
+		if shape == nil {
+			shape = []int{} // a scalar
+		}
+		writeJSON(&b, t.Name)
+		b.WriteString(`:{"dtype":`)
+		writeJSON(&b, t.DType)
+		b.WriteString(`,"shape":`)
+		writeJSON(&b, shape)
+		fmt.Fprintf(&b, `,"data_offsets":[%d,%d]}`, offset, offset+len(t.Data))
+		offset += len(t.Data)
+	}
+	b.WriteByte('}')
+	for b.Len()%8 != 0 {
+		b.WriteByte(' ')
+	}
+	out := b.Bytes()
+	binary.LittleEndian.PutUint64(out, uint64(len(out)-8))
+	return out, nil
+}
+
+func writeJSON(b *bytes.Buffer, v any) {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	enc.Encode(v) // strings, ints and slices of them: cannot fail
+	b.Truncate(b.Len() - 1)
+}

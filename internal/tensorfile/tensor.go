@@ -1,0 +1,210 @@
+package tensorfile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// DType names an element type, in safetensors' spelling.
+type DType string
+
+// The element types that files may hold.
+const (
+	F64  DType = "F64"
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+	I64  DType = "I64"
+	I32  DType = "I32"
+	I16  DType = "I16"
+	I8   DType = "I8"
+	U64  DType = "U64"
+	U32  DType = "U32"
+	U16  DType = "U16"
+	U8   DType = "U8"
+	BOOL DType = "BOOL"
+	C64  DType = "C64"     // complex of two F32: listed, never cast
+	F8E4 DType = "F8_E4M3" // 8-bit floats: listed, never cast
+	F8E5 DType = "F8_E5M2"
+)
+
+// Size returns the bytes of one element, 0 for an unknown type.
+func (d DType) Size() int {
+	switch d {
+	case F64, I64, U64, C64:
+		return 8
+	case F32, I32, U32:
+		return 4
+	case F16, BF16, I16, U16:
+		return 2
+	case I8, U8, BOOL, F8E4, F8E5:
+		return 1
+	}
+	return 0
+}
+
+// IsFloat says whether Float32s can cast the type without loss of kind.
+func (d DType) IsFloat() bool { return d == F64 || d == F32 || d == F16 || d == BF16 }
+
+// Tensor is a dense array: little endian, row-major, contiguous. Data may be mapped from a file: it
+// is read-only and valid until the file is closed.
+type Tensor struct {
+	Name  string
+	DType DType
+	Shape []int
+	Data  []byte
+}
+
+// Len returns the number of elements.
+func (t Tensor) Len() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Float32s returns the elements of a float tensor as float32. F32 data is shared, not copied, when
+// it is aligned: do not write to it.
+func (t Tensor) Float32s() ([]float32, error) {
+	n := t.Len()
+	if len(t.Data) != n*t.DType.Size() {
+		return nil, t.errorf("%d bytes of data for shape %v", len(t.Data), t.Shape)
+	}
+	switch t.DType {
+	case F32:
+		return shared[float32](t.Data, n), nil
+	case F64:
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:])))
+		}
+		return out, nil
+	case F16:
+		return halfToFloat32(t.Data, n), nil
+	case BF16:
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
+		}
+		return out, nil
+	}
+	return nil, t.errorf("want a float type")
+}
+
+// Float64s returns the elements of any real tensor (float, integer or bool) as float64.
+func (t Tensor) Float64s() ([]float64, error) {
+	switch {
+	case t.DType == F64:
+		if len(t.Data) != 8*t.Len() {
+			return nil, t.errorf("%d bytes of data for shape %v", len(t.Data), t.Shape)
+		}
+		return shared[float64](t.Data, t.Len()), nil
+	case t.DType.IsFloat():
+		v, err := t.Float32s()
+		return convert[float64](v), err
+	}
+	v, err := t.Int64s()
+	return convert[float64](v), err
+}
+
+// Int64s returns the elements of an integer or bool tensor as int64.
+func (t Tensor) Int64s() ([]int64, error) {
+	n := t.Len()
+	if len(t.Data) != n*t.DType.Size() {
+		return nil, t.errorf("%d bytes of data for shape %v", len(t.Data), t.Shape)
+	}
+	switch t.DType {
+	case I64:
+		return shared[int64](t.Data, n), nil
+	case I32:
+		return convert[int64](shared[int32](t.Data, n)), nil
+	case I16:
+		return convert[int64](shared[int16](t.Data, n)), nil
+	case I8:
+		return convert[int64](shared[int8](t.Data, n)), nil
+	case U32:
+		return convert[int64](shared[uint32](t.Data, n)), nil
+	case U16:
+		return convert[int64](shared[uint16](t.Data, n)), nil
+	case U8, BOOL:
+		return convert[int64](t.Data), nil
+	case U64:
+		out := make([]int64, n)
+		for i, v := range shared[uint64](t.Data, n) {
+			if v > math.MaxInt64 {
+				return nil, t.errorf("element %d = %d does not fit int64", i, v)
+			}
+			out[i] = int64(v)
+		}
+		return out, nil
+	}
+	return nil, t.errorf("want an integer type")
+}
+
+func (t Tensor) errorf(format string, args ...any) error {
+	return fmt.Errorf("tensor %q (%s %v): %s", t.Name, t.DType, t.Shape, fmt.Sprintf(format, args...))
+}
+
+// FromFloat32s returns an F32 tensor over v's memory.
+func FromFloat32s(name string, shape []int, v []float32) Tensor {
+	return Tensor{Name: name, DType: F32, Shape: shape, Data: bytesOf(v)}
+}
+
+// FromInt64s returns an I64 tensor over v's memory.
+func FromInt64s(name string, shape []int, v []int64) Tensor {
+	return Tensor{Name: name, DType: I64, Shape: shape, Data: bytesOf(v)}
+}
+
+// FromFloat64s returns an F64 tensor over v's memory.
+func FromFloat64s(name string, shape []int, v []float64) Tensor {
+	return Tensor{Name: name, DType: F64, Shape: shape, Data: bytesOf(v)}
+}
+
+type number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// shared views little-endian bytes as n numbers, copying only where the memory is not aligned. The
+// supported platforms (amd64, arm64) are little endian.
+func shared[T number](data []byte, n int) []T {
+	if n == 0 {
+		return []T{}
+	}
+	p := unsafe.Pointer(unsafe.SliceData(data))
+	if uintptr(p)%unsafe.Alignof(*new(T)) == 0 {
+		return unsafe.Slice((*T)(p), n)
+	}
+	out := make([]T, n)
+	copy(bytesOf(out), data)
+	return out
+}
+
+func bytesOf[T number](v []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(*new(T))))
+}
+
+func convert[To, From number](v []From) []To {
+	out := make([]To, len(v))
+	for i, x := range v {
+		out[i] = To(x)
+	}
+	return out
+}
+
+// elements returns the product of shape, or an error where it overflows or a dimension is negative.
+func elements(shape []int) (int, error) {
+	n := 1
+	for _, d := range shape {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v has a negative size", shape)
+		}
+		if d != 0 && n > math.MaxInt/16/d { // 16: room for the element size
+			return 0, fmt.Errorf("shape %v overflows", shape)
+		}
+		n *= d
+	}
+	return n, nil
+}

@@ -1,0 +1,111 @@
+package tensorfile
+
+import (
+	"fmt"
+	"math/big"
+)
+
+// Values inside a PyTorch file are nil, bool, int64, *big.Int, float64, string, []byte, Tuple, *List,
+// *Dict and Tensor.
+
+// Tuple is a Python tuple (or torch.Size).
+type Tuple []any
+
+// List is a Python list or set.
+type List struct{ Items []any }
+
+// Dict is a Python dict or OrderedDict: insertion order, any key.
+type Dict struct {
+	Ordered bool // an OrderedDict
+	Keys    []any
+	Values  []any
+	index   map[any]int // of the keys that Go can compare
+}
+
+// NewDict returns an empty dict.
+func NewDict() *Dict { return &Dict{index: map[any]int{}} }
+
+// Set adds key or replaces its value.
+func (d *Dict) Set(key, value any) {
+	if comparableKey(key) {
+		if i, ok := d.index[key]; ok {
+			d.Values[i] = value
+			return
+		}
+		d.index[key] = len(d.Keys)
+	}
+	d.Keys = append(d.Keys, key)
+	d.Values = append(d.Values, value)
+}
+
+// Get returns the value of key.
+func (d *Dict) Get(key any) (any, bool) {
+	if !comparableKey(key) {
+		return nil, false
+	}
+	i, ok := d.index[key]
+	if !ok {
+		return nil, false
+	}
+	return d.Values[i], true
+}
+
+// Len returns the number of entries.
+func (d *Dict) Len() int { return len(d.Keys) }
+
+func comparableKey(key any) bool {
+	switch key.(type) {
+	case nil, bool, int64, float64, string:
+		return true
+	}
+	return false
+}
+
+// Tensors returns the entries of a dict whose values are all tensors (a state dict), named by their
+// keys, in order; false for anything else.
+func Tensors(v any) ([]Tensor, bool) {
+	d, ok := v.(*Dict)
+	if !ok || d.Len() == 0 {
+		return nil, false
+	}
+	out := make([]Tensor, 0, d.Len())
+	for i, k := range d.Keys {
+		name, isName := k.(string)
+		t, isTensor := d.Values[i].(Tensor)
+		if !isName || !isTensor {
+			return nil, false
+		}
+		t.Name = name
+		out = append(out, t)
+	}
+	return out, true
+}
+
+// TypeName returns the Python-like name of a value's type, for messages.
+func TypeName(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return "bool"
+	case int64, *big.Int:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case []byte:
+		return "bytes"
+	case Tuple:
+		return "tuple"
+	case *List:
+		return "list"
+	case *Dict:
+		return "dict"
+	case Tensor:
+		return "tensor"
+	case global:
+		return "global " + string(v)
+	}
+	return fmt.Sprintf("%T", v)
+}

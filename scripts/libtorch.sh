@@ -62,7 +62,6 @@ if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; 
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CUDA = $cuda
-TORCH_CXXFLAGS = -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes
+TORCH_CXXFLAGS = -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
 TORCH_LDFLAGS = -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

@@ -1,0 +1,281 @@
+// Package loadtest checks how a program meets libtorch: not at start, once on demand, and with a
+// plain message when it can't. Each case needs a process of its own, so the test program runs itself.
+package loadtest
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/wangkuiyi/gotorch"
+	"github.com/wangkuiyi/gotorch/nn/functional"
+
+	"fulcrum/internal/torchx"
+)
+
+const scenarioVariable = "FULCRUM_LOADTEST"
+
+// scenarios are what a child process can be told to do; each prints its findings, one a line.
+func scenarios() map[string]func() {
+	return map[string]func(){
+		"load":    load,
+		"compute": compute,
+		"race":    race,
+		"version": version,
+		"early":   func() { gotorch.RandN([]int64{1}, false) },
+	}
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(scenarioVariable); name != "" {
+		scenarios()[name]()
+		return
+	}
+	m.Run()
+}
+
+// mapped says whether a libtorch library is in this process's memory map.
+func mapped() bool {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		panic(err)
+	}
+	return strings.Contains(string(maps), "libtorch") || strings.Contains(string(maps), "libc10")
+}
+
+func load() {
+	fmt.Println("start: mapped", mapped(), "loaded", torchx.Loaded())
+	err := torchx.Load()
+	fmt.Println("first load:", err)
+	fmt.Println("second load:", torchx.Load())
+	fmt.Println("end: mapped", mapped(), "loaded", torchx.Loaded())
+	if err == nil {
+		fmt.Println("threads", torchx.Threads())
+	}
+}
+
+// compute calls gotorch with every kind of argument: pointers, floats in registers, more arguments
+// than there are registers.
+func compute() {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	random := gotorch.MM(gotorch.RandN([]int64{3, 4}, false), gotorch.RandN([]int64{4, 5}, false))
+	fmt.Println("mm shape", random.Shape())
+	sum := gotorch.Add(gotorch.Full([]int64{1}, 1.5, false), gotorch.Full([]int64{1}, 2, false), 0.25)
+	fmt.Println("1.5 + 0.25*2 =", sum.Item())
+	image, kernel := gotorch.Full([]int64{1, 1, 4, 4}, 1, false), gotorch.Full([]int64{1, 1, 3, 3}, 2, false)
+	bias := gotorch.Full([]int64{1}, 0.5, false)
+	out := functional.Conv2d(image, kernel, bias, []int64{1, 1}, []int64{1, 1}, []int64{1, 1}, 1)
+	fmt.Println("conv2d", out.Shape(), gotorch.Sum(out).Item()) // Σ over windows of 4, 6 and 9 cells, ×2, + 16×0.5
+}
+
+func race() {
+	var group sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		group.Go(func() { errs[i] = torchx.Load() })
+	}
+	group.Wait()
+	fmt.Println(errs)
+}
+
+func version() {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	fmt.Println(torchx.Version(), torchx.BuiltWithCUDA())
+	fmt.Print(torchx.BuildConfig(), torchx.ParallelConfig())
+}
+
+// run starts program in the given scenario with nothing of this environment but env, and returns
+// stdout, stderr and the process's state.
+func run(t *testing.T, program, scenario string, env ...string) (string, string, *os.ProcessState) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(program)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{scenarioVariable + "=" + scenario}, env...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// libraries returns the folder that make build put the libraries into.
+func libraries(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../../bin/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(to), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(to, data, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLibtorchIsLoadedOnDemand(t *testing.T) {
+	stdout, stderr, state := run(t, self(t), "load")
+	want := fmt.Sprintf(`start: mapped false loaded false
+first load: <nil>
+second load: <nil>
+end: mapped true loaded true
+threads %d
+`, max(1, runtime.NumCPU()/2)) // what gotorch's init asked for while nothing was loaded
+	if stdout != want || !state.Success() {
+		t.Errorf("got:\n%s%s%v\nwant:\n%s", stdout, stderr, state, want)
+	}
+}
+
+func TestArgumentsReachTheLibrary(t *testing.T) {
+	stdout, stderr, state := run(t, self(t), "compute")
+	// 3×3 ones-times-2 over 4×4 ones with padding 1: 4 corners of 4 cells, 8 edges of 6, 4 inner of 9.
+	want := `mm shape [3 5]
+1.5 + 0.25*2 = 2
+conv2d [1 1 4 4] 208
+`
+	if stdout != want || !state.Success() {
+		t.Errorf("got:\n%s%s%v\nwant:\n%s", stdout, stderr, state, want)
+	}
+}
+
+func TestLoadFromManyGoroutines(t *testing.T) {
+	stdout, stderr, state := run(t, self(t), "race")
+	if want := "[<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil>]\n"; stdout != want || !state.Success() {
+		t.Errorf("got %q %s%v, want %q", stdout, stderr, state, want)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	stdout, stderr, state := run(t, self(t), "version")
+	if !regexp.MustCompile(`(?s)^\d+\.\d+\.\d+ (true|false)\nPyTorch built with:.*OpenMP.*ATen parallel backend`).MatchString(stdout) || !state.Success() {
+		t.Errorf("got:\n%s%s%v\nwant the version and libtorch's settings", stdout, stderr, state)
+	}
+}
+
+func TestCallBeforeLoadNamesTheFunction(t *testing.T) {
+	_, stderr, state := run(t, self(t), "early")
+	want := "fulcrum: bug: RandN was called before torchx.Load opened libfulcrum_torch.so\n"
+	if state.Success() || !strings.HasPrefix(stderr, want) {
+		t.Errorf("got %v and stderr %.300q, want an abort and %q", state, stderr, want)
+	}
+}
+
+// TestMovedProgram moves the program and its lib folder, and starts it through a link elsewhere.
+func TestMovedProgram(t *testing.T) {
+	dir := t.TempDir()
+	copyFile(t, self(t), filepath.Join(dir, "prog"))
+	for _, name := range []string{"libcgotorch.so", "libfulcrum_torch.so"} {
+		copyFile(t, filepath.Join(libraries(t), name), filepath.Join(dir, "lib", name))
+	}
+	link := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(filepath.Join(dir, "prog"), link); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, state := run(t, link, "load")
+	if !strings.Contains(stdout, "first load: <nil>\n") || !state.Success() {
+		t.Errorf("got:\n%s%s%v\nwant a load", stdout, stderr, state)
+	}
+}
+
+func TestLoadFailures(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		library func(t *testing.T, path string) // makes libfulcrum_torch.so
+		want    string                          // DIR stands for the folder
+	}{
+		{"a missing library is named", func(*testing.T, string) {},
+			"torchx: cannot load DIR/libfulcrum_torch.so: DIR/libfulcrum_torch.so: cannot open shared object file: No such file or directory; run make setup, then make build"},
+		{"a damaged library is named", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("not a library"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, "torchx: cannot load DIR/libfulcrum_torch.so: DIR/libfulcrum_torch.so: file too short; run make setup, then make build"},
+		{"a library of another version: the missing function is named", func(t *testing.T, path string) {
+			build := exec.Command("cc", "-shared", "-x", "c", "-o", path, "-")
+			build.Stdin = strings.NewReader("void Adam(void) {}\n") // the first of all in alphabetical order
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}, "torchx: DIR/libfulcrum_torch.so lacks the function AdaptiveAvgPool2d: it is of another version; run make build"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			lib := filepath.Join(dir, "lib")
+			copyFile(t, self(t), filepath.Join(dir, "prog"))
+			copyFile(t, filepath.Join(libraries(t), "libcgotorch.so"), filepath.Join(lib, "libcgotorch.so"))
+			tc.library(t, filepath.Join(lib, "libfulcrum_torch.so"))
+			stdout, stderr, state := run(t, filepath.Join(dir, "prog"), "load")
+			message := strings.ReplaceAll(tc.want, "DIR", lib)
+			want := "start: mapped false loaded false\nfirst load: " + message + "\nsecond load: " + message + "\nend: mapped false loaded false\n"
+			if stdout != want || !state.Success() {
+				t.Errorf("got:\n%s%s%v\nwant:\n%s", stdout, stderr, state, want)
+			}
+		})
+	}
+}
+
+// TestProgramNeedsNoLibtorch reads what the dynamic linker would load at start.
+func TestProgramNeedsNoLibtorch(t *testing.T) {
+	programs := []string{self(t)}
+	if run := filepath.Join(filepath.Dir(libraries(t)), "run"); fileExists(run) {
+		programs = append(programs, run)
+	}
+	for _, program := range programs {
+		file, err := elf.Open(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needed, err := file.ImportedLibraries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(needed, "libcgotorch.so") {
+			t.Errorf("%s needs %v, want libcgotorch.so among them", program, needed)
+		}
+		for _, name := range needed {
+			switch base, _, _ := strings.Cut(name, ".so"); base {
+			case "libcgotorch", "libc", "libpthread", "libdl", "libresolv", "ld-linux-x86-64", "ld-linux-aarch64":
+			default:
+				t.Errorf("%s needs %s, want the C library and libcgotorch.so only", program, name)
+			}
+		}
+		file.Close()
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,1 @@
+csrc/version.h

@@ -97,9 +97,7 @@ func (o RewardOptions) Validate() error {
 	if !slices.Contains(RewardModes(), o.Mode) {
 		errs = append(errs, option.Errorf("mode", "%s", modeError(o.Mode)))
 	}
-	if o.CorrectnessMode != "01" && o.CorrectnessMode != "pm1" {
-		errs = append(errs, option.Errorf("correctness_mode", "want 01 or pm1, got %q", o.CorrectnessMode))
-	}
+	errs = append(errs, oneOf("correctness_mode", o.CorrectnessMode, "01", "pm1"))
 	if o.BeamWeight == 0 && o.CoherenceWeight == 0 && o.DiversityWeight == 0 && o.TaskWeight == 0 {
 		errs = append(errs, option.Errorf("beam_weight", "all level weights are 0: every reward would be 0"))
 	}

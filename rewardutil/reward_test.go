@@ -165,7 +165,7 @@ func TestRewardOptionsValidate(t *testing.T) {
 	}
 	bad := RewardOptions{Mode: "hybrid", CorrectnessMode: "02"}
 	err := bad.Validate()
-	for _, want := range []string{"mode: hybrid", "correctness_mode: want 01 or pm1", "beam_weight: all level weights are 0"} {
+	for _, want := range []string{"mode: hybrid", "correctness_mode: want one of 01, pm1", "beam_weight: all level weights are 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}

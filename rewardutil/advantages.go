@@ -1,0 +1,215 @@
+package rewardutil
+
+import (
+	"errors"
+	"math"
+)
+
+// AdvantageOptions says how rewards become advantages within their groups.
+type AdvantageOptions struct {
+	Method         string  `koanf:"method" help:"how a group's rewards are centred and scaled" enum:"z_score,mean_only,batch_std,leave_one_out,rank,none"`
+	Clip           float64 `koanf:"clip" help:"advantages are cut to plus or minus this" range:"(0,inf]"`
+	MinStd         float64 `koanf:"min_std" help:"floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing on tiny rewards" range:"[0,inf)"`
+	Precision      float64 `koanf:"precision" help:"groups whose best and worst reward differ by no more than this count as equal" range:"[0,inf)"`
+	BaselineShift  float64 `koanf:"baseline_shift" help:"subtracted from every advantage before the clip; above 0, fewer candidates count as good" range:"(-inf,inf)"`
+	NegativeWeight float64 `koanf:"negative_weight" help:"factor on negative advantages; 0 learns from the good candidates only" range:"[0,inf)"`
+}
+
+// DefaultAdvantageOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
+func DefaultAdvantageOptions() AdvantageOptions {
+	return AdvantageOptions{Method: "z_score", Clip: 5, MinStd: 0.1, NegativeWeight: 1}
+}
+
+// Validate reports an unknown method and numbers that make no sense.
+func (o AdvantageOptions) Validate() error {
+	return errors.Join(
+		oneOf("method", o.Method, "z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"),
+		want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
+		want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd),
+		want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
+		want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
+	)
+}
+
+// AdvantageStats describes the advantages of a batch. The moments are over the entries of groups
+// with a signal; they are 0 where there is none.
+type AdvantageStats struct {
+	Groups       int // all groups, empty ones included
+	Signal       int // groups whose rewards differ
+	ConstantGood int // groups of equal rewards above the batch's mean (above 0 if the whole batch is equal)
+	ConstantBad  int // the other groups of equal rewards
+	Single       int // groups of one candidate, which nothing can be compared with
+	Empty        int // groups whose entries are all masked
+
+	Entries int // counted entries of groups with a signal
+	Clipped int // those cut to ±clip
+	Mean    float64
+	Std     float64 // sample deviation, n-1
+	MaxAbs  float64
+}
+
+// SignalShare returns the share of non-empty groups that have a learning signal.
+func (s AdvantageStats) SignalShare() float64 {
+	if s.Groups == s.Empty {
+		return 0
+	}
+	return float64(s.Signal) / float64(s.Groups-s.Empty)
+}
+
+// rounding is the relative difference at which two float32 rewards can no longer be told apart.
+const rounding = 4e-7
+
+// Advantages returns group-relative advantages [B*G] of rewards [B*G], and their statistics. With m, s
+// and n the mean, sample deviation and size of the counted part of a group:
+//
+//	z_score        (r - m) / max(s, min_std)           GRPO, DeepSeekMath (arXiv:2402.03300) §4.1.2
+//	mean_only      r - m                               Dr. GRPO (arXiv:2503.20783)
+//	batch_std      (r - m) / deviation within groups, pooled over the batch
+//	leave_one_out  r - mean of the others              RLOO (arXiv:2402.14740)
+//	rank           ranks mapped to [-1, 1], ties share their mean
+//	none           r
+//
+// Then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to
+// ±clip. A group of equal rewards (spread up to precision, or up to float32 rounding of its largest
+// reward), a single candidate and a masked entry get exactly 0, whatever the method and the shift. The
+// baseline is always the whole group: a curriculum takes its top k afterwards (see Curriculum.Apply).
+// A NaN reward makes its group's advantages NaN, for the training step to refuse.
+//
+// The floor and the clip are not the paper's: without a floor, groups whose rewards hardly differ get
+// full-size advantages, which is noise where rewards are tiny and skewed.
+func Advantages(rewards []float64, valid []bool, B, G int, opt AdvantageOptions) ([]float64, AdvantageStats) {
+	adv := make([]float64, B*G)
+	stats := AdvantageStats{Groups: B}
+	hasSignal := make([]bool, B)
+	var all []float64       // counted rewards
+	var constants []float64 // the common rewards of constant groups
+	var squares, freedom float64
+	for b := range B {
+		r, at := gather(row(rewards, valid, b, G))
+		all = append(all, r...)
+		m, _, spread := moments(r)
+		switch {
+		case len(r) == 0:
+			stats.Empty++
+		case len(r) == 1 && !math.IsNaN(m):
+			stats.Single++
+		case spread <= max(opt.Precision, rounding*maxAbs(r)):
+			constants = append(constants, m)
+		default:
+			stats.Signal++
+			hasSignal[b] = true
+			for i, v := range centre(r, m, opt) {
+				adv[b*G+at[i]] = v
+			}
+			for _, v := range r {
+				squares += (v - m) * (v - m)
+			}
+			freedom += float64(len(r) - 1)
+		}
+	}
+	good, _, spread := moments(all)
+	if spread == 0 {
+		good = 0
+	}
+	for _, c := range constants {
+		if c > good {
+			stats.ConstantGood++
+		} else {
+			stats.ConstantBad++
+		}
+	}
+	scale := 1.0
+	if opt.Method == "batch_std" && freedom > 0 {
+		scale = math.Sqrt(squares / freedom)
+	}
+	var kept []float64
+	for i := range adv {
+		if !hasSignal[i/G] || !counts(valid, i) {
+			continue
+		}
+		a := adv[i]/scale - opt.BaselineShift
+		if a < 0 {
+			a *= opt.NegativeWeight
+		}
+		if math.Abs(a) > opt.Clip {
+			a = math.Copysign(opt.Clip, a)
+			stats.Clipped++
+		}
+		adv[i] = a
+		kept = append(kept, a)
+	}
+	stats.describe(kept)
+	return adv, stats
+}
+
+// centre applies the part of a method that needs one group only.
+func centre(r []float64, mean float64, opt AdvantageOptions) []float64 {
+	if opt.Method == "rank" {
+		return centredRanks(r)
+	}
+	if opt.Method == "none" {
+		return r
+	}
+	scale := 1.0
+	switch opt.Method {
+	case "z_score":
+		_, std, _ := moments(r)
+		scale = max(std, opt.MinStd)
+	case "leave_one_out":
+		scale = float64(len(r)-1) / float64(len(r)) // r - mean of the others = n/(n-1)·(r - mean)
+	}
+	out := make([]float64, len(r))
+	for i, v := range r {
+		out[i] = (v - mean) / scale
+	}
+	return out
+}
+
+func (s *AdvantageStats) describe(kept []float64) {
+	s.Entries = len(kept)
+	if len(kept) == 0 {
+		return
+	}
+	mean, std, _ := moments(kept)
+	s.Mean, s.MaxAbs = mean, maxAbs(kept)
+	if len(kept) > 1 {
+		s.Std = std
+	}
+}
+
+func maxAbs(x []float64) float64 {
+	m := 0.0
+	for _, v := range x {
+		m = math.Max(m, math.Abs(v)) // math.Max keeps NaN
+	}
+	return m
+}
+
+// CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))
+// of rewards that were normalised once already, over whatever entries are handed in (the curriculum's
+// top k, not the group). One candidate gives NaN, as there. Statistics are over all entries. Inputs
+// should be float32 values; results are rounded to float32.
+func CompatAdvantages(normalized []float64, valid []bool, B, G int, clip float64) ([]float64, AdvantageStats) {
+	adv := make([]float64, B*G)
+	stats := AdvantageStats{Groups: B}
+	var kept []float64
+	for b := range B {
+		u, at := gather(row(normalized, valid, b, G))
+		mean, std, spread := moments(u)
+		if spread > 0 {
+			stats.Signal++
+		}
+		scale := math.Max(std, 0.1) // NaN for one candidate
+		for i, v := range u {
+			a := (v - mean) / scale
+			if math.Abs(a) > clip {
+				a = math.Copysign(clip, a)
+				stats.Clipped++
+			}
+			adv[b*G+at[i]] = float64(float32(a))
+			kept = append(kept, adv[b*G+at[i]])
+		}
+	}
+	stats.describe(kept)
+	return adv, stats
+}

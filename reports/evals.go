@@ -1,0 +1,122 @@
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+)
+
+const evalsFile = "evals.jsonl"
+
+// Evaluation is one line of evals.jsonl: the score of every query of a split under one policy, so
+// that stages and runs can be compared query by query.
+type Evaluation struct {
+	Split    string    `json:"split"`  // val, dev, …
+	Policy   string    `json:"policy"` // random, similarity, init, oracle, sft, rce, grpo, grpo_online, best
+	Phase    string    `json:"phase"`
+	Epoch    int       `json:"epoch"`
+	Metric   string    `json:"metric"` // reward or accuracy
+	Shots    int       `json:"shots"`
+	QueryIDs []int64   `json:"query_ids"`
+	Scores   []float64 `json:"scores"` // finite
+}
+
+// Mean returns the mean score.
+func (e Evaluation) Mean() float64 { m, _ := meanSE(e.Scores); return m }
+
+// key says which evaluations are the same one made again.
+func (e Evaluation) key() string {
+	return fmt.Sprintf("%s/%s/%s/%d/%s/%d", e.Split, e.Policy, e.Phase, e.Epoch, e.Metric, e.Shots)
+}
+
+func (e Evaluation) validate() error {
+	where := fmt.Sprintf("evaluation of %s on %s (%s)", e.Policy, e.Split, e.Metric)
+	if e.Split == "" || e.Policy == "" || e.Metric == "" {
+		return fmt.Errorf("%s: split, policy and metric must be named", where)
+	}
+	if len(e.QueryIDs) != len(e.Scores) {
+		return fmt.Errorf("%s: %d query ids and %d scores: want as many", where, len(e.QueryIDs), len(e.Scores))
+	}
+	for i, s := range e.Scores {
+		if math.IsNaN(s) || math.IsInf(s, 0) {
+			return fmt.Errorf("%s: query %d: score %g is no finite number", where, e.QueryIDs[i], s)
+		}
+	}
+	return nil
+}
+
+// AppendEvals appends evaluations to evals.jsonl of the run folder and makes them durable.
+func AppendEvals(dir string, evals ...Evaluation) error {
+	path := filepath.Join(dir, evalsFile)
+	var data []byte
+	for _, e := range evals {
+		if err := e.validate(); err != nil {
+			return err
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		data = append(append(data, line...), '\n')
+	}
+	f, err := appendTo(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadEvals reads evals.jsonl in order of first appearance; an evaluation made again replaces the
+// earlier one. A folder without the file has no evaluations.
+func ReadEvals(dir string) ([]Evaluation, error) {
+	var evals []Evaluation
+	index := map[string]int{}
+	err := eachLine(filepath.Join(dir, evalsFile), func(line []byte) error {
+		var e Evaluation
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		if err := e.validate(); err != nil {
+			return err
+		}
+		if i, seen := index[e.key()]; seen {
+			evals[i] = e
+			return nil
+		}
+		index[e.key()] = len(evals)
+		evals = append(evals, e)
+		return nil
+	})
+	return evals, err
+}
+
+// truncateEvals keeps the lines that the state at knows.
+func truncateEvals(dir string, at Position) error {
+	n, behind := 0, false
+	return filterLines(filepath.Join(dir, evalsFile), func(line []byte) (bool, error) {
+		n++
+		if at.counted() {
+			return n <= at.Evals, nil
+		}
+		var e struct {
+			Phase string `json:"phase"`
+			Epoch int    `json:"epoch"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return false, err
+		}
+		behind = behind || e.Phase == at.Phase && e.Epoch > at.Epoch
+		return !behind, nil
+	})
+}

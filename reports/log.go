@@ -1,0 +1,253 @@
+package reports
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	metricsFile = "metrics.jsonl"
+	runLogFile  = "run.log"
+)
+
+// LogOptions says where a run's log goes besides its folder, and whether the run is a resumed one.
+type LogOptions struct {
+	LoggingOptions
+	Restored *Position        // the state that a resumed run starts from; nil for a new run
+	Stderr   io.Writer        // progress and messages; nil: os.Stderr
+	Now      func() time.Time // nil: time.Now
+}
+
+// Log is the record of a run while it happens: metrics.jsonl, TensorBoard events, run.log and the
+// progress on stderr. Its methods may be called from several goroutines.
+type Log struct {
+	mu      sync.Mutex
+	dir     string
+	opt     LogOptions
+	order   metricOrder
+	metrics *os.File
+	runLog  *os.File
+	events  *eventWriter // nil: no TensorBoard
+	console *progress
+	rows    int // lines of metrics.jsonl, resume events not counted
+	buf     []byte
+}
+
+// OpenLog opens the log of the run folder dir, which must exist. With opt.Restored it first cuts off
+// what lies behind the restored state and records the resume as one event.
+func OpenLog(dir string, opt LogOptions) (*Log, error) {
+	if opt.Stderr == nil {
+		opt.Stderr = os.Stderr
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.LogEverySteps < 1 {
+		opt.LogEverySteps = 1
+	}
+	if opt.Restored != nil {
+		if err := Truncate(dir, *opt.Restored); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := countRows(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{dir: dir, opt: opt, order: newMetricOrder(), rows: rows, console: newProgress(opt.Stderr, opt.Now)}
+	if err := l.open(); err != nil {
+		l.Close()
+		return nil, err
+	}
+	if at := opt.Restored; at != nil {
+		message := "resumed from the start"
+		if at.GlobalStep > 0 {
+			message = fmt.Sprintf("resumed after global step %d (%s, epoch %d)", at.GlobalStep, at.Phase, at.Epoch)
+		}
+		fields := map[string]any{"event": eventResume, "severity": "note", "message": message}
+		if err := l.Record(KindEvent, at.Phase, at.Epoch, 0, at.GlobalStep, fields); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *Log) open() (err error) {
+	if l.metrics, err = appendTo(filepath.Join(l.dir, metricsFile)); err != nil {
+		return err
+	}
+	if l.runLog, err = appendTo(filepath.Join(l.dir, runLogFile)); err != nil {
+		return err
+	}
+	if l.opt.TensorBoard {
+		restart := 0
+		if l.opt.Restored != nil {
+			restart = l.opt.Restored.GlobalStep + 1
+		}
+		l.events, err = newEventWriter(l.dir, l.opt.Now(), restart)
+	}
+	return err
+}
+
+func appendTo(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", filepath.Base(path), err)
+	}
+	return f, nil
+}
+
+// Plan tells the progress line how long the run's phases will be, in order.
+func (l *Log) Plan(phases []PhasePlan) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.console.plan = slices.Clone(phases)
+}
+
+// Record writes one row. It fails when the disk does; nothing else about a row is an error but a
+// field of a type that JSON rows do not have. A step that logging.log_every_steps leaves out is shown
+// but not written.
+func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.opt.Now()
+	r := Row{Kind: kind, Phase: phase, Epoch: epoch, Step: step, GlobalStep: globalStep,
+		Time: float64(now.UnixMilli()) / 1000, Fields: fields}
+	if kind != KindStep || step%l.opt.LogEverySteps == 0 {
+		if err := l.write(now, r); err != nil {
+			return err
+		}
+	}
+	return l.show(now, r)
+}
+
+// write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
+func (l *Log) write(now time.Time, r Row) error {
+	line, err := appendRow(l.buf[:0], r, l.order)
+	if err != nil {
+		return err
+	}
+	l.buf = line
+	if _, err := l.metrics.Write(line); err != nil {
+		return fmt.Errorf("cannot write %s: %w", metricsFile, err)
+	}
+	if !isResume(r) {
+		l.rows++
+	}
+	if l.events == nil || r.Kind == KindEvent {
+		return nil
+	}
+	names := slices.Collect(maps.Keys(r.Fields))
+	l.order.sort(names)
+	return l.events.row(now, r, names)
+}
+
+// show puts r on the console and, where it is worth a line, in run.log.
+func (l *Log) show(now time.Time, r Row) error {
+	switch r.Kind {
+	case KindStep:
+		if l.opt.Progress {
+			l.console.step(r)
+		}
+	case KindEpoch:
+		return l.say(now, r.Phase, LevelInfo, l.console.epochLine(r))
+	case KindEval:
+		if mean, ok := number(r, "value"); ok {
+			line := fmt.Sprintf("%s  %s  %s %s", r.Text("split"), r.Text("policy"), r.Text("metric"), sig(mean, 4))
+			return l.say(now, "eval", LevelInfo, line)
+		}
+	case KindEvent:
+		level, message := LevelInfo, r.Text("message")
+		switch r.Text("severity") {
+		case "warning":
+			level, message = LevelWarning, "warning: "+message
+		case "error", "stop":
+			level, message = LevelError, "error: "+message
+		}
+		return l.say(now, cmpOr(r.Phase, "run"), level, message)
+	}
+	return nil
+}
+
+// Infof writes a line to run.log and, unless logging.progress is off, to stderr.
+func (l *Log) Infof(format string, args ...any) error { return l.sayf(LevelInfo, "", format, args) }
+
+// Warnf writes a warning to run.log and stderr, whatever logging.progress says.
+func (l *Log) Warnf(format string, args ...any) error {
+	return l.sayf(LevelWarning, "warning: ", format, args)
+}
+
+// Errorf writes an error to run.log and stderr, whatever logging.progress says.
+func (l *Log) Errorf(format string, args ...any) error {
+	return l.sayf(LevelError, "error: ", format, args)
+}
+
+func (l *Log) sayf(level Level, prefix, format string, args []any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.say(l.opt.Now(), "run", level, prefix+fmt.Sprintf(format, args...))
+}
+
+func (l *Log) say(now time.Time, name string, level Level, message string) error {
+	if l.opt.Progress || level != LevelInfo {
+		l.console.print(message, level)
+	}
+	if _, err := l.runLog.WriteString(runLogLine(now, name, level, message)); err != nil {
+		return fmt.Errorf("cannot write %s: %w", runLogFile, err)
+	}
+	return nil
+}
+
+// Mark makes all rows so far durable and returns the counts that a saved state needs for an exact
+// resume. The caller adds phase, epoch and global step.
+func (l *Log) Mark() (Position, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.metrics.Sync(); err != nil {
+		return Position{}, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+	}
+	evals, err := countLines(filepath.Join(l.dir, evalsFile))
+	return Position{Rows: l.rows, Evals: evals}, err
+}
+
+// Close ends the progress line and closes the files. It may be called twice.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.console.clear()
+	var errs []error
+	for _, f := range []*os.File{l.metrics, l.runLog} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	if l.events != nil {
+		errs = append(errs, l.events.close())
+	}
+	l.metrics, l.runLog, l.events = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func countLines(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	return bytes.Count(data, []byte{'\n'}), err
+}

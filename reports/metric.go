@@ -1,0 +1,88 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Metric is one field of a metrics.jsonl row. Its name is the same in code, plots, TensorBoard and docs.
+type Metric struct {
+	Name string
+	Unit string // "" for counts, names and pure numbers
+	Help string
+}
+
+// Metrics returns the known fields in the order in which rows carry them. Fields that are not listed
+// follow in alphabetical order.
+func Metrics() []Metric {
+	return []Metric{
+		{"event", "", "what happened: a short name such as resume, beta_at_bound, early_stop"},
+		{"severity", "", "of an event: note, warning or error"},
+		{"message", "", "of an event: one sentence with its number, cause and key to change"},
+		{"split", "", "which queries were evaluated: val, or the name of another set"},
+		{"policy", "", "who chose: init, random, similarity, oracle, best, or the phase that ended"},
+		{"metric", "", "what was measured: reward or accuracy"},
+		{"value", "", "mean of the metric over the split's queries"},
+		{"se", "", "standard error of value over queries"},
+		{"queries", "", "number of queries behind value"},
+		{"loss", "", "the loss that was differentiated"},
+		{"grad_norm", "", "global norm of the gradient before clipping"},
+		{"lr", "", "learning rate of the step"},
+		{"temperature", "reward units", "RCE temperature τ of the step"},
+		{"ppo_loss", "", "clipped surrogate part of the loss"},
+		{"kl_loss", "nats", "β·KL, the other part of the loss"},
+		{"kl", "nats per sequence", "KL between policy and reference policy"},
+		{"kl_beta", "", "KL coefficient β used in the step"},
+		{"mean_ratio", "", "mean of new over old probability of the candidates"},
+		{"clip_fraction", "share", "share of ratios outside the clip range"},
+		{"mean_advantage", "", "mean advantage of the candidates used"},
+		{"std_advantage", "", "standard deviation of these advantages"},
+		{"max_advantage", "", "largest absolute advantage"},
+		{"entropy", "nats per sequence", "entropy of the policy"},
+		{"top_k", "", "candidates per query left by the curriculum (0: all)"},
+		{"items", "", "queries in the step"},
+		{"step_seconds", "s", "wall time of the step, data preparation included"},
+		{"clamp_fraction", "share", "share of log-ratios clamped at ±20"},
+		{"ess", "candidates", "effective sample size of the RCE weights of a query"},
+		{"signal_share", "share", "groups whose rewards differ, before the curriculum"},
+		{"signal_share_top", "share", "groups whose advantages differ after the curriculum"},
+		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
+		{"mean_reward", "", "mean reward of the candidates used"},
+		{"adv_hist", "", "counts of advantages in the bins of adv_edges"},
+		{"adv_edges", "", "bin edges of adv_hist, one more than counts"},
+		{"val_loss", "", "loss on the validation queries"},
+		{"val_kl", "nats per sequence", "KL on the validation queries"},
+		{"val_reward", "", "mean reward of the greedy selection on the validation queries"},
+		{"val_accuracy", "", "mean accuracy of the greedy selection on the validation queries"},
+		{"checkpoint", "", "weights of the epoch, relative to the run folder"},
+	}
+}
+
+// metricOrder sorts field names: known ones as in Metrics, then the others by name.
+type metricOrder map[string]int
+
+func newMetricOrder() metricOrder {
+	order := metricOrder{}
+	for i, m := range Metrics() {
+		order[m.Name] = i
+	}
+	return order
+}
+
+func (o metricOrder) sort(names []string) {
+	slices.SortFunc(names, func(a, b string) int {
+		i, known := o[a]
+		j, knownB := o[b]
+		switch {
+		case known && knownB:
+			return cmp.Compare(i, j)
+		case known != knownB:
+			if known {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+}

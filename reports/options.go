@@ -1,0 +1,46 @@
+package reports
+
+import "fulcrum/internal/option"
+
+// LoggingOptions is the section logging.
+type LoggingOptions struct {
+	Progress      bool `koanf:"progress" help:"progress on stderr: an updating line on a terminal, plain lines otherwise"`
+	TensorBoard   bool `koanf:"tensorboard" help:"write events.out.tfevents.* beside metrics.jsonl"`
+	LogEverySteps int  `koanf:"log_every_steps" help:"write every n-th step to metrics.jsonl and TensorBoard" range:"[1,inf)"`
+}
+
+// DefaultLoggingOptions logs every step everywhere.
+func DefaultLoggingOptions() LoggingOptions {
+	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1}
+}
+
+// Validate checks the interval.
+func (o LoggingOptions) Validate() error {
+	if o.LogEverySteps < 1 {
+		return option.Errorf("log_every_steps", "want at least 1, found %d", o.LogEverySteps)
+	}
+	return nil
+}
+
+// ReportOptions is the section report.
+type ReportOptions struct {
+	Plots       bool    `koanf:"plots" help:"draw plots/ beside the training and at its end"`
+	PlotSeconds float64 `koanf:"plot_seconds" help:"least time between two drawings, s" range:"[0,inf)"`
+	Resamples   int     `koanf:"resamples" help:"bootstrap and permutation resamples of an interval" range:"[100,inf)"`
+}
+
+// DefaultReportOptions draws at most every 5 s and resamples 10,000 times.
+func DefaultReportOptions() ReportOptions {
+	return ReportOptions{Plots: true, PlotSeconds: 5, Resamples: 10_000}
+}
+
+// Validate checks the ranges.
+func (o ReportOptions) Validate() error {
+	if o.PlotSeconds < 0 {
+		return option.Errorf("plot_seconds", "want at least 0, found %g", o.PlotSeconds)
+	}
+	if o.Resamples < 100 {
+		return option.Errorf("resamples", "want at least 100, found %d", o.Resamples)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// PhasePlan says how long a phase will be, for "step 120/400" and the remaining time.
+type PhasePlan struct {
+	Name          string
+	Epochs        int
+	StepsPerEpoch int
+}
+
+const (
+	redrawEvery = 100 * time.Millisecond // of the updating line
+	plainEvery  = 10 * time.Second       // between plain lines of one epoch
+)
+
+// progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
+// plain lines appear at each epoch and every plainEvery. A nil progress shows nothing.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	colour   bool
+	width    func() int
+	now      func() time.Time
+
+	plan    []PhasePlan
+	phase   string
+	started time.Time // of the phase, in this process
+	first   int       // steps of the phase before started
+	shown   time.Time
+	line    bool // an unfinished line is on the terminal
+}
+
+func newProgress(w io.Writer, now func() time.Time) *progress {
+	p := &progress{w: w, now: now}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.terminal = true
+		p.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		p.width = func() int {
+			cols, _, err := term.GetSize(int(f.Fd()))
+			if err != nil || cols <= 0 {
+				return 80
+			}
+			return cols
+		}
+	}
+	return p
+}
+
+func (p *progress) planned(phase string) PhasePlan {
+	for _, plan := range p.plan {
+		if plan.Name == phase {
+			return plan
+		}
+	}
+	return PhasePlan{Name: phase}
+}
+
+// step shows a step row, if it is time to.
+func (p *progress) step(r Row) {
+	now := p.now()
+	if r.Phase != p.phase {
+		// The first step's own time counts: its row comes at its end.
+		seconds, _ := number(r, "step_seconds")
+		p.phase, p.first = r.Phase, r.Step-1
+		p.started = now.Add(-time.Duration(seconds * float64(time.Second)))
+		p.shown = p.started
+	}
+	every := plainEvery
+	if p.terminal {
+		every = redrawEvery
+	}
+	if now.Sub(p.shown) < every {
+		return
+	}
+	p.shown = now
+	perStep := now.Sub(p.started).Seconds() / float64(r.Step-p.first)
+	line := p.stepLine(r)
+	line += "  " + duration(perStep) + "/step"
+	if left := p.stepsLeft(r); left > 0 {
+		line += "  eta " + duration(perStep*float64(left))
+	}
+	if !p.terminal {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprint(p.w, "\r\x1b[K"+p.bold(clipRunes(line, p.width()-1), r.Phase))
+	p.line = true
+}
+
+// stepsLeft counts the steps from r to the end of the plan; the rate of this phase is used for all.
+func (p *progress) stepsLeft(r Row) int {
+	left, found := 0, false
+	for _, plan := range p.plan {
+		steps := plan.Epochs * plan.StepsPerEpoch
+		switch {
+		case plan.Name == r.Phase:
+			found = true
+			left += max(steps-r.Step, 0)
+		case found:
+			left += steps
+		}
+	}
+	return left
+}
+
+// stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02.
+func (p *progress) stepLine(r Row) string {
+	plan := p.planned(r.Phase)
+	var b strings.Builder
+	b.WriteString(p.head(r))
+	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch))
+	for _, column := range []struct {
+		label, field string
+		width        int
+		format       func(float64) string
+	}{
+		{"loss", "loss", 7, func(x float64) string { return sig(x, 4) }},
+		{"temp", "temperature", 5, func(x float64) string { return sig(x, 3) }},
+		{"kl", "kl", 7, func(x float64) string { return sig(x, 3) }},
+		{"beta", "kl_beta", 6, func(x float64) string { return sig(x, 2) }},
+		{"clip", "clip_fraction", 5, percent},
+		{"adv", "std_advantage", 5, func(x float64) string { return "±" + sig(x, 3) }},
+	} {
+		if x, ok := number(r, column.field); ok {
+			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// epochLine sums up a finished epoch.
+func (p *progress) epochLine(r Row) string {
+	var b strings.Builder
+	b.WriteString(p.head(r) + "  done")
+	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy"} {
+		if x, ok := number(r, name); ok {
+			fmt.Fprintf(&b, "  %s %-7s", name, sig(x, 4))
+		}
+	}
+	if name := r.Text("checkpoint"); name != "" {
+		b.WriteString("  " + name)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+func (p *progress) head(r Row) string {
+	width := len(r.Phase)
+	for _, plan := range p.plan {
+		width = max(width, len(plan.Name))
+	}
+	return fmt.Sprintf("%-*s  epoch %s", width, r.Phase, outOf(r.Epoch, p.planned(r.Phase).Epochs))
+}
+
+// outOf writes 120/400, padded so that columns stay in place, or 120 when the total is unknown.
+func outOf(n, total int) string {
+	if total <= 0 {
+		return fmt.Sprint(n)
+	}
+	t := fmt.Sprint(total)
+	return fmt.Sprintf("%*d/%s", len(t), n, t)
+}
+
+// print writes a whole line, moving the updating line out of its way.
+func (p *progress) print(line string, level Level) {
+	p.clear()
+	if p.colour && level != LevelInfo {
+		line = "\x1b[33m" + line + "\x1b[0m"
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// clear wipes the updating line.
+func (p *progress) clear() {
+	if p.line {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.line = false
+	}
+}
+
+func (p *progress) bold(line, word string) string {
+	if rest, ok := strings.CutPrefix(line, word); ok && p.colour {
+		return "\x1b[1m" + word + "\x1b[0m" + rest
+	}
+	return line
+}
+
+func clipRunes(s string, width int) string {
+	if width < 1 || utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width])
+}
+
+// number reads a numeric field of a row under construction, where counts are still ints.
+func number(r Row, name string) (float64, bool) {
+	if n, ok := r.Fields[name].(int); ok {
+		return float64(n), true
+	}
+	return r.Number(name)
+}

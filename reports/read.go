@@ -1,0 +1,278 @@
+package reports
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Run is what a run folder records. Whatever is not there yet is empty.
+type Run struct {
+	Dir         string
+	Steps       []*Steps // one per phase, in order of appearance
+	Epochs      []Row
+	EvalRows    []Row // rows of kind eval in metrics.jsonl
+	Events      []Row
+	Evaluations []Evaluation // evals.jsonl
+	Summary     *Summary     // nil before the run has ended
+	Config      string       // .hydra/config.yaml
+	Overrides   []string     // .hydra/overrides.yaml
+	Examples    []Example    // examples.json
+	config      any
+}
+
+// Steps are the step rows of one phase, in columns: a run has a hundred thousand of them.
+type Steps struct {
+	Phase   string
+	Epoch   []int
+	Step    []int
+	Global  []int
+	columns map[string][]float64   // NaN where a row has no such number
+	lists   map[string][][]float64 // nil where a row has no such list
+}
+
+// Column returns one number per step, NaN where a step has none, or nil when no step has it.
+func (s *Steps) Column(name string) []float64 { return s.columns[name] }
+
+// Example shows what a policy chose for a question before and after training.
+type Example struct {
+	Question     string     `json:"question"`
+	Answer       string     `json:"answer"`
+	Before       []ItemText `json:"before"`
+	After        []ItemText `json:"after"`
+	RewardBefore float64    `json:"reward_before"`
+	RewardAfter  float64    `json:"reward_after"`
+}
+
+// ItemText is a demonstration as a reader sees it.
+type ItemText struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
+}
+
+// ReadRun reads a run folder, finished or not. A torn last line of metrics.jsonl is left out; any
+// other damage is an error that names file and line.
+func ReadRun(dir string) (*Run, error) {
+	run := &Run{Dir: dir}
+	if _, err := run.readRows(0); err != nil {
+		return nil, err
+	}
+	if err := run.readRest(); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// readRows adds the whole lines of metrics.jsonl from offset on and returns where it stopped.
+func (r *Run) readRows(offset int64) (int64, error) {
+	path := filepath.Join(r.Dir, metricsFile)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return offset, nil
+	}
+	if err != nil {
+		return offset, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+		if err != nil {
+			return offset, err
+		}
+		row, err := parseRow(line)
+		if err != nil {
+			return offset, fmt.Errorf("%s: line %d after byte %d is damaged: %w", path, n, offset, err)
+		}
+		offset += int64(len(line))
+		r.add(row)
+	}
+}
+
+func (r *Run) add(row Row) {
+	switch row.Kind {
+	case KindStep:
+		r.steps(row.Phase).add(row)
+	case KindEpoch:
+		r.Epochs = append(r.Epochs, row)
+	case KindEval:
+		r.EvalRows = append(r.EvalRows, row)
+	case KindEvent:
+		r.Events = append(r.Events, row)
+	}
+}
+
+func (r *Run) steps(phase string) *Steps {
+	if s := r.StepsOf(phase); s != nil {
+		return s
+	}
+	s := &Steps{Phase: phase, columns: map[string][]float64{}, lists: map[string][][]float64{}}
+	r.Steps = append(r.Steps, s)
+	return s
+}
+
+// StepsOf returns the steps of a phase, nil when there are none.
+func (r *Run) StepsOf(phase string) *Steps {
+	for _, s := range r.Steps {
+		if s.Phase == phase {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *Steps) add(row Row) {
+	n := len(s.Step)
+	s.Epoch = append(s.Epoch, row.Epoch)
+	s.Step = append(s.Step, row.Step)
+	s.Global = append(s.Global, row.GlobalStep)
+	for name := range row.Fields {
+		if x, ok := row.Number(name); ok {
+			column := s.columns[name]
+			for len(column) < n { // rows before this one have no such field
+				column = append(column, math.NaN())
+			}
+			s.columns[name] = append(column, x)
+		} else if list := row.Numbers(name); list != nil {
+			column := s.lists[name]
+			s.lists[name] = append(append(column, make([][]float64, n-len(column))...), list)
+		}
+	}
+	for name, column := range s.columns {
+		if len(column) == n {
+			s.columns[name] = append(column, math.NaN())
+		}
+	}
+	for name, column := range s.lists {
+		if len(column) == n {
+			s.lists[name] = append(column, nil)
+		}
+	}
+}
+
+// readRest reads the files that are written whole.
+func (r *Run) readRest() error {
+	var err error
+	if r.Evaluations, err = ReadEvals(r.Dir); err != nil {
+		return err
+	}
+	if r.Summary, err = ReadSummary(r.Dir); err != nil {
+		return err
+	}
+	if err := r.readConfig(); err != nil {
+		return err
+	}
+	return readJSON(filepath.Join(r.Dir, "examples.json"), &r.Examples)
+}
+
+func (r *Run) readConfig() error {
+	path := filepath.Join(r.Dir, ".hydra", "config.yaml")
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	r.Config = string(data)
+	if err := yaml.Unmarshal(data, &r.config); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	path = filepath.Join(r.Dir, ".hydra", "overrides.yaml")
+	data, err = os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	r.Overrides = nil
+	if err := yaml.Unmarshal(data, &r.Overrides); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// setting returns a value of the run's config by its path, nil when it is absent or null.
+func (r *Run) setting(path ...string) any {
+	node := r.config
+	for _, key := range path {
+		section, ok := node.(map[string]any)
+		if !ok {
+			return nil
+		}
+		node = section[key]
+	}
+	return node
+}
+
+// settingNumber returns a number of the run's config.
+func (r *Run) settingNumber(path ...string) (float64, bool) {
+	switch v := r.setting(path...).(type) {
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// Phases returns the phases that have left a step or an epoch, in order of appearance.
+func (r *Run) Phases() []string {
+	var names []string
+	for _, s := range r.Steps {
+		names = append(names, s.Phase)
+	}
+	for _, e := range r.Epochs {
+		if !slices.Contains(names, e.Phase) {
+			names = append(names, e.Phase)
+		}
+	}
+	return names
+}
+
+// eachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
+func eachLine(path string, do func(line []byte) error) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for n := 1; len(data) > 0; n++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		if !whole {
+			return nil
+		}
+		if err := do(line); err != nil {
+			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
+		}
+		data = rest
+	}
+	return nil
+}
+
+// readJSON reads path into v; an absent file leaves v as it is.
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Baselines that other policies are compared with, as evals.jsonl names them.
+const (
+	policyRandom     = "random"
+	policySimilarity = "similarity"
+	policyInit       = "init"
+	policyBest       = "best"
+	policyOracle     = "oracle"
+)
+
+// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
+// the same questions, over similarity and over the initial policy.
+type StageResult struct {
+	Split          string  `json:"split"`
+	Metric         string  `json:"metric"`
+	Policy         string  `json:"policy"`
+	Phase          string  `json:"phase"`
+	Epoch          int     `json:"epoch"`
+	Shots          int     `json:"shots"`
+	Queries        int     `json:"queries"`
+	Mean           float64 `json:"mean"`
+	SE             float64 `json:"se"`
+	OverSimilarity *Paired `json:"over_similarity,omitempty"`
+	OverInit       *Paired `json:"over_init,omitempty"`
+}
+
+// Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
+// (reward first), then random, similarity, init, the phases in order, best, oracle.
+//
+// The comparison of best (without one: of the last phase) is the planned one and stands alone; those
+// of the phases are corrected for their number (Holm) within split, metric and reference.
+func Stages(evals []Evaluation, opt StatsOptions) ([]StageResult, error) {
+	results := []StageResult{}
+	for _, table := range stageTables(evals) {
+		rows, err := compareStages(table, opt)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, rows...)
+	}
+	return results, nil
+}
+
+// stageTables groups evaluations by split, metric and shots, and orders each group.
+func stageTables(evals []Evaluation) [][]Evaluation {
+	type key struct {
+		split, metric string
+		shots         int
+	}
+	var keys []key
+	groups := map[key][]Evaluation{}
+	for _, e := range evals {
+		if len(e.Scores) == 0 {
+			continue
+		}
+		k := key{e.Split, e.Metric, e.Shots}
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		same := func(o Evaluation) bool { return o.Policy == e.Policy }
+		groups[k] = append(slices.DeleteFunc(groups[k], same), e) // the last one of a policy counts
+	}
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Or(rank(a.split, "val")-rank(b.split, "val"), rank(a.metric, "reward")-rank(b.metric, "reward"), cmp.Compare(a.shots, b.shots))
+	})
+	var tables [][]Evaluation
+	for _, k := range keys {
+		table := groups[k]
+		slices.SortStableFunc(table, func(a, b Evaluation) int { return stageRank(a.Policy) - stageRank(b.Policy) })
+		tables = append(tables, table)
+	}
+	return tables
+}
+
+// rank puts first before all others and leaves those in order.
+func rank(name, first string) int {
+	if name == first {
+		return 0
+	}
+	return 1
+}
+
+func stageRank(policy string) int {
+	switch policy {
+	case policyRandom:
+		return 0
+	case policySimilarity:
+		return 1
+	case policyInit:
+		return 2
+	case policyBest:
+		return 4
+	case policyOracle:
+		return 5
+	}
+	return 3 // a phase: in the order in which they ended
+}
+
+func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) {
+	rows := make([]StageResult, len(table))
+	for i, e := range table {
+		rows[i] = StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
+		rows[i].Mean, rows[i].SE = meanSE(e.Scores)
+		if len(e.Scores) < 2 {
+			rows[i].SE = 0
+		}
+	}
+	planned := plannedStage(table)
+	for _, reference := range []struct {
+		policy string
+		to     func(*StageResult) **Paired
+	}{
+		{policySimilarity, func(r *StageResult) **Paired { return &r.OverSimilarity }},
+		{policyInit, func(r *StageResult) **Paired { return &r.OverInit }},
+	} {
+		ref := slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == reference.policy })
+		if ref < 0 {
+			continue
+		}
+		var phases []*Paired
+		var p []float64
+		for i := range table {
+			if i == ref || len(table[i].Scores) < 2 {
+				continue
+			}
+			paired, err := compareEvaluations(table[i], table[ref], opt)
+			if err != nil {
+				return nil, err
+			}
+			*reference.to(&rows[i]) = &paired
+			if i != planned && stageRank(table[i].Policy) == 3 {
+				phases, p = append(phases, &paired), append(p, paired.P)
+			}
+		}
+		for i, adjusted := range Holm(p) {
+			phases[i].setHolm(adjusted)
+		}
+	}
+	return rows, nil
+}
+
+// plannedStage is best, or else the last phase; -1 without either.
+func plannedStage(table []Evaluation) int {
+	planned := -1
+	for i, e := range table {
+		if r := stageRank(e.Policy); r == 3 || r == 4 {
+			planned = i
+		}
+	}
+	return planned
+}
+
+// compareEvaluations pairs two evaluations by query id. Both must hold the same queries.
+func compareEvaluations(e, reference Evaluation, opt StatsOptions) (Paired, error) {
+	a, b, err := pairScores(e, reference)
+	if err != nil {
+		return Paired{}, err
+	}
+	return ComparePaired(a, b, opt)
+}
+
+// pairScores returns the scores of the same queries in the same order.
+func pairScores(e, reference Evaluation) (a, b []float64, err error) {
+	if slices.Equal(e.QueryIDs, reference.QueryIDs) {
+		return e.Scores, reference.Scores, nil
+	}
+	where := fmt.Sprintf("%s against %s on %s (%s)", e.Policy, reference.Policy, e.Split, e.Metric)
+	score := make(map[int64]float64, len(reference.QueryIDs))
+	for i, id := range reference.QueryIDs {
+		if _, twice := score[id]; twice {
+			return nil, nil, fmt.Errorf("%s: query %d occurs twice", where, id)
+		}
+		score[id] = reference.Scores[i]
+	}
+	for i, id := range e.QueryIDs {
+		s, ok := score[id]
+		if !ok {
+			return nil, nil, fmt.Errorf("%s: query %d was scored on one side only: want the same questions", where, id)
+		}
+		a, b = append(a, e.Scores[i]), append(b, s)
+	}
+	if len(a) != len(score) {
+		return nil, nil, fmt.Errorf("%s: %d and %d queries: want the same questions", where, len(a), len(score))
+	}
+	return a, b, nil
+}
+
+// title names a stage for readers.
+func (s StageResult) title() string {
+	switch s.Policy {
+	case policyRandom:
+		return "random"
+	case policySimilarity:
+		return "similarity"
+	case policyInit:
+		return "initial policy"
+	case policyOracle:
+		return "oracle"
+	case policyBest:
+		if s.Phase == "" {
+			return "best (initial policy)"
+		}
+		return fmt.Sprintf("best (%s epoch %d)", s.Phase, s.Epoch)
+	}
+	if s.Epoch > 0 {
+		return fmt.Sprintf("after %s (epoch %d)", s.Policy, s.Epoch)
+	}
+	return "after " + strings.TrimSpace(s.Policy)
+}

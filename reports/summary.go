@@ -1,0 +1,119 @@
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"fulcrum/internal/atomicfile"
+)
+
+const summaryFile = "summary.json"
+
+// Exit states of a run.
+const (
+	StateDone        = "done"
+	StateFailed      = "failed"
+	StateInterrupted = "interrupted"
+)
+
+// Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) { return appendNumber(nil, float64(n)), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	var s string
+	if json.Unmarshal(data, &s) == nil {
+		f, ok := parseNonFinite(s)
+		if !ok {
+			return fmt.Errorf("%q is no number", s)
+		}
+		*n = Number(f)
+		return nil
+	}
+	return json.Unmarshal(data, (*float64)(n))
+}
+
+// Summary is summary.json: how a run ended and what it came to.
+type Summary struct {
+	State       string            `json:"state"`           // done, failed or interrupted
+	Error       string            `json:"error,omitempty"` // why it failed
+	Title       string            `json:"title"`           // exp or task, for the report's heading
+	Task        string            `json:"task"`
+	Command     []string          `json:"command"`   // argv that repeats the run
+	Overrides   []string          `json:"overrides"` // as on the command line
+	Seed        int64             `json:"seed"`
+	Device      string            `json:"device"`
+	Threads     int               `json:"threads"`
+	Start       string            `json:"start"`        // RFC 3339
+	WallSeconds float64           `json:"wall_seconds"` // all sittings together
+	Resumes     int               `json:"resumes"`
+	Versions    map[string]string `json:"versions"` // fulcrum, go, libtorch, os, cpu, config (hash), …
+	Data        DataSummary       `json:"data"`
+	Phases      []PhaseSummary    `json:"phases"`
+	Best        *BestSummary      `json:"best,omitempty"`
+	Evaluations []StageResult     `json:"evaluations"` // of every stage, with intervals; see Stages
+	Warnings    []string          `json:"warnings"`    // one sentence each
+}
+
+// DataSummary says what a run was trained and judged on.
+type DataSummary struct {
+	Name        string         `json:"name"`
+	Synthetic   bool           `json:"synthetic"`
+	Notice      string         `json:"notice"` // one plain sentence
+	Fingerprint string         `json:"fingerprint"`
+	Counts      map[string]int `json:"counts"`  // queries and candidates of each split
+	Skipped     map[string]int `json:"skipped"` // left-out records by reason
+	Shots       int            `json:"shots"`
+	EvalName    string         `json:"eval_name"` // of the set that enters no choice
+}
+
+// PhaseSummary is one finished or stopped phase.
+type PhaseSummary struct {
+	Name    string            `json:"name"`
+	Epochs  int               `json:"epochs"`
+	Steps   int               `json:"steps"`
+	Seconds float64           `json:"seconds"`
+	Stopped string            `json:"stopped,omitempty"` // why it ended early
+	Final   map[string]Number `json:"final"`             // metrics of its last epoch
+}
+
+// BestSummary is what checkpoints/best links to, and why.
+type BestSummary struct {
+	Metric     string `json:"metric"`
+	Mode       string `json:"mode"` // max or min
+	Value      Number `json:"value"`
+	Phase      string `json:"phase"` // "" for the initial policy
+	Epoch      int    `json:"epoch"`
+	Checkpoint string `json:"checkpoint"`
+	Reason     string `json:"reason,omitempty"` // when the rule had to give way
+}
+
+// WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are
+// computed from evals.jsonl.
+func WriteSummary(dir string, s Summary) error {
+	if s.Evaluations == nil {
+		evals, err := ReadEvals(dir)
+		if err != nil {
+			return err
+		}
+		if s.Evaluations, err = Stages(evals, DefaultStatsOptions()); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", summaryFile, err)
+	}
+	return atomicfile.Write(filepath.Join(dir, summaryFile), append(data, '\n'), 0o644)
+}
+
+// ReadSummary reads summary.json, nil when the run has not ended.
+func ReadSummary(dir string) (*Summary, error) {
+	var s *Summary
+	err := readJSON(filepath.Join(dir, summaryFile), &s)
+	return s, err
+}

@@ -1,0 +1,167 @@
+package reports
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// TensorBoard's event files are TFRecords (length, masked CRC, payload, masked CRC) of protobuf
+// messages. Six message types with a dozen fields are all that scalars and histograms need, so they
+// are written by hand; field numbers are from tensorboard/compat/proto/{event,summary}.proto.
+
+// eventWriter appends to one events.out.tfevents file.
+type eventWriter struct {
+	f   *os.File
+	crc *crc32.Table
+	buf []byte
+}
+
+// newEventWriter creates an event file in dir. restart > 0 says that the run goes on from that
+// global step: TensorBoard then forgets what earlier files say about later steps.
+func newEventWriter(dir string, now time.Time, restart int) (*eventWriter, error) {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "host"
+	}
+	// TensorBoard reads the files of a folder in the order of their names.
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond())
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
+	}
+	w := &eventWriter{f: f, crc: crc32.MakeTable(crc32.Castagnoli)}
+	version := appendBytesField(nil, 3, []byte("brain.Event:2"))
+	if err := w.write(event(now, 0, version)); err != nil {
+		return nil, err
+	}
+	if restart > 0 {
+		session := appendBytesField(nil, 7, appendVarintField(nil, 1, 1)) // SessionLog{status: START}
+		if err := w.write(event(now, restart, session)); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// row writes one event with a value for each number of r, at its global step.
+func (w *eventWriter) row(now time.Time, r Row, names []string) error {
+	var summary []byte
+	for _, name := range names {
+		tag := eventTag(r, name)
+		switch v := r.Fields[name].(type) {
+		case float64:
+			summary = appendBytesField(summary, 1, scalarValue(tag, v))
+		case int:
+			summary = appendBytesField(summary, 1, scalarValue(tag, float64(v)))
+		case []float64:
+			edges, ok := r.Fields["adv_edges"].([]float64)
+			if name == "adv_hist" && ok && len(edges) == len(v)+1 {
+				summary = appendBytesField(summary, 1, histogramValue(tag, v, edges))
+			}
+		}
+	}
+	if summary == nil {
+		return nil
+	}
+	return w.write(event(now, r.GlobalStep, appendBytesField(nil, 5, summary)))
+}
+
+// eventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
+func eventTag(r Row, name string) string {
+	switch r.Kind {
+	case KindStep:
+		return r.Phase + "/train/" + name
+	case KindEpoch:
+		return r.Phase + "/epoch/" + name
+	case KindEval:
+		split, policy, metric := r.Text("split"), r.Text("policy"), r.Text("metric")
+		if metric != "" && name == "value" {
+			name = metric
+		}
+		return "eval/" + split + "/" + policy + "/" + name
+	}
+	return r.Kind + "/" + name
+}
+
+func (w *eventWriter) write(payload []byte) error {
+	b := binary.LittleEndian.AppendUint64(w.buf[:0], uint64(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, w.masked(b))
+	b = append(b, payload...)
+	b = binary.LittleEndian.AppendUint32(b, w.masked(payload))
+	w.buf = b
+	if _, err := w.f.Write(b); err != nil {
+		return fmt.Errorf("cannot write TensorBoard events: %w", err)
+	}
+	return nil
+}
+
+// masked is TFRecord's checksum: CRC-32C, rotated and shifted so that a CRC of data with CRCs in it
+// stays a good one.
+func (w *eventWriter) masked(b []byte) uint32 {
+	crc := crc32.Checksum(b, w.crc)
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+func (w *eventWriter) close() error { return w.f.Close() }
+
+// event is Event{wall_time, step} with one further field.
+func event(now time.Time, step int, what []byte) []byte {
+	b := appendDoubleField(nil, 1, float64(now.UnixMilli())/1000)
+	if step != 0 {
+		b = appendVarintField(b, 2, uint64(step))
+	}
+	return append(b, what...)
+}
+
+// scalarValue is Summary.Value{tag, simple_value}.
+func scalarValue(tag string, x float64) []byte {
+	b := appendBytesField(nil, 1, []byte(tag))
+	b = append(b, 2<<3|5)
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+}
+
+// histogramValue is Summary.Value{tag, histo} of counts in bins; its sums take bin centres.
+func histogramValue(tag string, counts, edges []float64) []byte {
+	var n, sum, squares float64
+	var limits, buckets []byte
+	for i, count := range counts {
+		centre := (edges[i] + edges[i+1]) / 2
+		n += count
+		sum += count * centre
+		squares += count * centre * centre
+		limits = appendDouble(limits, edges[i+1])
+		buckets = appendDouble(buckets, count)
+	}
+	h := appendDoubleField(nil, 1, edges[0])
+	h = appendDoubleField(h, 2, edges[len(edges)-1])
+	h = appendDoubleField(h, 3, n)
+	h = appendDoubleField(h, 4, sum)
+	h = appendDoubleField(h, 5, squares)
+	h = appendBytesField(h, 6, limits)
+	h = appendBytesField(h, 7, buckets)
+	b := appendBytesField(nil, 1, []byte(tag))
+	return appendBytesField(b, 5, h)
+}
+
+func appendDouble(b []byte, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+}
+
+func appendDoubleField(b []byte, field int, x float64) []byte {
+	return appendDouble(append(b, byte(field<<3|1)), x)
+}
+
+func appendVarintField(b []byte, field int, x uint64) []byte {
+	return binary.AppendUvarint(append(b, byte(field<<3)), x)
+}
+
+func appendBytesField(b []byte, field int, data []byte) []byte {
+	b = append(b, byte(field<<3|2))
+	b = binary.AppendUvarint(b, uint64(len(data)))
+	return append(b, data...)
+}

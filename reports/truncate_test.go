@@ -1,0 +1,180 @@
+package reports
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// play records what a scheduler would, from a restored position on, and calls save wherever a state
+// would be saved. Two phases with two epochs of three steps; baselines come first. It stops when save
+// returns false.
+func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bool) {
+	t.Helper()
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: from, Stderr: &bytes.Buffer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	start := Position{}
+	if from != nil {
+		start = *from
+	}
+	if start.GlobalStep == 0 {
+		record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "val", "policy": "init", "value": 0.1})
+		evaluate(t, dir, "init", "", 0)
+	}
+	global := 0
+	for _, phase := range []string{"rce", "grpo"} {
+		step := 0
+		for epoch := 1; epoch <= 2; epoch++ {
+			for range 3 {
+				step++
+				global++
+				if global <= start.GlobalStep {
+					continue
+				}
+				record(t, log, KindStep, phase, epoch, step, global, map[string]any{"loss": float64(global), "step_seconds": 0.1})
+				if step == 5 { // checkpoint.every_steps
+					record(t, log, KindEvent, phase, epoch, step, global, map[string]any{"event": "note", "message": "half way"})
+					if !save(Position{Phase: phase, Epoch: epoch - 1, GlobalStep: global}, log) {
+						return
+					}
+				}
+			}
+			if start.GlobalStep < global {
+				record(t, log, KindEpoch, phase, epoch, step, global, map[string]any{"loss": 1.0})
+				evaluate(t, dir, phase, phase, epoch)
+				if !save(Position{Phase: phase, Epoch: epoch, GlobalStep: global}, log) {
+					return
+				}
+			}
+			if start.GlobalStep > global {
+				continue
+			}
+			// What follows a state and is made again after a resume.
+			record(t, log, KindEval, phase, epoch, step, global, map[string]any{"split": "dev", "policy": phase, "value": 0.2})
+		}
+	}
+}
+
+func evaluate(t *testing.T, dir, policy, phase string, epoch int) {
+	t.Helper()
+	e := Evaluation{Split: "val", Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", QueryIDs: []int64{1, 2}, Scores: []float64{0, 1}}
+	if err := AppendEvals(dir, e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var volatile = regexp.MustCompile(`"(time|step_seconds)":[0-9.]+,?`)
+
+// stable returns the lines that resumes must reproduce, without what may differ.
+func stable(t *testing.T, dir, file string) (rows []string, resumes int) {
+	t.Helper()
+	for _, line := range lines(t, filepath.Join(dir, file)) {
+		if isResumeLine([]byte(line)) {
+			resumes++
+			continue
+		}
+		rows = append(rows, volatile.ReplaceAllString(line, ""))
+	}
+	return rows, resumes
+}
+
+func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
+	whole := t.TempDir()
+	var states []Position
+	play(t, whole, nil, func(p Position, log *Log) bool {
+		mark, err := log.Mark()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Rows, p.Evals = mark.Rows, mark.Evals
+		states = append(states, p)
+		return true
+	})
+	wantRows, _ := stable(t, whole, metricsFile)
+	wantEvals, _ := stable(t, whole, evalsFile)
+	if len(states) != 6 || len(wantRows) != 12+4+4+2+1 {
+		t.Fatalf("%d states and %d rows", len(states), len(wantRows))
+	}
+	states = append(states, Position{}) // no usable checkpoint: start over
+	for i, state := range states {
+		// The run dies at its very end, or in the middle of a line, and goes on from an earlier state;
+		// it dies again at the next state and goes on once more.
+		dir := t.TempDir()
+		play(t, dir, nil, func(Position, *Log) bool { return true })
+		f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(`{"kind":"step","pha`)
+		f.Close()
+		saved := state
+		play(t, dir, &state, func(p Position, log *Log) bool {
+			mark, err := log.Mark()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Rows, p.Evals = mark.Rows, mark.Evals
+			saved = p
+			return false
+		})
+		play(t, dir, &saved, func(Position, *Log) bool { return true })
+		rows, resumes := stable(t, dir, metricsFile)
+		evals, _ := stable(t, dir, evalsFile)
+		if resumes != 2 {
+			t.Errorf("state %d: %d resume events, want 2", i, resumes)
+		}
+		// The events of both resumes stand where their states do; other rows are as if nothing happened.
+		if got, want := strings.Join(rows, "\n"), strings.Join(wantRows, "\n"); got != want {
+			t.Errorf("state %d (%+v): rows differ\n got %s\nwant %s", i, state, got, want)
+		}
+		if !slices.Equal(evals, wantEvals) {
+			t.Errorf("state %d: evals differ\n got %v\nwant %v", i, evals, wantEvals)
+		}
+	}
+}
+
+func TestTruncateByPositionAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		at          Position
+		rows, evals int
+	}{
+		{"after the first epoch", Position{Phase: "rce", Epoch: 1, GlobalStep: 3}, 1 + 3 + 1 + 1, 2},
+		{"between epochs", Position{Phase: "rce", Epoch: 1, GlobalStep: 5}, 1 + 3 + 1 + 1 + 2, 2},
+		{"in the second phase", Position{Phase: "grpo", Epoch: 1, GlobalStep: 9}, 1 + 6 + 2 + 2 + 1 + 3 + 1 + 1, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			play(t, dir, nil, func(Position, *Log) bool { return true })
+			if err := Truncate(dir, tc.at); err != nil {
+				t.Fatal(err)
+			}
+			rows, evals := lines(t, filepath.Join(dir, metricsFile)), lines(t, filepath.Join(dir, evalsFile))
+			if len(rows) != tc.rows || len(evals) != tc.evals {
+				t.Errorf("%d rows and %d evals, want %d and %d:\n%s", len(rows), len(evals), tc.rows, tc.evals, strings.Join(rows, "\n"))
+			}
+		})
+	}
+}
+
+func TestTruncateNamesADamagedLine(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, metricsFile)
+	if err := os.WriteFile(path, []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := Truncate(dir, Position{Phase: "rce", Epoch: 1, GlobalStep: 3})
+	if err == nil || !strings.Contains(err.Error(), path+":1: damaged line: no kind") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("ReadRun: got %v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package rewardutil
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
+type KLOptions struct {
+	Beta       float64 `koanf:"beta" help:"starting coefficient of the KL term; 0 leaves the term out and is never lifted" range:"[0,inf)"`
+	Estimator  string  `koanf:"estimator" help:"exact over the pool, or estimated from the candidates' log-ratios" enum:"exact,k1,k2,k3"`
+	Controller string  `koanf:"controller" help:"band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never" enum:"band,proportional,fixed"`
+	TargetMin  float64 `koanf:"target_min" help:"lower end of the band, nats per sequence" range:"[0,inf)"`
+	TargetMax  float64 `koanf:"target_max" help:"upper end of the band, nats per sequence" range:"(0,inf)"`
+	Factor     float64 `koanf:"factor" help:"beta is multiplied or divided by this outside the band" range:"(1,inf)"`
+	BetaMin    float64 `koanf:"beta_min" help:"beta never falls below this" range:"(0,inf)"`
+	BetaMax    float64 `koanf:"beta_max" help:"beta never rises above this" range:"(0,inf)"`
+	Reference  string  `koanf:"reference" help:"the policy that KL is measured against" enum:"init,phase_start,epoch_start"`
+
+	Update             string  `koanf:"update" help:"the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the reference's way, noisy)" enum:"step,epoch,moving_average"`
+	MovingAverageDecay float64 `koanf:"moving_average_decay" help:"weight of the past in the moving average" range:"[0,1)"`
+	Gain               float64 `koanf:"gain" help:"step of the proportional controller: beta changes by at most gain·0.2 of itself" range:"(0,5)"`
+	LiftZero           bool    `koanf:"lift_zero" help:"a beta of 0 is lifted to beta_min by the controller, as in the Python reference"`
+}
+
+// DefaultKLOptions returns the plan's band, [0.01, 0.1] nats with factor 1.5, moved once an epoch.
+func DefaultKLOptions() KLOptions {
+	return KLOptions{
+		Beta: 0.1, Estimator: "exact", Controller: "band",
+		TargetMin: 0.01, TargetMax: 0.1, Factor: 1.5, BetaMin: 0.001, BetaMax: 10,
+		Reference: "phase_start", Update: "epoch", MovingAverageDecay: 0.9, Gain: 0.1,
+	}
+}
+
+// Validate reports unknown names, an empty band, crossed bounds and a factor that moves nothing.
+func (o KLOptions) Validate() error {
+	errs := []error{
+		want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
+		oneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3"),
+		oneOf("controller", o.Controller, "band", "proportional", "fixed"),
+		oneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
+	}
+	if o.Controller != "fixed" {
+		errs = append(errs, o.band().validate("beta"))
+		errs = append(errs, want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v", o.Gain))
+	}
+	return errors.Join(errs...)
+}
+
+func (o KLOptions) band() band {
+	return band{
+		targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.BetaMin, max: o.BetaMax,
+		update: o.Update, decay: o.MovingAverageDecay,
+	}
+}
+
+// KLController holds β. It is told the KL of every step and the end of every epoch, and moves when its
+// options say so; between two moves it is a constant. Its whole state is State, for an exact resume.
+type KLController struct {
+	opt   KLOptions
+	state ControlState
+}
+
+// NewKLController returns a controller at opt.Beta.
+func NewKLController(opt KLOptions) (*KLController, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	return &KLController{opt: opt, state: ControlState{Value: opt.Beta}}, nil
+}
+
+// Beta returns the coefficient to use in the next step.
+func (c *KLController) Beta() float64 { return c.state.Value }
+
+// Step records the KL of an optimizer step that used Beta, in nats per sequence, and reports a move. A KL
+// that is not a number moves nothing and is counted.
+func (c *KLController) Step(kl float64) Change {
+	if c.inert() {
+		return Change{}
+	}
+	return c.opt.band().step(&c.state, kl, c.move)
+}
+
+// EndEpoch reports the move that the epoch's mean KL asks for (update epoch).
+func (c *KLController) EndEpoch() Change {
+	if c.inert() {
+		return Change{}
+	}
+	return c.opt.band().endEpoch(&c.state, c.move)
+}
+
+// State returns what an exact resume needs; it marshals to JSON.
+func (c *KLController) State() ControlState { return c.state }
+
+// Restore sets a state that State returned.
+func (c *KLController) Restore(s ControlState) error {
+	if math.IsNaN(s.Value) || s.Value < 0 || math.IsInf(s.Value, 0) {
+		return fmt.Errorf("restore KL controller: beta = %v: want a number of at least 0", s.Value)
+	}
+	c.state = s
+	return nil
+}
+
+func (c *KLController) inert() bool {
+	return c.opt.Controller == "fixed" || c.state.Value == 0 && !c.opt.LiftZero
+}
+
+// move returns the β that follows from a KL.
+func (c *KLController) move(beta, kl float64) float64 {
+	o := c.opt
+	if o.Controller == "proportional" {
+		return ProportionalBeta(beta, kl, math.Sqrt(max(o.TargetMin, 1e-6)*o.TargetMax), o.Gain, o.BetaMin, o.BetaMax)
+	}
+	return BandBeta(beta, kl, o.TargetMin, o.TargetMax, o.Factor, o.BetaMin, o.BetaMax)
+}
+
+// BandBeta returns β·factor for a KL above targetMax, β/factor for one below targetMin, else β, kept in
+// [betaMin, betaMax]. On an end of the band, or with a NaN KL, β stays. Source: parity specification §6.
+func BandBeta(beta, kl, targetMin, targetMax, factor, betaMin, betaMax float64) float64 {
+	switch {
+	case kl > targetMax:
+		beta *= factor
+	case kl < targetMin:
+		beta /= factor
+	}
+	return math.Max(betaMin, math.Min(betaMax, beta))
+}
+
+// ProportionalBeta returns β·(1 + gain·e) with e = KL/target - 1 cut to ±0.2, kept in [betaMin, betaMax].
+// Source: Ziegler et al. 2019 (arXiv:1909.08593) §2.2, whose gain is 0.1.
+func ProportionalBeta(beta, kl, target, gain, betaMin, betaMax float64) float64 {
+	if !math.IsNaN(kl) {
+		beta *= 1 + gain*math.Max(-0.2, math.Min(0.2, kl/target-1))
+	}
+	return math.Max(betaMin, math.Min(betaMax, beta))
+}

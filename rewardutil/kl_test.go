@@ -1,0 +1,274 @@
+package rewardutil
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+)
+
+// Recorded by running the reference's adaptive_kl_beta; float64, so exact.
+func TestBandBetaEqualsTheReference(t *testing.T) {
+	var g struct {
+		Rows []struct {
+			KL     num     `json:"current_kl"`
+			Cur    num     `json:"current_beta"`
+			Min    float64 `json:"kl_min"`
+			Max    float64 `json:"kl_max"`
+			Factor float64
+			Result float64
+		} `json:"adaptive_kl_beta"`
+	}
+	golden.JSON(t, "testdata/reward_utils.json", &g)
+	if len(g.Rows) != 154 {
+		t.Fatalf("%d golden rows, want 154", len(g.Rows))
+	}
+	for _, row := range g.Rows {
+		if math.IsNaN(row.Cur.v) {
+			continue // the reference makes 10 of it; no controller here can hold it
+		}
+		if got := BandBeta(row.Cur.v, row.KL.v, row.Min, row.Max, row.Factor, 0.001, 10); got != row.Result {
+			t.Errorf("kl %v beta %v factor %v: got %v, want %v", row.KL.v, row.Cur.v, row.Factor, got, row.Result)
+		}
+	}
+}
+
+// Recorded by running the reference's compute_kl_penalty (float32).
+func TestKLEstimateEqualsTheReference(t *testing.T) {
+	var g struct {
+		Rows []struct {
+			New    []num `json:"log_probs_new"`
+			Old    []num `json:"log_probs_old"`
+			Result num
+		} `json:"compute_kl_penalty"`
+	}
+	golden.JSON(t, "testdata/reward_utils.json", &g)
+	if len(g.Rows) != 6 {
+		t.Fatalf("%d golden rows, want 6", len(g.Rows))
+	}
+	for i, row := range g.Rows {
+		n, o := narrow(floats(row.New)), narrow(floats(row.Old))
+		var d []float64
+		for i := range n {
+			d = append(d, n[i]-o[i])
+		}
+		got := KLEstimate("k3", d)
+		if i == 2 { // e^150 is infinite in float32 only
+			got = float64(float32(got))
+		}
+		golden.Close(t, []float64{got}, []float64{row.Result.v}, 3e-7) // float32 exp near 1, and means of it
+	}
+}
+
+func TestKLEstimatorsAgreeWithTheExactKL(t *testing.T) {
+	q, p := []float64{0.5, 0.3, 0.2}, []float64{0.4, 0.35, 0.25}
+	logs := func(x []float64) (out []float64) {
+		for _, v := range x {
+			out = append(out, math.Log(v))
+		}
+		return out
+	}
+	exact := KLExact(logs(q), logs(p))
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var d []float64
+	for range 200_000 {
+		u, k := rnd.Float64(), 0
+		for ; k < 2 && u >= q[k]; k++ {
+			u -= q[k]
+		}
+		d = append(d, math.Log(p[k]/q[k]))
+	}
+	// 5 standard errors of 200,000 samples; k2's bias is of third order in d
+	golden.Close(t, []float64{KLEstimate("k1", d), KLEstimate("k2", d), KLEstimate("k3", d)}, []float64{exact, exact, exact}, 2.5e-3)
+	if k3 := KLEstimate("k3", []float64{1e-9}); k3 < 0 {
+		t.Errorf("k3 of a tiny log-ratio: got %v, want at least 0", k3)
+	}
+	golden.Close(t, []float64{KLExact([]float64{math.Inf(-1), 0}, []float64{-1, -1}), KLEstimate("k1", nil)}, []float64{1, 0}, 0)
+}
+
+func TestClampLogRatio(t *testing.T) {
+	for _, tc := range []struct {
+		d, want float64
+		was     bool
+	}{{3, 3, false}, {-20, -20, false}, {90, 20, true}, {math.Inf(-1), -20, true}} {
+		if got, was := ClampLogRatio(tc.d); got != tc.want || was != tc.was {
+			t.Errorf("%v: got %v %v, want %v %v", tc.d, got, was, tc.want, tc.was)
+		}
+	}
+}
+
+func controller(t *testing.T, change func(*KLOptions)) *KLController {
+	t.Helper()
+	o := DefaultKLOptions()
+	change(&o)
+	c, err := NewKLController(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestKLControllers(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*KLOptions)
+		kls    []float64 // of one epoch's steps
+		steps  []float64 // β after each step
+		epoch  float64   // β after the epoch
+	}{
+		{"each step alone, as the reference", func(o *KLOptions) { o.Update = "step" }, []float64{0.2, 0.05, 0.001}, []float64{0.15, 0.15, 0.1}, 0.1},
+		{"the epoch's mean moves once", func(*KLOptions) {}, []float64{0.5, 0.001}, []float64{0.1, 0.1}, 0.15},
+		{"the epoch's mean inside the band", func(*KLOptions) {}, []float64{0.15, 0.001}, []float64{0.1, 0.1}, 0.1},
+		{"a moving average moves once a window", func(o *KLOptions) { o.Update, o.MovingAverageDecay = "moving_average", 0.5 },
+			[]float64{1, 1, 1, 1, 1}, []float64{0.1, 0.15, 0.15, 0.225, 0.225}, 0.225},
+		{"proportional, 2 % at most", func(o *KLOptions) { o.Controller, o.Update = "proportional", "step" }, []float64{9, math.Sqrt(0.01 * 0.1), 0}, []float64{0.102, 0.102, 0.102 * 0.98}, 0.102 * 0.98},
+		{"fixed", func(o *KLOptions) { o.Controller, o.Update = "fixed", "step" }, []float64{9, 9}, []float64{0.1, 0.1}, 0.1},
+		{"a beta of 0 is off", func(o *KLOptions) { o.Beta, o.Update = 0, "step" }, []float64{9, 0}, []float64{0, 0}, 0},
+		{"unless lifted, as the reference does", func(o *KLOptions) { o.Beta, o.Update, o.LiftZero = 0, "step", true }, []float64{0, 9}, []float64{0.001, 0.0015}, 0.0015},
+		{"NaN moves nothing", func(o *KLOptions) { o.Update = "step" }, []float64{math.NaN()}, []float64{0.1}, 0.1},
+		{"NaN is left out of the epoch's mean", func(*KLOptions) {}, []float64{math.NaN(), 1}, []float64{0.1, 0.1}, 0.15},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := controller(t, tc.change)
+			var got []float64
+			for _, kl := range tc.kls {
+				c.Step(kl)
+				got = append(got, c.Beta())
+			}
+			c.EndEpoch()
+			golden.Close(t, append(got, c.Beta()), append(tc.steps, tc.epoch), 1e-15)
+		})
+	}
+}
+
+func TestKLControllerReportsBounds(t *testing.T) {
+	c := controller(t, func(o *KLOptions) { o.Beta, o.Update = 9, "step" })
+	if ch := c.Step(1); ch.Bound != "max" || ch.After != 10 || ch.Before != 9 || !ch.Decided || ch.KL != 1 {
+		t.Errorf("pushed onto the upper bound: got %+v", ch)
+	}
+	if ch := c.Step(1); ch.Bound != "max" || ch.After != ch.Before {
+		t.Errorf("held at the upper bound: got %+v", ch)
+	}
+	if ch := c.Step(0.05); ch.Bound != "" {
+		t.Errorf("inside the band nothing is asked of the bound: got %+v", ch)
+	}
+	for range 40 {
+		c.Step(0)
+	}
+	c.Step(math.NaN())
+	// 10/1.5^23 is below 0.001: 23 moves down reach it, the 23rd and the 17 after it count
+	if s := c.State(); s.Value != 0.001 || s.AtMax != 2 || s.AtMin != 18 || s.Moves != 24 || s.Ignored != 1 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestControllersResumeExactly(t *testing.T) {
+	for _, update := range []string{"step", "epoch", "moving_average"} {
+		rnd := rand.New(rand.NewPCG(3, 4))
+		whole := controller(t, func(o *KLOptions) { o.Update = update })
+		soft, err := NewPolicyTemperature(PolicyTemperatureOptions{Enabled: true, Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1, Update: update, MovingAverageDecay: 0.9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cut *KLController
+		var softCut *PolicyTemperature
+		for step := range 300 {
+			kl := rnd.ExpFloat64() * []float64{0.3, 0.002}[step/37%2]
+			changes, again := []Change{whole.Step(kl), soft.Step(kl)}, []Change(nil)
+			if cut != nil {
+				again = append(again, cut.Step(kl), softCut.Step(kl))
+			}
+			if step%37 == 36 {
+				changes = append(changes, whole.EndEpoch(), soft.EndEpoch())
+				if cut != nil {
+					again = append(again, cut.EndEpoch(), softCut.EndEpoch())
+				}
+			}
+			if cut != nil && !slices.Equal(changes, again) {
+				t.Fatalf("%s step %d: got %+v, want %+v", update, step, again, changes)
+			}
+			if step == 17 { // killed inside an epoch: from here on, a restored copy runs beside
+				data, err := json.Marshal([]ControlState{whole.State(), soft.State()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var states []ControlState
+				if err := json.Unmarshal(data, &states); err != nil {
+					t.Fatal(err)
+				}
+				cut = controller(t, func(o *KLOptions) { o.Update = update })
+				softCut, _ = NewPolicyTemperature(soft.opt)
+				if err := fmt.Errorf("%v%v", cut.Restore(states[0]), softCut.Restore(states[1])); err.Error() != "<nil><nil>" {
+					t.Fatal(err)
+				}
+			}
+		}
+		if cut.State() != whole.State() || softCut.State() != soft.State() || whole.State().Moves == 0 {
+			t.Fatalf("%s: got %+v, want %+v", update, cut.State(), whole.State())
+		}
+	}
+}
+
+func TestPolicyTemperature(t *testing.T) {
+	o := DefaultPolicyTemperatureOptions()
+	off, err := NewPolicyTemperature(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off.Step(9); off.EndEpoch().Decided || off.Temperature() != 1 {
+		t.Errorf("off: got temperature %v, want 1", off.Temperature())
+	}
+	o.Enabled, o.Update = true, "step"
+	c, err := NewPolicyTemperature(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Step(0) // a low KL sharpens
+	sharp := c.Temperature()
+	c.Step(1) // a high one softens
+	c.Step(1)
+	golden.Close(t, []float64{sharp, c.Temperature()}, []float64{1 / 1.1, 1.1}, 1e-15)
+	for range 20 {
+		c.Step(1)
+	}
+	if s := c.State(); s.Value != 2 || s.AtMax == 0 {
+		t.Errorf("got %+v, want the upper bound, counted", s)
+	}
+}
+
+func TestKLOptionsValidate(t *testing.T) {
+	if err := DefaultKLOptions().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		change func(*KLOptions)
+		want   string
+	}{
+		{func(o *KLOptions) { o.TargetMax = 0.001 }, "target_max: want more than target_min = 0.01, got 0.001"},
+		{func(o *KLOptions) { o.Factor = 1 }, "factor: want more than 1"},
+		{func(o *KLOptions) { o.BetaMax = 0.0001 }, "beta_max: want at least beta_min = 0.001"},
+		{func(o *KLOptions) { o.Beta = math.NaN() }, "beta: want a number"},
+		{func(o *KLOptions) { o.Estimator = "k4" }, "estimator: want one of exact, k1, k2, k3"},
+		{func(o *KLOptions) { o.Update = "batch" }, "update: want one of"},
+		{func(o *KLOptions) { o.Controller, o.Gain = "proportional", 9 }, "gain: want"},
+	} {
+		o := DefaultKLOptions()
+		tc.change(&o)
+		if _, err := NewKLController(o); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("got %v, want %q", err, tc.want)
+		}
+	}
+	p := DefaultPolicyTemperatureOptions()
+	p.Enabled, p.Start, p.Min = true, 5, 0
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "start: want a number in [min, max]") || !strings.Contains(err.Error(), "min: want more than 0") {
+		t.Errorf("got %v", err)
+	}
+	if err := controller(t, func(*KLOptions) {}).Restore(ControlState{Value: math.NaN()}); err == nil {
+		t.Error("a NaN state is restored")
+	}
+}

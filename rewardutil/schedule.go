@@ -1,0 +1,87 @@
+package rewardutil
+
+import (
+	"errors"
+	"math"
+)
+
+// TemperatureOptions is RCE's temperature over the steps of its phase.
+type TemperatureOptions struct {
+	Start    float64 `koanf:"start" help:"temperature of the first step, in reward units (or deviations, with relative)" range:"(0,inf)"`
+	End      float64 `koanf:"end" help:"temperature of the last step" range:"(0,inf)"`
+	Schedule string  `koanf:"schedule" help:"how the temperature goes from start to end" enum:"linear,cosine,exponential,constant"`
+	Relative bool    `koanf:"relative" help:"multiply by the standard deviation of each group's rewards, so that their scale does not matter"`
+}
+
+// DefaultTemperatureOptions returns 2.0 to 0.5, linear.
+func DefaultTemperatureOptions() TemperatureOptions {
+	return TemperatureOptions{Start: 2, End: 0.5, Schedule: "linear"}
+}
+
+// Validate reports temperatures that are not positive and an unknown schedule.
+func (o TemperatureOptions) Validate() error {
+	return errors.Join(
+		want(o.Start > 0 && !math.IsInf(o.Start, 0), "start", "want a number above 0, got %v", o.Start),
+		want(o.End > 0 && !math.IsInf(o.End, 0), "end", "want a number above 0, got %v", o.End),
+		oneOf("schedule", o.Schedule, "linear", "cosine", "exponential", "constant"),
+	)
+}
+
+// At returns the temperature of a step (0-based, over all epochs of the phase) of total steps. A phase
+// of one step gets the end temperature, or the start with schedule constant. Source: parity
+// specification §6 (linear); the others are ours.
+func (o TemperatureOptions) At(step, total int) float64 {
+	if o.Schedule == "constant" {
+		return o.Start
+	}
+	if total <= 1 {
+		return o.End
+	}
+	x := math.Max(0, math.Min(1, float64(step)/float64(total-1)))
+	switch o.Schedule {
+	case "cosine":
+		return o.End + (o.Start-o.End)*(1+math.Cos(math.Pi*x))/2
+	case "exponential":
+		return o.Start * math.Pow(o.End/o.Start, x)
+	}
+	return o.Start + (o.End-o.Start)*x
+}
+
+// LRScheduleOptions is the learning rate over the steps of a phase.
+type LRScheduleOptions struct {
+	Name        string  `koanf:"name" help:"shape of the learning rate after warm-up" enum:"cosine,linear,constant"`
+	WarmupRatio float64 `koanf:"warmup_ratio" help:"share of a phase's steps in which the learning rate rises from near 0" range:"[0,1)"`
+	MinRatio    float64 `koanf:"min_ratio" help:"floor of the decay, as a share of the learning rate" range:"[0,1]"`
+}
+
+// DefaultLRScheduleOptions returns cosine decay to 0 after 10 % warm-up.
+func DefaultLRScheduleOptions() LRScheduleOptions {
+	return LRScheduleOptions{Name: "cosine", WarmupRatio: 0.1}
+}
+
+// Validate reports an unknown name and shares outside [0, 1].
+func (o LRScheduleOptions) Validate() error {
+	return errors.Join(
+		oneOf("name", o.Name, "cosine", "linear", "constant"),
+		want(o.WarmupRatio >= 0 && o.WarmupRatio < 1, "warmup_ratio", "want a number in [0, 1), got %v", o.WarmupRatio),
+		want(o.MinRatio >= 0 && o.MinRatio <= 1, "min_ratio", "want a number in [0, 1], got %v", o.MinRatio),
+	)
+}
+
+// At returns the factor on the learning rate at a step (0-based) of a phase of total steps. No step gets
+// 0: warm-up of w steps starts at 1/w and reaches 1 in its last step, the decay starts at 1 and would
+// reach min_ratio one step after the last.
+func (o LRScheduleOptions) At(step, total int) float64 {
+	warmup := int(math.Round(o.WarmupRatio * float64(total)))
+	if step < warmup {
+		return float64(step+1) / float64(warmup)
+	}
+	x := math.Min(1, float64(step-warmup)/float64(max(1, total-warmup)))
+	switch o.Name {
+	case "cosine":
+		return o.MinRatio + (1-o.MinRatio)*(1+math.Cos(math.Pi*x))/2
+	case "linear":
+		return o.MinRatio + (1-o.MinRatio)*(1-x)
+	}
+	return 1
+}

@@ -1,0 +1,93 @@
+package rewardutil
+
+import "math"
+
+// WeightStats describes RCE's weights. The effective sample size of a group, 1/Σw², runs from 1 (all
+// weight on one candidate) to the group's size (uniform weights: the temperature is far above the
+// rewards' spread, and nothing tells good candidates from bad ones).
+type WeightStats struct {
+	Groups   int     // groups with at least one counted entry
+	Empty    int     // groups without
+	ESS      float64 // mean effective sample size
+	ESSShare float64 // mean effective sample size over group size, in (0, 1]
+	Max      float64 // mean of the groups' largest weights
+}
+
+// Weights returns RCE's weights [B*G], softmax(r/τ) within each group over the counted entries; masked
+// entries and empty groups get 0, a group's weights sum to 1. They are computed in log space, so that
+// rewards of any scale are safe. With relative, τ counts in deviations of the group (equal rewards:
+// uniform). τ of 0 is the limit: equal weights on the best. Source: reward-weighted regression (Peters
+// & Schaal 2007), with the reference's softmax over the candidates of a query (parity specification §5).
+func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bool) ([]float64, WeightStats) {
+	w := make([]float64, B*G)
+	var stats WeightStats
+	for b := range B {
+		r, at := gather(row(rewards, valid, b, G))
+		if len(r) == 0 {
+			stats.Empty++
+			continue
+		}
+		t := tau
+		if relative && len(r) > 1 {
+			_, std, _ := moments(r)
+			t *= std
+		}
+		p := softmax(r, t)
+		squares, largest := 0.0, 0.0
+		for i, v := range p {
+			w[b*G+at[i]] = v
+			squares += v * v
+			largest = math.Max(largest, v)
+		}
+		stats.Groups++
+		stats.ESS += 1 / squares
+		stats.ESSShare += 1 / squares / float64(len(r))
+		stats.Max += largest
+	}
+	if n := float64(stats.Groups); n > 0 {
+		stats.ESS, stats.ESSShare, stats.Max = stats.ESS/n, stats.ESSShare/n, stats.Max/n
+	}
+	return w, stats
+}
+
+// softmax returns exp(x/t) over its sum; t = 0 shares the weight among the largest.
+func softmax(x []float64, t float64) []float64 {
+	largest := math.Inf(-1)
+	for _, v := range x {
+		largest = math.Max(largest, v)
+	}
+	p, sum := make([]float64, len(x)), 0.0
+	for i, v := range x {
+		d := v - largest
+		if v == largest {
+			d = 0 // also where both are infinite
+		}
+		switch {
+		case d == 0:
+			p[i] = 1
+		case t > 0:
+			p[i] = math.Exp(d / t)
+		}
+		sum += p[i]
+	}
+	for i := range p {
+		p[i] /= sum
+	}
+	return p
+}
+
+// RankScores maps rewards [B*G] to ascending ranks in [0, 1] within each group, best 1, ties sharing
+// their mean, single candidates and masked entries 0: scores for Weights when only the order counts.
+func RankScores(rewards []float64, valid []bool, B, G int) []float64 {
+	out := make([]float64, B*G)
+	for b := range B {
+		r, at := gather(row(rewards, valid, b, G))
+		if len(r) < 2 {
+			continue
+		}
+		for i, k := range averageRanks(r) {
+			out[b*G+at[i]] = k / float64(len(r)-1)
+		}
+	}
+	return out
+}

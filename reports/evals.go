@@ -100,23 +100,3 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 	})
 	return evals, err
 }
-
-// truncateEvals keeps the lines that the state at knows.
-func truncateEvals(dir string, at Position) error {
-	n, behind := 0, false
-	return filterLines(filepath.Join(dir, evalsFile), func(line []byte) (bool, error) {
-		n++
-		if at.counted() {
-			return n <= at.Evals, nil
-		}
-		var e struct {
-			Phase string `json:"phase"`
-			Epoch int    `json:"epoch"`
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			return false, err
-		}
-		behind = behind || e.Phase == at.Phase && e.Epoch > at.Epoch
-		return !behind, nil
-	})
-}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,6 @@ type Log struct {
 	runLog  *os.File
 	events  *eventWriter // nil: no TensorBoard
 	console *progress
-	rows    int // lines of metrics.jsonl, resume events not counted
 	buf     []byte
 }
 
@@ -58,11 +56,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 			return nil, err
 		}
 	}
-	rows, err := countRows(dir)
-	if err != nil {
-		return nil, err
-	}
-	l := &Log{dir: dir, opt: opt, order: newMetricOrder(), rows: rows, console: newProgress(opt.Stderr, opt.Now)}
+	l := &Log{dir: dir, opt: opt, order: newMetricOrder(), console: newProgress(opt.Stderr, opt.Now)}
 	if err := l.open(); err != nil {
 		l.Close()
 		return nil, err
@@ -140,9 +134,6 @@ func (l *Log) write(now time.Time, r Row) error {
 	if _, err := l.metrics.Write(line); err != nil {
 		return fmt.Errorf("cannot write %s: %w", metricsFile, err)
 	}
-	if !isResume(r) {
-		l.rows++
-	}
 	if l.events == nil || r.Kind == KindEvent {
 		return nil
 	}
@@ -207,16 +198,33 @@ func (l *Log) say(now time.Time, name string, level Level, message string) error
 	return nil
 }
 
-// Mark makes all rows so far durable and returns the counts that a saved state needs for an exact
-// resume. The caller adds phase, epoch and global step.
-func (l *Log) Mark() (Position, error) {
+// Scores appends the scores of every query under a policy to evals.jsonl, for paired comparisons.
+func (l *Log) Scores(split, policy, phase string, epoch int, metric string, shots int, queryIDs []int64, scores []float64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return AppendEvals(l.dir, Evaluation{split, policy, phase, epoch, metric, shots, queryIDs, scores})
+}
+
+// Sync makes everything recorded so far durable and returns the sizes of metrics.jsonl and
+// evals.jsonl, which a saved state keeps for an exact resume (Position.Sizes).
+func (l *Log) Sync() (map[string]int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.metrics.Sync(); err != nil {
-		return Position{}, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+		return nil, fmt.Errorf("cannot write %s: %w", metricsFile, err)
 	}
-	evals, err := countLines(filepath.Join(l.dir, evalsFile))
-	return Position{Rows: l.rows, Evals: evals}, err
+	sizes := map[string]int64{}
+	for _, name := range []string{metricsFile, evalsFile} {
+		switch info, err := os.Stat(filepath.Join(l.dir, name)); {
+		case errors.Is(err, os.ErrNotExist):
+			sizes[name] = 0
+		case err != nil:
+			return nil, err
+		default:
+			sizes[name] = info.Size()
+		}
+	}
+	return sizes, nil
 }
 
 // Close ends the progress line and closes the files. It may be called twice.
@@ -242,12 +250,4 @@ func cmpOr(a, b string) string {
 		return a
 	}
 	return b
-}
-
-func countLines(path string) (int, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	return bytes.Count(data, []byte{'\n'}), err
 }

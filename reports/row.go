@@ -197,3 +197,12 @@ func parseRow(line []byte) (Row, error) {
 	delete(fields, "time")
 	return r, nil
 }
+
+// advantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
+func advantageEdges(n int) []float64 {
+	edges := make([]float64, n+1)
+	for i := range edges {
+		edges[i] = -5 + 10*float64(i)/float64(n)
+	}
+	return edges
+}

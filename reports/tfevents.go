@@ -59,9 +59,8 @@ func (w *eventWriter) row(now time.Time, r Row, names []string) error {
 		case int:
 			summary = appendBytesField(summary, 1, scalarValue(tag, float64(v)))
 		case []float64:
-			edges, ok := r.Fields["adv_edges"].([]float64)
-			if name == "adv_hist" && ok && len(edges) == len(v)+1 {
-				summary = appendBytesField(summary, 1, histogramValue(tag, v, edges))
+			if name == "adv_hist" && len(v) > 0 {
+				summary = appendBytesField(summary, 1, histogramValue(tag, v, advantageEdges(len(v))))
 			}
 		}
 	}

@@ -110,7 +110,7 @@ func TestTensorBoardEvents(t *testing.T) {
 	dir := t.TempDir()
 	log := openTestLog(t, dir, &bytes.Buffer{}, nil)
 	record(t, log, KindStep, "grpo", 1, 3, 300, map[string]any{"loss": 0.5, "kl": math.NaN(), "top_k": 3, "note": "no scalar",
-		"adv_hist": []float64{2, 1}, "adv_edges": []float64{-1, 0, 1}})
+		"adv_hist": []float64{2, 1}})
 	record(t, log, KindEpoch, "grpo", 1, 3, 300, map[string]any{"val_reward": 0.25})
 	record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "dev", "policy": "similarity", "metric": "reward", "value": 0.0841})
 	record(t, log, KindEvent, "grpo", 1, 3, 300, map[string]any{"message": "not for TensorBoard"})
@@ -129,8 +129,8 @@ func TestTensorBoardEvents(t *testing.T) {
 		t.Errorf("step event %+v", step)
 	}
 	h := step.histos["grpo/train/adv_hist"]
-	if math.Float64frombits(binary.LittleEndian.Uint64(h[3])) != 3 || math.Float64frombits(binary.LittleEndian.Uint64(h[4])) != -0.5 || len(h[6]) != 16 || len(h[7]) != 16 {
-		t.Errorf("histogram %v: want 3 values that add up to -0.5 in two buckets", h)
+	if math.Float64frombits(binary.LittleEndian.Uint64(h[3])) != 3 || math.Float64frombits(binary.LittleEndian.Uint64(h[4])) != -2.5 || len(h[6]) != 16 || len(h[7]) != 16 {
+		t.Errorf("histogram %v: want 3 values that add up to -2.5 in two buckets", h)
 	}
 	if events[2].scalars["grpo/epoch/val_reward"] != 0.25 || events[3].scalars["eval/dev/similarity/reward"] != 0.0841 {
 		t.Errorf("epoch %+v, eval %+v", events[2], events[3])
@@ -140,7 +140,7 @@ func TestTensorBoardEvents(t *testing.T) {
 func TestResumedEventsTellTensorBoardWhatToForget(t *testing.T) {
 	dir := t.TempDir()
 	openTestLog(t, dir, &bytes.Buffer{}, nil).Close()
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 1},
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40},
 		Stderr: &bytes.Buffer{}, Now: func() time.Time { return time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC) }})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package reports
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,29 +17,29 @@ const eventResume = "resume"
 
 // Position is the point in a run that a saved state stands for. The zero Position is the start.
 //
-// Rows and Evals, from Log.Mark, decide exactly what belongs to the state. A Position without them is
-// judged by its steps: right whenever everything about an epoch is recorded before its state is saved.
+// Sizes, from Log.Sync, decide exactly what belongs to the state. A Position without them is judged
+// by its steps: right whenever all about an epoch is recorded before its state is saved.
 type Position struct {
-	Phase      string `json:"phase"`
-	Epoch      int    `json:"epoch"` // last finished epoch of Phase, 0 before the first
-	GlobalStep int    `json:"global_step"`
-	Rows       int    `json:"rows"`  // lines of metrics.jsonl, resume events not counted
-	Evals      int    `json:"evals"` // lines of evals.jsonl
+	Phase      string           `json:"phase"`
+	Epoch      int              `json:"epoch"` // last finished epoch of Phase, 0 before the first
+	GlobalStep int              `json:"global_step"`
+	Sizes      map[string]int64 `json:"sizes"` // bytes of metrics.jsonl and evals.jsonl
 }
 
-func (p Position) counted() bool { return p.Rows > 0 || p == (Position{}) }
+// atStart says that nothing of the run is left: it begins anew.
+func (p Position) atStart() bool { return p.GlobalStep == 0 && p.Sizes == nil }
 
 // Truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
 // evals.jsonl and torn last lines. Events of earlier resumes stay. Event files for TensorBoard stay
 // too, since the next one tells it which steps to forget, unless the run starts over.
 func Truncate(dir string, at Position) error {
-	if err := truncateRows(dir, at); err != nil {
+	if err := truncateFile(dir, metricsFile, at, rowBehind(at)); err != nil {
 		return err
 	}
-	if err := truncateEvals(dir, at); err != nil {
+	if err := truncateFile(dir, evalsFile, at, evalBehind(at)); err != nil {
 		return err
 	}
-	if at != (Position{}) {
+	if !at.atStart() {
 		return nil
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
@@ -53,30 +54,53 @@ func Truncate(dir string, at Position) error {
 	return nil
 }
 
-func truncateRows(dir string, at Position) error {
-	path := filepath.Join(dir, metricsFile)
-	kept := 0
-	behind := false // a row of at.Phase behind the state has been seen
+// truncateFile cuts a file at the state's size of it, or without one from the first line behind it.
+func truncateFile(dir, name string, at Position, behind func(line []byte) (bool, error)) error {
+	path := filepath.Join(dir, name)
+	limit, known := at.Sizes[name]
+	if info, err := os.Stat(path); known && limit > 0 && (err != nil || info.Size() < limit) {
+		return fmt.Errorf("%s: shorter than the %d bytes that the saved state knows: records are missing", path, limit)
+	}
+	var offset int64
+	cut := at.atStart()
 	return filterLines(path, func(line []byte) (bool, error) {
-		if isResumeLine(line) {
+		offset += int64(len(line)) + 1
+		switch {
+		case isResumeLine(line):
 			return true, nil
+		case known:
+			return offset <= limit, nil
+		case !cut:
+			var err error
+			if cut, err = behind(line); err != nil {
+				return false, err
+			}
 		}
-		if at.counted() {
-			kept++
-			return kept <= at.Rows, nil
-		}
-		r, err := parseRow(line)
-		if err != nil {
-			return false, err
-		}
-		behind = behind || r.GlobalStep > at.GlobalStep || r.Phase == at.Phase && r.Kind != KindStep && r.Epoch > at.Epoch
-		return !behind, nil
+		return !cut, nil
 	})
 }
 
-func isResume(r Row) bool { return r.Kind == KindEvent && r.Text("event") == eventResume }
+// rowBehind says which row of metrics.jsonl is the first behind a state known by its steps.
+func rowBehind(at Position) func([]byte) (bool, error) {
+	return func(line []byte) (bool, error) {
+		r, err := parseRow(line)
+		return r.GlobalStep > at.GlobalStep || r.Phase == at.Phase && r.Kind != KindStep && r.Epoch > at.Epoch, err
+	}
+}
 
-// isResumeLine is isResume on the bytes that appendRow writes, without the cost of parsing them.
+// evalBehind is rowBehind for evals.jsonl.
+func evalBehind(at Position) func([]byte) (bool, error) {
+	return func(line []byte) (bool, error) {
+		var e struct {
+			Phase string `json:"phase"`
+			Epoch int    `json:"epoch"`
+		}
+		err := json.Unmarshal(line, &e)
+		return e.Phase == at.Phase && e.Epoch > at.Epoch, err
+	}
+}
+
+// isResumeLine recognises a resume event by the bytes that appendRow writes, without parsing them.
 func isResumeLine(line []byte) bool {
 	return bytes.HasPrefix(line, []byte(`{"kind":"event"`)) && bytes.Contains(line, []byte(`,"event":"resume"`))
 }
@@ -128,16 +152,4 @@ func filterLines(path string, keep func(line []byte) (bool, error)) error {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return out.Commit()
-}
-
-// countRows counts the rows of metrics.jsonl that are no resume events, after dropping a torn line.
-func countRows(dir string) (int, error) {
-	n := 0
-	err := filterLines(filepath.Join(dir, metricsFile), func(line []byte) (bool, error) {
-		if !isResumeLine(line) {
-			n++
-		}
-		return true, nil
-	})
-	return n, err
 }

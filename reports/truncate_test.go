@@ -89,11 +89,11 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	whole := t.TempDir()
 	var states []Position
 	play(t, whole, nil, func(p Position, log *Log) bool {
-		mark, err := log.Mark()
+		mark, err := log.Sync()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Rows, p.Evals = mark.Rows, mark.Evals
+		p.Sizes = mark
 		states = append(states, p)
 		return true
 	})
@@ -116,11 +116,11 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 		f.Close()
 		saved := state
 		play(t, dir, &state, func(p Position, log *Log) bool {
-			mark, err := log.Mark()
+			mark, err := log.Sync()
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Rows, p.Evals = mark.Rows, mark.Evals
+			p.Sizes = mark
 			saved = p
 			return false
 		})

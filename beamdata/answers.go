@@ -1,0 +1,139 @@
+package beamdata
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+)
+
+// answers holds human answers by embedding row and the reader's closed-book prior, with every answer
+// text stored once.
+type answers struct {
+	names []string
+	index map[string]int32
+	byRow [][]answerCount // nil where a row's answers are unknown
+
+	heads   map[string]int32 // first two words of questions
+	headRow []int32          // head of each row's question, -1 = never seen by the prior
+	counts  []map[int32]float64
+	totals  []float64 // sum of counts
+	all     map[int32]float64
+	n       float64 // questions that the prior was counted on
+}
+
+type answerCount struct {
+	answer int32
+	count  int32
+}
+
+func (a *answers) intern(name string) int32 {
+	if i, ok := a.index[name]; ok {
+		return i
+	}
+	i := int32(len(a.names))
+	a.names = append(a.names, name)
+	a.index[name] = i
+	return i
+}
+
+// newAnswers joins the items' answers with the prior's counts.
+func newAnswers(items *Items, prior *readerPrior) *answers {
+	a := &answers{index: map[string]int32{}, heads: map[string]int32{}, all: map[int32]float64{}, n: prior.N}
+	for name, c := range prior.All {
+		a.all[a.intern(name)] = c
+	}
+	for head, counts := range prior.ByHead {
+		a.heads[head] = int32(len(a.counts))
+		m, total := make(map[int32]float64, len(counts)), 0.0
+		for name, c := range counts {
+			m[a.intern(name)] = c
+			total += c
+		}
+		a.counts = append(a.counts, m)
+		a.totals = append(a.totals, total)
+	}
+	a.byRow = make([][]answerCount, len(items.rows))
+	a.headRow = make([]int32, len(items.rows))
+	for row, item := range items.rows {
+		if item.counts == nil {
+			continue
+		}
+		list := make([]answerCount, len(item.counts))
+		for k, c := range item.counts {
+			list[k] = answerCount{a.intern(c.text), c.count}
+		}
+		a.byRow[row] = list
+		a.headRow[row] = -1
+		if h, ok := a.heads[questionHead(item.question)]; ok {
+			a.headRow[row] = h
+		}
+	}
+	return a
+}
+
+func (a *answers) headOf(row int) int32 { return a.headRow[row] }
+
+// prior(a) = (by_first_two_words[h][a] + 2 all[a]/n) / (sum of by_first_two_words[h] + 2), absent = 0.
+func (a *answers) prior(head, answer int32) float64 {
+	count, total := 0.0, 0.0
+	if head >= 0 {
+		count, total = a.counts[head][answer], a.totals[head]
+	}
+	return (count + 2*a.all[answer]/a.n) / (total + 2)
+}
+
+// accuracies returns the official VQA accuracy of every answer that humans gave for the row.
+func (a *answers) accuracies(row int) map[int32]float64 {
+	total := int32(0)
+	for _, c := range a.byRow[row] {
+		total += c.count
+	}
+	out := make(map[int32]float64, len(a.byRow[row]))
+	for _, c := range a.byRow[row] {
+		out[c.answer] = vqaAccuracy(int(c.count), int(total))
+	}
+	return out
+}
+
+// vqaAccuracy is the official accuracy of an answer that count of total people gave: the mean over
+// the people left out of min(1, matches among the others / 3). For ten people it is min(1, 0.3 count).
+func vqaAccuracy(count, total int) float64 {
+	if total == 10 {
+		return min(1, float64(3*count)/10)
+	}
+	inside := min(1, float64(count-1)/3)
+	outside := min(1, float64(count)/3)
+	return (float64(count)*inside + float64(total-count)*outside) / float64(total)
+}
+
+// questionHead returns the first two words [a-z0-9]+ of the lower-cased question, joined by a space.
+func questionHead(question string) string {
+	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
+		return r > unicode.MaxASCII || !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')
+	})
+	return strings.Join(words[:min(2, len(words))], " ")
+}
+
+// readerPrior is reader_prior.json.
+type readerPrior struct {
+	N      float64                       `json:"n"`
+	All    map[string]float64            `json:"all"`
+	ByHead map[string]map[string]float64 `json:"by_first_two_words"`
+}
+
+func readPrior(path string) (*readerPrior, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var p readerPrior
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if !(p.N > 0) {
+		return nil, fmt.Errorf("%s: n = %v, want the number of questions", path, p.N)
+	}
+	return &p, nil
+}

@@ -1,0 +1,136 @@
+package beamdata
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"fulcrum/internal/rng"
+)
+
+// Selections is what a selection rule chose and earned, query by query.
+type Selections struct {
+	Positions [][]int32 // [Q][S] in order of choice; nil where a rule draws several times (Random)
+	Reward    []float64 // [Q]
+	Accuracy  []float64 // [Q]; NaN where unknown
+}
+
+// Mean returns the mean reward.
+func (s Selections) Mean() float64 { return mean(s.Reward) }
+
+// MeanAccuracy returns the mean accuracy.
+func (s Selections) MeanAccuracy() float64 { return mean(s.Accuracy) }
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// ScoreAll scores one selection per query. The set must have a scorer.
+func ScoreAll(s *Set, positions [][]int32) Selections {
+	out := Selections{Positions: positions, Reward: make([]float64, s.Len()), Accuracy: make([]float64, s.Len())}
+	for i := range s.Len() {
+		out.Reward[i], out.Accuracy[i] = s.Scorer.Score(i, positions[i])
+	}
+	return out
+}
+
+// Random scores uniform choices of shots candidates without replacement: the mean of draws choices per
+// query. The draws of a query depend on seed and its id only.
+func Random(s *Set, seed int64, draws, shots int) Selections {
+	out := Selections{Reward: make([]float64, s.Len()), Accuracy: make([]float64, s.Len())}
+	for i := range s.Len() {
+		r := rng.New(seed, "baseline random", int(s.IDs[i]))
+		n := s.PoolSize(i)
+		for range draws {
+			reward, accuracy := s.Scorer.Score(i, draw(r.IntN, n, min(shots, n)))
+			out.Reward[i] += reward / float64(draws)
+			out.Accuracy[i] += accuracy / float64(draws)
+		}
+	}
+	return out
+}
+
+// draw picks k of n without replacement (Floyd 1987).
+func draw(intn func(int) int, n, k int) []int32 {
+	picks := make([]int32, 0, k)
+	for j := n - k; j < n; j++ {
+		x := int32(intn(j + 1))
+		if slices.Contains(picks, x) {
+			x = int32(j)
+		}
+		picks = append(picks, x)
+	}
+	return picks
+}
+
+// Similarity returns the shots candidates of highest cosine with the query, best first; ties go to the
+// earlier position.
+func Similarity(s *Set, shots int) [][]int32 {
+	out := make([][]int32, s.Len())
+	for i := range out {
+		out[i] = mostSimilar(s, i, shots)
+	}
+	return out
+}
+
+func mostSimilar(s *Set, i, shots int) []int32 {
+	query := s.Table.Row(int(s.Row(i)))
+	pool := s.Pool(i)
+	cos := make([]float64, len(pool))
+	order := make([]int32, len(pool))
+	for k, row := range pool {
+		cos[k], order[k] = Cosine(query, s.Table.Row(int(row))), int32(k)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(cos[b], cos[a]) })
+	return order[:min(shots, len(order))]
+}
+
+// Cosine returns the cosine of two vectors, 0 where one of them is zero.
+func Cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i, x := range a {
+		y := float64(b[i])
+		ab += float64(x) * y
+		aa += float64(x) * float64(x)
+		bb += y * y
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+// Oracle returns the best choice under the set's scorer: exhaustive for up to 2 shots (all pairs of the
+// pool), a beam search of width 5 beyond, which may miss the best.
+func Oracle(s *Set, shots int) [][]int32 {
+	out := make([][]int32, s.Len())
+	for i := range out {
+		if shots == 2 && s.PoolSize(i) >= 2 {
+			out[i] = bestPair(s, i)
+			continue
+		}
+		out[i] = BeamSearch(s, i, 5, shots)[0].Positions
+	}
+	return out
+}
+
+// bestPair tries all pairs; ties go to the first in order of positions.
+func bestPair(s *Set, i int) []int32 {
+	best, bestReward := []int32{0, 1}, math.Inf(-1)
+	pair := make([]int32, 2)
+	n := int32(s.PoolSize(i))
+	for a := int32(0); a < n; a++ {
+		for b := a + 1; b < n; b++ {
+			pair[0], pair[1] = a, b
+			if r := Reward(s.Scorer, i, pair); r > bestReward {
+				bestReward = r
+				copy(best, pair)
+			}
+		}
+	}
+	return best
+}

@@ -1,0 +1,158 @@
+package beamdata
+
+import "fmt"
+
+// beams loads explicit files: data.beams (and data.records) with a seeded split or data.val_beams, an
+// optional reward table data.reader, an optional evaluation set.
+func (l *loader) beams() error {
+	opt, b := l.opt, l.bundle
+	if err := l.open(deref(opt.Embeddings)); err != nil {
+		return err
+	}
+	var reader *Reader
+	if opt.Reader != nil {
+		var err error
+		if reader, err = readReader(*opt.Reader, "data.reader", l.table.Rows); err != nil {
+			return err
+		}
+	}
+	if err := l.loadItems(deref(opt.Reader), deref(opt.Eval.Reader), deref(opt.Beams)); err != nil {
+		return err
+	}
+	if reader != nil {
+		l.addAnswers(reader)
+	}
+	set := func(name string, path *string, key string) (*Set, error) {
+		if path == nil {
+			return nil, nil
+		}
+		f, err := l.read(*path, key)
+		if err != nil {
+			return nil, err
+		}
+		b.Shots = max(b.Shots, f.shots)
+		if reader == nil {
+			return l.fileSet(name, f)
+		}
+		s, err := l.readerSet(name, reader, f)
+		return s, err
+	}
+	rce, err := set("rce", opt.Beams, "data.beams")
+	if err != nil {
+		return err
+	}
+	records, err := set("records", opt.Records, "data.records")
+	if err != nil {
+		return err
+	}
+	valSet, err := set("val", opt.ValBeams, "data.val_beams")
+	if err != nil {
+		return err
+	}
+	if rce == nil {
+		rce = records
+	}
+	if records == nil {
+		records = rce
+	}
+	online := rce
+	if reader != nil && rce == nil {
+		if online, err = l.readerSet("online", reader, nil); err != nil {
+			return err
+		}
+	}
+	for _, s := range []*Set{rce, records, valSet} {
+		if s != nil && s.Shots != 0 && s.Shots != b.Shots {
+			return fmt.Errorf("data: candidates of %d and of %d picks: the files of one run must agree", s.Shots, b.Shots)
+		}
+	}
+	if online != nil {
+		if err := l.split(rce, records, online, valSet); err != nil {
+			return err
+		}
+	}
+	b.Notice = "your own beam files"
+	return l.eval(deref(opt.Eval.Beams), deref(opt.Eval.Reader))
+}
+
+// split takes the validation queries out of the training sets. Candidates of a query may stand in two
+// files; the split is over the union of their ids, so a held-out query is held out of both.
+func (l *loader) split(rce, records, online, valSet *Set) error {
+	b := l.bundle
+	isVal := map[int64]bool{}
+	switch {
+	case valSet != nil:
+		for _, id := range valSet.IDs {
+			isVal[id] = true
+		}
+		if n := overlap(isVal, online.IDs); n > 0 {
+			b.Counts["train_query_is_also_in_val_beams"] = n
+		}
+	case l.opt.Compat:
+		val, err := compatVal(online.IDs, l.opt.TrainRatio)
+		if err != nil {
+			return err
+		}
+		isVal = val
+	default:
+		seen := map[int64]bool{}
+		var union []int64
+		for _, s := range []*Set{online, records} {
+			if s == nil {
+				continue
+			}
+			for _, id := range s.IDs {
+				if !seen[id] {
+					seen[id] = true
+					union = append(union, id)
+				}
+			}
+		}
+		isVal = splitByID(union, l.opt.TrainRatio, l.opt.SplitSeed)
+	}
+	train := func(s *Set, name string) *Set {
+		if s == nil {
+			return nil
+		}
+		return l.limit(s.Filter(func(i int) bool { return !isVal[s.IDs[i]] && (name == "online" || s.NumCandidates(i) > 0) })).named(name)
+	}
+	b.RCE = train(rce, "rce")
+	b.Records = b.RCE
+	if records != rce {
+		b.Records = train(records, "records")
+	}
+	if online.Scorer != nil {
+		b.Online = train(online, "online")
+	}
+	b.Val = valSet
+	if valSet == nil {
+		b.Val = online.Filter(func(i int) bool { return isVal[online.IDs[i]] }).named("val")
+	}
+	return nil
+}
+
+func overlap(in map[int64]bool, ids []int64) int {
+	n := 0
+	for _, id := range ids {
+		if in[id] {
+			n++
+		}
+	}
+	return n
+}
+
+// compatVal is the reference's split for keys that are plain numbers.
+func compatVal(ids []int64, ratio float64) (map[int64]bool, error) {
+	keys := make([]string, len(ids))
+	byKey := make(map[string]int64, len(ids))
+	for i, id := range ids {
+		keys[i] = fmt.Sprint(id)
+		byKey[keys[i]] = id
+	}
+	_, val, err := compatSplit(keys, ratio)
+	out := map[int64]bool{}
+	for _, key := range val {
+		out[byKey[key]] = true
+	}
+	return out, err
+}

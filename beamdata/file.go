@@ -1,0 +1,160 @@
+package beamdata
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"fulcrum/rewardutil"
+)
+
+// beamFile is the content of one beam file: queries in file order, their own pools (RL) or none
+// (legacy), and the candidates kept, as global ids.
+type beamFile struct {
+	path   string
+	format string // legacy or rl
+	shots  int
+	ids    []int64
+	pools  [][]int32               // RL; nil for legacy
+	start  []int64                 // [Q+1]
+	picks  []int32                 // [C, S] global ids; in compat RL files positions in the pool
+	local  bool                    // picks are positions
+	reward []float64               // [C]
+	scores []rewardutil.Trajectory // RL
+	method []uint8                 // RL
+	counts map[string]int          // what was skipped, by reason
+}
+
+// fileReader collects a beamFile.
+type fileReader struct {
+	opt  Options
+	rows int // of the embedding table: ids outside 0..rows-1 are refused
+	out  *beamFile
+	seen map[int64]bool
+	pos  map[int64]int32 // position of an id in the current pool
+	rl   bool
+}
+
+// readBeams reads a beam file of either format. rows bounds the global ids.
+func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, missing(path, key, err)
+	}
+	defer f.Close()
+	p := newParser(f, opt)
+	r := &fileReader{opt: opt, rows: rows, seen: map[int64]bool{}, pos: map[int64]int32{},
+		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}}}
+	err = p.each(func(rec *record) error { return r.add(rec) })
+	if err == nil {
+		r.count("key_not_a_number", p.keysNotIDs)
+		err = r.finish()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r.out, nil
+}
+
+// missing explains an absent file by the key that names it.
+func missing(path, key string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+	}
+	return fmt.Errorf("%s: %w (%s)", path, err, key)
+}
+
+func (r *fileReader) count(reason string, n int) {
+	if n > 0 {
+		r.out.counts[reason] += n
+	}
+}
+
+func (r *fileReader) add(rec *record) error {
+	if r.out.format == "" {
+		format, err := r.detect(rec)
+		if err != nil {
+			return err
+		}
+		r.out.format, r.rl = format, format == "rl"
+	}
+	if r.seen[rec.id] {
+		return fmt.Errorf("appears twice")
+	}
+	r.seen[rec.id] = true
+	if rec.id < 0 || rec.id >= int64(r.rows) {
+		return fmt.Errorf("the query id is outside the embedding table of %d rows", r.rows)
+	}
+	switch {
+	case !r.rl:
+		return r.addLegacy(rec)
+	case r.opt.Compat && !r.opt.QueriesOnly:
+		return r.addCompatRL(rec)
+	}
+	return r.addRL(rec)
+}
+
+// detect tells the format by the first query (parity §1.4): trajectories or a pool make it RL,
+// id_list and score_list legacy.
+func (r *fileReader) detect(rec *record) (string, error) {
+	format := ""
+	switch {
+	case len(rec.trajectories) > 0 || rec.hasPool || rec.hasTrajectories && !rec.hasBeams:
+		format = "rl"
+	case rec.hasBeams && rec.hasScores:
+		format = "legacy"
+	case rec.hasBeams:
+		return "", fmt.Errorf("id_list without score_list")
+	default:
+		return "", fmt.Errorf("neither id_list and score_list (legacy) nor pointer_candidates or candidate_pool_ids (RL)")
+	}
+	if want := r.opt.Format; want != "auto" && want != "" && want != format {
+		return "", fmt.Errorf("the file is in format %s, data.format=%s asks for another", format, want)
+	}
+	return format, nil
+}
+
+func (r *fileReader) finish() error {
+	if r.out.format == "" {
+		return fmt.Errorf("no query: no key of the object is a number")
+	}
+	return nil
+}
+
+// endQuery closes the candidates of the query that was just added.
+func (r *fileReader) endQuery(id int64) {
+	r.out.ids = append(r.out.ids, id)
+	n := len(r.out.reward)
+	r.out.start = append(r.out.start, int64(n))
+}
+
+// checkID refuses a candidate id outside the table.
+func (r *fileReader) checkID(id int64) error {
+	if id < 0 || id >= int64(r.rows) {
+		return fmt.Errorf("= %d is outside the embedding table of %d rows", id, r.rows)
+	}
+	return nil
+}
+
+// shotsOf fixes S by the first candidate and refuses others.
+func (r *fileReader) checkShots(n int) error {
+	if r.out.shots == 0 {
+		r.out.shots = n
+	}
+	if n != r.out.shots || n == 0 {
+		return fmt.Errorf("has %d picks, want %d as in the first of the file", n, max(r.out.shots, 1))
+	}
+	return nil
+}
+
+// repeated finds a pick that is chosen twice: the policy chooses without replacement.
+func repeated(picks []int64) (int64, bool) {
+	for i, x := range picks {
+		if slices.Contains(picks[:i], x) {
+			return x, true
+		}
+	}
+	return 0, false
+}

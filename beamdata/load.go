@@ -1,0 +1,165 @@
+package beamdata
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Bundle is everything a run reads: training, validation and evaluation sets over one table.
+type Bundle struct {
+	Name      string
+	Synthetic bool
+	Notice    string // one plain sentence about what the data is, for the first output line and the report
+
+	RCE     *Set // recorded beams for sft and rce
+	Records *Set // recorded groups for offline GRPO
+	Online  *Set // train queries with a scorer, for sampled groups
+	Val     *Set // held out from training; chooses checkpoints
+	Eval    *Set // held out from every choice
+
+	EvalName    string         // "dev"
+	Shots       int            // picks per selection
+	Counts      map[string]int // sizes, and what was skipped by reason
+	Fingerprint string         // over all sets and so over the split
+	Items       *Items         // texts by row; nil where unknown
+}
+
+// Text returns "question — answer" of an embedding row, or "" where it is unknown.
+func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
+
+// Load reads the data that opt names. Sets that the files do not give are nil. Everything is read and
+// checked here: later accesses cannot fail.
+func Load(opt Options) (*Bundle, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	if opt.Format == "conversations" {
+		return nil, fmt.Errorf("data.format=conversations is for the token policies: the selector reads legacy or rl")
+	}
+	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}}}
+	var err error
+	switch opt.Name {
+	case "okvqa":
+		err = l.okvqa()
+	case "beams":
+		err = l.beams()
+	default:
+		return loadShapes(opt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.bundle.seal()
+	return l.bundle, nil
+}
+
+// loader carries what the steps of one Load share.
+type loader struct {
+	opt    Options
+	table  *Table
+	build  *builder
+	bundle *Bundle
+
+	prior   *readerPrior // nil: unknown
+	answers *answers
+}
+
+// open reads the embedding table.
+func (l *loader) open(path string) error {
+	table, err := OpenTable(path)
+	if err != nil {
+		return missing(path, "data.embeddings", err)
+	}
+	l.table = table
+	l.build = newBuilder(l.opt, table.Rows, l.bundle.Counts)
+	return nil
+}
+
+// read reads a beam file and adds what it skipped to the counts, named after the key.
+func (l *loader) read(path, key string) (*beamFile, error) {
+	f, err := readBeams(path, key, l.table.Rows, l.opt)
+	if err != nil {
+		return nil, err
+	}
+	for reason, n := range f.counts {
+		l.bundle.Counts[reason] += n
+	}
+	return f, nil
+}
+
+// readerSet returns all queries of a reward table as a set with its scorer and the candidates of f.
+func (l *loader) readerSet(name string, r *Reader, f *beamFile) (*Set, error) {
+	st, err := l.build.fromReader(r, f)
+	if err != nil {
+		return nil, err
+	}
+	s := newSet(name, l.table, st)
+	s.Scorer = r
+	return s, nil
+}
+
+// fileSet returns the queries of a beam file alone.
+func (l *loader) fileSet(name string, f *beamFile) (*Set, error) {
+	st, err := l.build.fromFile(f)
+	if err != nil {
+		return nil, err
+	}
+	return newSet(name, l.table, st), nil
+}
+
+// eval loads the evaluation set from explicit or default paths ("" = none).
+func (l *loader) eval(beams, reader string) error {
+	if beams == "" && reader == "" {
+		return nil
+	}
+	var f *beamFile
+	var err error
+	if beams != "" {
+		if f, err = l.read(beams, "data.eval.beams"); err != nil {
+			return err
+		}
+	}
+	b := l.bundle
+	if reader == "" {
+		b.EvalName = splitName(beams)
+		b.Eval, err = l.fileSet(b.EvalName, f)
+		return err
+	}
+	r, err := readReader(reader, "data.eval.reader", l.table.Rows)
+	if err != nil {
+		return err
+	}
+	l.addAnswers(r)
+	b.EvalName = splitName(reader)
+	b.Eval, err = l.readerSet(b.EvalName, r, f)
+	return err
+}
+
+// splitName guesses the split from a file name: reader_dev.npz, beams_test_2shot.json; else "eval".
+func splitName(path string) string {
+	m := regexp.MustCompile(`^(?:reader|beams|rl)_([A-Za-z]+)`).FindStringSubmatch(filepath.Base(path))
+	if m == nil {
+		return "eval"
+	}
+	return strings.ToLower(m[1])
+}
+
+// seal fills in sizes and fingerprint.
+func (b *Bundle) seal() {
+	h := sha256.New()
+	for _, part := range []struct {
+		name string
+		set  *Set
+	}{{"rce", b.RCE}, {"records", b.Records}, {"online", b.Online}, {"val", b.Val}, {"eval", b.Eval}} {
+		if part.set == nil {
+			continue
+		}
+		b.Counts[part.name+"_queries"] = part.set.Len()
+		fmt.Fprintln(h, part.name, part.set.Fingerprint())
+	}
+	b.Fingerprint = hex.EncodeToString(h.Sum(nil))
+}

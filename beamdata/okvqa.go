@@ -1,0 +1,183 @@
+package beamdata
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// okvqa loads a folder of the OK-VQA beam data. Queries and pools come from reader_train.npz, RCE's
+// targets from beams_train_<S>shot.json, recorded groups from rl_train_<S>shot.json; val_ratio of the
+// train queries validate (whole images), in none of the training sets; the dev files evaluate.
+//
+// Demonstrations of all queries are train rows, validation queries' among them: their questions and
+// answers can be shown as examples, as at test time, but their rewards are never trained on.
+func (l *loader) okvqa() error {
+	opt, b := l.opt, l.bundle
+	if root := deref(opt.Root); root != "" {
+		if info, err := os.Stat(root); err != nil || !info.IsDir() {
+			return fmt.Errorf("data.root=%s: no such folder: give the folder that holds reader_train.npz and embeddings.npy", root)
+		}
+	}
+	if err := l.open(l.okvqaPath(opt.Embeddings, "embeddings.npy", "embeddings.pt")); err != nil {
+		return err
+	}
+	readerPath := l.okvqaPath(opt.Reader, "reader_train.npz")
+	reader, err := readReader(readerPath, "data.reader (or data.root)", l.table.Rows)
+	if err != nil {
+		return err
+	}
+	if err := l.loadItems(readerPath, deref(opt.Eval.Reader)); err != nil {
+		return err
+	}
+	l.addAnswers(reader)
+
+	shots := fmt.Sprintf("_%dshot.json", opt.Shots)
+	beams, err := l.optional(opt.Beams, "beams_train"+shots, "data.beams")
+	if err != nil {
+		return err
+	}
+	records, err := l.optional(opt.Records, "rl_train"+shots, "data.records")
+	if err != nil {
+		return err
+	}
+	base, err := l.readerSet("train", reader, beams)
+	if err != nil {
+		return err
+	}
+	groups := base
+	if records != nil {
+		if groups, err = l.readerSet("records", reader, records); err != nil {
+			return err
+		}
+	}
+	b.Shots = opt.Shots
+	for _, f := range []*beamFile{beams, records} {
+		if f != nil && f.shots != 0 && f.shots != b.Shots {
+			return fmt.Errorf("%s: candidates of %d picks, but data.shots=%d", f.path, f.shots, b.Shots)
+		}
+	}
+
+	val := splitByImage(reader.IDs, b.Items.image, opt.ValRatio, opt.SplitSeed)
+	held := func(i int) bool { return val[base.IDs[i]] }
+	b.Val = base.Filter(held).named("val")
+	b.Online = l.limit(base.Filter(func(i int) bool { return !held(i) })).named("online")
+	if beams != nil {
+		b.RCE = l.limit(base.Filter(func(i int) bool { return !held(i) && base.NumCandidates(i) > 0 })).named("rce")
+	}
+	if records != nil {
+		b.Records = l.limit(groups.Filter(func(i int) bool { return !held(i) && groups.NumCandidates(i) > 0 })).named("records")
+	} else {
+		b.Records = b.RCE
+	}
+	b.Notice = "real OK-VQA questions; rewards come from a small open-book copy reader, not from a vision-language model"
+	return l.okvqaEval(shots)
+}
+
+// okvqaEval reads what data.eval names, else the dev files of the folder.
+func (l *loader) okvqaEval(shots string) error {
+	eval := l.opt.Eval
+	if eval.Beams != nil || eval.Reader != nil {
+		return l.eval(deref(eval.Beams), deref(eval.Reader))
+	}
+	reader, beams := l.inRoot("reader_dev.npz"), l.inRoot("beams_dev"+shots)
+	return l.eval(beams, reader)
+}
+
+// okvqaPath returns the explicit path, else the first of names that exists in the root, else the first.
+func (l *loader) okvqaPath(explicit *string, names ...string) string {
+	if explicit != nil {
+		return *explicit
+	}
+	for _, name := range names {
+		if path := l.inRoot(name); path != "" {
+			return path
+		}
+	}
+	return filepath.Join(deref(l.opt.Root), names[0])
+}
+
+// inRoot returns the path of a file of the root, or "" where it does not exist.
+func (l *loader) inRoot(name string) string {
+	if l.opt.Root == nil {
+		return ""
+	}
+	path := filepath.Join(*l.opt.Root, name)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// optional reads a beam file that is named, or that the root holds; nil where neither is so.
+func (l *loader) optional(explicit *string, name, key string) (*beamFile, error) {
+	path := deref(explicit)
+	if path == "" {
+		if path = l.inRoot(name); path == "" {
+			return nil, nil
+		}
+	}
+	return l.read(path, key)
+}
+
+// limit keeps the first max_samples queries.
+func (l *loader) limit(s *Set) *Set {
+	n := l.opt.MaxSamples
+	if n == nil || s.Len() <= *n {
+		return s
+	}
+	indices := make([]int, *n)
+	for i := range indices {
+		indices[i] = i
+	}
+	return s.Subset(indices)
+}
+
+// loadItems reads items*.jsonl and reader_prior.json of the root and beside the given files. Texts are
+// optional; a file that exists must be sound.
+func (l *loader) loadItems(paths ...string) error {
+	folders := []string{}
+	for _, dir := range append([]string{deref(l.opt.Root)}, paths...) {
+		if dir == "" {
+			continue
+		}
+		if dir != deref(l.opt.Root) {
+			dir = filepath.Dir(dir)
+		}
+		if !slices.Contains(folders, filepath.Clean(dir)) {
+			folders = append(folders, filepath.Clean(dir))
+		}
+	}
+	items := &Items{}
+	for _, dir := range folders {
+		files, _ := fs.Glob(os.DirFS(dir), "items*.jsonl")
+		for _, name := range files {
+			if err := items.readItems(filepath.Join(dir, name), l.table.Rows); err != nil {
+				return err
+			}
+			l.bundle.Items = items
+		}
+		if l.prior != nil {
+			continue
+		}
+		prior, err := readPrior(filepath.Join(dir, "reader_prior.json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		l.prior = prior
+	}
+	return nil
+}
+
+// addAnswers gives a reader the texts that VQA accuracy needs, where they are known.
+func (l *loader) addAnswers(r *Reader) {
+	if l.answers == nil && l.prior != nil && l.bundle.Items != nil {
+		l.answers = newAnswers(l.bundle.Items, l.prior)
+	}
+	if !r.withAnswers(l.answers) {
+		l.bundle.Counts["reader_without_answers"]++
+	}
+}

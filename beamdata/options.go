@@ -1,0 +1,114 @@
+package beamdata
+
+import (
+	"errors"
+	"slices"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+	"fulcrum/rewardutil"
+)
+
+// Options is the section data of the configuration. Paths are relative to the start directory.
+type Options struct {
+	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files) or beams (explicit files)" enum:"shapes,okvqa,beams"`
+	Root       *string `koanf:"root" help:"folder of the okvqa files"`
+	Beams      *string `koanf:"beams" help:"beam file: legacy or RL"`
+	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id"`
+	Reader     *string `koanf:"reader" help:"reward table (.npz): scores any choice from a query's pool exactly"`
+	ValBeams   *string `koanf:"val_beams" help:"beam file of the validation queries, instead of a split"`
+	Records    *string `koanf:"records" help:"RL file of the recorded GRPO groups (null = those of data.beams)"`
+	Format     string  `koanf:"format" help:"format of the beam files" enum:"auto,legacy,rl,conversations"`
+
+	TrainRatio float64 `koanf:"train_ratio" help:"share of a beam file's queries that train; the rest validate (0 = all validate)" range:"[0,1]"`
+	ValRatio   float64 `koanf:"val_ratio" help:"share of okvqa's train queries that validate" range:"[0,1)"`
+	SplitSeed  int64   `koanf:"split_seed" help:"seed of the split, apart from seed: seeds are compared on the same questions"`
+	MaxSamples *int    `koanf:"max_samples" help:"keep the first so many train queries of each file (null = all)" range:"[1,inf)"`
+	BatchSize  int     `koanf:"batch_size" help:"queries per batch" range:"[1,inf)"`
+	Shuffle    bool    `koanf:"shuffle" help:"new order every epoch"`
+	Shots      int     `koanf:"shots" help:"which of okvqa's files to read" enum:"2,4"`
+	PoolSize   *int    `koanf:"pool_size" help:"cut every pool to its first so many candidates (null = whole; the reference: 64)" range:"[1,inf)"`
+	LegacyPool string  `koanf:"legacy_pool" help:"pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels" enum:"gathered,full_table"`
+
+	Eval      EvalOptions                 `koanf:"eval"`
+	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
+	Reward    rewardutil.RewardOptions    `koanf:"reward"`
+
+	SkipFallback         bool `koanf:"skip_fallback" help:"drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)"`
+	RequirePositiveQuery bool `koanf:"require_positive_query" help:"drop queries without a correct trajectory"`
+
+	// Set by the program, not by users.
+	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
+	QueriesOnly bool `koanf:"-"` // task=predict: never look at recorded trajectories or scores
+}
+
+// EvalOptions names the held-out files: reported at the end, never used for a choice.
+type EvalOptions struct {
+	Beams  *string `koanf:"beams" help:"beam file of the evaluation queries"`
+	Reader *string `koanf:"reader" help:"reward table of the evaluation queries"`
+}
+
+// DefaultOptions returns the built-in data with the defaults of the contract.
+func DefaultOptions() Options {
+	return Options{
+		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
+		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
+		SkipFallback: true,
+	}
+}
+
+// Validate reports unknown names and missing files' keys; the files themselves are checked by Load.
+func (o Options) Validate() error {
+	var errs []error
+	oneOf := func(key, value string, names ...string) {
+		if !slices.Contains(names, value) {
+			errs = append(errs, option.Errorf(key, "%s", registry.Unknown(key, value, names)))
+		}
+	}
+	oneOf("name", o.Name, "shapes", "okvqa", "beams")
+	oneOf("format", o.Format, "auto", "legacy", "rl", "conversations")
+	oneOf("legacy_pool", o.LegacyPool, "gathered", "full_table")
+	if !(o.TrainRatio >= 0 && o.TrainRatio <= 1) {
+		errs = append(errs, option.Errorf("train_ratio", "want a number in [0, 1], got %v", o.TrainRatio))
+	}
+	if !(o.ValRatio >= 0 && o.ValRatio < 1) {
+		errs = append(errs, option.Errorf("val_ratio", "want a number in [0, 1), got %v", o.ValRatio))
+	}
+	if o.BatchSize < 1 {
+		errs = append(errs, option.Errorf("batch_size", "want at least 1, got %d", o.BatchSize))
+	}
+	for _, n := range []struct {
+		key string
+		v   *int
+	}{{"max_samples", o.MaxSamples}, {"pool_size", o.PoolSize}} {
+		if n.v != nil && *n.v < 1 {
+			errs = append(errs, option.Errorf(n.key, "want at least 1, got %d", *n.v))
+		}
+	}
+	switch o.Name {
+	case "okvqa":
+		if o.Root == nil && (o.Reader == nil || o.Embeddings == nil) {
+			errs = append(errs, option.Errorf("root", "data=okvqa needs the folder of its files: data.root=DIR"))
+		}
+		if o.Shots != 2 && o.Shots != 4 {
+			errs = append(errs, option.Errorf("shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots))
+		}
+	case "beams":
+		if o.Beams == nil && o.Records == nil && o.Reader == nil && o.Eval.Beams == nil && o.Eval.Reader == nil {
+			errs = append(errs, option.Errorf("beams", "data=beams needs a beam file: data.beams=FILE"))
+		}
+		if o.Embeddings == nil {
+			errs = append(errs, option.Errorf("embeddings", "data=beams needs an embedding table: data.embeddings=FILE"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deref returns *p, or the zero value for null.
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,282 @@
+package beamdata
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"sort"
+
+	"fulcrum/internal/tensorfile"
+)
+
+// Reader is the open-book copy reader as a reward table: it scores any choice from a query's pool
+// exactly. Every demonstration d votes with its ten human answers, weighted by e^s_d; a closed-book
+// prior competes with weight e^s0:
+//
+//	soft(D) = (Σ_D e^s g + e^s0 P0) / (Σ_D e^s + e^s0)                  the reward
+//	mass(a) = Σ_D e^s count_d(a)/10 + e^s0 prior(a)                    for the answers a of D and the prior's best
+//	prediction = the a of largest mass (to 9 digits; ties: the later string)
+//
+// where g is the expected VQA accuracy of an answer drawn from d's. The accuracy of the prediction
+// needs the answers' texts (answers.go) and is NaN without them. The order of D does not matter.
+type Reader struct {
+	IDs []int64 // [Q] query rows
+
+	path    string
+	pools   [][]int32   // [Q][K]
+	weight  [][]float64 // [Q][K] e^s
+	acc     [][]float64 // [Q][K] g
+	weight0 []float64   // [Q] e^s0
+	prior0  []float64   // [Q] P0
+	top     []string    // [Q] the prior's best answer
+	answers *answers    // nil: accuracy unknown
+	query   []queryAnswers
+}
+
+// readReader reads a reward table (.npz) whose ids must lie in an embedding table of the given rows.
+func readReader(path, key string, rows int) (*Reader, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, missing(path, key, err)
+	}
+	arrays, err := tensorfile.ReadNPZ(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newReader(arrays, rows)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	r.path = path
+	return r, nil
+}
+
+func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
+	get := func(name string, dims int) (*tensorfile.Array, error) {
+		a := arrays[name]
+		if a == nil {
+			return nil, fmt.Errorf("no array %q: want query_id, pool, score, prior_score, demo_acc, prior_expected_acc, prior_top_answer", name)
+		}
+		if len(a.Shape) != dims {
+			return nil, fmt.Errorf("array %s has shape %v, want %d dimensions", name, a.Shape, dims)
+		}
+		return a, nil
+	}
+	id, err := get("query_id", 1)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := get("pool", 2)
+	if err != nil {
+		return nil, err
+	}
+	Q, K := pool.Shape[0], pool.Shape[1]
+	if id.Shape[0] != Q || K == 0 {
+		return nil, fmt.Errorf("query_id holds %d queries, pool %v", id.Shape[0], pool.Shape)
+	}
+	floats := func(name string, dims int) ([]float64, error) {
+		a, err := get(name, dims)
+		if err != nil {
+			return nil, err
+		}
+		if a.Shape[0] != Q || dims == 2 && a.Shape[1] != K {
+			return nil, fmt.Errorf("array %s has shape %v, want %d queries and %d candidates", name, a.Shape, Q, K)
+		}
+		v, err := a.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		out := make([]float64, len(v))
+		for i, x := range v {
+			if x != x || math.IsInf(float64(x), 0) {
+				return nil, fmt.Errorf("array %s: query row %d holds a value that is not finite", name, i/max(1, len(v)/Q))
+			}
+			out[i] = shortDecimal(x)
+		}
+		return out, nil
+	}
+	r := &Reader{}
+	score, err := floats("score", 2)
+	if err != nil {
+		return nil, err
+	}
+	acc, err := floats("demo_acc", 2)
+	if err != nil {
+		return nil, err
+	}
+	if r.weight0, err = floats("prior_score", 1); err != nil {
+		return nil, err
+	}
+	if r.prior0, err = floats("prior_expected_acc", 1); err != nil {
+		return nil, err
+	}
+	top, err := get("prior_top_answer", 1)
+	if err != nil {
+		return nil, err
+	}
+	if r.top = top.Strings; len(r.top) != Q {
+		return nil, fmt.Errorf("prior_top_answer holds %d strings, want %d", len(r.top), Q)
+	}
+	if r.IDs, err = id.Int64s(); err != nil {
+		return nil, err
+	}
+	poolIDs, err := pool.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.weight0 {
+		r.weight0[i] = math.Exp(r.weight0[i])
+	}
+	for i := range score {
+		score[i] = math.Exp(score[i])
+	}
+	flat := make([]int32, Q*K)
+	seen := make(map[int64]bool, Q)
+	stamp := make([]int32, rows) // stamp[id] = 1 + the last query whose pool holds id
+	for i, q := range r.IDs {
+		if q < 0 || q >= int64(rows) {
+			return nil, fmt.Errorf("query %d is outside the embedding table of %d rows", q, rows)
+		}
+		if seen[q] {
+			return nil, fmt.Errorf("query %d appears twice", q)
+		}
+		seen[q] = true
+		for k, p := range poolIDs[i*K : (i+1)*K] {
+			switch {
+			case p < 0 || p >= int64(rows):
+				return nil, fmt.Errorf("query %d: pool[%d] = %d is outside the embedding table of %d rows", q, k, p, rows)
+			case p == q:
+				return nil, fmt.Errorf("query %d: pool[%d] is the query itself", q, k)
+			case stamp[p] == int32(i+1):
+				return nil, fmt.Errorf("query %d: pool[%d] = %d is there twice", q, k, p)
+			}
+			stamp[p] = int32(i + 1)
+			flat[i*K+k] = int32(p)
+		}
+		r.pools = append(r.pools, flat[i*K:(i+1)*K:(i+1)*K])
+		r.weight = append(r.weight, score[i*K:(i+1)*K])
+		r.acc = append(r.acc, acc[i*K:(i+1)*K])
+	}
+	return r, nil
+}
+
+// shortDecimal returns the decimal of at most 4, else 6 digits that x is the float32 of, else x: the
+// tables hold rounded decimals, and recorded rewards were computed from those.
+func shortDecimal(x float32) float64 {
+	v := float64(x)
+	for _, scale := range [...]float64{1e4, 1e6} {
+		if d := math.Round(v*scale) / scale; float32(d) == x {
+			return d
+		}
+	}
+	return v
+}
+
+// Reward returns soft(D) of query row i.
+func (r *Reader) Reward(i int, positions []int32) float64 {
+	weight, acc := r.weight[i], r.acc[i]
+	num, den := 0.0, 0.0
+	for _, p := range positions {
+		num += weight[p] * acc[p]
+		den += weight[p]
+	}
+	return (num + r.weight0[i]*r.prior0[i]) / (den + r.weight0[i])
+}
+
+// Score returns soft(D) and the VQA accuracy of the prediction (NaN without texts).
+func (r *Reader) Score(i int, positions []int32) (float64, float64) {
+	if r.answers == nil {
+		return r.Reward(i, positions), math.NaN()
+	}
+	return r.Reward(i, positions), r.query[i].accuracy[r.predict(i, positions)]
+}
+
+// Predict returns the reader's answer, "" without texts.
+func (r *Reader) Predict(i int, positions []int32) string {
+	if r.answers == nil {
+		return ""
+	}
+	return r.answers.names[r.predict(i, positions)]
+}
+
+// predict returns the index of the answer with the largest mass.
+func (r *Reader) predict(i int, positions []int32) int32 {
+	type vote struct {
+		answer int32
+		mass   float64
+	}
+	var buf [64]vote
+	votes := buf[:0]
+	add := func(answer int32, mass float64) {
+		for k := range votes {
+			if votes[k].answer == answer {
+				votes[k].mass += mass
+				return
+			}
+		}
+		votes = append(votes, vote{answer, mass})
+	}
+	for _, p := range positions {
+		d := r.answers.byRow[r.pools[i][p]]
+		for _, a := range d {
+			add(a.answer, r.weight[i][p]*float64(a.count)/10)
+		}
+	}
+	q := &r.query[i]
+	add(q.top, 0)
+	best, bestMass := int32(-1), 0.0
+	for _, v := range votes {
+		mass := math.RoundToEven((v.mass+r.weight0[i]*r.answers.prior(q.head, v.answer))*1e9) / 1e9
+		if best < 0 || mass > bestMass || mass == bestMass && r.answers.names[v.answer] > r.answers.names[best] {
+			best, bestMass = v.answer, mass
+		}
+	}
+	return best
+}
+
+// withAnswers adds the texts that the accuracy needs; false where a row's answers are unknown.
+func (r *Reader) withAnswers(a *answers) bool {
+	if a == nil {
+		return false
+	}
+	query := make([]queryAnswers, len(r.IDs))
+	for i, id := range r.IDs {
+		if int(id) >= len(a.byRow) || a.byRow[id] == nil {
+			return false
+		}
+		for _, p := range r.pools[i] {
+			if int(p) >= len(a.byRow) || a.byRow[p] == nil {
+				return false
+			}
+		}
+		query[i] = queryAnswers{head: a.headOf(int(id)), top: a.intern(r.top[i]), accuracy: a.accuracies(int(id))}
+	}
+	r.query, r.answers = query, a
+	return true
+}
+
+// queryAnswers is what scoring one query needs of the texts.
+type queryAnswers struct {
+	head     int32             // of the question: its first two words
+	top      int32             // the prior's best answer
+	accuracy map[int32]float64 // official VQA accuracy of the answers that humans gave; others 0
+}
+
+// scorerFor returns a scorer whose query i is row rows[i] of the reader.
+func (r *Reader) scorerFor(ids []int64) (Scorer, error) {
+	order := make(map[int64]int, len(r.IDs))
+	for i, id := range r.IDs {
+		order[id] = i
+	}
+	indices := make([]int, len(ids))
+	for i, id := range ids {
+		at, ok := order[id]
+		if !ok {
+			return nil, fmt.Errorf("%s: no row for query %d", r.path, id)
+		}
+		indices[i] = at
+	}
+	if sort.IntsAreSorted(indices) && len(indices) == len(r.IDs) {
+		return r, nil
+	}
+	return subsetScorer{r, indices}, nil
+}

@@ -1,0 +1,295 @@
+package beamdata
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"fulcrum/rewardutil"
+)
+
+// record is one entry of a beam file, legacy or RL, as it stands there. It is reused from entry to
+// entry: readers copy what they keep.
+type record struct {
+	key string
+	id  int64 // the key as a number
+
+	hasBeams, hasScores bool // legacy: id_list, score_list
+	beams               []ids
+	scores              []float64
+
+	hasPool, hasTrajectories bool // RL: candidate_pool_ids, pointer_candidates
+	pool                     ids
+	trajectories             []trajectory
+
+	arena []int64 // the numbers behind every ids
+}
+
+// ids is a list of numbers in the arena; absent and null lists differ from empty ones.
+type ids struct {
+	from, to int
+	present  bool
+}
+
+func (r *record) ints(v ids) []int64 { return r.arena[v.from:v.to] }
+
+// trajectory is one entry of pointer_candidates.
+type trajectory struct {
+	pointer, global, pos ids // pointer, pointer_global, pointer_pos
+	scores               rewardutil.Trajectory
+	method               uint8 // index into methodNames
+	failed               bool  // eval_failed
+	fallback, evalError  bool  // vqa_eval_mode
+}
+
+// parser reads the entries of one beam file.
+type parser struct {
+	s           *scanner
+	rec         record
+	queriesOnly bool // scores are not looked at, trajectories only where the pool depends on them
+	finite      bool // scores that are not finite are refused
+	keysNotIDs  int  // keys that are neither numbers nor _meta
+}
+
+func newParser(r io.Reader, opt Options) *parser {
+	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat}
+}
+
+// each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
+// counted.
+func (p *parser) each(entry func(*record) error) error {
+	if c := p.s.peek(); c != '{' {
+		return p.s.errorf("found %s, want a JSON object of queries", found(c))
+	}
+	err := p.s.object(func(key []byte) error {
+		if string(key) == "_meta" {
+			return p.s.skip()
+		}
+		id, err := strconv.ParseInt(string(key), 10, 64)
+		if err != nil {
+			p.keysNotIDs++
+			return p.s.skip()
+		}
+		p.rec = record{key: string(key), id: id, beams: p.rec.beams[:0], scores: p.rec.scores[:0],
+			trajectories: p.rec.trajectories[:0], arena: p.rec.arena[:0]}
+		if err := p.record(); err != nil {
+			return fmt.Errorf("query %s: %w", p.rec.key, err)
+		}
+		if err := entry(&p.rec); err != nil {
+			return fmt.Errorf("query %s: %w", p.rec.key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.s.done()
+}
+
+func (p *parser) record() error {
+	r, s := &p.rec, p.s
+	return s.object(func(key []byte) error {
+		name := knownField(key)
+		if null, err := s.null(); null || err != nil {
+			return err
+		}
+		switch name {
+		case "id_list":
+			if r.hasBeams {
+				return s.errorf("id_list appears twice")
+			}
+			r.hasBeams = true
+			return s.list(func() error {
+				v, err := p.intList("id_list[%d]", len(r.beams))
+				r.beams = append(r.beams, v)
+				return err
+			})
+		case "score_list":
+			if r.hasScores {
+				return s.errorf("score_list appears twice")
+			}
+			r.hasScores = true
+			if p.queriesOnly {
+				return s.skip()
+			}
+			return s.list(func() error {
+				v, err := s.number()
+				if err != nil {
+					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
+				}
+				if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
+					return fmt.Errorf("score_list[%d] = %v, want a finite number", len(r.scores), v)
+				}
+				r.scores = append(r.scores, v)
+				return nil
+			})
+		case "candidate_pool_ids":
+			if r.hasPool {
+				return s.errorf("candidate_pool_ids appears twice")
+			}
+			r.hasPool = true
+			var err error
+			r.pool, err = p.intList("candidate_pool_ids", -1)
+			return err
+		case "pointer_candidates":
+			if r.hasTrajectories {
+				return s.errorf("pointer_candidates appears twice")
+			}
+			r.hasTrajectories = true
+			if p.queriesOnly && r.hasPool {
+				return s.skip()
+			}
+			return s.list(func() error {
+				t, err := p.trajectory()
+				if err != nil {
+					return fmt.Errorf("pointer_candidates[%d]: %w", len(r.trajectories), err)
+				}
+				r.trajectories = append(r.trajectories, t)
+				return nil
+			})
+		}
+		return s.skip()
+	})
+}
+
+// knownField returns the field as a constant, so that it outlives the scanner's buffer.
+func knownField(key []byte) string {
+	switch string(key) {
+	case "id_list":
+		return "id_list"
+	case "score_list":
+		return "score_list"
+	case "candidate_pool_ids":
+		return "candidate_pool_ids"
+	case "pointer_candidates":
+		return "pointer_candidates"
+	}
+	return ""
+}
+
+// scoreFields maps the recorded scores to their bits.
+func scoreField(key []byte) (rewardutil.Field, string) {
+	switch string(key) {
+	case "vqa_correct":
+		return rewardutil.Correct, "vqa_correct"
+	case "vqa_acc_score":
+		return rewardutil.AccScore, "vqa_acc_score"
+	case "vqa_gt_prob":
+		return rewardutil.GTProb, "vqa_gt_prob"
+	case "vqa_rel_score":
+		return rewardutil.RelScore, "vqa_rel_score"
+	case "beam_score":
+		return rewardutil.BeamScore, "beam_score"
+	case "logprob_score":
+		return rewardutil.LogProb, "logprob_score"
+	}
+	return 0, ""
+}
+
+func (p *parser) trajectory() (trajectory, error) {
+	var t trajectory
+	s := p.s
+	err := s.object(func(key []byte) error {
+		field, name := scoreField(key)
+		var list *ids
+		var kind byte
+		switch string(key) {
+		case "pointer":
+			list, name = &t.pointer, "pointer"
+		case "pointer_global":
+			list, name = &t.global, "pointer_global"
+		case "pointer_pos":
+			list, name = &t.pos, "pointer_pos"
+		case "gen_method":
+			kind = 'g'
+		case "vqa_eval_mode":
+			kind = 'm'
+		case "eval_failed":
+			kind = 'f'
+		}
+		if field == 0 && list == nil && kind == 0 {
+			return s.skip()
+		}
+		if null, err := s.null(); null || err != nil {
+			return err
+		}
+		switch {
+		case list != nil:
+			v, err := p.intList(name, -1)
+			*list = v
+			return err
+		case field != 0:
+			if p.queriesOnly {
+				return s.skip()
+			}
+			v, err := p.score()
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
+				return fmt.Errorf("%s = %v, want a finite number", name, v)
+			}
+			t.scores.Set(field, v)
+			return nil
+		case kind == 'f':
+			failed, err := s.boolean()
+			t.failed = failed
+			return err
+		}
+		v, err := s.text()
+		if err != nil {
+			return err
+		}
+		switch {
+		case kind == 'g':
+			t.method = methodIndex(v)
+		case string(v) == "fallback":
+			t.fallback = true
+		case string(v) == "error":
+			t.evalError = true
+		}
+		return nil
+	})
+	return t, err
+}
+
+func methodIndex(name []byte) uint8 {
+	for i, n := range methodNames {
+		if string(name) == n {
+			return uint8(i)
+		}
+	}
+	return 0
+}
+
+// score reads a number, or a bool as 0 or 1.
+func (p *parser) score() (float64, error) {
+	if c := p.s.peek(); c == 't' || c == 'f' {
+		b, err := p.s.boolean()
+		if b {
+			return 1, err
+		}
+		return 0, err
+	}
+	return p.s.number()
+}
+
+// intList reads a list of integers into the arena; what and i name it in errors.
+func (p *parser) intList(what string, i int) (ids, error) {
+	r := &p.rec
+	v := ids{from: len(r.arena), present: true}
+	err := p.s.list(func() error {
+		x, err := p.s.integer()
+		r.arena = append(r.arena, x)
+		return err
+	})
+	v.to = len(r.arena)
+	if err != nil {
+		if i >= 0 {
+			what = fmt.Sprintf(what, i)
+		}
+		return v, fmt.Errorf("%s: %w", what, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,184 @@
+package beamdata
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/rewardutil"
+)
+
+// addRL takes a query of an RL file. candidate_pool_ids is the pool, whatever the trajectories name;
+// pointer holds global ids unless pointer_global is present, then it is local; pointer_pos holds
+// positions in candidate_pool_ids, never ids. A trajectory whose fields disagree is refused. Without
+// candidate_pool_ids the pool is the sorted set of the ids that the query's kept trajectories name.
+// The query itself is left out of its pool.
+func (r *fileReader) addRL(rec *record) error {
+	if !rec.hasPool && !rec.hasTrajectories {
+		return fmt.Errorf("neither pointer_candidates nor candidate_pool_ids, as the first query of the file has")
+	}
+	pool := rec.ints(rec.pool)
+	clear(r.pos)
+	for k, id := range pool {
+		if err := r.checkID(id); err != nil {
+			return fmt.Errorf("candidate_pool_ids[%d] %w", k, err)
+		}
+		if at, dup := r.pos[id]; dup {
+			return fmt.Errorf("candidate_pool_ids[%d] = %d is there already, at %d", k, id, at)
+		}
+		r.pos[id] = int32(k)
+	}
+	if r.opt.QueriesOnly && rec.hasPool {
+		return r.addPool(rec, pool)
+	}
+	first, kept := len(r.out.picks), 0
+	positive := false
+	for i := range rec.trajectories {
+		t := &rec.trajectories[i]
+		if r.skipTrajectory(t) {
+			continue
+		}
+		picks, err := r.picks(rec, t, pool)
+		if err != nil {
+			return fmt.Errorf("pointer_candidates[%d]%w", i, err)
+		}
+		reward := 0.0
+		if !r.opt.QueriesOnly {
+			if reward, err = r.opt.Reward.Reward(t.scores); err != nil {
+				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
+			}
+		}
+		for _, id := range picks {
+			r.out.picks = append(r.out.picks, int32(id))
+		}
+		r.out.reward = append(r.out.reward, reward)
+		r.out.scores = append(r.out.scores, t.scores)
+		r.out.method = append(r.out.method, t.method)
+		positive = positive || t.scores.Correct > 0 || t.scores.Has&rewardutil.Correct == 0 && t.scores.AccScore > 0
+		kept++
+	}
+	drop := func(reason string) {
+		r.count(reason, 1)
+		r.out.picks = r.out.picks[:first]
+		n := len(r.out.reward) - kept
+		r.out.reward, r.out.scores, r.out.method = r.out.reward[:n], r.out.scores[:n], r.out.method[:n]
+	}
+	switch {
+	case kept == 0:
+		drop("query_without_trajectories")
+		return nil
+	case r.opt.RequirePositiveQuery && !positive:
+		drop("query_without_positive_trajectory")
+		return nil
+	}
+	if !rec.hasPool {
+		named := slices.Clone(r.out.picks[first:])
+		slices.Sort(named)
+		r.out.pools = append(r.out.pools, slices.Clip(slices.Compact(named)))
+		r.endQuery(rec.id)
+		return nil
+	}
+	return r.addPool(rec, pool)
+}
+
+// addPool closes a query with its own pool.
+func (r *fileReader) addPool(rec *record, pool []int64) error {
+	own := make([]int32, 0, len(pool))
+	for _, id := range pool {
+		if id == rec.id {
+			r.count("query_dropped_from_its_pool", 1)
+			continue
+		}
+		own = append(own, int32(id))
+	}
+	if len(own) == 0 {
+		return fmt.Errorf("candidate_pool_ids has no candidate")
+	}
+	r.out.pools = append(r.out.pools, own)
+	r.endQuery(rec.id)
+	return nil
+}
+
+// skipTrajectory counts and drops what has no trustworthy score.
+func (r *fileReader) skipTrajectory(t *trajectory) bool {
+	if r.opt.QueriesOnly {
+		return false
+	}
+	switch {
+	case t.failed:
+		r.count("trajectory_eval_failed", 1)
+	case t.evalError:
+		r.count("trajectory_eval_error", 1)
+	case t.fallback && r.opt.SkipFallback:
+		r.count("trajectory_fallback_score", 1)
+	default:
+		return false
+	}
+	return true
+}
+
+// picks returns the global ids of a trajectory, after checking that all its fields agree.
+func (r *fileReader) picks(rec *record, t *trajectory, pool []int64) ([]int64, error) {
+	ptr, global, pos := rec.ints(t.pointer), rec.ints(t.global), rec.ints(t.pos)
+	fromPool := func(field string, positions []int64) ([]int64, error) {
+		out := make([]int64, len(positions))
+		for k, p := range positions {
+			if p < 0 || p >= int64(len(pool)) {
+				return nil, fmt.Errorf(".%s[%d] = %d outside pool of %d candidates (0..%d)", field, k, p, len(pool), len(pool)-1)
+			}
+			out[k] = pool[p]
+		}
+		return out, nil
+	}
+	var picks []int64
+	var err error
+	switch {
+	case t.global.present:
+		picks = global
+		if t.pointer.present && rec.hasPool {
+			local, err := fromPool("pointer", ptr)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Equal(local, global) {
+				return nil, fmt.Errorf(": pointer %v names %v of candidate_pool_ids, pointer_global says %v", ptr, local, global)
+			}
+		}
+	case t.pointer.present:
+		picks = ptr
+	case t.pos.present && rec.hasPool:
+		if picks, err = fromPool("pointer_pos", pos); err != nil {
+			return nil, err
+		}
+	case t.pos.present:
+		return nil, fmt.Errorf(".pointer_pos gives positions, but the query has no candidate_pool_ids")
+	default:
+		return nil, fmt.Errorf(" has no pointer, pointer_global or pointer_pos")
+	}
+	if err := r.checkShots(len(picks)); err != nil {
+		return nil, fmt.Errorf(" %w", err)
+	}
+	if t.pos.present && rec.hasPool {
+		named, err := fromPool("pointer_pos", pos)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Equal(named, picks) {
+			return nil, fmt.Errorf(": pointer_pos %v names %v of candidate_pool_ids, pointer says %v", pos, named, picks)
+		}
+	}
+	for k, id := range picks {
+		if err := r.checkID(id); err != nil {
+			return nil, fmt.Errorf(".pointer[%d] %w", k, err)
+		}
+		if id == rec.id {
+			return nil, fmt.Errorf(".pointer[%d] is the query itself: its own answer would be its demonstration", k)
+		}
+		if _, in := r.pos[id]; !in && rec.hasPool {
+			return nil, fmt.Errorf(".pointer[%d] = %d is not among the %d candidate_pool_ids", k, id, len(pool))
+		}
+	}
+	if id, twice := repeated(picks); twice {
+		return nil, fmt.Errorf(" picks %d twice", id)
+	}
+	return picks, nil
+}

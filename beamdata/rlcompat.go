@@ -1,0 +1,99 @@
+package beamdata
+
+import (
+	"fmt"
+	"slices"
+)
+
+// addCompatRL takes a query of an RL file exactly as the Python reference does (parity §1.5), wrong
+// readings included: pointer_pos counts as global ids and wins over pointer; local pointers are
+// mapped like ids when the first trajectory is not local; local labels are not checked; the pool is
+// cut to its first 64 ids.
+func (r *fileReader) addCompatRL(rec *record) error {
+	if len(rec.trajectories) == 0 {
+		r.count("query_without_trajectories", 1)
+		return nil
+	}
+	firstIsLocal := rec.trajectories[0].global.present
+	var labels [][]int64
+	first := len(r.out.reward)
+	for i := range rec.trajectories {
+		t := &rec.trajectories[i]
+		if r.skipTrajectory(t) {
+			continue
+		}
+		var picks []int64
+		switch {
+		case t.global.present && t.pointer.present:
+			picks = rec.ints(t.pointer)
+		case t.pos.present:
+			picks = rec.ints(t.pos)
+		case t.pointer.present:
+			picks = rec.ints(t.pointer)
+		default:
+			return fmt.Errorf("pointer_candidates[%d] has no pointer or pointer_pos", i)
+		}
+		if err := r.checkShots(len(picks)); err != nil {
+			return fmt.Errorf("pointer_candidates[%d] %w", i, err)
+		}
+		reward, err := r.opt.Reward.Reward(t.scores)
+		if err != nil {
+			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
+		}
+		labels = append(labels, picks)
+		r.out.reward = append(r.out.reward, reward)
+		r.out.scores = append(r.out.scores, t.scores)
+		r.out.method = append(r.out.method, t.method)
+	}
+	reason := ""
+	switch rewards := r.out.reward[first:]; {
+	case len(rewards) == 0:
+		reason = "query_without_trajectories"
+	case r.opt.RequirePositiveQuery && !slices.ContainsFunc(rewards, func(v float64) bool { return v >= 1 }):
+		reason = "query_without_positive_trajectory"
+	}
+	if reason != "" {
+		r.count(reason, 1)
+		r.out.reward, r.out.scores, r.out.method = r.out.reward[:first], r.out.scores[:first], r.out.method[:first]
+		return nil
+	}
+	local := rec.hasPool && firstIsLocal
+	pool := rec.ints(rec.pool)
+	if !local {
+		pool = slices.Concat(labels...)
+		slices.Sort(pool)
+		pool = slices.Compact(pool)
+	}
+	pool = pool[:min(len(pool), r.poolSize())]
+	own := make([]int32, len(pool))
+	for k, id := range pool {
+		if err := r.checkID(id); err != nil {
+			return fmt.Errorf("pool[%d] %w", k, err)
+		}
+		own[k] = int32(id)
+	}
+	for i, picks := range labels {
+		for k, x := range picks {
+			at := x
+			if !local {
+				at = int64(slices.Index(own, int32(x)))
+			}
+			if at < 0 || at >= int64(len(own)) {
+				return fmt.Errorf("pointer_candidates: kept trajectory %d, pick %d = %d is outside the pool of %d", i, k, x, len(own))
+			}
+			r.out.picks = append(r.out.picks, int32(at))
+		}
+	}
+	r.out.local = true
+	r.out.pools = append(r.out.pools, own)
+	r.endQuery(rec.id)
+	return nil
+}
+
+// poolSize is the cut of compat pools: data.pool_size, whole when null.
+func (r *fileReader) poolSize() int {
+	if r.opt.PoolSize == nil {
+		return 1 << 30
+	}
+	return *r.opt.PoolSize
+}

@@ -1,0 +1,410 @@
+package beamdata
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"unsafe"
+)
+
+// scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
+// written by hand because encoding/json's token reader would take minutes for the gigabytes of a full
+// VQAv2 beam file. NaN and Infinity, which Python writes, are read as numbers: whoever needs a finite
+// number refuses them by name.
+type scanner struct {
+	r     io.Reader
+	buf   []byte
+	pos   int   // next byte in buf
+	end   int   // bytes in buf
+	mark  int   // start of the current token in buf, kept across refills; -1 = none
+	base  int64 // offset of buf[0] in the file
+	lines int   // newlines before buf[0]
+	ioErr error // why reading stopped, if not EOF
+}
+
+const (
+	scanBuffer = 1 << 18
+	maxToken   = 64 << 20 // longest string
+	maxNesting = 1000
+)
+
+func newScanner(r io.Reader) *scanner {
+	return &scanner{r: r, buf: make([]byte, scanBuffer), mark: -1}
+}
+
+// syntaxError says where a file stops being the JSON that is wanted.
+type syntaxError struct {
+	line   int
+	offset int64
+	msg    string
+}
+
+func (e *syntaxError) Error() string {
+	return fmt.Sprintf("line %d (byte %d): %s", e.line, e.offset, e.msg)
+}
+
+func (s *scanner) errorf(format string, args ...any) error {
+	if s.ioErr != nil {
+		return s.ioErr
+	}
+	line := 1 + s.lines + bytes.Count(s.buf[:s.pos], []byte{'\n'})
+	return &syntaxError{line, s.base + int64(s.pos), fmt.Sprintf(format, args...)}
+}
+
+// fill reads more bytes behind the current ones; false at the end of the file.
+func (s *scanner) fill() bool {
+	keep := s.pos
+	if s.mark >= 0 {
+		keep = s.mark
+		s.mark = 0
+	}
+	s.lines += bytes.Count(s.buf[:keep], []byte{'\n'})
+	copy(s.buf, s.buf[keep:s.end])
+	s.base += int64(keep)
+	s.pos -= keep
+	s.end -= keep
+	if s.end == len(s.buf) {
+		if len(s.buf) >= maxToken {
+			return false
+		}
+		s.buf = append(s.buf, make([]byte, len(s.buf))...)
+	}
+	for {
+		n, err := s.r.Read(s.buf[s.end:])
+		s.end += n
+		if n > 0 {
+			return true
+		}
+		if err != nil {
+			if err != io.EOF {
+				s.ioErr = err
+			}
+			return false
+		}
+	}
+}
+
+// peek skips white space and returns the next byte, 0 at the end of the file.
+func (s *scanner) peek() byte {
+	for {
+		for s.pos < s.end {
+			switch c := s.buf[s.pos]; c {
+			case ' ', '\n', '\t', '\r':
+				s.pos++
+			default:
+				return c
+			}
+		}
+		if !s.fill() {
+			return 0
+		}
+	}
+}
+
+func (s *scanner) expect(c byte) error {
+	if got := s.peek(); got != c {
+		return s.errorf("found %s, want %q", found(got), c)
+	}
+	s.pos++
+	return nil
+}
+
+// found names the value that begins with c.
+func found(c byte) string {
+	switch {
+	case c == 0:
+		return "the end of the file"
+	case c == '"':
+		return "a string"
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "a list"
+	case c == '-' || c >= '0' && c <= '9' || c == 'N' || c == 'I':
+		return "a number"
+	case c == 't' || c == 'f':
+		return "a bool"
+	case c == 'n':
+		return "null"
+	}
+	return fmt.Sprintf("%q", c)
+}
+
+// text reads a string; the bytes are valid until the next call.
+func (s *scanner) text() ([]byte, error) {
+	if c := s.peek(); c != '"' {
+		return nil, s.errorf("found %s, want a string", found(c))
+	}
+	s.mark = s.pos
+	s.pos++
+	escaped := false
+	for {
+		for s.pos < s.end {
+			switch c := s.buf[s.pos]; {
+			case c == '"':
+				s.pos++
+				token := s.buf[s.mark:s.pos]
+				s.mark = -1
+				if !escaped {
+					return token[1 : len(token)-1], nil
+				}
+				var out string
+				if err := json.Unmarshal(token, &out); err != nil {
+					return nil, s.errorf("string: %v", err)
+				}
+				return []byte(out), nil
+			case c == '\\':
+				escaped = true
+				if s.pos+1 >= s.end && !s.fill() {
+					s.pos = s.end
+					continue
+				}
+				s.pos += 2
+			case c < 0x20:
+				s.mark = -1
+				return nil, s.errorf("control character %#02x inside a string", c)
+			default:
+				s.pos++
+			}
+		}
+		if !s.fill() {
+			s.pos = min(s.pos, s.end)
+			s.mark = -1
+			return nil, s.errorf("the file ends inside a string")
+		}
+	}
+}
+
+// word returns the bytes of a number, literal or NaN.
+func (s *scanner) word() []byte {
+	s.mark = s.pos
+	for {
+		for s.pos < s.end {
+			c := s.buf[s.pos]
+			if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' || c == '+' {
+				s.pos++
+				continue
+			}
+			token := s.buf[s.mark:s.pos]
+			s.mark = -1
+			return token
+		}
+		if !s.fill() {
+			token := s.buf[s.mark:s.pos]
+			s.mark = -1
+			return token
+		}
+	}
+}
+
+// number reads a float; NaN, Infinity and -Infinity are accepted.
+func (s *scanner) number() (float64, error) {
+	if c := s.peek(); found(c) != "a number" {
+		return 0, s.errorf("found %s, want a number", found(c))
+	}
+	w := s.word()
+	switch string(w) {
+	case "NaN":
+		return math.NaN(), nil
+	case "Infinity":
+		return math.Inf(1), nil
+	case "-Infinity":
+		return math.Inf(-1), nil
+	}
+	if !validNumber(w) {
+		return 0, s.errorf("%.30q is not a number", w)
+	}
+	v, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(w), len(w)), 64)
+	if err != nil && !math.IsInf(v, 0) {
+		return 0, s.errorf("%.30q is not a number", w)
+	}
+	return v, nil
+}
+
+// validNumber checks JSON's grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+func validNumber(w []byte) bool {
+	digits := func() bool {
+		n := 0
+		for n < len(w) && w[n] >= '0' && w[n] <= '9' {
+			n++
+		}
+		w = w[n:]
+		return n > 0
+	}
+	if len(w) > 0 && w[0] == '-' {
+		w = w[1:]
+	}
+	if len(w) > 1 && w[0] == '0' && w[1] >= '0' && w[1] <= '9' || !digits() {
+		return false
+	}
+	if len(w) > 0 && w[0] == '.' {
+		w = w[1:]
+		if !digits() {
+			return false
+		}
+	}
+	if len(w) > 0 && (w[0] == 'e' || w[0] == 'E') {
+		w = w[1:]
+		if len(w) > 0 && (w[0] == '+' || w[0] == '-') {
+			w = w[1:]
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return len(w) == 0
+}
+
+// integer reads a whole number.
+func (s *scanner) integer() (int64, error) {
+	if c := s.peek(); found(c) != "a number" {
+		return 0, s.errorf("found %s, want an integer", found(c))
+	}
+	w := s.word()
+	if len(w) < 18 && len(w) > 0 && w[0] != '-' { // the common case
+		var v int64
+		for _, c := range w {
+			if c < '0' || c > '9' {
+				return 0, s.errorf("%.30q is not an integer", w)
+			}
+			v = 10*v + int64(c-'0')
+		}
+		if w[0] == '0' && len(w) > 1 {
+			return 0, s.errorf("%.30q is not an integer", w)
+		}
+		return v, nil
+	}
+	v, err := strconv.ParseInt(string(w), 10, 64)
+	if err != nil {
+		return 0, s.errorf("%.30q is not an integer", w)
+	}
+	return v, nil
+}
+
+// null consumes a null; false when something else follows.
+func (s *scanner) null() (bool, error) {
+	if s.peek() != 'n' {
+		return false, nil
+	}
+	if w := s.word(); string(w) != "null" {
+		return false, s.errorf("%.30q is not JSON", w)
+	}
+	return true, nil
+}
+
+func (s *scanner) boolean() (bool, error) {
+	c := s.peek()
+	if c != 't' && c != 'f' {
+		return false, s.errorf("found %s, want true or false", found(c))
+	}
+	switch w := s.word(); string(w) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, s.errorf("%.30q is not JSON", w)
+	}
+}
+
+// list reads [ … ], calling item for every element.
+func (s *scanner) list(item func() error) error {
+	if err := s.expect('['); err != nil {
+		return err
+	}
+	if s.peek() == ']' {
+		s.pos++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		switch c := s.peek(); c {
+		case ',':
+			s.pos++
+		case ']':
+			s.pos++
+			return nil
+		default:
+			return s.errorf("found %s, want ',' or ']'", found(c))
+		}
+	}
+}
+
+// object reads { … }, calling field for every key; the key is valid until field reads on.
+func (s *scanner) object(field func(key []byte) error) error {
+	if err := s.expect('{'); err != nil {
+		return err
+	}
+	if s.peek() == '}' {
+		s.pos++
+		return nil
+	}
+	for {
+		key, err := s.text()
+		if err != nil {
+			return err
+		}
+		if s.pos == s.end || s.buf[s.pos] != ':' { // peek may refill the buffer that holds the key
+			key = bytes.Clone(key)
+			if c := s.peek(); c != ':' {
+				return s.errorf("found %s, want ':'", found(c))
+			}
+		}
+		s.pos++
+		if err := field(key); err != nil {
+			return err
+		}
+		switch c := s.peek(); c {
+		case ',':
+			s.pos++
+		case '}':
+			s.pos++
+			return nil
+		default:
+			return s.errorf("found %s, want ',' or '}'", found(c))
+		}
+	}
+}
+
+// skip reads and drops one value, checking that it is JSON.
+func (s *scanner) skip() error { return s.skipDepth(0) }
+
+func (s *scanner) skipDepth(depth int) error {
+	if depth > maxNesting {
+		return s.errorf("values nested deeper than %d", maxNesting)
+	}
+	switch c := s.peek(); c {
+	case '{':
+		return s.object(func([]byte) error { return s.skipDepth(depth + 1) })
+	case '[':
+		return s.list(func() error { return s.skipDepth(depth + 1) })
+	case '"':
+		_, err := s.text()
+		return err
+	case 'n':
+		_, err := s.null()
+		return err
+	case 't', 'f':
+		_, err := s.boolean()
+		return err
+	default:
+		_, err := s.number()
+		return err
+	}
+}
+
+// done checks that only white space is left.
+func (s *scanner) done() error {
+	if c := s.peek(); c != 0 || s.pos < s.end {
+		return s.errorf("found %s after the end of the JSON value", found(c))
+	}
+	if s.ioErr != nil {
+		return s.ioErr
+	}
+	return nil
+}

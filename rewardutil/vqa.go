@@ -1,0 +1,142 @@
+package rewardutil
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ExtractAnswer returns the answer within a generation: the text before the first of Question, Answer or
+// Short, then before the first comma followed by a space. Source: parity specification §8.
+func ExtractAnswer(generation string) string {
+	for _, word := range []string{"Question", "Answer", "Short"} {
+		generation, _, _ = strings.Cut(generation, word)
+	}
+	answer, _, _ := strings.Cut(generation, ", ")
+	return answer
+}
+
+// NormalizeAnswer returns an answer as the VQA evaluation compares it: punctuation removed, lower case,
+// number words as digits, no articles, contractions with their apostrophes, single spaces.
+func NormalizeAnswer(s string) string { return normalizeWords(stripPunctuation(s)) }
+
+// stripPunctuation removes punctuation by the evaluation's rules. Whether a mark is deleted or becomes a
+// space is decided by the original string; at most 32 periods go, as there.
+func stripPunctuation(s string) string {
+	out, grouped := s, hasDigitComma(s)
+	for _, p := range []string{";", "/", "[", "]", `"`, "{", "}", "(", ")", "=", "+", `\`, "_", "-", ">", "<", "@", "`", ",", "?", "!"} {
+		with := " "
+		if grouped || strings.Contains(s, p+" ") || strings.Contains(s, " "+p) {
+			with = ""
+		}
+		out = strings.ReplaceAll(out, p, with)
+	}
+	return stripPeriods(out, 32)
+}
+
+// hasDigitComma reports a digit, a comma and a digit in a row, as in 1,000.
+func hasDigitComma(s string) bool {
+	for i, c := range s {
+		if c != ',' {
+			continue
+		}
+		before, _ := utf8.DecodeLastRuneInString(s[:i])
+		after, _ := utf8.DecodeRuneInString(s[i+1:])
+		if unicode.IsDigit(before) && unicode.IsDigit(after) {
+			return true
+		}
+	}
+	return false
+}
+
+// stripPeriods removes the first n periods that no digit follows.
+func stripPeriods(s string, n int) string {
+	var b strings.Builder
+	for i, c := range s {
+		if c == '.' && n > 0 {
+			if after, _ := utf8.DecodeRuneInString(s[i+1:]); !unicode.IsDigit(after) {
+				n--
+				continue
+			}
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func normalizeWords(s string) string {
+	var words []string
+	for _, w := range strings.Fields(strings.ToLower(s)) {
+		switch w = digit(w); w {
+		case "a", "an", "the":
+		default:
+			words = append(words, contraction(w))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// VQAAccuracy returns the official VQA accuracy of a prediction, in [0, 1]: for each of the ground-truth
+// answers, min(1, matches among the others / 3), averaged. Strings are normalised where the ground truths
+// differ from each other, as in the standard evaluation; compat normalises always, as the Python reference
+// does. Without ground truths it is 0. Source: Antol et al. 2015 (arXiv:1505.00468) and parity
+// specification §8.
+func VQAAccuracy(prediction string, answers []string, compat bool) float64 {
+	records := make([]VQAAnswer, len(answers))
+	for i, a := range answers {
+		records[i] = VQAAnswer{Answer: a}
+	}
+	return vqaAccuracy(prediction, records, compat, func(i, j int) bool { return i == j })
+}
+
+// vqaAccuracy leaves out of the others of ground truth i whatever same(i, j) says is the same record.
+func vqaAccuracy(prediction string, answers []VQAAnswer, compat bool, same func(i, j int) bool) float64 {
+	if len(answers) == 0 {
+		return 0
+	}
+	trim := strings.NewReplacer("\n", " ", "\t", " ")
+	prediction = strings.TrimSpace(trim.Replace(prediction))
+	differ := compat
+	for i := range answers {
+		answers[i].Answer = strings.TrimSpace(trim.Replace(answers[i].Answer))
+		differ = differ || answers[i].Answer != answers[0].Answer
+	}
+	if differ {
+		prediction = NormalizeAnswer(prediction)
+		for i := range answers {
+			answers[i].Answer = NormalizeAnswer(answers[i].Answer)
+		}
+	}
+	sum := 0.0
+	for i := range answers {
+		matches := 0
+		for j := range answers {
+			if !same(i, j) && answers[j].Answer == prediction {
+				matches++
+			}
+		}
+		sum += min(1, float64(matches)/3)
+	}
+	return sum / float64(len(answers))
+}
+
+// FallbackAccuracy is the reference's score where the official one cannot be computed: 1 for an exact
+// match (case and outer spaces aside), 0.5 where one of prediction and ground truth contains the other, else
+// 0. An empty prediction scores 0; the reference gave it 0.5, being contained in everything, and compat
+// does. Records scored like this are skipped by default. Source: units/fallback_accuracy.json.
+func FallbackAccuracy(prediction string, answers []string, compat bool) float64 {
+	p := strings.ToLower(strings.TrimSpace(prediction))
+	if p == "" && !compat {
+		return 0
+	}
+	best := 0.0
+	for _, a := range answers {
+		switch a = strings.ToLower(strings.TrimSpace(a)); {
+		case p == a:
+			return 1
+		case strings.Contains(a, p) || a != "" && strings.Contains(p, a):
+			best = 0.5
+		}
+	}
+	return best
+}

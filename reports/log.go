@@ -36,6 +36,7 @@ type Log struct {
 	runLog  *os.File
 	events  *eventWriter // nil: no TensorBoard
 	console *progress
+	rows    int // lines of metrics.jsonl, resume events not counted
 	buf     []byte
 }
 
@@ -76,6 +77,9 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 }
 
 func (l *Log) open() (err error) {
+	if l.rows, err = countRows(filepath.Join(l.dir, metricsFile)); err != nil {
+		return err
+	}
 	if l.metrics, err = appendTo(filepath.Join(l.dir, metricsFile)); err != nil {
 		return err
 	}
@@ -134,6 +138,9 @@ func (l *Log) write(now time.Time, r Row) error {
 	if _, err := l.metrics.Write(line); err != nil {
 		return fmt.Errorf("cannot write %s: %w", metricsFile, err)
 	}
+	if !isResumeLine(line) {
+		l.rows++
+	}
 	if l.events == nil || r.Kind == KindEvent {
 		return nil
 	}
@@ -152,10 +159,7 @@ func (l *Log) show(now time.Time, r Row) error {
 	case KindEpoch:
 		return l.say(now, r.Phase, LevelInfo, l.console.epochLine(r))
 	case KindEval:
-		if mean, ok := number(r, "value"); ok {
-			line := fmt.Sprintf("%s  %s  %s %s", r.Text("split"), r.Text("policy"), r.Text("metric"), sig(mean, 4))
-			return l.say(now, "eval", LevelInfo, line)
-		}
+		return l.say(now, "eval", LevelInfo, l.console.evalLine(r))
 	case KindEvent:
 		level, message := LevelInfo, r.Text("message")
 		switch r.Text("severity") {
@@ -205,26 +209,16 @@ func (l *Log) Scores(split, policy, phase string, epoch int, metric string, shot
 	return AppendEvals(l.dir, Evaluation{split, policy, phase, epoch, metric, shots, queryIDs, scores})
 }
 
-// Sync makes everything recorded so far durable and returns the sizes of metrics.jsonl and
-// evals.jsonl, which a saved state keeps for an exact resume (Position.Sizes).
-func (l *Log) Sync() (map[string]int64, error) {
+// Mark makes everything recorded so far durable and returns how many rows metrics.jsonl (resume events
+// not counted) and how many lines evals.jsonl has: what a saved state keeps for an exact resume.
+func (l *Log) Mark() (rows, evals int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.metrics.Sync(); err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+		return 0, 0, fmt.Errorf("cannot write %s: %w", metricsFile, err)
 	}
-	sizes := map[string]int64{}
-	for _, name := range []string{metricsFile, evalsFile} {
-		switch info, err := os.Stat(filepath.Join(l.dir, name)); {
-		case errors.Is(err, os.ErrNotExist):
-			sizes[name] = 0
-		case err != nil:
-			return nil, err
-		default:
-			sizes[name] = info.Size()
-		}
-	}
-	return sizes, nil
+	evals, err = countRows(filepath.Join(l.dir, evalsFile))
+	return l.rows, evals, err
 }
 
 // Close ends the progress line and closes the files. It may be called twice.

@@ -153,6 +153,17 @@ func (p *progress) epochLine(r Row) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
+// evalLine is: eval  dev  similarity  reward 0.08410  accuracy 0.1386.
+func (p *progress) evalLine(r Row) string {
+	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
+	for _, name := range []string{"reward", "accuracy", "loss", "kl"} {
+		if x, ok := number(r, name); ok {
+			line += "  " + name + " " + sig(x, 4)
+		}
+	}
+	return line
+}
+
 func (p *progress) head(r Row) string {
 	width := len(r.Phase)
 	for _, plan := range p.plan {

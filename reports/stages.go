@@ -205,7 +205,7 @@ func (s StageResult) title() string {
 	case policyOracle:
 		return "oracle"
 	case policyBest:
-		if s.Phase == "" {
+		if s.Phase == "" || s.Phase == policyInit {
 			return "best (initial policy)"
 		}
 		return fmt.Sprintf("best (%s epoch %d)", s.Phase, s.Epoch)

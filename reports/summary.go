@@ -86,7 +86,7 @@ type BestSummary struct {
 	Metric     string `json:"metric"`
 	Mode       string `json:"mode"` // max or min
 	Value      Number `json:"value"`
-	Phase      string `json:"phase"` // "" for the initial policy
+	Phase      string `json:"phase"` // init for the initial policy
 	Epoch      int    `json:"epoch"`
 	Checkpoint string `json:"checkpoint"`
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way

@@ -78,11 +78,7 @@ func eventTag(r Row, name string) string {
 	case KindEpoch:
 		return r.Phase + "/epoch/" + name
 	case KindEval:
-		split, policy, metric := r.Text("split"), r.Text("policy"), r.Text("metric")
-		if metric != "" && name == "value" {
-			name = metric
-		}
-		return "eval/" + split + "/" + policy + "/" + name
+		return "eval/" + r.Text("split") + "/" + r.Text("policy") + "/" + name
 	}
 	return r.Kind + "/" + name
 }

@@ -112,7 +112,7 @@ func TestTensorBoardEvents(t *testing.T) {
 	record(t, log, KindStep, "grpo", 1, 3, 300, map[string]any{"loss": 0.5, "kl": math.NaN(), "top_k": 3, "note": "no scalar",
 		"adv_hist": []float64{2, 1}})
 	record(t, log, KindEpoch, "grpo", 1, 3, 300, map[string]any{"val_reward": 0.25})
-	record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "dev", "policy": "similarity", "metric": "reward", "value": 0.0841})
+	record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "dev", "policy": "similarity", "reward": 0.0841})
 	record(t, log, KindEvent, "grpo", 1, 3, 300, map[string]any{"message": "not for TensorBoard"})
 	log.Close()
 	files, _ := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
@@ -140,7 +140,7 @@ func TestTensorBoardEvents(t *testing.T) {
 func TestResumedEventsTellTensorBoardWhatToForget(t *testing.T) {
 	dir := t.TempDir()
 	openTestLog(t, dir, &bytes.Buffer{}, nil).Close()
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40},
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 0},
 		Stderr: &bytes.Buffer{}, Now: func() time.Time { return time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC) }})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package reports
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,30 +15,26 @@ import (
 const eventResume = "resume"
 
 // Position is the point in a run that a saved state stands for. The zero Position is the start.
-//
-// Sizes, from Log.Sync, decide exactly what belongs to the state. A Position without them is judged
-// by its steps: right whenever all about an epoch is recorded before its state is saved.
+// Rows and Evals, from Log.Mark, decide what belongs to the state; the rest is for readers.
 type Position struct {
-	Phase      string           `json:"phase"`
-	Epoch      int              `json:"epoch"` // last finished epoch of Phase, 0 before the first
-	GlobalStep int              `json:"global_step"`
-	Sizes      map[string]int64 `json:"sizes"` // bytes of metrics.jsonl and evals.jsonl
+	Phase      string
+	Epoch      int
+	GlobalStep int
+	Rows       int // lines of metrics.jsonl, resume events not counted
+	Evals      int // lines of evals.jsonl
 }
-
-// atStart says that nothing of the run is left: it begins anew.
-func (p Position) atStart() bool { return p.GlobalStep == 0 && p.Sizes == nil }
 
 // Truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
 // evals.jsonl and torn last lines. Events of earlier resumes stay. Event files for TensorBoard stay
 // too, since the next one tells it which steps to forget, unless the run starts over.
 func Truncate(dir string, at Position) error {
-	if err := truncateFile(dir, metricsFile, at, rowBehind(at)); err != nil {
+	if err := truncateFile(filepath.Join(dir, metricsFile), at.Rows); err != nil {
 		return err
 	}
-	if err := truncateFile(dir, evalsFile, at, evalBehind(at)); err != nil {
+	if err := truncateFile(filepath.Join(dir, evalsFile), at.Evals); err != nil {
 		return err
 	}
-	if !at.atStart() {
+	if at != (Position{}) {
 		return nil
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
@@ -54,50 +49,32 @@ func Truncate(dir string, at Position) error {
 	return nil
 }
 
-// truncateFile cuts a file at the state's size of it, or without one from the first line behind it.
-func truncateFile(dir, name string, at Position, behind func(line []byte) (bool, error)) error {
-	path := filepath.Join(dir, name)
-	limit, known := at.Sizes[name]
-	if info, err := os.Stat(path); known && limit > 0 && (err != nil || info.Size() < limit) {
-		return fmt.Errorf("%s: shorter than the %d bytes that the saved state knows: records are missing", path, limit)
-	}
-	var offset int64
-	cut := at.atStart()
-	return filterLines(path, func(line []byte) (bool, error) {
-		offset += int64(len(line)) + 1
-		switch {
-		case isResumeLine(line):
-			return true, nil
-		case known:
-			return offset <= limit, nil
-		case !cut:
-			var err error
-			if cut, err = behind(line); err != nil {
-				return false, err
-			}
+// truncateFile keeps the first lines of a file, and events of resumes wherever they stand.
+func truncateFile(path string, keep int) error {
+	seen := 0
+	err := filterLines(path, func(line []byte) bool {
+		if isResumeLine(line) {
+			return true
 		}
-		return !cut, nil
+		seen++
+		return seen <= keep
 	})
-}
-
-// rowBehind says which row of metrics.jsonl is the first behind a state known by its steps.
-func rowBehind(at Position) func([]byte) (bool, error) {
-	return func(line []byte) (bool, error) {
-		r, err := parseRow(line)
-		return r.GlobalStep > at.GlobalStep || r.Phase == at.Phase && r.Kind != KindStep && r.Epoch > at.Epoch, err
+	if err == nil && seen < keep {
+		return fmt.Errorf("%s: %d lines, the saved state knows %d: records are missing", path, seen, keep)
 	}
+	return err
 }
 
-// evalBehind is rowBehind for evals.jsonl.
-func evalBehind(at Position) func([]byte) (bool, error) {
-	return func(line []byte) (bool, error) {
-		var e struct {
-			Phase string `json:"phase"`
-			Epoch int    `json:"epoch"`
+// countRows counts the lines that truncateFile counts.
+func countRows(path string) (int, error) {
+	n := 0
+	err := eachLine(path, func(line []byte) error {
+		if !isResumeLine(line) {
+			n++
 		}
-		err := json.Unmarshal(line, &e)
-		return e.Phase == at.Phase && e.Epoch > at.Epoch, err
-	}
+		return nil
+	})
+	return n, err
 }
 
 // isResumeLine recognises a resume event by the bytes that appendRow writes, without parsing them.
@@ -107,7 +84,7 @@ func isResumeLine(line []byte) bool {
 
 // filterLines replaces the file by those of its whole lines that keep accepts. An absent file stays
 // absent and an unchanged one is not written.
-func filterLines(path string, keep func(line []byte) (bool, error)) error {
+func filterLines(path string, keep func(line []byte) bool) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -124,7 +101,7 @@ func filterLines(path string, keep func(line []byte) (bool, error)) error {
 	w := bufio.NewWriterSize(out, 1<<16)
 	in := bufio.NewReaderSize(f, 1<<16)
 	changed := false
-	for n := 1; ; n++ {
+	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			changed = changed || len(line) > 0 // a torn line: the process died while writing it
@@ -133,11 +110,7 @@ func filterLines(path string, keep func(line []byte) (bool, error)) error {
 		if err != nil {
 			return err
 		}
-		ok, err := keep(bytes.TrimSuffix(line, []byte("\n")))
-		if err != nil {
-			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
-		}
-		if !ok {
+		if !keep(line) {
 			changed = true
 			continue
 		}

@@ -25,7 +25,7 @@ func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bo
 		start = *from
 	}
 	if start.GlobalStep == 0 {
-		record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "val", "policy": "init", "value": 0.1})
+		record(t, log, KindEval, "", 0, 0, 0, map[string]any{"split": "val", "policy": "init", "reward": 0.1})
 		evaluate(t, dir, "init", "", 0)
 	}
 	global := 0
@@ -57,7 +57,7 @@ func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bo
 				continue
 			}
 			// What follows a state and is made again after a resume.
-			record(t, log, KindEval, phase, epoch, step, global, map[string]any{"split": "dev", "policy": phase, "value": 0.2})
+			record(t, log, KindEval, phase, epoch, step, global, map[string]any{"split": "dev", "policy": phase, "reward": 0.2})
 		}
 	}
 }
@@ -89,11 +89,11 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	whole := t.TempDir()
 	var states []Position
 	play(t, whole, nil, func(p Position, log *Log) bool {
-		mark, err := log.Sync()
+		var err error
+		p.Rows, p.Evals, err = log.Mark()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Sizes = mark
 		states = append(states, p)
 		return true
 	})
@@ -116,11 +116,11 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 		f.Close()
 		saved := state
 		play(t, dir, &state, func(p Position, log *Log) bool {
-			mark, err := log.Sync()
+			var err error
+			p.Rows, p.Evals, err = log.Mark()
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Sizes = mark
 			saved = p
 			return false
 		})
@@ -140,38 +140,14 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	}
 }
 
-func TestTruncateByPositionAlone(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		at          Position
-		rows, evals int
-	}{
-		{"after the first epoch", Position{Phase: "rce", Epoch: 1, GlobalStep: 3}, 1 + 3 + 1 + 1, 2},
-		{"between epochs", Position{Phase: "rce", Epoch: 1, GlobalStep: 5}, 1 + 3 + 1 + 1 + 2, 2},
-		{"in the second phase", Position{Phase: "grpo", Epoch: 1, GlobalStep: 9}, 1 + 6 + 2 + 2 + 1 + 3 + 1 + 1, 4},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
-			play(t, dir, nil, func(Position, *Log) bool { return true })
-			if err := Truncate(dir, tc.at); err != nil {
-				t.Fatal(err)
-			}
-			rows, evals := lines(t, filepath.Join(dir, metricsFile)), lines(t, filepath.Join(dir, evalsFile))
-			if len(rows) != tc.rows || len(evals) != tc.evals {
-				t.Errorf("%d rows and %d evals, want %d and %d:\n%s", len(rows), len(evals), tc.rows, tc.evals, strings.Join(rows, "\n"))
-			}
-		})
-	}
-}
-
-func TestTruncateNamesADamagedLine(t *testing.T) {
+func TestTruncateRefusesAFolderThatLostRows(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, metricsFile)
 	if err := os.WriteFile(path, []byte("{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := Truncate(dir, Position{Phase: "rce", Epoch: 1, GlobalStep: 3})
-	if err == nil || !strings.Contains(err.Error(), path+":1: damaged line: no kind") {
+	err := Truncate(dir, Position{Phase: "rce", Epoch: 1, GlobalStep: 3, Rows: 2})
+	if err == nil || err.Error() != path+": 1 lines, the saved state knows 2: records are missing" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "line 1") {

@@ -11,6 +11,7 @@ func counts(valid []bool, i int) bool { return valid == nil || valid[i] }
 
 // gather returns the counted values of one group, and where they stand in it.
 func gather(x []float64, valid []bool) (values []float64, at []int) {
+	values, at = make([]float64, 0, len(x)), make([]int, 0, len(x))
 	for i, v := range x {
 		if counts(valid, i) {
 			values, at = append(values, v), append(at, i)

@@ -167,6 +167,19 @@ func TestKLControllerReportsBounds(t *testing.T) {
 	}
 }
 
+func TestAnEpochForgetsTheOneBefore(t *testing.T) {
+	c := controller(t, func(*KLOptions) {})
+	c.Step(9)
+	c.EndEpoch()
+	c.Step(0.05) // inside the band; with the first epoch in the mean it would not be
+	if ch := c.EndEpoch(); ch.KL != 0.05 || ch.After != ch.Before {
+		t.Errorf("got %+v, want the second epoch's own mean", ch)
+	}
+	if ch := c.EndEpoch(); ch.Decided {
+		t.Errorf("an epoch without steps decides nothing: got %+v", ch)
+	}
+}
+
 func TestControllersResumeExactly(t *testing.T) {
 	for _, update := range []string{"step", "epoch", "moving_average"} {
 		rnd := rand.New(rand.NewPCG(3, 4))

@@ -228,7 +228,10 @@ func FuzzNormalizeAnswer(f *testing.F) {
 		if strings.Contains(n, "  ") || n != strings.TrimSpace(n) {
 			t.Errorf("%q: got %q, want single spaces", s, n)
 		}
-		if r := SequenceRatio(s, s); s != "" && len(s) < 200 && r != 1 {
+		if len(s) >= 200 { // quadratic, and frequent letters no longer count
+			return
+		}
+		if r := SequenceRatio(s, s); r != 1 {
 			t.Errorf("%q against itself: got %v, want 1", s, r)
 		}
 	})

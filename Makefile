@@ -1,33 +1,87 @@
 # Fulcrum's build. `make` builds; `make help` lists what else there is.
 
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := build
+.NOTPARALLEL:
 
-# Which libtorch: empty for Debian's libtorch-dev, python for the one of python3, or a folder.
+# Which libtorch: empty for Debian's libtorch-dev, python for that of python3, or a folder.
 LIBTORCH ?=
 export LIBTORCH
 # Arguments of `make run`.
 ARGS ?= exp=okvqa_v3
+# What `make bench` and `make fuzz` cover, and how long each fuzz target runs.
+PKG ?= ./...
+BENCH ?= .
+FUZZTIME ?= 30s
 # C++ compilations at a time: one a core, and 2 GB of memory for each.
 JOBS ?= $(shell awk -v cpu=$$(nproc) '/MemAvailable/ { n = int($$2 / 2e6); if (n > cpu) n = cpu; if (n < 1) n = 1; print n }' /proc/meminfo)
 
+# Go, told where the forwarding library lies.
 GO := scripts/env go
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Stamp the version only where git works here (a tarball or another user's clone has none).
 VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 
 .PHONY: help
 help: ## list the targets
-	@echo "usage: make TARGET [LIBTORCH=/path|python] [ARGS=\"exp=okvqa_v3 …\"]"
+	@echo 'usage: make [TARGET] [ARGS="exp=okvqa_v3 seed=1"] [LIBTORCH=/path|python]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: setup build ## install what is missing, build, and run bin/run $(ARGS)
+	@bin/run $(ARGS)
 
 .PHONY: setup
 setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 	@scripts/setup.sh
 
-.PHONY: native
-native:
-	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk
-
 .PHONY: build
-build: native ## build bin/run
+build: native ## build bin/run and its libraries
 	@$(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run
+
+.PHONY: native
+native: # the C++ part; one build at a time in a checkout
+	@mkdir -p build
+	@+flock build/lock $(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk
+
+.PHONY: test
+test: setup build ## install what is missing, build, and run the tests (small sizes)
+	@$(GO) vet ./...
+	@$(GO) test -short -timeout 14m -json ./... 2>&1 | go run ./scripts/testsummary
+
+.PHONY: test-long
+test-long: setup build ## the tests in their full sizes, the race detector, fuzzing and the kit
+	@$(GO) vet ./...
+	@$(GO) test -timeout 6h -json ./... 2>&1 | go run ./scripts/testsummary
+	@$(GO) test -race -short -timeout 1h $$(scripts/pure-packages)
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=2m
+	@scripts/kit_test.sh
+
+.PHONY: lint
+lint: native ## gofmt, go vet, staticcheck, package order, our C++ under -Werror
+	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$files" ] || { echo "gofmt -w these:" $$files >&2; exit 1; }
+	@$(GO) vet ./...
+	@scripts/env $(STATICCHECK) ./...
+	@$(GO) test ./internal/arrows
+	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
+
+.PHONY: fmt
+fmt: ## gofmt everything
+	@git ls-files -co --exclude-standard '*.go' | xargs gofmt -w
+
+.PHONY: bench
+bench: native ## benchmarks: make bench PKG=./phases BENCH=RCE
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h $(PKG)
+
+.PHONY: fuzz
+fuzz: native ## every fuzz target for FUZZTIME (30s) each
+	@scripts/fuzz.sh $(FUZZTIME) $(PKG)
+
+.PHONY: kit
+kit: build ## build/fulcrum-kit-*.tar.gz: programs and sources for a machine with a PyTorch, without Go
+	@scripts/kit.sh
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf bin build

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds libtorch and prints what the C++ build needs to know about it, as KEY = value lines.
+# Finds libtorch and prints how to compile and link against it, as KEY = value lines.
 #
 #   scripts/libtorch.sh                    Debian's or Ubuntu's libtorch-dev
 #   LIBTORCH=/opt/libtorch scripts/libtorch.sh    an unpacked libtorch, or the torch folder of a Python install
@@ -56,12 +56,14 @@ for file in "$lib"/libgomp*.so* "$lib"/../../torch.libs/libgomp*.so* "$lib"/libi
 	if [ -n "$root" ] && [ -e "$file" ]; then openmp=$file; break; fi
 done
 
+# Bsymbolic-functions: our library's own calls must not go round through the forwarding library, which
+# has functions of the same names.
 number() { sed -n "s/^#define TORCH_VERSION_$1 //p" "$api/torch/version.h"; }
 includes="-isystem $api"
 if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; fi
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CXXFLAGS = -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
-TORCH_LDFLAGS = -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
+TORCH_CXXFLAGS = -O2 -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
+TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions -Wl,-z,defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

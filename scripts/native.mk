@@ -20,13 +20,11 @@ CXX := $(if $(filter default,$(origin CXX)),g++,$(CXX))
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 include $(OUT)/config.mk
-
-# -O1 for gotorch costs as much to compile as -O2 here, and one precompiled header serves both.
-FLAGS = $(TORCH_CXXFLAGS) -O2 -fPIC -fopenmp -pthread -I$(GOTORCH) -I$(CSRC)
-WARN = -Wall -Wextra -Wno-unknown-pragmas $(WERROR)
+FLAGS = $(TORCH_CXXFLAGS) -I$(GOTORCH) -I$(CSRC)
+WARN = -Wall -Wextra -Wno-unknown-pragmas
 
 ours := $(patsubst $(CSRC)/%.cc,$(OUT)/csrc/%.o,$(wildcard $(CSRC)/*.cc))
-theirs := $(patsubst $(GOTORCH)/cgotorch/%.cc,$(OUT)/gotorch/%.o,$(wildcard $(GOTORCH)/cgotorch/*.cc))
+theirs := $(OUT)/gotorch.o
 
 .PHONY: all lint FORCE
 all: bin/lib/libfulcrum_torch.so bin/lib/libcgotorch.so build/stubs/libtorch.a
@@ -34,10 +32,10 @@ all: bin/lib/libfulcrum_torch.so bin/lib/libcgotorch.so build/stubs/libtorch.a
 # Rewritten only when it changes, so that everything may depend on it.
 $(OUT)/config.mk: FORCE
 	@mkdir -p $(OUT)
-	@{ scripts/libtorch.sh && echo '# $(CXX) $(CC) $(GOTORCH)' && cat scripts/native.mk | cksum | sed 's/^/# /'; } > $@.new || { rm -f $@.new; exit 1; }
+	@{ scripts/libtorch.sh && echo '# $(CXX) $(GOTORCH)'; } > $@.new || { rm -f $@.new; exit 1; }
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-# torch/torch.h takes half a minute to read: read once, for all.
+# torch/torch.h takes half a minute to read; precompiled, 5 s.
 PCH := $(OUT)/pch/torch.h
 $(PCH): $(OUT)/config.mk
 	@mkdir -p $(@D)
@@ -51,23 +49,24 @@ $(OUT)/csrc/%.o: $(CSRC)/%.cc $(PCH).gch
 	@mkdir -p $(@D)
 	@echo "c++  $<"
 	@$(COMPILE) $(WARN)
-$(OUT)/gotorch/%.o: $(GOTORCH)/cgotorch/%.cc $(PCH).gch
-	@mkdir -p $(@D)
-	@echo "c++  gotorch/cgotorch/$(<F)"
+# gotorch never changes, so all its sources are one unit: each would spend 5 s on the header again.
+$(OUT)/gotorch.cc: $(OUT)/config.mk
+	@printf '#include "%s"\n' $(patsubst $(GOTORCH)/%,%,$(sort $(wildcard $(GOTORCH)/cgotorch/*.cc))) > $@
+$(theirs): $(OUT)/gotorch.cc $(PCH).gch
+	@echo "c++  gotorch"
 	@$(COMPILE) -w
 -include $(ours:.o=.d) $(theirs:.o=.d)
 
 # A removed source must leave the library too, hence the list of objects as a prerequisite.
 $(OUT)/objects: FORCE
-	@echo '$(ours) $(theirs)' > $@.new
+	@echo '$(theirs) $(ours)' > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # Libraries are replaced, never rewritten: a running program keeps the one it has mapped.
-# Bsymbolic-functions: its own calls must not go round through the forwarding library of the same names.
-bin/lib/libfulcrum_torch.so: $(ours) $(theirs) $(OUT)/objects
+bin/lib/libfulcrum_torch.so: $(theirs) $(ours) $(OUT)/objects
 	@mkdir -p $(@D)
 	@echo "link $@"
-	@$(CXX) -shared -pthread -o $@.new $(ours) $(theirs) -Wl,-Bsymbolic-functions -Wl,-z,defs $(TORCH_LDFLAGS)
+	@$(CXX) -o $@.new $(theirs) $(ours) $(TORCH_LDFLAGS)
 	@mv $@.new $@
 
 # One line for each C function of the real library: not C++ (_Z…), not the linker's own (_init, _fini).

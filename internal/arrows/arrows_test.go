@@ -1,0 +1,172 @@
+// Package arrows keeps the tree in the order that docs/architecture.md draws: a package imports only
+// packages below its own layer. It reads the sources and has nothing to import.
+package arrows
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "fulcrum"
+
+// layers from top to bottom: a package may import what stands below it, and its own folder.
+func layers() []string {
+	return []string{
+		"cmd/run", "experiments", "phases", "selector", "beamdata", "rewardutil", "reports", "configs",
+		"internal/torchx", "internal",
+	}
+}
+
+// layer returns the index of the longest layer name that holds the package folder, or -1.
+func layer(folder string) int {
+	best := -1
+	for i, name := range layers() {
+		if (folder == name || strings.HasPrefix(folder, name+"/")) && (best < 0 || len(name) > len(layers()[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
+// startsFast lists the layers that command lines without a tensor use: importing torchx there would
+// make them load cgo code, and tempt them to load libtorch.
+func startsFast() []string { return []string{"beamdata", "rewardutil", "reports", "configs"} }
+
+type source struct {
+	folder, file string // relative to the repository, with slashes
+	test         bool
+	ast          *ast.File
+	fset         *token.FileSet
+}
+
+func (s source) at(pos token.Pos) string {
+	return s.file + ":" + strconv.Itoa(s.fset.Position(pos).Line)
+}
+
+// sources parses every Go file of the repository; dev tools under scripts/ are not the product.
+func sources(t *testing.T) []source {
+	t.Helper()
+	root := "../.."
+	var found []source
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		relative = filepath.ToSlash(relative)
+		if entry.IsDir() {
+			hidden := strings.HasPrefix(entry.Name(), ".") && relative != "."
+			if hidden || entry.Name() == "testdata" || slices.Contains([]string{"bin", "build", "outputs", "multirun", "scripts"}, relative) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			return err
+		}
+		found = append(found, source{path.Dir(relative), relative, strings.HasSuffix(name, "_test.go"), file, fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil || len(found) < 10 {
+		t.Fatalf("saw %d Go files below the repository's root, want the whole tree (%v)", len(found), err)
+	}
+	return found
+}
+
+func TestLayer(t *testing.T) {
+	for folder, want := range map[string]int{"cmd/run": 0, "phases": 2, "selector/pointer": 3, "internal/torchx/loadtest": 8, "internal/rng": 9, "nowhere": -1} {
+		if got := layer(folder); got != want {
+			t.Errorf("layer(%q) = %d, want %d", folder, got, want)
+		}
+	}
+}
+
+func TestImportsGoDown(t *testing.T) {
+	for _, s := range sources(t) {
+		from := layer(s.folder)
+		if from < 0 {
+			t.Errorf("%s: folder %s is in no layer: add it to layers() and to the architecture page", s.file, s.folder)
+			continue
+		}
+		for _, spec := range s.ast.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "C" && layers()[from] != "internal/torchx" {
+				t.Errorf("%s: cgo belongs to internal/torchx", s.at(spec.Pos()))
+			}
+			folder, ours := strings.CutPrefix(name, module+"/")
+			top := layers()[from]
+			if slices.Contains(startsFast(), top) && (strings.Contains(name, "gotorch") || layer(folder) == layer("internal/torchx")) {
+				t.Errorf("%s: %s imports %s, but it serves commands that must not need libtorch", s.at(spec.Pos()), top, name)
+			}
+			if ours && layer(folder) < from {
+				t.Errorf("%s: %s imports %s, which stands above it (%s)", s.at(spec.Pos()), top, folder, strings.Join(layers(), " → "))
+			}
+		}
+	}
+}
+
+func TestPackageNamesSayWhatTheyHold(t *testing.T) {
+	banned := []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared"}
+	for _, s := range sources(t) {
+		if slices.Contains(banned, s.ast.Name.Name) || slices.Contains(banned, path.Base(s.folder)) {
+			t.Errorf("%s: no package named %s: name it after what it holds", s.file, s.ast.Name.Name)
+		}
+	}
+}
+
+// TestExitsAndInits: one place ends the process, and nothing runs before main.
+func TestExitsAndInits(t *testing.T) {
+	const exit = "cmd/run/exit.go"
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, declaration := range s.ast.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s: no init(): register in the catalog", s.at(f.Pos()))
+			}
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			selector, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := selector.X.(*ast.Ident)
+			if !ok || s.file == exit {
+				return true
+			}
+			name := pkg.Name + "." + selector.Sel.Name
+			if name == "os.Exit" || name == "syscall.Exit" || strings.HasPrefix(name, "log.Fatal") {
+				t.Errorf("%s: %s outside %s: return an error instead", s.at(call.Pos()), name, exit)
+			}
+			return true
+		})
+	}
+}

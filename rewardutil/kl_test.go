@@ -233,8 +233,8 @@ func TestPolicyTemperature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if off.Step(9); off.EndEpoch().Decided || off.Temperature() != 1 {
-		t.Errorf("off: got temperature %v, want 1", off.Temperature())
+	if off.Step(9); off.EndEpoch().Decided || off.Value() != 1 {
+		t.Errorf("off: got temperature %v, want 1", off.Value())
 	}
 	o.Enabled, o.Update = true, "step"
 	c, err := NewPolicyTemperature(o)
@@ -242,10 +242,10 @@ func TestPolicyTemperature(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Step(0) // a low KL sharpens
-	sharp := c.Temperature()
+	sharp := c.Value()
 	c.Step(1) // a high one softens
 	c.Step(1)
-	golden.Close(t, []float64{sharp, c.Temperature()}, []float64{1 / 1.1, 1.1}, 1e-15)
+	golden.Close(t, []float64{sharp, c.Value()}, []float64{1 / 1.1, 1.1}, 1e-15)
 	for range 20 {
 		c.Step(1)
 	}

@@ -65,8 +65,8 @@ func NewPolicyTemperature(opt PolicyTemperatureOptions) (*PolicyTemperature, err
 	return &PolicyTemperature{opt: opt, state: ControlState{Value: start}}, nil
 }
 
-// Temperature returns the τ to divide logits by in the next step.
-func (c *PolicyTemperature) Temperature() float64 { return c.state.Value }
+// Value returns the τ to divide logits by in the next step.
+func (c *PolicyTemperature) Value() float64 { return c.state.Value }
 
 // Step records the KL of an optimizer step, in nats per sequence, and reports a move.
 func (c *PolicyTemperature) Step(kl float64) Change {

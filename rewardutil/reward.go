@@ -101,6 +101,7 @@ func (o RewardOptions) Validate() error {
 	if o.BeamWeight == 0 && o.CoherenceWeight == 0 && o.DiversityWeight == 0 && o.TaskWeight == 0 {
 		errs = append(errs, option.Errorf("beam_weight", "all level weights are 0: every reward would be 0"))
 	}
+	// compat (nan_is_best) may: alpha = beta = 0 are the reference's own defaults
 	if o.Mode == "legacy" && o.Alpha == 0 && o.Beta == 0 && o.BeamWeight != 0 && !o.NaNIsBest {
 		errs = append(errs, option.Errorf("alpha", "alpha and beta are both 0: every legacy reward would be 0"))
 	}

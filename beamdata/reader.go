@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"sort"
+	"slices"
 
 	"fulcrum/internal/tensorfile"
 )
@@ -70,7 +70,7 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		return nil, err
 	}
 	Q, K := pool.Shape[0], pool.Shape[1]
-	if id.Shape[0] != Q || K == 0 {
+	if id.Shape[0] != Q || Q == 0 || K == 0 {
 		return nil, fmt.Errorf("query_id holds %d queries, pool %v", id.Shape[0], pool.Shape)
 	}
 	floats := func(name string, dims int) ([]float64, error) {
@@ -131,7 +131,12 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 	}
 	flat := make([]int32, Q*K)
 	seen := make(map[int64]bool, Q)
-	stamp := make([]int32, rows) // stamp[id] = 1 + the last query whose pool holds id
+	for i, p := range poolIDs {
+		if p < 0 || p >= int64(rows) {
+			return nil, fmt.Errorf("query %d: pool[%d] = %d is outside the embedding table of %d rows", r.IDs[i/K], i%K, p, rows)
+		}
+	}
+	stamp := make([]int32, slices.Max(poolIDs)+1) // stamp[id] = 1 + the last query whose pool holds id
 	for i, q := range r.IDs {
 		if q < 0 || q >= int64(rows) {
 			return nil, fmt.Errorf("query %d is outside the embedding table of %d rows", q, rows)
@@ -142,8 +147,6 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		seen[q] = true
 		for k, p := range poolIDs[i*K : (i+1)*K] {
 			switch {
-			case p < 0 || p >= int64(rows):
-				return nil, fmt.Errorf("query %d: pool[%d] = %d is outside the embedding table of %d rows", q, k, p, rows)
 			case p == q:
 				return nil, fmt.Errorf("query %d: pool[%d] is the query itself", q, k)
 			case stamp[p] == int32(i+1):
@@ -275,7 +278,7 @@ func (r *Reader) scorerFor(ids []int64) (Scorer, error) {
 		}
 		indices[i] = at
 	}
-	if sort.IntsAreSorted(indices) && len(indices) == len(r.IDs) {
+	if slices.IsSorted(indices) && len(indices) == len(r.IDs) {
 		return r, nil
 	}
 	return subsetScorer{r, indices}, nil

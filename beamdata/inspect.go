@@ -1,0 +1,254 @@
+package beamdata
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Inspection is what a file holds, for `run data inspect`: facts in order, and the first fault.
+type Inspection struct {
+	Path   string
+	Format string // "beams (legacy)", "beams (rl)", "embeddings", "reward table", "folder"
+	Facts  []Fact
+	Fault  error // why the file would be refused; nil = sound
+	Files  []Inspection
+}
+
+// Fact is one line of an inspection.
+type Fact struct{ Name, Value string }
+
+func (in *Inspection) add(name, format string, args ...any) {
+	in.Facts = append(in.Facts, Fact{name, fmt.Sprintf(format, args...)})
+}
+
+// Write prints the inspection as aligned lines.
+func (in Inspection) Write(w io.Writer) {
+	if in.Format == "" {
+		in.Format = "unreadable"
+	}
+	fmt.Fprintf(w, "%s: %s\n", in.Path, in.Format)
+	width := 0
+	for _, f := range in.Facts {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range in.Facts {
+		fmt.Fprintf(w, "  %-*s  %s\n", width, f.Name, f.Value)
+	}
+	if in.Fault != nil {
+		fmt.Fprintf(w, "  fault: %v\n", in.Fault)
+	}
+	for _, file := range in.Files {
+		file.Write(w)
+	}
+}
+
+// Faulty says whether the file, or one of the folder's, would be refused.
+func (in Inspection) Faulty() bool {
+	return in.Fault != nil || slices.ContainsFunc(in.Files, Inspection.Faulty)
+}
+
+// Inspect reports what the file or folder at path holds: format, counts, spreads of the rewards, and
+// the first fault. rows bounds the ids of beam files (0 = unknown); opt gives the reward mode.
+func Inspect(path string, rows int, opt Options) (Inspection, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return Inspection{}, fmt.Errorf("%s: no such file", path)
+		}
+		return Inspection{}, err
+	}
+	if rows <= 0 {
+		rows = math.MaxInt32
+	}
+	in := Inspection{Path: path}
+	switch ext := strings.ToLower(filepath.Ext(path)); {
+	case info.IsDir():
+		return inspectFolder(path, opt)
+	case ext == ".json":
+		in.beams(rows, opt)
+	case ext == ".npz":
+		in.rewardTable(rows)
+	default:
+		in.embeddings()
+	}
+	return in, nil
+}
+
+// inspectFolder inspects the data files of a folder, the beam files against its embedding table.
+func inspectFolder(path string, opt Options) (Inspection, error) {
+	in := Inspection{Path: path, Format: "folder"}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return in, err
+	}
+	rank := func(e os.DirEntry) int { return strings.Index(".npy.safetensors.pt.pth.npz.json", filepath.Ext(e.Name())) }
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
+	rows := 0
+	for _, e := range entries {
+		name := e.Name()
+		ext := filepath.Ext(name)
+		isBeams := ext == ".json" && (strings.Contains(name, "beam") || strings.HasPrefix(name, "rl"))
+		isTable := slices.Contains([]string{".npy", ".npz", ".pt", ".pth", ".safetensors"}, ext)
+		if e.IsDir() || !isBeams && !isTable {
+			continue
+		}
+		file, err := Inspect(filepath.Join(path, name), rows, opt)
+		if err != nil {
+			return in, err
+		}
+		if t, err := OpenTable(file.Path); rows == 0 && file.Format == "embeddings" && err == nil {
+			rows = t.Rows
+		}
+		in.Files = append(in.Files, file)
+	}
+	if len(in.Files) == 0 {
+		in.Fault = fmt.Errorf("no beam file, embedding table or reward table in the folder")
+	}
+	return in, nil
+}
+
+func (in *Inspection) embeddings() {
+	t, err := OpenTable(in.Path)
+	if err != nil {
+		in.Fault = err
+		return
+	}
+	in.Format = "embeddings"
+	in.add("rows", "%d", t.Rows)
+	in.add("dim", "%d", t.Dim)
+	norms := make([]float64, t.Rows)
+	for i := range norms {
+		sum := 0.0
+		for _, v := range t.Row(i) {
+			sum += float64(v) * float64(v)
+		}
+		norms[i] = math.Sqrt(sum)
+	}
+	in.spread("norm of a row", norms)
+	zero := 0
+	for _, n := range norms {
+		if n == 0 {
+			zero++
+		}
+	}
+	if zero > 0 {
+		in.add("zero rows", "%d (they have no cosine)", zero)
+	}
+}
+
+func (in *Inspection) rewardTable(rows int) {
+	r, err := readReader(in.Path, "the path", rows)
+	if err != nil {
+		in.Fault = err
+		return
+	}
+	in.Format = "reward table"
+	in.add("queries", "%d", len(r.IDs))
+	in.add("pool", "%d candidates", len(r.pools[0]))
+	best := make([]float64, len(r.IDs))
+	helpful := 0
+	for i := range r.IDs {
+		for p := range r.pools[i] {
+			best[i] = max(best[i], r.Reward(i, []int32{int32(p)}))
+		}
+		if slices.Max(r.acc[i]) > 0 {
+			helpful++
+		}
+	}
+	in.spread("best single reward", best)
+	in.add("queries with a helpful candidate", "%d (%.1f %%)", helpful, 100*float64(helpful)/float64(len(r.IDs)))
+}
+
+func (in *Inspection) beams(rows int, opt Options) {
+	f, err := readBeams(in.Path, "the path", rows, opt)
+	if err != nil {
+		in.Fault = err
+		return
+	}
+	in.Format = "beams (" + f.format + ")"
+	in.add("queries", "%d", len(f.ids))
+	in.add("shots", "%d", f.shots)
+	in.add("candidates", "%d", len(f.reward))
+	var groups, within, pools []float64
+	flat, unsorted := 0, 0
+	for i := range f.ids {
+		r := f.reward[f.start[i]:f.start[i+1]]
+		groups = append(groups, float64(len(r)))
+		if len(r) > 0 {
+			spread := slices.Max(r) - slices.Min(r)
+			within = append(within, spread)
+			if spread == 0 {
+				flat++
+			}
+			if !slices.IsSortedFunc(r, func(a, b float64) int { return cmp.Compare(b, a) }) {
+				unsorted++
+			}
+		}
+		if f.pools != nil {
+			pools = append(pools, float64(len(f.pools[i])))
+		}
+	}
+	in.spread("candidates per query", groups)
+	if f.pools != nil {
+		in.spread("pool size", pools)
+	} else {
+		in.add("pool size", "%d (gathered from all beams)", len(f.gathered()))
+	}
+	reward := "score"
+	if f.format == "rl" {
+		reward = "reward " + opt.Reward.Mode
+	}
+	in.spread(reward, f.reward)
+	in.spread("spread within a query", within)
+	in.add("queries without spread", "%d (no learning signal)", flat)
+	if f.format == "legacy" {
+		in.add("queries not sorted best first", "%d", unsorted)
+	}
+	for _, m := range methodCounts(f) {
+		in.add(m.Name, "%s", m.Value)
+	}
+	for _, reason := range sortedKeys(f.counts) {
+		in.add("skipped: "+strings.ReplaceAll(reason, "_", " "), "%d", f.counts[reason])
+	}
+}
+
+func methodCounts(f *beamFile) []Fact {
+	var n [len(methodNames)]int
+	for _, m := range f.method {
+		n[m]++
+	}
+	var out []Fact
+	for m, c := range n {
+		if c > 0 {
+			out = append(out, Fact{"gen_method " + cmp.Or(methodNames[m], "(other)"), fmt.Sprint(c)})
+		}
+	}
+	return out
+}
+
+func sortedKeys(m map[string]int) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// spread adds min, median, mean and max of values.
+func (in *Inspection) spread(name string, values []float64) {
+	if len(values) == 0 {
+		return
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	in.add(name, "min %.4g, median %.4g, mean %.4g, max %.4g", sorted[0], sorted[len(sorted)/2], mean(values), sorted[len(sorted)-1])
+}

@@ -89,7 +89,9 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 	if err != nil {
 		return in, err
 	}
-	rank := func(e os.DirEntry) int { return strings.Index(".npy.safetensors.pt.pth.npz.json", filepath.Ext(e.Name())) }
+	rank := func(e os.DirEntry) int {
+		return strings.Index(".npy.safetensors.pt.pth.npz.json", filepath.Ext(e.Name()))
+	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
 	rows := 0
 	for _, e := range entries {

@@ -17,6 +17,8 @@ import (
 type Source interface {
 	Name() string
 	Len() int
+	// ID returns the global id of query i, as in its file.
+	ID(i int) int64
 	// Recorded returns a batch of the recorded candidates of these queries, padded to the largest
 	// group. Queries without candidates have only padding.
 	Recorded(queries []int) *Batch
@@ -28,8 +30,9 @@ type Scorer interface {
 	Source
 	// Score fills b.Rewards with the exact reward of every valid candidate.
 	Score(b *Batch) error
-	// Accuracy returns the task accuracy of every candidate [B*G], or nil when it is not known.
-	Accuracy(b *Batch) []float64
+	// Accuracy is Score and returns the task accuracy of every candidate [B*G], or nil when it is not known.
+	Accuracy(b *Batch) ([]float64, error)
+	// CanScore reports whether a reward function is there at all.
 	CanScore() bool
 }
 
@@ -85,26 +88,24 @@ func (b *Batch) NumValid() int {
 	return n
 }
 
-// Keep returns the batch with only the listed candidates of each query, in the listed order, padded to
-// the longest list, and the same choice of one value per candidate (advantages).
-func (b *Batch) Keep(lists [][]int, values []float64) (*Batch, []float64) {
-	g := 1
-	for _, l := range lists {
-		g = max(g, len(l))
-	}
-	out := NewBatch(b.Source, b.Queries, g, b.T)
-	kept := make([]float64, len(lists)*g)
-	for i, l := range lists {
-		for j, from := range l {
-			src, dst := i*b.G+from, i*g+j
+// Take returns the batch with k candidates of each query: entry [i*k+j] of index names the position in
+// the group, where valid says so.
+func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
+	out := NewBatch(b.Source, b.Queries, k, b.T)
+	for i := range b.Queries {
+		for j := range k {
+			dst := i*k + j
+			if !valid[dst] {
+				continue
+			}
+			src := i*b.G + index[dst]
 			copy(out.Actions[dst*b.T:(dst+1)*b.T], b.Actions[src*b.T:(src+1)*b.T])
 			copy(out.Mask[dst*b.T:(dst+1)*b.T], b.Mask[src*b.T:(src+1)*b.T])
 			out.Valid[dst] = b.Valid[src]
 			out.Rewards[dst] = b.Rewards[src]
-			kept[dst] = values[src]
 		}
 	}
-	return out, kept
+	return out
 }
 
 // ForwardOptions says what a forward pass computes. The zero value is an evaluation pass at

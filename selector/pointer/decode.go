@@ -1,0 +1,165 @@
+package pointer
+
+import (
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// Sample draws g ordered selections of t examples for each query from the policy at the given
+// temperature, without gradient: at every step the arg-max of logits plus Gumbel noise, which is a
+// sample from the softmax (Kool et al. 2019).
+func (p *Policy) Sample(source selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	gen := torchx.NewGenerator(seed, p.device)
+	defer gen.Free()
+	src := source.(*Source)
+	in := p.loadQueries(src, queries)
+	e := p.encode(in, dropout{})
+	state := e.start()         // [B, 1, h], then [B, G, h]
+	var chosen []torchx.Tensor // t × [B, G, 1]
+	for step := range t {
+		logits := torchx.Expand(p.logits(e, state), in.b, g, in.k) // [B, G, K]
+		if temperature > 0 && temperature != 1 {
+			logits = torchx.Scale(logits, 1/temperature)
+		}
+		if step > 0 {
+			logits = p.exclude(logits, torchx.Cat(2, chosen...))
+		}
+		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, in.k)), -1) // [B, G]
+		chosen = append(chosen, torchx.Unsqueeze(action, 2))
+		if step+1 < t && p.stateful() {
+			state = p.advance(e, torchx.Expand(state, in.b, g, p.opt.HiddenDim), action)
+		}
+	}
+	actions := torchx.Data[int64](torchx.Cat(2, chosen...)) // [B, G, T] sync
+	b := selector.NewBatch(src, queries, g, t)
+	for i := range queries {
+		steps := min(t, len(src.set.Pool(queries[i]))) // a pool smaller than t ends the selection early
+		for j := range g {
+			at := (i*g + j) * t
+			b.Set(i, j, actions[at:at+steps], 0)
+		}
+	}
+	return b
+}
+
+// Decode returns the width best selections of t examples by beam search over the policy's own
+// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Ties
+// go to the smaller position. Scores are log-probabilities [B*width]; beams that do not exist (a small
+// pool) are not valid.
+func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*selector.Batch, []float64) {
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	src := source.(*Source)
+	in := p.loadQueries(src, queries)
+	e := p.encode(in, dropout{})
+	beams := make([][]beam, in.b) // per query, best first
+	for i := range beams {
+		beams[i] = []beam{{}}
+	}
+	state := e.start() // [B, N, h]
+	for step, n := 0, 1; step < t; step, n = step+1, width {
+		logits := torchx.Expand(p.logits(e, state), in.b, n, in.k) // [B, N, K]
+		if step > 0 {
+			logits = p.exclude(logits, p.move(torchx.From(taken(beams, n, step), in.b, n, step)))
+		}
+		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1)) // [B, N, K] sync
+		for i, q := range queries {
+			if step >= len(src.set.Pool(q)) {
+				continue // every example of this pool is taken
+			}
+			beams[i] = extend(beams[i], logp[i*n*in.k:(i+1)*n*in.k], in.k, width)
+		}
+		if step+1 < t && p.stateful() {
+			parent, action := pad(beams, width)
+			index := make([]int64, 0, in.b*width)
+			for i := range in.b {
+				for j := range width {
+					index = append(index, int64(i*n)+parent[i*width+j])
+				}
+			}
+			state = torchx.Reshape(torchx.Embedding(torchx.Reshape(state, in.b*n, p.opt.HiddenDim), p.move(torchx.From(index, len(index)))), in.b, width, p.opt.HiddenDim)
+			state = p.advance(e, state, p.move(torchx.From(action, in.b, width)))
+		}
+	}
+	b := selector.NewBatch(src, queries, width, t)
+	scores := make([]float64, in.b*width)
+	for i := range beams {
+		for j, x := range beams[i] {
+			b.Set(i, j, x.actions, 0)
+			scores[i*width+j] = x.logp
+		}
+	}
+	return b, scores
+}
+
+// beam is a partial selection: where it came from and its log-probability.
+type beam struct {
+	actions []int64
+	parent  int
+	logp    float64
+}
+
+// extend returns the width best continuations of beams, given log-probabilities [N, K].
+func extend(beams []beam, logp []float32, k, width int) []beam {
+	var best []beam // sorted, best first; stable: the earlier beam and the smaller position win ties
+	for n, from := range beams {
+		for j := range k {
+			lp := logp[n*k+j]
+			if lp < impossible/2 || holds(from.actions, int64(j)) {
+				continue
+			}
+			score := from.logp + float64(lp)
+			if len(best) == width && score <= best[width-1].logp {
+				continue
+			}
+			at := len(best)
+			for at > 0 && best[at-1].logp < score {
+				at--
+			}
+			best = append(best, beam{})
+			copy(best[at+1:], best[at:])
+			best[at] = beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), int64(j)), n, score}
+			if len(best) > width {
+				best = best[:width]
+			}
+		}
+	}
+	return best
+}
+
+func holds(actions []int64, a int64) bool {
+	for _, x := range actions {
+		if x == a {
+			return true
+		}
+	}
+	return false
+}
+
+// taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last.
+func taken(beams [][]beam, n, step int) []int64 {
+	out := make([]int64, 0, len(beams)*n*step)
+	for _, bs := range beams {
+		for j := range n {
+			a := bs[min(j, len(bs)-1)].actions
+			for s := range step {
+				out = append(out, a[min(s, len(a)-1)])
+			}
+		}
+	}
+	return out
+}
+
+// pad returns the parent and last action of each beam [B, width]; missing beams repeat the last.
+func pad(beams [][]beam, width int) (parent, action []int64) {
+	for _, bs := range beams {
+		for j := range width {
+			x := bs[min(j, len(bs)-1)]
+			parent = append(parent, int64(x.parent))
+			action = append(action, x.actions[len(x.actions)-1])
+		}
+	}
+	return parent, action
+}

@@ -1,0 +1,95 @@
+package pointer
+
+import (
+	"math"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/torchx"
+)
+
+// RelationOptions adds a learned relation between the raw embeddings of query and candidate to the skip
+// term's cosine. All parts start at exactly 0, so the untrained selector is similarity:
+//
+//	z   = q·W + q ∘ (V relu(U q + u) + v)                      bilinear form, and a gate on dimensions
+//	r_j = scale · (E_j · z + o · relu(A (c·q ∘ E_j) + a) + o₀)   and a small network on the products
+type RelationOptions struct {
+	Scale       float64 `koanf:"scale" help:"factor on the relation's score: its learning speed" range:"(0,inf)"`
+	Bilinear    string  `koanf:"bilinear" help:"bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2" enum:"none,free,symmetric"`
+	GateDim     int     `koanf:"gate_dim" help:"hidden width of the query-dependent gate on embedding dimensions; 0 = none" range:"[0,inf)"`
+	ProductDim  int     `koanf:"product_dim" help:"hidden width of the network on elementwise products; 0 = none" range:"[0,inf)"`
+	GateInitial float64 `koanf:"gate_initial" help:"factor on the gate's initial input weights: unit-length embeddings have entries of size 1/√d" range:"(0,inf)"`
+}
+
+// DefaultRelationOptions switches the relation off.
+func DefaultRelationOptions() RelationOptions {
+	return RelationOptions{Scale: 20, Bilinear: "none", GateInitial: 5}
+}
+
+func (o RelationOptions) enabled() bool {
+	return o.Bilinear != "none" || o.GateDim > 0 || o.ProductDim > 0
+}
+
+func (o RelationOptions) validate(skip SkipOptions) error {
+	if o.enabled() && !skip.Enabled {
+		return option.Errorf("relation", "want skip.enabled: the relation is added to the skip term")
+	}
+	return nil
+}
+
+// relationSpecs lists the relation's parameters for d-wide embeddings.
+func relationSpecs(o RelationOptions, d int) []torchx.Spec {
+	var s []torchx.Spec
+	if o.Bilinear != "none" {
+		s = append(s, torchx.Spec{Name: "relation.bilinear.weight", Shape: []int{d, d}})
+	}
+	if g := o.GateDim; g > 0 {
+		s = append(s, torchx.Spec{Name: "relation.gate_in.weight", Shape: []int{g, d}}, torchx.Spec{Name: "relation.gate_in.bias", Shape: []int{g}},
+			torchx.Spec{Name: "relation.gate_out.weight", Shape: []int{d, g}}, torchx.Spec{Name: "relation.gate_out.bias", Shape: []int{d}})
+	}
+	if m := o.ProductDim; m > 0 {
+		s = append(s, torchx.Spec{Name: "relation.product_in.weight", Shape: []int{m, d}}, torchx.Spec{Name: "relation.product_in.bias", Shape: []int{m}},
+			torchx.Spec{Name: "relation.product_out.weight", Shape: []int{1, m}}, torchx.Spec{Name: "relation.product_out.bias", Shape: []int{1}})
+	}
+	return s
+}
+
+// relation scores the pool [B, K] for the queries of a batch.
+func (p *Policy) relation(in *inputs) torchx.Tensor {
+	o, w := p.opt.Relation, p.params.Get
+	q := torchx.Embedding(in.rows, in.query) // [B, d]
+	c := torchx.Embedding(in.rows, in.pool)  // [B, K, d], no gradient
+	var score torchx.Tensor                  // [B, K]
+	add := func(x torchx.Tensor) {
+		if score.Nil() {
+			score = x
+		} else {
+			score = torchx.Add(score, x)
+		}
+	}
+	var z torchx.Tensor // [B, d]
+	if o.Bilinear != "none" {
+		weight := w("relation.bilinear.weight")
+		z = torchx.MatMul(q, weight)
+		if o.Bilinear == "symmetric" {
+			z = torchx.Scale(torchx.Add(z, torchx.MatMul(q, torchx.Transpose(weight, 0, 1))), 0.5)
+		}
+	}
+	if o.GateDim > 0 {
+		gate := torchx.ReLU(torchx.Linear(q, w("relation.gate_in.weight"), w("relation.gate_in.bias")))
+		gate = torchx.Mul(q, torchx.Linear(gate, w("relation.gate_out.weight"), w("relation.gate_out.bias")))
+		if z.Nil() {
+			z = gate
+		} else {
+			z = torchx.Add(z, gate)
+		}
+	}
+	if !z.Nil() {
+		add(torchx.Squeeze(torchx.MatMul(c, torchx.Unsqueeze(z, 2)), 2))
+	}
+	if o.ProductDim > 0 {
+		product := torchx.Scale(torchx.Mul(torchx.Unsqueeze(q, 1), c), math.Sqrt(float64(p.dim))) // [B, K, d], entries of size 1/√d
+		hidden := torchx.ReLU(torchx.Linear(product, w("relation.product_in.weight"), w("relation.product_in.bias")))
+		add(torchx.Squeeze(torchx.Linear(hidden, w("relation.product_out.weight"), w("relation.product_out.bias")), 2))
+	}
+	return torchx.Scale(score, o.Scale)
+}

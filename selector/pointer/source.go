@@ -1,0 +1,135 @@
+package pointer
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/beamdata"
+	"fulcrum/selector"
+)
+
+// Source lets the policy answer the queries of a beamdata.Set.
+type Source struct {
+	set *beamdata.Set
+	cos [][]float32 // [Q][K_i] cosine of query and candidate, filled on first use
+}
+
+// NewSource wraps set.
+func NewSource(set *beamdata.Set) *Source {
+	return &Source{set: set, cos: make([][]float32, set.Len())}
+}
+
+// Set returns the data behind the source.
+func (s *Source) Set() *beamdata.Set { return s.set }
+
+// Name returns the set's name.
+func (s *Source) Name() string { return s.set.Name }
+
+// Len returns the number of queries.
+func (s *Source) Len() int { return s.set.Len() }
+
+// ID returns the global id of query i.
+func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
+
+// Recorded returns the recorded candidates of these queries [B, G, S], padded to the largest group.
+func (s *Source) Recorded(queries []int) *selector.Batch {
+	g := 1
+	for _, q := range queries {
+		g = max(g, s.set.NumCandidates(q))
+	}
+	b := selector.NewBatch(s, queries, g, max(s.set.Shots, 1))
+	steps := make([]int64, 0, b.T)
+	for i, q := range queries {
+		for j := range s.set.NumCandidates(q) {
+			c := s.set.Candidate(q, j)
+			steps = steps[:0]
+			for _, p := range c.Positions {
+				steps = append(steps, int64(p))
+			}
+			b.Set(i, j, steps, c.Reward)
+		}
+	}
+	return b
+}
+
+// CanScore reports whether the set has an exact reward for any selection.
+func (s *Source) CanScore() bool { return s.set.Scorer != nil }
+
+// Score fills b.Rewards from the set's scorer.
+func (s *Source) Score(b *selector.Batch) error {
+	return s.each(b, func(at, q int, positions []int32) {
+		b.Rewards[at] = beamdata.Reward(s.set.Scorer, q, positions)
+	})
+}
+
+// Accuracy fills b.Rewards and returns the task accuracy of every valid candidate [B*G], or nil when
+// the scorer does not know it.
+func (s *Source) Accuracy(b *selector.Batch) ([]float64, error) {
+	known := false
+	accuracy := make([]float64, len(b.Valid))
+	err := s.each(b, func(at, q int, positions []int32) {
+		b.Rewards[at], accuracy[at] = s.set.Scorer.Score(q, positions)
+		known = known || !math.IsNaN(accuracy[at])
+	})
+	if err != nil || !known {
+		return nil, err
+	}
+	return accuracy, nil
+}
+
+// each calls f for every valid candidate with its index in [B*G], its query and its positions.
+func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) error {
+	if s.set.Scorer == nil {
+		return fmt.Errorf("%s: no reader or reward function can score new selections (data.reader)", s.set.Name)
+	}
+	positions := make([]int32, 0, b.T)
+	for i, q := range b.Queries {
+		for g := range b.G {
+			at := i*b.G + g
+			if !b.Valid[at] {
+				continue
+			}
+			positions = positions[:0]
+			for t, a := range b.Action(i, g) {
+				if b.Mask[at*b.T+t] != 0 {
+					positions = append(positions, int32(a))
+				}
+			}
+			f(at, q, positions)
+		}
+	}
+	return nil
+}
+
+// cosines returns cos(E_query, E_candidate) for the pool of query q, computed once.
+func (s *Source) cosines(q int) []float32 {
+	if s.cos[q] == nil {
+		query := s.set.Table.Row(int(s.set.Row(q)))
+		qn := norm(query)
+		pool := s.set.Pool(q)
+		out := make([]float32, len(pool))
+		for j, row := range pool {
+			c := s.set.Table.Row(int(row))
+			out[j] = float32(dot(query, c) / math.Max(qn*norm(c), 1e-24))
+		}
+		s.cos[q] = out
+	}
+	return s.cos[q]
+}
+
+func dot(a, b []float32) float64 {
+	var s0, s1, s2, s3 float64 // four sums: the additions do not wait for each other
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s0 += float64(a[i]) * float64(b[i])
+		s1 += float64(a[i+1]) * float64(b[i+1])
+		s2 += float64(a[i+2]) * float64(b[i+2])
+		s3 += float64(a[i+3]) * float64(b[i+3])
+	}
+	for ; i < len(a); i++ {
+		s0 += float64(a[i]) * float64(b[i])
+	}
+	return (s0 + s1) + (s2 + s3)
+}
+
+func norm(a []float32) float64 { return math.Sqrt(dot(a, a)) }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"fulcrum/configs"
+)
+
+// interrupted is the cause with which a signal cancels a run.
+type interrupted struct{ signal syscall.Signal }
+
+func (e *interrupted) Error() string { return "interrupted by " + e.signal.String() }
+
+// exitCode maps kinds of errors to exit codes: 0 done, 1 failed, 2 usage or configuration,
+// 130/143 interrupted with the state saved.
+func exitCode(ctx context.Context, err error) int {
+	var (
+		stop  *interrupted
+		usage *usageError
+		one   *configs.Error
+		many  configs.Errors
+		coded interface{ ExitCode() int }
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &stop), errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &stop):
+		return 128 + int(stop.signal)
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	case errors.As(err, &usage), errors.As(err, &one), errors.As(err, &many):
+		return 2
+	}
+	return 1
+}
+
+// exit ends the process: the only place that does.
+func exit(ctx context.Context, err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run: "+err.Error())
+	}
+	os.Exit(exitCode(ctx, err))
+}

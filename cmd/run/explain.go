@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"fulcrum/configs"
+)
+
+// explain prints which file or override set a key, and what that replaced.
+func (s *session) explain(args []string) error {
+	inv, err := parseArgs(args)
+	if err != nil {
+		return err
+	}
+	if len(inv.args) == 0 {
+		return &usageError{"explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3"}
+	}
+	key := inv.args[0]
+	inv.args = inv.args[1:]
+	req, err := s.request(inv, false)
+	if err != nil {
+		return err
+	}
+	c, err := configs.Compose(req)
+	if err != nil {
+		return err
+	}
+	text, err := c.Explain(key)
+	if err != nil {
+		return fmt.Errorf("explain: %w", err)
+	}
+	_, err = io.WriteString(s.out, text)
+	return err
+}

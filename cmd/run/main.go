@@ -1,0 +1,213 @@
+// Command run trains, evaluates and applies selection policies. Its command line is Hydra's:
+//
+//	run exp=okvqa_v3 rce.epochs=2        one run
+//	run -m exp=okvqa_v3 seed=0,1,2       a sweep
+//	run exp=okvqa_v3 --cfg job           the composed config, nothing runs
+//
+// This file parses, composes and dispatches; what runs lives in package experiments.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"fulcrum/configs"
+	"fulcrum/internal/registry"
+)
+
+// version of the program.
+const version = "0.1.0"
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			cancel(&interrupted{s.(syscall.Signal)})
+		}
+	}()
+	exit(ctx, realMain(ctx, os.Args[1:], os.Stdout, os.Stderr, newApp()))
+}
+
+// realMain is main without the process: tests call it.
+func realMain(ctx context.Context, args []string, stdout, stderr io.Writer, app App) error {
+	s := &session{ctx: ctx, out: stdout, errOut: stderr, app: app, now: time.Now()}
+	if len(args) > 0 && isVerb(args[0]) {
+		return s.verb(args[0], args[1:])
+	}
+	inv, err := parseArgs(args)
+	if err != nil {
+		return err
+	}
+	if len(inv.args) > 0 && isVerb(inv.args[0]) {
+		return s.verb(inv.args[0], args[indexOf(args, inv.args[0])+1:])
+	}
+	return s.dispatch(inv)
+}
+
+func indexOf(list []string, s string) int {
+	for i, x := range list {
+		if x == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// verbs are the commands beside overrides.
+var verbs = [...]string{"attach", "checkpoint", "data", "diff", "doctor", "explain", "lever-plus", "report", "resume", "status", "verify"}
+
+func isVerb(s string) bool { return contains(verbs[:], s) }
+
+// session is one call of the program.
+type session struct {
+	ctx    context.Context
+	out    io.Writer
+	errOut io.Writer
+	app    App
+	now    time.Time
+}
+
+func (s *session) verb(name string, args []string) error {
+	if name == "explain" {
+		return s.explain(args)
+	}
+	return s.app.Verb(s.ctx, name, args)
+}
+
+// overrides refuses arguments that are neither a verb nor an override.
+func overrides(inv *invocation) error {
+	for i, a := range inv.args {
+		if strings.Contains(a, "=") || strings.HasPrefix(a, "~") {
+			continue
+		}
+		if i == 0 {
+			if near, ok := registry.Nearest(a, verbs[:]); ok {
+				return &usageError{fmt.Sprintf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)}
+			}
+		}
+		return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))}
+	}
+	return nil
+}
+
+// request is what the command line asks to compose. A tree of the user's own is composed as Hydra
+// does, without our schema, unless a task is going to run it.
+func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
+	req := configs.Request{
+		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
+		Overrides: inv.args, Multirun: inv.multirun, Now: s.now, AppName: "run",
+		Warn: func(msg string) { fmt.Fprintln(s.errOut, "warning: "+msg) },
+	}
+	if inv.configPath == "" {
+		req.Library = configs.Library()
+	}
+	if inv.configPath == "" || runs {
+		schema, err := s.app.Schema()
+		if err != nil {
+			return req, err
+		}
+		req.Schema = schema
+	}
+	return req, overrides(inv)
+}
+
+func (s *session) dispatch(inv *invocation) error {
+	switch {
+	case inv.version:
+		fmt.Fprintln(s.out, "run "+version)
+		return nil
+	case inv.completion:
+		return s.completion(inv)
+	case inv.cfg == "sweep":
+		return s.printSweep(inv)
+	case inv.cfg != "" || inv.info != "" || inv.help || inv.hydraHelp:
+		return s.print(inv)
+	}
+	if inv.rerun != "" {
+		return s.app.Verb(s.ctx, "rerun", append([]string{inv.rerun}, inv.args...))
+	}
+	return s.run(inv)
+}
+
+// run composes and hands over to the application.
+func (s *session) run(inv *invocation) error {
+	req, err := s.request(inv, true)
+	if err != nil {
+		return err
+	}
+	if !req.Multirun {
+		c, err := configs.Compose(req)
+		if err == nil && c.Mode() != "MULTIRUN" {
+			return s.app.Run(s.ctx, c)
+		}
+		req.Multirun = true // hydra.mode=MULTIRUN in the config makes a plain call sweep
+		if err != nil {
+			if m, merr := configs.Compose(req); merr != nil || m.Mode() != "MULTIRUN" {
+				return err
+			}
+		}
+	}
+	composer, err := configs.NewComposer(req)
+	if err != nil {
+		return err
+	}
+	master, err := composer.Compose()
+	if err != nil {
+		return err
+	}
+	var jobs [][]string
+	if master.Choice("hydra/sweeper") == "basic" { // other sweepers choose their jobs while they run
+		if jobs, err = composer.Expand(master); err != nil {
+			return err
+		}
+	}
+	return s.app.Sweep(s.ctx, req, jobs, master)
+}
+
+func (s *session) printSweep(inv *invocation) error {
+	req, err := s.request(inv, false)
+	if err != nil {
+		return err
+	}
+	jobs, err := configs.ExpandSweep(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(s.out, configs.JobsYAML(jobs))
+	return err
+}
+
+func (s *session) print(inv *invocation) error {
+	req, err := s.request(inv, false)
+	if err != nil {
+		return err
+	}
+	c, err := configs.Compose(req)
+	if err != nil {
+		return err
+	}
+	var text string
+	switch {
+	case inv.cfg != "":
+		text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
+	case inv.hydraHelp:
+		text, err = c.HydraHelp(flagsHelp())
+	case inv.help:
+		text, err = c.Help(flagsHelp(), inv.resolve)
+	default:
+		text, err = c.Info(inv.info)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(s.out, text)
+	return err
+}

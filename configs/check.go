@@ -1,0 +1,296 @@
+package configs
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+)
+
+// checker compares a tree with a schema and collects every fault.
+type checker struct {
+	schema *Schema
+	root   *Node // for the positions of Validate's findings
+	faults Errors
+	bad    []string // paths with faults: Validate is not asked about sections that hold one
+	lax    bool     // Hydra's own node: text becomes numbers and booleans as in OmegaConf
+}
+
+func (c *checker) fault(n *Node, path, format string, args ...any) {
+	c.bad = append(c.bad, path)
+	e := errorAt(n.Origin, format, args...)
+	if !strings.Contains(n.Origin.Source, path) || n.Origin.Line > 0 { // an override names its key itself
+		e.Msg = path + ": " + e.Msg
+	}
+	c.faults = append(c.faults, e)
+}
+
+// fit checks n against f and returns it with numbers converted to the type of the field.
+func (c *checker) fit(f *field, n *Node, path string) *Node {
+	if n.tmpl != nil || n.isMissing() || f.kind == Null {
+		return n
+	}
+	if n.Kind == Null {
+		if !f.nullable {
+			c.fault(n, path, "want %s, got null", f.want())
+		}
+		return n
+	}
+	switch f.kind {
+	case Map:
+		return c.fitMap(f, n, path)
+	case List:
+		if n.Kind != List {
+			c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+			return n
+		}
+		out := n
+		for i, v := range n.Vals {
+			w := c.fit(f.elem, v, path+"."+itoa(i))
+			out = out.replaced(n, i, v, w)
+		}
+		return out
+	}
+	m := c.convert(f, n)
+	if m == nil {
+		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+		return n
+	}
+	c.limits(f, m, path)
+	return m
+}
+
+// replaced returns out with item i changed from v to w, copying it from n first when it still is n.
+func (out *Node) replaced(n *Node, i int, v, w *Node) *Node {
+	if v == w {
+		return out
+	}
+	if out == n {
+		c := *n
+		c.Vals = append([]*Node(nil), n.Vals...)
+		out = &c
+	}
+	out.Vals[i] = w
+	return out
+}
+
+func (c *checker) fitMap(f *field, n *Node, path string) *Node {
+	if n.Kind != Map {
+		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+		return n
+	}
+	out := n
+	for i, k := range n.Keys {
+		sub := strings.TrimPrefix(path+"."+k.Text, ".")
+		sf := f.elem
+		if sf == nil {
+			if k.Kind == String {
+				sf = f.sub(k.Text)
+			}
+			if sf == nil {
+				msg := c.schema.unknown(sub)
+				if c.lax {
+					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub + strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)
+				}
+				c.bad = append(c.bad, sub)
+				c.faults = append(c.faults, errorAt(n.Vals[i].Origin, "%s", msg))
+				continue
+			}
+		}
+		out = out.replaced(n, i, n.Vals[i], c.fit(sf, n.Vals[i], sub))
+	}
+	return out
+}
+
+func (f *field) keys() []string {
+	var out []string
+	for _, c := range f.fields {
+		out = append(out, c.key)
+	}
+	return out
+}
+
+// convert gives n the field's type when nothing is lost; nil when it does not fit.
+func (c *checker) convert(f *field, n *Node) *Node {
+	if n.Kind == f.kind {
+		return n
+	}
+	out := *n
+	out.Kind = f.kind
+	switch {
+	case f.kind == Float && n.Kind == Int:
+		out.Num, _ = n.number()
+		return &out
+	case f.kind == String && (n.Kind == Int || n.Kind == Float || c.lax && n.Kind == Bool):
+		out.Text = n.pyStr()
+		return &out
+	case c.lax && n.Kind == String && f.kind != String:
+		if v := plainScalar(n.Text); v != nil && v.Kind == f.kind {
+			v.Origin, v.Over = n.Origin, n.Over
+			return v
+		}
+	case c.lax && f.kind == Bool && n.Kind == Int:
+		out.Bool = n.Text != "0"
+		return &out
+	}
+	return nil
+}
+
+// limits checks enum and range.
+func (c *checker) limits(f *field, n *Node, path string) {
+	if f.rng != nil {
+		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.holds(x) {
+			c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+		}
+	}
+	if f.enum != nil && n.Kind == String {
+		for _, e := range f.enum {
+			if e == n.Text {
+				return
+			}
+		}
+		hint := ""
+		if near, ok := registry.Nearest(n.Text, f.enum); ok {
+			hint = " (did you mean " + near + "?)"
+		}
+		c.fault(n, path, "want one of %s, got %s%s", strings.Join(f.enum, ", "), n.Text, hint)
+	}
+}
+
+// want says what a field takes.
+func (f *field) want() string {
+	s := ""
+	switch f.kind {
+	case Bool:
+		s = "true or false"
+	case Int:
+		s = "an integer"
+	case Float:
+		s = "a number"
+	case String:
+		s = "text"
+	case List:
+		s = "a list"
+	case Map:
+		s = "a section"
+	}
+	if f.enum != nil && f.kind == String {
+		s = "one of " + strings.Join(f.enum, ", ")
+	}
+	if f.rng != nil && f.kind != List && f.kind != Map {
+		s += " in " + f.rng.text
+	}
+	if f.nullable {
+		s += " or null"
+	}
+	return s
+}
+
+// shown is a value in a message.
+func shown(n *Node) string {
+	switch n.Kind {
+	case Map, List:
+		return n.Kind.String()
+	case String:
+		return "the text " + clip(n.Text)
+	case Null:
+		return "null"
+	case Bool:
+		return strings.ToLower(n.pyStr())
+	}
+	return n.pyStr()
+}
+
+// Check compares a resolved tree with the schema and asks every section's Validate. All faults are
+// returned, sorted by position.
+func (s *Schema) check(root *Node) (*Node, error) {
+	c := &checker{schema: s, root: root}
+	out := c.fit(s.root, root, "")
+	v := reflect.New(s.root.typ)
+	d := &decoder{}
+	d.into(v.Elem(), s.root, out, "")
+	c.faults = append(c.faults, d.faults...)
+	c.validate(v.Elem(), s.root, out, "")
+	return out, c.faults.err()
+}
+
+// validate asks the section at path, after its sub-sections.
+func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct || n == nil || n.Kind != Map {
+		return
+	}
+	for _, sf := range f.fields {
+		c.validate(v.FieldByIndex(sf.index), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))
+	}
+	val, ok := v.Addr().Interface().(interface{ Validate() error })
+	if !ok || c.spoiled(n, path) {
+		return
+	}
+	for _, err := range unjoin(val.Validate()) {
+		key, msg := "", err.Error()
+		var oe *option.Error
+		if errors.As(err, &oe) {
+			key, msg = oe.Key, oe.Msg
+		}
+		full := strings.Trim(path+"."+key, ".")
+		at := nearestNode(c.root, full)
+		c.fault(at, full, "%s", msg)
+	}
+}
+
+// spoiled reports whether a section has a fault or a value that is still ???.
+func (c *checker) spoiled(n *Node, path string) bool {
+	for _, b := range c.bad {
+		if path == "" || b == path || strings.HasPrefix(b, path+".") {
+			return true
+		}
+	}
+	return n.hasMissing()
+}
+
+func (n *Node) hasMissing() bool {
+	if n.isMissing() {
+		return true
+	}
+	for _, v := range n.Vals {
+		if v.hasMissing() {
+			return true
+		}
+	}
+	return false
+}
+
+// nearestNode is the value at path, or its closest ancestor.
+func nearestNode(root *Node, path string) *Node {
+	n := root
+	for _, part := range splitPath(path) {
+		next := n.child(part)
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n
+}
+
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range j.Unwrap() {
+			out = append(out, unjoin(e)...)
+		}
+		return out
+	}
+	return []error{err}
+}

@@ -1,0 +1,367 @@
+package configs
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// Request says what to compose.
+type Request struct {
+	ConfigPath string // directory of the primary config (--config-path); empty: Library
+	ConfigName string // primary config (--config-name); empty: config
+	ConfigDir  string // further directory on the search path (--config-dir)
+	Library    fs.FS  // built-in tree; used when ConfigPath is empty
+	Overrides  []string
+	Schema     *Schema // nil: no types, any keys (a tree that is not ours)
+	Multirun   bool    // sweeps are allowed and ??? groups may stay open
+	Now        time.Time
+	AppName    string // hydra.job.name unless configured
+	OutputDir  string // hydra.runtime.output_dir, absolute; empty: ???
+
+	Getenv func(string) (string, bool) // nil: the process's environment
+	Warn   func(string)                // nil: warnings are dropped
+}
+
+// Compose builds one config. Nothing is left behind on error: it only reads.
+func Compose(req Request) (*Composed, error) {
+	c, err := NewComposer(req)
+	if err != nil {
+		return nil, err
+	}
+	return c.Compose()
+}
+
+// ExpandSweep returns the override lists of all jobs of a sweep, each checked by composing it.
+func ExpandSweep(req Request) ([][]string, error) {
+	req.Multirun = true
+	c, err := NewComposer(req)
+	if err != nil {
+		return nil, err
+	}
+	master, err := c.Compose()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := c.Jobs(master)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := range jobs {
+		if _, err := c.Job(master, i, j); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
+// Composer composes many jobs over one library: files are parsed once, and jobs with the same
+// choices share their tree.
+type Composer struct {
+	req        Request
+	lib        *library
+	env        *environment
+	overrides  []*Override
+	hydraCheck *Schema
+	bases      map[string]*base
+	cwd        string
+	sourceInfo *Node
+}
+
+// base is a tree with all groups merged and no value override applied.
+type base struct {
+	tree    *Node
+	choices []choiceEntry
+	list    []content
+	root    *treeNode
+}
+
+// NewComposer parses the overrides and opens the search path.
+func NewComposer(req Request) (*Composer, error) {
+	if req.ConfigName == "" {
+		req.ConfigName = "config"
+	}
+	if req.AppName == "" {
+		req.AppName = "run"
+	}
+	if req.Now.IsZero() {
+		req.Now = time.Now()
+	}
+	if req.Getenv == nil {
+		req.Getenv = os.LookupEnv
+	}
+	if req.Warn == nil {
+		req.Warn = func(string) {}
+	}
+	c := &Composer{req: req, env: &environment{req.Now, req.Getenv, req.Warn}, bases: map[string]*base{}, cwd: workingDir()}
+	var err error
+	if c.overrides, err = parseOverrides(req.Overrides); err != nil {
+		return nil, err
+	}
+	if c.hydraCheck, err = SchemaOf(&HydraConf{}); err != nil {
+		return nil, err
+	}
+	if err := c.openSearchPath(); err != nil {
+		return nil, err
+	}
+	c.sourceInfo = sourceInfo(c.lib)
+	return c, c.checkSweeps(c.overrides, req.Multirun)
+}
+
+func (c *Composer) openSearchPath() error {
+	builtin := Library()
+	c.lib = newLibrary()
+	c.lib.add(embeddedSource("hydra", "hydra", builtin))
+	if c.req.ConfigPath != "" {
+		s, err := dirSource("main", c.req.ConfigPath)
+		if err != nil {
+			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable", c.req.ConfigPath)
+		}
+		c.lib.add(s)
+	} else if c.req.Library != nil {
+		c.lib.add(embeddedSource("main", "", c.req.Library))
+	}
+	if c.req.ConfigDir != "" {
+		s, err := dirSource("command-line", c.req.ConfigDir)
+		if err != nil {
+			return errorf("Additional config directory '%s' not found", c.req.ConfigDir)
+		}
+		c.lib.add(s)
+	}
+	entries, provider, where, err := c.searchPathEntries()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s, err := searchPathEntry(provider, e, builtin)
+		if err != nil {
+			c.req.Warn("provider=" + provider + ", path=" + e + " is not available (" + where.String() + ")")
+			continue
+		}
+		c.lib.add(s)
+	}
+	if len(entries) > 0 { // groups and missing files may look different now
+		c.lib.groups = map[string]bool{}
+		for k, f := range c.lib.files {
+			if f == nil {
+				delete(c.lib.files, k)
+			}
+		}
+	}
+	return nil
+}
+
+// searchPathEntries reads hydra.searchpath from the command line or the primary config.
+func (c *Composer) searchPathEntries() (entries []string, provider string, where Origin, err error) {
+	var list *Node
+	provider = "hydra.searchpath in command-line"
+	for _, o := range c.overrides {
+		if o.Key == "hydra.searchpath" && o.value != nil && !o.isSweep() {
+			list = o.value.toNode().at(Origin{Source: o.Text})
+			break
+		}
+	}
+	if list == nil {
+		provider = "hydra.searchpath in main"
+		f, err := c.lib.load(c.req.ConfigName)
+		if err != nil || f == nil {
+			return nil, "", where, err
+		}
+		if n := f.content.Find("hydra.searchpath"); n == nil || n.Kind == Null {
+			return nil, "", where, nil
+		}
+		r := newResolver(f.content, c.env)
+		at, err := r.find(0, []string{"hydra", "searchpath"}, r.root)
+		if err != nil {
+			return nil, "", where, err
+		}
+		if list, err = r.expand(at); err != nil {
+			return nil, "", where, err
+		}
+	}
+	bad := func() error {
+		return errorAt(list.Origin, "hydra.searchpath must be a list of strings, got %s", list.pyStr())
+	}
+	if list.Kind != List {
+		return nil, "", where, bad()
+	}
+	for _, v := range list.Vals {
+		if v.Kind != String {
+			return nil, "", where, bad()
+		}
+		entries = append(entries, v.Text)
+	}
+	return entries, provider, list.Origin, nil
+}
+
+// checkSweeps refuses sweeps where they cannot run.
+func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
+	var faults Errors
+	for _, o := range overrides {
+		if !o.isSweep() {
+			continue
+		}
+		switch {
+		case multirun && o.isHydra():
+			faults = append(faults, errorf("Sweeping over Hydra's configuration is not supported : '%s'", o.Text))
+		case multirun:
+		case o.value.kind == choiceSweep && o.value.plain:
+			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
+		default:
+			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun", o.Text))
+		}
+	}
+	return faults.err()
+}
+
+// Compose builds the config of the request itself.
+func (c *Composer) Compose() (*Composed, error) {
+	return c.compose(c.overrides, c.req.Multirun, jobInfo{})
+}
+
+// Jobs expands the sweep of a composed multirun request to the override lists of its jobs.
+func (c *Composer) Jobs(master *Composed) ([][]string, error) {
+	params, err := master.hydraValue("sweeper.params")
+	if err != nil {
+		return nil, err
+	}
+	axes, err := c.axes(params)
+	if err != nil {
+		return nil, err
+	}
+	return product(axes)
+}
+
+// Job composes job number num of a sweep: Hydra's overrides of the request, then the job's own.
+func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed, error) {
+	own, err := parseOverrides(overrides)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Override
+	for _, o := range c.overrides {
+		if o.isHydra() {
+			all = append(all, o)
+		}
+	}
+	all = append(all, own...)
+	if err := c.checkSweeps(all, false); err != nil {
+		return nil, err
+	}
+	job, err := c.compose(all, false, jobInfo{num: num, inside: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"hydra/launcher", "hydra/sweeper"} {
+		if master != nil && job.Choice(key) != master.Choice(key) {
+			return nil, errorf("job %d [%s] changes %s to %s: the jobs of a sweep share it", num, strings.Join(overrides, " "), key, job.Choice(key))
+		}
+	}
+	return job, nil
+}
+
+// isGroup reports whether an override chooses an option of a config group.
+func (c *Composer) isGroup(o *Override) bool {
+	return (o.value == nil || o.value.kind != dictElem) && c.lib.group(o.Key)
+}
+
+func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*Composed, error) {
+	var groups, values []*Override
+	var signature strings.Builder
+	for _, o := range overrides {
+		switch {
+		case o.isSweep():
+		case c.isGroup(o):
+			groups = append(groups, o)
+			signature.WriteString(o.Text + "\n")
+		default:
+			values = append(values, o)
+		}
+	}
+	if multirun {
+		signature.WriteString("multirun")
+	}
+	b := c.bases[signature.String()]
+	if b == nil {
+		var err error
+		if b, err = c.base(groups, multirun); err != nil {
+			return nil, err
+		}
+		c.bases[signature.String()] = b
+	}
+	ed := &editor{root: b.tree, env: c.env}
+	var faults Errors
+	for _, o := range values {
+		if err := c.edit(ed, o); err != nil {
+			e, ok := err.(*Error)
+			if !ok {
+				return nil, err
+			}
+			faults = append(faults, e)
+		}
+	}
+	if err := faults.err(); err != nil {
+		return nil, err
+	}
+	tree, err := c.bookkeeping(ed.root, overrides, b.choices, job)
+	if err != nil {
+		return nil, err
+	}
+	out := &Composed{composer: c, tree: tree, base: b, overrides: overrides}
+	return out, out.check()
+}
+
+// edit applies a value override; with a schema unknown keys are refused by name, also with +.
+func (c *Composer) edit(ed *editor, o *Override) error {
+	s := c.req.Schema
+	if s != nil && !o.isHydra() && !o.HasPackage {
+		switch f := s.find(o.Key); {
+		case f == nil:
+			return errorAt(Origin{Source: o.Text}, "%s", s.unknown(o.Key))
+		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
+			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
+		}
+	}
+	return ed.apply(o)
+}
+
+// base merges the contents chosen by group overrides.
+func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
+	tb := newTreeBuilder(c.lib, multirun)
+	for _, o := range groups {
+		if err := tb.add(o); err != nil {
+			return nil, err
+		}
+	}
+	root, err := tb.build(c.req.ConfigName)
+	if err != nil {
+		return nil, err
+	}
+	list := tb.flatten(root, nil)
+	if err := tb.check(list); err != nil {
+		return nil, err
+	}
+	tree := newMap()
+	if c.req.Schema != nil {
+		tree = c.req.Schema.defaults
+	}
+	for _, item := range list {
+		src := item.file.content
+		if !item.primary && item.file.name != "hydra/config" {
+			if n := src.Find("hydra.searchpath"); n != nil && n.Kind != Null {
+				return nil, errorAt(n.Origin, "In '%s': Overriding hydra.searchpath is only supported from the primary config", item.file.name)
+			}
+		}
+		if item.pkg != "" {
+			parts := strings.Split(item.pkg, ".")
+			for i := len(parts) - 1; i >= 0; i-- {
+				src = &Node{Kind: Map, Keys: []Key{strKey(parts[i])}, Vals: []*Node{src}, Origin: item.file.content.Origin}
+			}
+		}
+		if tree, err = merge(tree, src, "", dereference(tree, c.env)); err != nil {
+			return nil, err
+		}
+	}
+	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+}

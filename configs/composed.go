@@ -1,0 +1,292 @@
+package configs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"reflect"
+	"sort"
+	"strings"
+
+	"github.com/knadh/koanf/v2"
+)
+
+// Composed is a finished config.
+type Composed struct {
+	composer  *Composer
+	tree      *Node // unresolved, with the hydra node
+	base      *base
+	overrides []*Override
+	resolved  *Node // the job config, resolved; made on demand
+}
+
+// check types the hydra node, and the job config when there is a schema.
+func (c *Composed) check() error {
+	hydra := &checker{schema: c.composer.hydraCheck, lax: true}
+	if h := c.tree.Get("hydra"); h != nil {
+		fitted := hydra.fit(c.composer.hydraCheck.root, h, "hydra")
+		if fitted != h {
+			c.tree = c.tree.set(strKey("hydra"), fitted)
+		}
+		if err := hydra.faults.err(); err != nil {
+			return err
+		}
+	}
+	s := c.composer.req.Schema
+	if s == nil {
+		return nil
+	}
+	job := c.job()
+	raw := &checker{schema: s, root: job}
+	fitted := raw.fit(s.root, job, "")
+	if fitted != job {
+		c.tree = fitted.set(strKey("hydra"), c.tree.Get("hydra"))
+	}
+	resolved, err := c.resolver(fitted).expand(&place{node: fitted})
+	if err != nil {
+		if e, ok := err.(*Error); ok {
+			return append(raw.faults, e).err()
+		}
+		return err
+	}
+	if c.resolved, err = s.check(resolved); err != nil {
+		return err
+	}
+	return nil
+}
+
+// job is the tree without the hydra node.
+func (c *Composed) job() *Node { return c.tree.without("hydra") }
+
+// resolver evaluates interpolations in root; ${hydra:…} sees the whole tree.
+func (c *Composed) resolver(root *Node) *resolver {
+	r := newResolver(root, c.composer.env)
+	r.hydra = c.tree
+	return r
+}
+
+// Resolved returns the job config with every interpolation evaluated.
+func (c *Composed) Resolved() (*Node, error) {
+	if c.resolved == nil {
+		job := c.job()
+		n, err := c.resolver(job).expand(&place{node: job})
+		if err != nil {
+			return nil, err
+		}
+		c.resolved = n
+	}
+	return c.resolved, nil
+}
+
+// Tree returns the unresolved config, with the hydra node.
+func (c *Composed) Tree() *Node { return c.tree }
+
+type mapProvider map[string]any
+
+func (m mapProvider) Read() (map[string]any, error) { return m, nil }
+func (m mapProvider) ReadBytes() ([]byte, error)    { return nil, errorf("not bytes") }
+
+// Koanf returns the resolved job config.
+func (c *Composed) Koanf() (*koanf.Koanf, error) {
+	n, err := c.Resolved()
+	if err != nil {
+		return nil, err
+	}
+	k := koanf.New(".")
+	m, _ := n.value().(map[string]any)
+	return k, k.Load(mapProvider(m), nil)
+}
+
+// Decode fills a pointer to a struct with koanf tags from the resolved job config. A value that is
+// still ??? is an error that says how to give it.
+func (c *Composed) Decode(dst any) error {
+	n, err := c.Resolved()
+	if err != nil {
+		return err
+	}
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return errorf("decode into %T: want a pointer to a struct", dst)
+	}
+	s := c.composer.req.Schema
+	if s == nil || s.root.typ != v.Elem().Type() {
+		root := &field{kind: Map}
+		if err := root.describe(v.Elem().Type()); err != nil {
+			return err
+		}
+		s = &Schema{root: root}
+	}
+	d := &decoder{strict: true}
+	d.into(v.Elem(), s.root, n, "")
+	return d.faults.err()
+}
+
+// Choices maps override keys to the chosen options; null is "".
+func (c *Composed) Choices() map[string]string {
+	out := map[string]string{}
+	for _, e := range c.base.choices {
+		if e.name == "null" {
+			e.name = ""
+		}
+		out[e.key] = e.name
+	}
+	return out
+}
+
+// Choice is the option chosen for one override key, "" when none is.
+func (c *Composed) Choice(key string) string {
+	for _, e := range c.base.choices {
+		if e.key == key && e.name != "null" {
+			return e.name
+		}
+	}
+	return ""
+}
+
+// TaskOverrides and HydraOverrides are the overrides as typed, or as re-printed for a sweep's job.
+func (c *Composed) TaskOverrides() []string { return c.overrideTexts(false) }
+
+// HydraOverrides are the overrides of the hydra node.
+func (c *Composed) HydraOverrides() []string { return c.overrideTexts(true) }
+
+func (c *Composed) overrideTexts(hydra bool) []string {
+	out := []string{}
+	for _, o := range c.overrides {
+		if o.isHydra() == hydra {
+			out = append(out, o.Text)
+		}
+	}
+	return out
+}
+
+// section returns the part of the tree that --cfg prints.
+func (c *Composed) section(which string) (*Node, error) {
+	switch which {
+	case "job":
+		return c.job(), nil
+	case "all":
+		return c.tree, nil
+	case "hydra":
+		h := c.tree.Get("hydra")
+		if h == nil {
+			h = newMap()
+		}
+		return newMap().set(strKey("hydra"), h.without("help").without("hydra_help")), nil
+	}
+	return nil, errorf("--cfg %s: want job, hydra, all or sweep", which)
+}
+
+// YAML prints the config as Hydra's --cfg does. which is job, hydra or all; pkg selects a part.
+func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) {
+	root, err := c.section(which)
+	if err != nil {
+		return "", err
+	}
+	r := c.resolver(root)
+	head := ""
+	at := r.root
+	if pkg != "" && pkg != "_global_" {
+		at, err = r.find(0, splitPath(pkg), r.root)
+		if _, miss := err.(*missingError); miss {
+			at, err = nil, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if at == nil || at.node.Kind == Null || at.node.isMissing() {
+			return "", errorf("package '%s' not found in config", pkg)
+		}
+		if !at.node.container() {
+			return at.node.pyStr() + "\n", nil
+		}
+		head = "# @package " + pkg + "\n"
+	}
+	n := at.node
+	if resolve {
+		if n, err = r.expand(at); err != nil {
+			return "", err
+		}
+	}
+	return head + n.toYAML(), nil
+}
+
+// Origin says where the value of a dotted key was set: file:line:column or the override.
+func (c *Composed) Origin(key string) string {
+	n := c.tree.Find(key)
+	if n == nil {
+		return ""
+	}
+	return n.Origin.String()
+}
+
+// Position is Origin in the form that errors need.
+func (c *Composed) Position(key string) Origin { return nearestNode(c.tree, key).Origin }
+
+// Errorf is an error about a key, with the place that set it.
+func (c *Composed) Errorf(key, format string, args ...any) error {
+	at := nearestNode(c.tree, key)
+	ck := &checker{}
+	ck.fault(at, key, format, args...)
+	return ck.faults.err()
+}
+
+// Fingerprint is a sha256 of the resolved job config without the excluded keys (dotted, sections
+// allowed). The order of keys does not matter.
+func (c *Composed) Fingerprint(exclude ...string) (string, error) {
+	n, err := c.Resolved()
+	if err != nil {
+		return "", err
+	}
+	out := map[string]bool{}
+	for _, e := range exclude {
+		out[e] = true
+	}
+	var b strings.Builder
+	canonical(&b, n, "", out)
+	sum := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func canonical(b *strings.Builder, n *Node, path string, exclude map[string]bool) {
+	switch n.Kind {
+	case Map:
+		order := make([]int, len(n.Keys))
+		for i := range order {
+			order[i] = i
+		}
+		sort.Slice(order, func(i, j int) bool { return n.Keys[order[i]].Text < n.Keys[order[j]].Text })
+		b.WriteByte('{')
+		for _, i := range order {
+			sub := strings.TrimPrefix(path+"."+n.Keys[i].Text, ".")
+			if exclude[sub] {
+				continue
+			}
+			b.WriteString(jsonQuote(n.Keys[i].Text))
+			b.WriteByte(':')
+			canonical(b, n.Vals[i], sub, exclude)
+			b.WriteByte(',')
+		}
+		b.WriteByte('}')
+	case List:
+		b.WriteByte('[')
+		for i, v := range n.Vals {
+			canonical(b, v, path+"."+itoa(i), exclude)
+			b.WriteByte(',')
+		}
+		b.WriteByte(']')
+	default:
+		b.WriteString(jsonText(n))
+	}
+}
+
+// hydraValue resolves a value of the hydra node; nil when absent, null or ???.
+func (c *Composed) hydraValue(path string) (*Node, error) {
+	r := c.resolver(c.tree)
+	at, err := r.find(0, append([]string{"hydra"}, strings.Split(path, ".")...), r.root)
+	if _, miss := err.(*missingError); miss {
+		return nil, nil
+	}
+	if err != nil || at == nil || at.node.Kind == Null || at.node.isMissing() {
+		return nil, err
+	}
+	return r.expand(at)
+}

@@ -1,0 +1,275 @@
+package configs
+
+import (
+	"strings"
+)
+
+// item is one entry of a defaults list: a config, a group choice or _self_.
+type item struct {
+	group    string   // "" for a config
+	path     string   // config: its path
+	name     string   // group: the chosen option
+	options  []string // group: several options
+	isList   bool
+	isNull   bool
+	self     bool
+	optional bool
+	override bool
+	appended bool // added by +group=option on the command line
+	primary  bool
+	deleted  bool
+
+	pkg    string // @package of the item
+	hasPkg bool
+	origin Origin
+
+	baseDir   string // group path of the file that holds the item
+	parentPkg string // its final package
+	header    string // @package line of the chosen file, absolute
+	hasHeader bool
+}
+
+func parseDefaults(config string, d *Node) ([]*item, error) {
+	if d.Kind != List {
+		return nil, errorAt(d.Origin, "invalid defaults list in '%s': defaults must be a list, got %s", config, d.Kind)
+	}
+	var items []*item
+	for _, n := range d.Vals {
+		it, err := parseItem(n)
+		if err != nil {
+			return nil, err
+		}
+		it.origin = n.Origin
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+func parseItem(n *Node) (*item, error) {
+	bad := func(format string, args ...any) (*item, error) { return nil, errorAt(n.Origin, format, args...) }
+	switch n.Kind {
+	case String:
+		it := &item{path: n.Text}
+		it.splitPackage(&it.path)
+		it.self = it.path == "_self_"
+		switch {
+		case it.self && it.hasPkg:
+			return bad("_self_@PACKAGE is not supported")
+		case it.path == "" || it.path == missing:
+			return bad("%q in a defaults list: want a config, group: option or _self_", n.Text)
+		case strings.ContainsAny(it.path, " \t") && !strings.Contains(it.path, "${"):
+			return bad("%q in a defaults list: keywords are for group: option", n.Text)
+		}
+		if err := checkPath(it.path); err != "" {
+			return bad("%s", err)
+		}
+		return it, nil
+	case Map:
+	default:
+		return bad("%s in a defaults list: want a config, group: option or _self_", n.Kind)
+	}
+	if len(n.Keys) != 1 {
+		return bad("%d keys in one item of a defaults list: want one, group: option", len(n.Keys))
+	}
+	if n.Keys[0].Kind != String {
+		return bad("the group %s is not text", n.Keys[0].Text)
+	}
+	words := strings.Fields(n.Keys[0].Text)
+	if len(words) == 0 {
+		return bad("an empty group name")
+	}
+	it := &item{group: words[len(words)-1]}
+	for _, w := range words[:len(words)-1] {
+		switch w {
+		case "optional":
+			it.optional = true
+		case "override":
+			it.override = true
+		default:
+			return bad("unknown keyword %s in %q%s: want optional or override", w, n.Keys[0].Text, didYouMean(w, []string{"optional", "override"}))
+		}
+	}
+	it.splitPackage(&it.group)
+	if it.group == "" || it.group == "/" {
+		return bad("an empty group name")
+	}
+	if err := checkPath(it.group); err != "" {
+		return bad("%s", err)
+	}
+	v := n.Vals[0]
+	switch v.Kind {
+	case Null:
+		it.isNull = true
+	case String:
+		it.name = v.Text
+		if err := checkPath(v.Text); err != "" {
+			return nil, errorAt(v.Origin, "%s", err)
+		}
+		// `group: sub/x` means `group/sub: x`: the package gains sub
+		if i := strings.LastIndexByte(v.Text, '/'); i > 0 && !strings.Contains(v.Text, "${") && !it.override {
+			it.group += "/" + v.Text[:i]
+			it.name = v.Text[i+1:]
+		}
+	case List:
+		it.isList = true
+		for _, o := range v.Vals {
+			if o.Kind != String {
+				return nil, errorAt(o.Origin, "%s as an option: the items of a list of options must be text", o.Kind)
+			}
+			if strings.Contains(o.Text, "${") {
+				return nil, errorAt(o.Origin, "interpolation is not supported in lists of options")
+			}
+			if err := checkPath(o.Text); err != "" {
+				return nil, errorAt(o.Origin, "%s", err)
+			}
+			it.options = append(it.options, o.Text)
+		}
+	default:
+		return nil, errorAt(v.Origin, "%s as an option: want a string, a list of strings or null", v.Kind)
+	}
+	return it, nil
+}
+
+// checkPath refuses paths that could leave the search path.
+func checkPath(p string) string {
+	if strings.Contains(p, `\`) {
+		return `"` + p + `": want / between the parts of a path, not \`
+	}
+	for _, part := range strings.Split(p, "/") {
+		if part == ".." {
+			return `"` + p + `": .. is not allowed in a defaults list`
+		}
+	}
+	return ""
+}
+
+func (it *item) splitPackage(s *string) {
+	if before, after, ok := strings.Cut(*s, "@"); ok {
+		*s = before
+		it.hasPkg = true
+		if after != "_here_" {
+			it.pkg = after
+		}
+	}
+}
+
+func (it *item) isGroup() bool { return it.group != "" }
+
+func (it *item) interpolated() bool {
+	if it.isGroup() {
+		return !it.isList && strings.Contains(it.name, "${")
+	}
+	return strings.Contains(it.path, "${")
+}
+
+func (it *item) isMissing() bool { return it.isGroup() && !it.isList && it.name == missing }
+
+func join(dir, rest string) string {
+	switch {
+	case dir == "":
+		return rest
+	case rest == "":
+		return dir
+	}
+	return dir + "/" + rest
+}
+
+func splitDir(p string) (dir, base string) {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i+1:]
+	}
+	return "", p
+}
+
+// groupPath is the absolute group: where the chosen file lies.
+func (it *item) groupPath() string {
+	if it.isGroup() {
+		if g, abs := strings.CutPrefix(it.group, "/"); abs || it.appended {
+			return g
+		}
+		return join(it.baseDir, it.group)
+	}
+	p, abs := strings.CutPrefix(it.path, "/")
+	dir, _ := splitDir(p)
+	if abs {
+		return dir
+	}
+	return join(it.baseDir, dir)
+}
+
+// configPath is the absolute path of the chosen config.
+func (it *item) configPath() string {
+	if it.isGroup() {
+		return it.groupPath() + "/" + it.name
+	}
+	if p, abs := strings.CutPrefix(it.path, "/"); abs {
+		return p
+	}
+	return join(it.baseDir, it.path)
+}
+
+// finalPackage is where the content lands, as a dotted path from the root ("" = the root).
+func (it *item) finalPackage(withHeader bool) string {
+	pkg := ""
+	switch {
+	case it.hasPkg:
+		pkg = it.pkg
+	case withHeader && it.hasHeader:
+		pkg = it.header
+	case it.isGroup():
+		pkg = strings.ReplaceAll(strings.TrimPrefix(it.group, "/"), "/", ".")
+	default:
+		dir, _ := splitDir(strings.TrimPrefix(it.path, "/"))
+		pkg = strings.ReplaceAll(dir, "/", ".")
+	}
+	parent := it.parentPkg
+	if it.appended {
+		parent = ""
+	}
+	full := parent
+	if pkg != "" {
+		if full != "" {
+			full += "."
+		}
+		full += pkg
+	}
+	if i := strings.LastIndex(full, "_global_"); i >= 0 {
+		full = strings.TrimPrefix(full[i+len("_global_"):], ".")
+	}
+	return full
+}
+
+// overrideKey is the name of a group item on the command line and in hydra.runtime.choices.
+func (it *item) overrideKey() string {
+	g := it.groupPath()
+	final := it.finalPackage(false)
+	if final == strings.ReplaceAll(g, "/", ".") {
+		return g
+	}
+	if final == "" {
+		final = "_global_"
+	}
+	return g + "@" + final
+}
+
+// setHeader takes the package of the chosen file's header; headers are absolute.
+func (it *item) setHeader(f *configFile) {
+	if f == nil || !f.hasPkg {
+		return
+	}
+	it.hasHeader = true
+	it.header = f.pkg
+	if f.pkg != "_global_" && !strings.HasPrefix(f.pkg, "_global_.") {
+		it.header = strings.TrimSuffix("_global_."+f.pkg, ".")
+	}
+}
+
+func (it *item) describe() string {
+	if !it.isGroup() {
+		return it.path
+	}
+	if it.isNull {
+		return it.overrideKey() + ": null"
+	}
+	return it.overrideKey() + ": " + it.name
+}

@@ -1,0 +1,269 @@
+package configs
+
+import "strings"
+
+// editor applies value overrides to a composed tree, which is in struct mode: absent keys cannot be
+// set without +.
+type editor struct {
+	root *Node
+	env  *environment
+}
+
+func (ed *editor) apply(o *Override) error {
+	where := Origin{Source: o.Text}
+	if o.HasPackage {
+		return errorAt(where, "Override %s looks like a config group override, but config group '%s' does not exist", o.Text, o.Key)
+	}
+	path := strings.Split(o.Key, ".")
+	if o.Op == opDelete {
+		return ed.delete(o, path)
+	}
+	v := o.value.toNode().at(where)
+	if o.Op == opAdd && !v.container() {
+		old, err := ed.lookup(path)
+		if err != nil {
+			return errorAt(where, "%v", err)
+		}
+		if old != nil && old.Kind != Null && !old.isMissing() {
+			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + to add or override '%s': '+%s'",
+				o.Key, o.Text[1:], o.Key, o.Text)
+		}
+	}
+	force := o.Op != opChange
+	path, err := ed.canonical(path, v.container())
+	if err != nil {
+		return errorAt(where, "%v", err)
+	}
+	root, err := ed.set(ed.root, path, nil, v, force, o)
+	if err != nil {
+		return err
+	}
+	ed.root = root
+	return nil
+}
+
+// lookup resolves the value at path; nil when absent.
+func (ed *editor) lookup(path []string) (*Node, error) {
+	if n := ed.root.findPath(path); n != nil && n.tmpl == nil && !n.container() {
+		return n, nil
+	}
+	r := newResolver(ed.root, ed.env)
+	at, err := r.find(0, path, r.root)
+	if _, miss := err.(*missingError); miss {
+		return nil, nil
+	}
+	if err != nil || at == nil {
+		return nil, err
+	}
+	return r.expand(at)
+}
+
+func (n *Node) findPath(path []string) *Node {
+	for _, part := range path {
+		if n == nil {
+			return nil
+		}
+		n = n.child(part)
+	}
+	return n
+}
+
+// canonical follows node interpolations along a path, so that an edit through a link changes its
+// target. The last part is followed only when a container is written.
+func (ed *editor) canonical(path []string, last bool) ([]string, error) {
+	out := []string{}
+	n := ed.root
+	hops := 0
+	for i, part := range path {
+		out = append(out, part)
+		if n != nil {
+			n = n.child(part)
+		}
+		if n == nil || n.tmpl == nil || i == len(path)-1 && !last {
+			continue
+		}
+		if hops++; hops > maxDepth {
+			return nil, errorf("too many links along %s", strings.Join(path, "."))
+		}
+		r := newResolver(ed.root, ed.env)
+		at, err := r.find(0, out, r.root)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil || !at.node.container() {
+			continue
+		}
+		var target []string
+		for l := at; l.up != nil; l = l.up {
+			target = append([]string{l.key}, target...)
+		}
+		if found := ed.root.findPath(target); found == at.node {
+			out, n = target, found
+		}
+	}
+	return out, nil
+}
+
+// set returns a copy of n with v at path; done is the path so far.
+func (ed *editor) set(n *Node, path, done []string, v *Node, force bool, o *Override) (*Node, error) {
+	where := Origin{Source: o.Text}
+	part, rest := path[0], path[1:]
+	if n.Kind == List {
+		i, ok := listIndex(part, len(n.Vals))
+		if !ok {
+			return nil, errorAt(where, "%s has no item %s: it is a list of %d items, counted from 0", strings.Join(done, "."), part, len(n.Vals))
+		}
+		c := *n
+		c.Vals = append([]*Node(nil), n.Vals...)
+		item, err := ed.setChild(n.Vals[i], part, rest, done, v, force, o)
+		if err != nil {
+			return nil, err
+		}
+		c.Vals[i] = item
+		return &c, nil
+	}
+	old := n.Get(part)
+	if old == nil && !force {
+		return nil, ed.absent(o, strings.Join(append(done, part), "."), n)
+	}
+	child, err := ed.setChild(old, part, rest, done, v, force, o)
+	if err != nil {
+		return nil, err
+	}
+	return n.set(strKey(part), child), nil
+}
+
+func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node, force bool, o *Override) (*Node, error) {
+	done = append(done[:len(done):len(done)], part)
+	if len(rest) > 0 {
+		if old == nil || !old.container() {
+			old = (&Node{Kind: Map, Origin: v.Origin}).over(old)
+		}
+		return ed.set(old, rest, done, v, force, o)
+	}
+	if o.value.kind == extendElem {
+		if old == nil || old.Kind != List {
+			return nil, errorAt(v.Origin, "extend_list works on lists: %s is %s", strings.Join(done, "."), kindOf(old))
+		}
+		c := old.over(old)
+		c.Origin = v.Origin
+		c.Vals = append(old.Vals[:len(old.Vals):len(old.Vals)], v.Vals...)
+		return c, nil
+	}
+	if old != nil && old.container() && v.container() {
+		if old.Kind != v.Kind {
+			return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(done, "."), old.Kind, v.Kind)
+		}
+		if old.Kind == Map {
+			return ed.mergeMap(old, v, done, force, o)
+		}
+	}
+	return v.over(old), nil
+}
+
+func kindOf(n *Node) string {
+	if n == nil {
+		return "absent"
+	}
+	return n.Kind.String()
+}
+
+// mergeMap merges a mapping of an override into an existing one; without force every key must exist.
+func (ed *editor) mergeMap(old, v *Node, done []string, force bool, o *Override) (*Node, error) {
+	out := old
+	for i, k := range v.Keys {
+		path := append(done[:len(done):len(done)], k.Text)
+		j := old.index(k)
+		if j < 0 && !force {
+			return nil, ed.absent(o, strings.Join(path, "."), old)
+		}
+		child := v.Vals[i]
+		if j >= 0 {
+			cur := old.Vals[j]
+			switch {
+			case child.isMissing():
+				child = cur
+			case cur.container() && child.container() && cur.Kind != child.Kind:
+				return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(path, "."), cur.Kind, child.Kind)
+			case cur.Kind == Map && child.Kind == Map:
+				m, err := ed.mergeMap(cur, child, path, force, o)
+				if err != nil {
+					return nil, err
+				}
+				child = m
+			default:
+				child = child.over(cur)
+			}
+		}
+		out = out.set(k, child)
+	}
+	return out, nil
+}
+
+// absent is the error for a key that struct mode does not let an override make.
+func (ed *editor) absent(o *Override, path string, in *Node) error {
+	var names []string
+	prefix := ""
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		prefix = path[:i+1]
+	}
+	for _, k := range in.Keys {
+		names = append(names, prefix+k.Text)
+	}
+	msg := "Could not override '" + o.Key + "'"
+	if path != o.Key {
+		msg += ": there is no key " + path
+	}
+	return errorAt(Origin{Source: o.Text}, "%s%s. To append to your config use +%s", msg, didYouMean(path, names), o.Text)
+}
+
+func (ed *editor) delete(o *Override, path []string) error {
+	where := Origin{Source: o.Text}
+	parent, err := ed.canonical(path[:len(path)-1], true)
+	if err != nil {
+		return errorAt(where, "%v", err)
+	}
+	full := append(parent, path[len(path)-1])
+	raw := ed.root.findPath(full)
+	if raw == nil {
+		return errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
+	}
+	if raw.tmpl != nil || o.value != nil {
+		r := newResolver(ed.root, ed.env)
+		at, err := r.find(0, full, r.root)
+		if _, miss := err.(*missingError); err != nil && !miss {
+			return errorAt(where, "%v", err)
+		}
+		if o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
+			at = nil // ~key=null is ~key
+		}
+		if o.value != nil && at != nil {
+			if o.value.isSweep() || o.value.kind == extendElem {
+				return errorAt(where, "a sweep cannot be deleted: want ~key or ~key=value")
+			}
+			cur, err := r.expand(at)
+			if err != nil {
+				return errorAt(where, "%v", err)
+			}
+			if want := o.value.toNode(); !cur.equal(want) {
+				return errorAt(where, "Could not delete from config. The value of '%s' is %s and not %s.", o.Key, cur.pyStr(), want.pyStr())
+			}
+		}
+	}
+	ed.root = deleteAt(ed.root, full)
+	return nil
+}
+
+func deleteAt(n *Node, path []string) *Node {
+	i := n.index(strKey(path[0]))
+	if n.Kind == List {
+		i, _ = listIndex(path[0], len(n.Vals))
+	}
+	if len(path) == 1 {
+		return n.remove(i)
+	}
+	c := *n
+	c.Vals = append([]*Node(nil), n.Vals...)
+	c.Vals[i] = deleteAt(n.Vals[i], path[1:])
+	return &c
+}

@@ -1,0 +1,64 @@
+package configs
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Error is one fault in a config or an override.
+type Error struct {
+	Where Origin // empty when the fault has no place
+	Msg   string // what was found, what was expected, the nearest name
+}
+
+func (e *Error) Error() string {
+	if e.Where.Source == "" {
+		return e.Msg
+	}
+	return e.Where.String() + ": " + e.Msg
+}
+
+func errorAt(o Origin, format string, args ...any) *Error {
+	return &Error{o, fmt.Sprintf(format, args...)}
+}
+
+func errorf(format string, args ...any) *Error { return &Error{Msg: fmt.Sprintf(format, args...)} }
+
+// Errors are all the faults found, sorted by position, one line each.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, x := range e {
+		lines[i] = x.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// err sorts the faults and returns them as one error, nil when there are none.
+func (e Errors) err() error {
+	switch len(e) {
+	case 0:
+		return nil
+	case 1:
+		return e[0]
+	}
+	sort.SliceStable(e, func(i, j int) bool {
+		a, b := e[i].Where, e[j].Where
+		if (a.Line == 0) != (b.Line == 0) {
+			return b.Line == 0 // files first, overrides after
+		}
+		if a.Line == 0 {
+			return false // as typed
+		}
+		if a.Source != b.Source {
+			return a.Source < b.Source
+		}
+		if a.Line != b.Line {
+			return a.Line < b.Line
+		}
+		return a.Col < b.Col
+	})
+	return e
+}

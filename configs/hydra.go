@@ -1,0 +1,223 @@
+package configs
+
+import (
+	"os"
+	"sort"
+	"strings"
+)
+
+// hydraVersion is the release whose behaviour this package follows.
+const hydraVersion = "1.4.0"
+
+// HydraConf is the type of the hydra node. It only checks: the defaults are in conf/hydra.
+type HydraConf struct {
+	Run          RunDir         `koanf:"run"`
+	Sweep        SweepDir       `koanf:"sweep"`
+	Launcher     any            `koanf:"launcher"`
+	Sweeper      any            `koanf:"sweeper"`
+	Help         HelpConf       `koanf:"help"`
+	HydraHelp    HydraHelpConf  `koanf:"hydra_help"`
+	HydraLogging any            `koanf:"hydra_logging"`
+	JobLogging   any            `koanf:"job_logging"`
+	Env          map[string]any `koanf:"env"`
+	Mode         *string        `koanf:"mode" enum:"RUN,MULTIRUN"`
+	SearchPath   []string       `koanf:"searchpath"`
+	Callbacks    map[string]any `koanf:"callbacks"`
+	OutputSubdir *string        `koanf:"output_subdir"`
+	Overrides    OverridesConf  `koanf:"overrides"`
+	Job          JobConf        `koanf:"job"`
+	Runtime      RuntimeConf    `koanf:"runtime"`
+	Verbose      any            `koanf:"verbose"`
+}
+
+// RunDir is hydra.run.
+type RunDir struct {
+	Dir string `koanf:"dir"`
+}
+
+// SweepDir is hydra.sweep.
+type SweepDir struct {
+	Dir    string `koanf:"dir"`
+	Subdir string `koanf:"subdir"`
+}
+
+// HelpConf is hydra.help: the parts of --help.
+type HelpConf struct {
+	AppName  string `koanf:"app_name"`
+	Header   string `koanf:"header"`
+	Footer   string `koanf:"footer"`
+	Template string `koanf:"template"`
+}
+
+// HydraHelpConf is hydra.hydra_help: the text of --hydra-help.
+type HydraHelpConf struct {
+	HydraHelp string `koanf:"hydra_help"`
+	Template  string `koanf:"template"`
+}
+
+// OverridesConf is hydra.overrides: the overrides as typed.
+type OverridesConf struct {
+	Hydra []string `koanf:"hydra"`
+	Task  []string `koanf:"task"`
+}
+
+// JobConf is hydra.job.
+type JobConf struct {
+	Name            string            `koanf:"name"`
+	Chdir           *bool             `koanf:"chdir"`
+	OverrideDirname string            `koanf:"override_dirname"`
+	ID              string            `koanf:"id"`
+	Num             int               `koanf:"num"`
+	ConfigName      *string           `koanf:"config_name"`
+	EnvSet          map[string]string `koanf:"env_set"`
+	EnvCopy         []string          `koanf:"env_copy"`
+	Config          JobConfig         `koanf:"config"`
+}
+
+// JobConfig is hydra.job.config.
+type JobConfig struct {
+	OverrideDirname OverrideDirname `koanf:"override_dirname"`
+}
+
+// OverrideDirname says how hydra.job.override_dirname is built.
+type OverrideDirname struct {
+	KVSep       string   `koanf:"kv_sep"`
+	ItemSep     string   `koanf:"item_sep"`
+	ExcludeKeys []string `koanf:"exclude_keys"`
+}
+
+// ConfigSourceInfo is an entry of hydra.runtime.config_sources.
+type ConfigSourceInfo struct {
+	Path     string `koanf:"path"`
+	Schema   string `koanf:"schema"`
+	Provider string `koanf:"provider"`
+}
+
+// RuntimeConf is hydra.runtime.
+type RuntimeConf struct {
+	Version       string             `koanf:"version"`
+	VersionBase   string             `koanf:"version_base"`
+	Cwd           string             `koanf:"cwd"`
+	ConfigSources []ConfigSourceInfo `koanf:"config_sources"`
+	OutputDir     string             `koanf:"output_dir"`
+	Choices       map[string]any     `koanf:"choices"`
+}
+
+// jobInfo is what a sweep or the caller knows about a job.
+type jobInfo struct {
+	num    int
+	inside bool // part of a sweep: num and id are set
+	id     string
+}
+
+// bookkeeping writes what Hydra records about a composition into the hydra node.
+func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choiceEntry, job jobInfo) (*Node, error) {
+	h := root.Get("hydra")
+	if h == nil || h.Kind != Map {
+		return root, nil
+	}
+	put := func(path string, v *Node) { h = h.setPath(strings.Split(path, "."), v) }
+	text := func(path string) string {
+		if n := h.Find(path); n != nil && n.Kind == String {
+			return n.Text
+		}
+		return ""
+	}
+	var task, hydra []*Node
+	var names []string
+	excluded := map[string]bool{}
+	if ex := h.Find("job.config.override_dirname.exclude_keys"); ex != nil {
+		for _, v := range ex.Vals {
+			excluded[v.Text] = true
+		}
+	}
+	for _, o := range overrides {
+		n := plainString(o.Text)
+		if strings.Contains(o.Text, "${") {
+			if t, err := newString(o.Text); err == nil {
+				n = t
+			}
+		}
+		if o.isHydra() {
+			hydra = append(hydra, n)
+			continue
+		}
+		task = append(task, n)
+		if !excluded[o.Key] {
+			names = append(names, o.Text)
+		}
+	}
+	appendTo := func(path string, items []*Node) {
+		old := h.Find(path)
+		n := newList(items...)
+		if old != nil && old.Kind == List {
+			n = newList(append(old.Vals[:len(old.Vals):len(old.Vals)], items...)...)
+		}
+		put(path, n)
+	}
+	appendTo("overrides.hydra", hydra)
+	appendTo("overrides.task", task)
+
+	ch := h.Find("runtime.choices")
+	if ch == nil || ch.Kind != Map {
+		ch = newMap()
+	}
+	for _, e := range choices {
+		n := plainString(e.name)
+		if e.name == "null" {
+			n = newNull()
+		}
+		ch = ch.set(strKey(e.key), n)
+	}
+	put("runtime.choices", ch)
+	if copied := h.Find("job.env_copy"); copied != nil {
+		for _, k := range copied.Vals {
+			v, ok := c.env.getenv(k.Text)
+			if !ok {
+				return nil, errorAt(k.Origin, "hydra.job.env_copy: environment variable '%s' not found", k.Text)
+			}
+			put("job.env_set."+k.Text, plainString(v))
+		}
+	}
+	put("runtime.version", plainString(hydraVersion))
+	put("runtime.version_base", plainString("1.4"))
+	put("runtime.cwd", plainString(c.cwd))
+	put("runtime.config_sources", c.sourceInfo)
+	if c.req.OutputDir != "" {
+		put("runtime.output_dir", plainString(c.req.OutputDir))
+	}
+	if n := h.Find("job.name"); n == nil || n.isMissing() {
+		put("job.name", plainString(c.req.AppName))
+	}
+	sort.Strings(names)
+	put("job.override_dirname", plainString(strings.ReplaceAll(
+		strings.Join(names, text("job.config.override_dirname.item_sep")), "=", text("job.config.override_dirname.kv_sep"))))
+	put("job.config_name", plainString(c.req.ConfigName))
+	if job.inside {
+		put("job.num", newInt(int64(job.num)))
+		id := job.id
+		if id == "" {
+			id = itoa(job.num)
+		}
+		put("job.id", plainString(id))
+	}
+	return root.set(strKey("hydra"), h), nil
+}
+
+func sourceInfo(lib *library) *Node {
+	out := newList()
+	for _, s := range lib.sources {
+		scheme, path, _ := strings.Cut(s.path, "://")
+		out.Vals = append(out.Vals, &Node{Kind: Map, Keys: []Key{strKey("path"), strKey("schema"), strKey("provider")},
+			Vals: []*Node{plainString(path), plainString(scheme), plainString(s.provider)}})
+	}
+	return out
+}
+
+func workingDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	return dir
+}

@@ -1,0 +1,257 @@
+package configs
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+//go:embed all:conf
+var embedded embed.FS
+
+// Library is the YAML tree built into the program: our groups, and Hydra's own below hydra/.
+func Library() fs.FS {
+	sub, err := fs.Sub(embedded, "conf")
+	if err != nil {
+		return embedded // cannot happen: the folder is embedded above
+	}
+	return sub
+}
+
+// source is one entry of the search path.
+type source struct {
+	provider string // who added it: hydra, main, command-line, …
+	path     string // as shown to users: file:///… or pkg://…
+	display  string // prefix of file names in messages
+	fsys     fs.FS
+	only     string // when set, nothing outside this folder is visible
+}
+
+func (s *source) visible(name string) bool {
+	return s.only == "" || name == s.only || strings.HasPrefix(name, s.only+"/")
+}
+
+// library finds configs and groups along the search path. Files are read and parsed once.
+type library struct {
+	sources []*source
+	files   map[string]*configFile // by config path; nil = no such file
+	groups  map[string]bool
+}
+
+// configFile is a parsed config.
+type configFile struct {
+	name     string // config path: group/option
+	file     string // as the user can open it
+	provider string
+	content  *Node // without defaults
+	defaults []*item
+	pkg      string // of the header
+	hasPkg   bool
+}
+
+func newLibrary() *library {
+	return &library{files: map[string]*configFile{}, groups: map[string]bool{}}
+}
+
+func (l *library) add(s *source) { l.sources = append(l.sources, s) }
+
+// embeddedSource serves the built-in tree; only restricts it to a folder.
+func embeddedSource(provider, only string, fsys fs.FS) *source {
+	return &source{provider: provider, path: "pkg://configs.conf", display: "configs/conf/", fsys: fsys, only: only}
+}
+
+func dirSource(provider, dir string) (*source, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, errorf("%s is a file: want a directory", dir)
+	}
+	return &source{provider: provider, path: "file://" + abs, display: strings.TrimSuffix(dir, "/") + "/", fsys: os.DirFS(dir)}, nil
+}
+
+// searchPathEntry opens an entry of hydra.searchpath: a path, file://… or pkg://…
+func searchPathEntry(provider, entry string, lib fs.FS) (*source, error) {
+	switch {
+	case strings.HasPrefix(entry, "file://"):
+		return dirSource(provider, strings.TrimPrefix(entry, "file://"))
+	case strings.HasPrefix(entry, "pkg://"):
+		name := strings.ReplaceAll(strings.TrimPrefix(entry, "pkg://"), ".", "/")
+		if name == "configs/conf" || name == "conf" || name == "fulcrum/conf" || name == "fulcrum" {
+			return embeddedSource(provider, "", lib), nil
+		}
+		return nil, errorf("no package %s in this program: want pkg://configs.conf", entry)
+	case strings.Contains(entry, "://"):
+		return nil, errorf("unknown scheme in %s: want a path, file://PATH or pkg://configs.conf", entry)
+	}
+	return dirSource(provider, entry)
+}
+
+func fileName(config string) string {
+	if strings.HasSuffix(config, ".yaml") {
+		return config
+	}
+	return config + ".yaml"
+}
+
+// find returns the first source that has the config.
+func (l *library) find(config string) (*source, bool) {
+	name := fileName(config)
+	if !fs.ValidPath(name) {
+		return nil, false
+	}
+	for _, s := range l.sources {
+		if !s.visible(name) {
+			continue
+		}
+		if info, err := fs.Stat(s.fsys, name); err == nil && !info.IsDir() {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+// load parses a config once; nil without an error when no source has it.
+func (l *library) load(config string) (*configFile, error) {
+	if f, ok := l.files[config]; ok {
+		return f, nil
+	}
+	s, ok := l.find(config)
+	if !ok {
+		l.files[config] = nil
+		return nil, nil
+	}
+	name := fileName(config)
+	data, err := fs.ReadFile(s.fsys, name)
+	if err != nil {
+		return nil, errorf("cannot read %s: %v", s.display+name, err)
+	}
+	f := &configFile{name: config, file: s.display + name, provider: s.provider}
+	if f.pkg, f.hasPkg, err = readHeader(f.file, data); err != nil {
+		return nil, err
+	}
+	root, err := readYAML(f.file, data)
+	if err != nil {
+		return nil, err
+	}
+	if d := root.Get("defaults"); d != nil {
+		if f.defaults, err = parseDefaults(config, d); err != nil {
+			return nil, err
+		}
+		root = root.without("defaults")
+	}
+	f.content = root
+	l.files[config] = f
+	return f, nil
+}
+
+// group reports whether name is a directory in any source.
+func (l *library) group(name string) bool {
+	if name == "" || !fs.ValidPath(name) {
+		return false
+	}
+	if known, ok := l.groups[name]; ok {
+		return known
+	}
+	found := false
+	for _, s := range l.sources {
+		if !s.visible(name) {
+			continue
+		}
+		if info, err := fs.Stat(s.fsys, name); err == nil && info.IsDir() {
+			found = true
+			break
+		}
+	}
+	l.groups[name] = found
+	return found
+}
+
+// list returns the options (or the sub-groups) of a group in all sources, sorted.
+func (l *library) list(group string, subgroups bool) ([]string, error) {
+	if group == "" {
+		group = "."
+	}
+	if !fs.ValidPath(group) {
+		return nil, nil
+	}
+	seen := map[string]bool{}
+	for _, s := range l.sources {
+		if group != "." && !s.visible(group) {
+			continue
+		}
+		entries, err := fs.ReadDir(s.fsys, group)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, errorf("cannot list the group %s: %v", group, err)
+		}
+		for _, e := range entries {
+			name := e.Name()
+			if !s.visible(path.Join(group, name)) || strings.HasPrefix(name, "__") {
+				continue
+			}
+			if e.Type()&fs.ModeSymlink != 0 {
+				if info, err := fs.Stat(s.fsys, path.Join(group, name)); err != nil || info.IsDir() != subgroups {
+					continue
+				}
+			} else if e.IsDir() != subgroups {
+				continue
+			}
+			switch {
+			case subgroups:
+				seen[name] = true
+			case strings.HasSuffix(name, ".yaml"):
+				seen[strings.TrimSuffix(name, ".yaml")] = true
+			case strings.HasSuffix(name, ".yml"):
+				return nil, errorf("%s%s/%s: config files end in .yaml: rename it", s.display, group, name)
+			}
+		}
+	}
+	out := make([]string, 0, len(seen))
+	for name := range seen {
+		out = append(out, name)
+	}
+	sort.Strings(out)
+	return out, nil
+}
+
+// allGroups returns every group below a prefix that has options, sorted, with its options.
+func (l *library) allGroups(prefix string) (groups []string, options map[string][]string, err error) {
+	options = map[string][]string{}
+	var walk func(group string) error
+	walk = func(group string) error {
+		opts, err := l.list(group, false)
+		if err != nil {
+			return err
+		}
+		if len(opts) > 0 && group != "" {
+			groups = append(groups, group)
+			options[group] = opts
+		}
+		subs, err := l.list(group, true)
+		if err != nil {
+			return err
+		}
+		for _, s := range subs {
+			if err := walk(path.Join(group, s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err = walk(prefix)
+	sort.Strings(groups)
+	return groups, options, err
+}

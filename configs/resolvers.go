@@ -1,0 +1,294 @@
+package configs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// environment is what resolvers may see besides the tree.
+type environment struct {
+	now    time.Time
+	getenv func(string) (string, bool)
+	warn   func(string)
+}
+
+var resolverNames = [...]string{"hydra", "hydra_override_dirname", "now", "oc.create", "oc.decode", "oc.deprecated",
+	"oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "python_version"}
+
+// call evaluates ${name:args} met at l.
+func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) {
+	args := make([]*Node, len(c.args))
+	for i, a := range c.args {
+		n, err := r.evalElem(a, l)
+		if err != nil {
+			return nil, err
+		}
+		args[i] = n
+	}
+	fail := func(format string, a ...any) (*place, error) {
+		return nil, errorf("${%s:}: %s", name, fmt.Sprintf(format, a...))
+	}
+	here := func(n *Node) (*place, error) { return &place{l.up, r.computed(n, l), l.key}, nil }
+	counts := func(low, high int) bool { return len(args) >= low && len(args) <= high }
+
+	switch name {
+	case "oc.env":
+		if !counts(1, 2) || args[0].Kind != String {
+			return fail("want NAME[,default]")
+		}
+		if v, ok := r.getenv(args[0].Text); ok {
+			return here(plainString(v))
+		}
+		if len(args) == 1 {
+			return fail("environment variable '%s' not found", args[0].Text)
+		}
+		if args[1].Kind == Null {
+			return here(args[1])
+		}
+		return here(plainString(args[1].pyStr()))
+	case "oc.decode":
+		if !counts(1, 1) {
+			return fail("want one argument")
+		}
+		if args[0].Kind == Null {
+			return here(args[0])
+		}
+		if args[0].Kind != String {
+			return fail("got %s: want text", args[0].Kind)
+		}
+		p := &valueParser{s: args[0].Text, nested: true}
+		p.skipBlanks()
+		if p.pos == len(p.s) {
+			return here(plainString(""))
+		}
+		e, err := p.element()
+		if err != nil {
+			return fail("%v", err)
+		}
+		if t, n := p.peek(); t != tokEnd && t != tokBlank {
+			return fail("%v", p.unexpected(t, n, "the end"))
+		}
+		n, err := r.evalElem(e, l)
+		if err != nil {
+			return nil, err
+		}
+		return here(n)
+	case "oc.create":
+		if !counts(1, 1) {
+			return fail("want one argument")
+		}
+		if args[0].Kind != String {
+			return here(args[0])
+		}
+		n, err := readYAML("oc.create", []byte(args[0].Text))
+		if err != nil {
+			return nil, err
+		}
+		return &place{l.up, n, l.key}, nil
+	case "oc.select", "oc.deprecated", "oc.dict.keys", "oc.dict.values":
+		return r.callWithKey(name, args, l, fail)
+	case "hydra":
+		if len(args) < 1 || len(args) > 2 || args[0].Kind != String {
+			return fail("want a path in the hydra config, as in ${hydra:job.name}")
+		}
+		whole := *r
+		whole.root = &place{node: r.hydra}
+		whole.active, whole.done, whole.expanded = map[string]bool{}, map[string]resolved{}, map[string]*Node{}
+		if len(r.active) > maxDepth {
+			return fail("nested too deeply")
+		}
+		for k := range r.active { // cycles through hydra: are cycles still
+			whole.active["task "+k] = true
+		}
+		at, err := whole.find(0, append([]string{"hydra"}, splitPath(args[0].Text)...), nil)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil {
+			if len(args) == 2 {
+				return here(args[1])
+			}
+			return here(newNull())
+		}
+		n, err := whole.expand(at)
+		if err != nil {
+			return nil, err
+		}
+		return here(n)
+	case "hydra_override_dirname":
+		if d := r.hydra.Find("hydra.job.override_dirname"); d != nil {
+			return here(d)
+		}
+		return here(plainString(""))
+	case "now":
+		if !counts(1, 1) {
+			return fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")
+		}
+		return here(plainString(strftime(args[0].pyStr(), r.now)))
+	case "python_version":
+		// There is no Python here; configs that ask get the version Hydra 1.4 is tested with.
+		level := "minor"
+		if len(args) > 0 {
+			level = args[0].pyStr()
+		}
+		switch level {
+		case "major":
+			return here(plainString("3"))
+		case "minor":
+			return here(plainString("3.11"))
+		case "micro":
+			return here(plainString("3.11.2"))
+		}
+		return fail("got %q: want major, minor or micro", level)
+	}
+	return nil, errorf("unsupported interpolation type %s%s", name, didYouMean(name, resolverNames[:]))
+}
+
+// callWithKey evaluates the resolvers whose first argument is a key of the tree, possibly relative.
+func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(string, ...any) (*place, error)) (*place, error) {
+	most := 2
+	if strings.HasPrefix(name, "oc.dict.") {
+		most = 1
+	}
+	if len(args) < 1 || len(args) > most || args[0].container() || args[0].Kind == Null {
+		return fail("want a key of the config")
+	}
+	key := args[0].pyStr()
+	up := span(key, ".")
+	at, err := r.find(up, splitPath(key[up:]), l)
+	if _, miss := err.(*missingError); miss {
+		at, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	here := func(n *Node) (*place, error) { return &place{l.up, r.computed(n, l), l.key}, nil }
+	switch name {
+	case "oc.select":
+		if at == nil || at.node.isMissing() {
+			if len(args) == 2 {
+				return here(args[1])
+			}
+			return here(newNull())
+		}
+		return at, nil
+	case "oc.deprecated":
+		if at == nil {
+			return fail("key '%s' not found", key)
+		}
+		msg := fmt.Sprintf("'%s' is deprecated. Change your code and config to use '%s'", l.path(), key)
+		if len(args) == 2 {
+			msg = strings.NewReplacer("$OLD_KEY", l.path(), "$NEW_KEY", key).Replace(args[1].pyStr())
+		}
+		r.warn(msg)
+		return at, nil
+	}
+	if at == nil || at.node.isMissing() {
+		return fail("key '%s' not found", key)
+	}
+	if at.node.Kind != Map {
+		return fail("key '%s' is %s: want a mapping", key, at.node.Kind)
+	}
+	out := newList()
+	if name == "oc.dict.keys" {
+		for _, k := range at.node.Keys {
+			out.Vals = append(out.Vals, k.node())
+		}
+		return here(out)
+	}
+	for i, k := range at.node.Keys {
+		v, err := r.expand(&place{at, at.node.Vals[i], k.Text})
+		if err != nil {
+			return nil, err
+		}
+		out.Vals = append(out.Vals, v)
+	}
+	return here(out)
+}
+
+// strftime formats t as C does, for the conversions people use in paths.
+func strftime(format string, t time.Time) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		switch format[i] {
+		case 'Y':
+			b.WriteString(t.Format("2006"))
+		case 'y':
+			b.WriteString(t.Format("06"))
+		case 'm':
+			b.WriteString(t.Format("01"))
+		case 'd':
+			b.WriteString(t.Format("02"))
+		case 'e':
+			b.WriteString(t.Format("_2"))
+		case 'H':
+			b.WriteString(t.Format("15"))
+		case 'I':
+			b.WriteString(t.Format("03"))
+		case 'M':
+			b.WriteString(t.Format("04"))
+		case 'S':
+			b.WriteString(t.Format("05"))
+		case 'f':
+			fmt.Fprintf(&b, "%06d", t.Nanosecond()/1000)
+		case 'p':
+			b.WriteString(t.Format("PM"))
+		case 'a':
+			b.WriteString(t.Format("Mon"))
+		case 'A':
+			b.WriteString(t.Format("Monday"))
+		case 'b', 'h':
+			b.WriteString(t.Format("Jan"))
+		case 'B':
+			b.WriteString(t.Format("January"))
+		case 'j':
+			fmt.Fprintf(&b, "%03d", t.YearDay())
+		case 'w':
+			b.WriteString(itoa(int(t.Weekday())))
+		case 'u':
+			b.WriteString(itoa((int(t.Weekday())+6)%7 + 1))
+		case 'U':
+			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-int(t.Weekday()))/7)
+		case 'W':
+			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-(int(t.Weekday())+6)%7)/7)
+		case 'V':
+			_, week := t.ISOWeek()
+			fmt.Fprintf(&b, "%02d", week)
+		case 'G':
+			year, _ := t.ISOWeek()
+			b.WriteString(itoa(year))
+		case 'F':
+			b.WriteString(t.Format("2006-01-02"))
+		case 'T', 'X':
+			b.WriteString(t.Format("15:04:05"))
+		case 'D', 'x':
+			b.WriteString(t.Format("01/02/06"))
+		case 'R':
+			b.WriteString(t.Format("15:04"))
+		case 'c':
+			b.WriteString(t.Format("Mon Jan _2 15:04:05 2006"))
+		case 's':
+			b.WriteString(strconv.FormatInt(t.Unix(), 10))
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case '%':
+			b.WriteByte('%')
+		default: // %z and %Z are empty for Python's naive times; others stay
+			if format[i] != 'z' && format[i] != 'Z' {
+				b.WriteString(format[i-1 : i+1])
+			}
+		}
+	}
+	return b.String()
+}

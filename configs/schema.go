@@ -1,0 +1,285 @@
+package configs
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Schema is what a config may hold: built by reflection from option structs with their defaults.
+//
+// Struct tags: koanf:"key" (required; a field without it is not part of the config), help:"…",
+// enum:"a,b", range:"(0,1]" or "[0,inf)". A pointer may be null. A nested struct is a section, a
+// map[string]T takes any keys, an interface takes anything. A struct may have Validate() error.
+type Schema struct {
+	root     *field
+	defaults *Node
+}
+
+type field struct {
+	key      string
+	path     string // dotted, * for the keys of a map
+	help     string
+	kind     Kind // Map: section or map; Null: anything
+	nullable bool
+	enum     []string
+	rng      *numRange
+	fields   []*field // section
+	elem     *field   // of a list, or of a map with free keys
+	typ      reflect.Type
+	index    []int // of the struct field
+}
+
+// numRange is an interval with open or closed ends.
+type numRange struct {
+	lo, hi         float64
+	loOpen, hiOpen bool
+	text           string
+}
+
+func (r *numRange) holds(x float64) bool {
+	if math.IsNaN(x) || x < r.lo || x > r.hi {
+		return false
+	}
+	return !(r.loOpen && x == r.lo) && !(r.hiOpen && x == r.hi)
+}
+
+// SchemaOf builds the schema of a pointer to a struct that holds the default values.
+func SchemaOf(defaults any) (*Schema, error) {
+	v := reflect.ValueOf(defaults)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return nil, errorf("schema of %T: want a pointer to a struct", defaults)
+	}
+	root := &field{kind: Map}
+	if err := root.describe(v.Elem().Type()); err != nil {
+		return nil, err
+	}
+	return &Schema{root: root, defaults: defaultNode(v.Elem(), root)}, nil
+}
+
+// describe fills in what f's Go type says.
+func (f *field) describe(t reflect.Type) error {
+	f.typ = t
+	if t.Kind() == reflect.Pointer {
+		f.nullable = true
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		f.kind = Bool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		f.kind = Int
+	case reflect.Float32, reflect.Float64:
+		f.kind = Float
+	case reflect.String:
+		f.kind = String
+	case reflect.Interface:
+		f.kind = Null
+	case reflect.Slice:
+		f.kind = List
+		f.elem = &field{path: f.path + ".*", enum: f.enum, rng: f.rng}
+		return f.elem.describe(t.Elem())
+	case reflect.Map:
+		if t.Key().Kind() != reflect.String {
+			return errorf("schema: %s: a map must have text keys, got %s", f.path, t)
+		}
+		f.kind = Map
+		f.elem = &field{path: strings.TrimPrefix(f.path+".*", "."), enum: f.enum, rng: f.rng}
+		return f.elem.describe(t.Elem())
+	case reflect.Struct:
+		f.kind = Map
+		return f.section(t, nil)
+	default:
+		return errorf("schema: %s: cannot hold a %s", f.path, t)
+	}
+	return nil
+}
+
+func (f *field) section(t reflect.Type, index []int) error {
+	for i := 0; i < t.NumField(); i++ {
+		sf := t.Field(i)
+		at := append(append([]int(nil), index...), i)
+		tag, tagged := sf.Tag.Lookup("koanf")
+		key, opts, _ := strings.Cut(tag, ",")
+		if sf.Anonymous && (key == "" || opts == "squash") && sf.Type.Kind() == reflect.Struct {
+			if err := f.section(sf.Type, at); err != nil {
+				return err
+			}
+			continue
+		}
+		if !tagged || key == "" || key == "-" || !sf.IsExported() {
+			continue
+		}
+		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: sf.Tag.Get("help"), index: at}
+		if e := sf.Tag.Get("enum"); e != "" {
+			c.enum = strings.Split(e, ",")
+		}
+		if r := sf.Tag.Get("range"); r != "" {
+			rng, err := parseRange(r)
+			if err != nil {
+				return errorf("schema: %s: %v", c.path, err)
+			}
+			c.rng = rng
+		}
+		if f.sub(key) != nil {
+			return errorf("schema: %s is declared twice", c.path)
+		}
+		if err := c.describe(sf.Type); err != nil {
+			return err
+		}
+		f.fields = append(f.fields, c)
+	}
+	return nil
+}
+
+// parseRange reads (0,1], [0,inf) and the like.
+func parseRange(s string) (*numRange, error) {
+	bad := fmt.Errorf("range %q: want (low,high), with [ or ] for a closed end", s)
+	if len(s) < 5 || !strings.Contains("[(", s[:1]) || !strings.Contains("])", s[len(s)-1:]) {
+		return nil, bad
+	}
+	lo, hi, ok := strings.Cut(s[1:len(s)-1], ",")
+	if !ok {
+		return nil, bad
+	}
+	r := &numRange{loOpen: s[0] == '(', hiOpen: s[len(s)-1] == ')'}
+	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
+	var err error
+	if r.lo, err = strconv.ParseFloat(lo, 64); err != nil {
+		return nil, bad
+	}
+	if r.hi, err = strconv.ParseFloat(hi, 64); err != nil {
+		return nil, bad
+	}
+	// infinity itself lies outside, as the closing parenthesis of [0,inf) says
+	r.text = s[:1] + lo + ", " + hi + s[len(s)-1:]
+	return r, nil
+}
+
+func (f *field) sub(key string) *field {
+	for _, c := range f.fields {
+		if c.key == key {
+			return c
+		}
+	}
+	return nil
+}
+
+// free reports whether a section takes any key.
+func (f *field) free() bool { return f.kind == Null || f.kind == Map && f.elem != nil }
+
+func defaultNode(v reflect.Value, f *field) *Node {
+	n := defaultValue(v, f)
+	n.Origin = Origin{Source: "default"}
+	return n
+}
+
+func defaultValue(v reflect.Value, f *field) *Node {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return newNull()
+		}
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return newBool(v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return newInt(v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return &Node{Kind: Int, Text: strconv.FormatUint(v.Uint(), 10)}
+	case reflect.Float32, reflect.Float64:
+		return newFloat(v.Float())
+	case reflect.String:
+		n, err := newString(v.String())
+		if err != nil {
+			return plainString(v.String())
+		}
+		return n
+	case reflect.Slice:
+		n := newList()
+		for i := 0; i < v.Len(); i++ {
+			n.Vals = append(n.Vals, defaultNode(v.Index(i), f.elem))
+		}
+		return n
+	case reflect.Map:
+		n := newMap()
+		keys := make([]string, 0, v.Len())
+		for _, k := range v.MapKeys() {
+			keys = append(keys, k.String())
+		}
+		sortStrings(keys)
+		for _, k := range keys {
+			n.Keys = append(n.Keys, strKey(k))
+			n.Vals = append(n.Vals, defaultNode(v.MapIndex(reflect.ValueOf(k).Convert(v.Type().Key())), f.elem))
+		}
+		return n
+	case reflect.Struct:
+		n := newMap()
+		for _, c := range f.fields {
+			n.Keys = append(n.Keys, strKey(c.key))
+			n.Vals = append(n.Vals, defaultNode(v.FieldByIndex(c.index), c))
+		}
+		return n
+	}
+	return newNull()
+}
+
+// Keys returns every dotted key, in the order of the structs.
+func (s *Schema) Keys() []string {
+	var out []string
+	s.root.walk(func(f *field) {
+		if len(f.fields) == 0 {
+			out = append(out, f.path)
+		}
+	})
+	return out
+}
+
+func (f *field) walk(visit func(*field)) {
+	for _, c := range f.fields {
+		visit(c)
+		c.walk(visit)
+	}
+}
+
+// find returns the field of a dotted key; nil when there is none. Keys inside free maps and
+// anything-values give their element.
+func (s *Schema) find(key string) *field {
+	f := s.root
+	for _, part := range splitPath(key) {
+		switch {
+		case f == nil:
+			return nil
+		case f.kind == Null:
+			return f
+		case f.elem != nil:
+			f = f.elem
+		default:
+			f = f.sub(part)
+		}
+	}
+	return f
+}
+
+// unknown is the message for a key the schema does not have.
+func (s *Schema) unknown(key string) string {
+	parts := splitPath(key)
+	parent := strings.Join(parts[:len(parts)-1], ".")
+	if f := s.find(parent); f != nil {
+		var names []string
+		for _, c := range f.fields {
+			names = append(names, c.key)
+		}
+		if hint := didYouMean(parts[len(parts)-1], names); hint != "" && parent != "" {
+			return "unknown key " + key + strings.Replace(hint, "mean ", "mean "+parent+".", 1)
+		} else if hint != "" {
+			return "unknown key " + key + hint
+		}
+	}
+	var all []string
+	s.root.walk(func(f *field) { all = append(all, f.path) })
+	return "unknown key " + key + didYouMean(key, all)
+}

@@ -1,0 +1,222 @@
+package configs
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"strings"
+)
+
+// The basic sweeper: overrides with sweeps to the override lists of jobs.
+
+// maxJobs bounds a sweep; a typing error in a range should not fill the machine.
+const maxJobs = 1_000_000
+
+// decimalOf is the exact value of a number as it is printed: 0.1 is one tenth.
+func decimalOf(n *Node) *big.Rat {
+	r, ok := new(big.Rat).SetString(n.pyStr())
+	if !ok {
+		return new(big.Rat)
+	}
+	return r
+}
+
+func decimalNode(r *big.Rat, isFloat bool) *Node {
+	if isFloat {
+		f, _ := r.Float64()
+		return newFloat(f)
+	}
+	return &Node{Kind: Int, Text: r.Num().String()}
+}
+
+// values lists the strings a sweep takes, re-printed. group lists the options of the key's group.
+func (e *elem) values(group func() ([]string, error)) ([]string, error) {
+	var out []string
+	switch e.kind {
+	case choiceSweep:
+		for _, x := range e.items {
+			out = append(out, x.reprint())
+		}
+		return out, nil // shuffle() has already reordered them
+	case rangeSweep:
+		start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
+		isFloat := e.rng[0].node.Kind == Float || e.rng[1].node.Kind == Float || e.rng[2].node.Kind == Float
+		if step.Sign() == 0 {
+			return nil, errorf("range(): step 0: want another step")
+		}
+		for x := start; x.Cmp(stop)*step.Sign() < 0; x = new(big.Rat).Add(x, step) {
+			if len(out) >= maxJobs {
+				return nil, errorf("range(): more than %d values", maxJobs)
+			}
+			out = append(out, decimalNode(x, isFloat).pyStr())
+		}
+	case globSweep:
+		options, err := group()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range options {
+			if anyMatch(e.glob[0], o) && !anyMatch(e.glob[1], o) {
+				out = append(out, escapeText(o))
+			}
+		}
+	case intervalSweep:
+		return nil, errorf("BasicSweeper does not support sweep type : INTERVAL_SWEEP (use hydra/sweeper=random, tpe, cmaes or sobol)")
+	}
+	if e.shuffled {
+		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	}
+	return out, nil
+}
+
+func anyMatch(patterns []string, s string) bool {
+	for _, p := range patterns {
+		if fnmatch(p, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// fnmatch matches Python's fnmatch patterns: * ? [ab] [!ab].
+func fnmatch(p, s string) bool {
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(s) {
+		if i < len(p) && p[i] == '*' {
+			star, mark = i, j
+			i++
+			continue
+		}
+		if i < len(p) {
+			if n, ok := matchOne(p[i:], s[j]); ok {
+				i += n
+				j++
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		mark++
+		i, j = star+1, mark
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}
+
+// matchOne matches one character; n is the length of the pattern used.
+func matchOne(p string, c byte) (n int, ok bool) {
+	if p[0] == '?' {
+		return 1, true
+	}
+	if p[0] != '[' {
+		return 1, p[0] == c
+	}
+	end := 1
+	if end < len(p) && p[end] == '!' {
+		end++
+	}
+	if end < len(p) && p[end] == ']' {
+		end++
+	}
+	for end < len(p) && p[end] != ']' {
+		end++
+	}
+	if end >= len(p) {
+		return 1, c == '['
+	}
+	set := p[1:end]
+	negate := strings.HasPrefix(set, "!")
+	set = strings.TrimPrefix(set, "!")
+	in := false
+	for k := 0; k < len(set); k++ {
+		if k+2 < len(set) && set[k+1] == '-' {
+			in = in || set[k] <= c && c <= set[k+2]
+			k += 2
+			continue
+		}
+		in = in || set[k] == c
+	}
+	return end + 1, in != negate
+}
+
+// axis is one key of a sweep with its strings key=value.
+type axis struct {
+	key    string
+	values []string
+}
+
+// axes lists the task overrides of a sweep: sweeper params first, first position kept, last value wins.
+func (c *Composer) axes(params *Node) ([]axis, error) {
+	var overrides []*Override
+	if params != nil && params.Kind == Map {
+		for i, k := range params.Keys {
+			o, err := ParseOverride(k.Text + "=" + params.Vals[i].pyStr())
+			if err != nil {
+				return nil, err
+			}
+			overrides = append(overrides, o)
+		}
+	}
+	for _, o := range c.overrides {
+		if !o.isHydra() {
+			overrides = append(overrides, o)
+		}
+	}
+	var out []axis
+	at := map[string]int{}
+	for _, o := range overrides {
+		a := axis{key: opPrefix[o.Op] + o.fullKey()}
+		switch {
+		case o.isSweep():
+			vals, err := o.value.values(func() ([]string, error) {
+				if !c.lib.group(o.Key) {
+					return nil, errorf("glob() works on config groups: %s is none", o.Key)
+				}
+				return c.lib.list(o.Key, false)
+			})
+			if err != nil {
+				return nil, errorAt(Origin{Source: o.Text}, "%v", err)
+			}
+			for _, v := range vals {
+				a.values = append(a.values, a.key+"="+v)
+			}
+		case o.value == nil:
+			a.values = []string{a.key + "=null"}
+		default:
+			a.values = []string{a.key + "=" + o.value.reprint()}
+		}
+		if i, ok := at[a.key]; ok {
+			out[i] = a
+			continue
+		}
+		at[a.key] = len(out)
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// product is the cartesian product of the axes; the rightmost varies fastest.
+func product(axes []axis) ([][]string, error) {
+	total := 1
+	for _, a := range axes {
+		if total *= len(a.values); total > maxJobs {
+			return nil, errorf("the sweep has more than %d jobs", maxJobs)
+		}
+	}
+	jobs := make([][]string, total)
+	flat := make([]string, total*len(axes))
+	for j := range jobs {
+		row := flat[j*len(axes) : (j+1)*len(axes) : (j+1)*len(axes)]
+		k := j
+		for i := len(axes) - 1; i >= 0; i-- {
+			n := len(axes[i].values)
+			row[i] = axes[i].values[k%n]
+			k /= n
+		}
+		jobs[j] = row
+	}
+	return jobs, nil
+}

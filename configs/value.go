@@ -1,0 +1,669 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The value side of the override grammar, which is also the grammar of resolver arguments:
+//
+//	value    : element ("," element)*                    the second form is a simple choice sweep
+//	element  : primitive | "[" … "]" | "{" key ":" element … "}" | name "(" … ")"
+//	primitive: QUOTED | (word number true null ${…} one of /-\+.$%*@?| ":" \escape blank)+
+//
+// A primitive of one token keeps the token's type; several tokens are joined as text.
+
+type elemKind uint8
+
+const (
+	scalarElem elemKind = iota
+	listElem
+	dictElem
+	choiceSweep
+	rangeSweep
+	intervalSweep
+	globSweep
+	extendElem // extend_list(…)
+)
+
+// elem is a parsed element. Function calls have been evaluated.
+type elem struct {
+	kind  elemKind
+	node  *Node       // scalar without interpolation parts
+	parts *template   // scalar of a resolver argument that holds ${…}
+	quote byte        // scalar: the quote it was written with, 0 = none
+	keys  []*Node     // dict
+	items []*elem     // list, dict, choice, extend_list
+	rng   [3]*elem    // range: start, stop, step; interval: start, end
+	glob  [2][]string // glob: include, exclude
+	tags  []string    // tag(…)
+	plain bool        // choice written as a,b
+	cast  string      // interval with int() or float()
+
+	shuffled bool
+}
+
+func (e *elem) isSweep() bool { return e.kind >= choiceSweep && e.kind <= globSweep }
+
+func scalarOf(n *Node) *elem { return &elem{kind: scalarElem, node: n} }
+
+// syntaxError is a fault at a byte of the parsed text.
+type syntaxError struct {
+	pos int
+	msg string
+}
+
+func (e *syntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.pos+1, e.msg) }
+
+// maxDepth bounds nesting, so that no input can exhaust the stack.
+const maxDepth = 200
+
+type valueParser struct {
+	s      string
+	pos    int
+	depth  int
+	nested bool // resolver arguments: ${…} is parsed in place, there are no functions
+}
+
+func (p *valueParser) errorf(pos int, format string, args ...any) error {
+	return &syntaxError{pos, fmt.Sprintf(format, args...)}
+}
+
+type token uint8
+
+const (
+	tokEnd token = iota
+	tokWord
+	tokNull
+	tokInt
+	tokFloat
+	tokBool
+	tokChar
+	tokEscape
+	tokBlank
+	tokInterp
+	tokColon
+	tokComma
+	tokEqual
+	tokParenOpen
+	tokParenClose
+	tokListOpen
+	tokListClose
+	tokDictOpen
+	tokDictClose
+	tokQuote
+	tokBad
+)
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
+func blank(c byte) bool  { return c == ' ' || c == '\t' }
+
+func wordLen(s string) int {
+	if s == "" || !letter(s[0]) {
+		return 0
+	}
+	i := 1
+	for i < len(s) && (letter(s[i]) || digit(s[i]) || s[i] == '-') {
+		i++
+	}
+	return i
+}
+
+func blanks(s string) int { return span(s, " \t") }
+
+// peek returns the token at the current position and its length: the longest match.
+func (p *valueParser) peek() (token, int) {
+	s := p.s[p.pos:]
+	if s == "" {
+		return tokEnd, 0
+	}
+	c := s[0]
+	if blank(c) { // blanks belong to the punctuation behind them
+		n := blanks(s)
+		if n == len(s) {
+			return tokBlank, n
+		}
+		kind := tokBlank
+		switch s[n] {
+		case ':':
+			kind = tokColon
+		case ',':
+			kind = tokComma
+		case '=':
+			kind = tokEqual
+		case '(':
+			kind = tokParenOpen
+		case ')':
+			return tokParenClose, n + 1
+		case ']':
+			return tokListClose, n + 1
+		case '}':
+			return tokDictClose, n + 1
+		}
+		if kind == tokBlank {
+			return kind, n
+		}
+		return kind, n + 1 + blanks(s[n+1:])
+	}
+	if letter(c) {
+		n := wordLen(s)
+		switch strings.ToLower(s[:n]) {
+		case "null":
+			return tokNull, n
+		case "true", "false":
+			return tokBool, n
+		case "inf", "nan":
+			return tokFloat, n
+		}
+		return tokWord, n
+	}
+	if n, isFloat := numberLen(s); n > 0 {
+		if isFloat {
+			return tokFloat, n
+		}
+		return tokInt, n
+	}
+	switch c {
+	case ':':
+		return tokColon, 1 + blanks(s[1:])
+	case ',':
+		return tokComma, 1 + blanks(s[1:])
+	case '=':
+		return tokEqual, 1 + blanks(s[1:])
+	case '(':
+		return tokParenOpen, 1 + blanks(s[1:])
+	case '[':
+		return tokListOpen, 1 + blanks(s[1:])
+	case '{':
+		return tokDictOpen, 1 + blanks(s[1:])
+	case ')':
+		return tokParenClose, 1
+	case ']':
+		return tokListClose, 1
+	case '}':
+		return tokDictClose, 1
+	case '\'', '"':
+		return tokQuote, 1
+	case '\\':
+		if n := escapeLen(s); n > 0 {
+			return tokEscape, n
+		}
+		return tokChar, 1
+	case '$':
+		if strings.HasPrefix(s, "${") {
+			if p.nested {
+				return tokInterp, 2
+			}
+			if end := strings.IndexByte(s, '}'); end > 2 {
+				return tokInterp, end + 1
+			}
+		}
+		return tokChar, 1
+	case '/', '-', '+', '.', '%', '*', '@', '?', '|':
+		return tokChar, 1
+	}
+	return tokBad, 1
+}
+
+// escapeLen is the length of a run of escapes: \\ \( \) \[ \] \{ \} \: \= \, "\ " "\<tab>".
+func escapeLen(s string) int {
+	n := 0
+	for n+1 < len(s) && s[n] == '\\' && strings.IndexByte("\\()[]{}:=, \t", s[n+1]) >= 0 {
+		n += 2
+	}
+	return n
+}
+
+func unescape(s string) string {
+	out := make([]byte, 0, len(s)/2)
+	for i := 1; i < len(s); i += 2 {
+		out = append(out, s[i])
+	}
+	return string(out)
+}
+
+// numberLen matches an INT or FLOAT of the override grammar at the start of s.
+func numberLen(s string) (n int, isFloat bool) {
+	i := 0
+	if s[0] == '+' || s[0] == '-' {
+		i = 1
+		if len(s) >= 4 && (strings.EqualFold(s[1:4], "inf") || strings.EqualFold(s[1:4], "nan")) {
+			return 4, true
+		}
+	}
+	body := s[i:]
+	whole := intLen(body)
+	n = whole
+	if n < len(body) && body[n] == '.' {
+		frac := digitsLen(body[n+1:])
+		if whole > 0 || frac > 0 {
+			n += 1 + frac
+			isFloat = true
+		}
+	}
+	if n == 0 {
+		return 0, false
+	}
+	if n < len(body) && (body[n] == 'e' || body[n] == 'E') {
+		e := n + 1
+		if e < len(body) && (body[e] == '+' || body[e] == '-') {
+			e++
+		}
+		if d := digitsLen(body[min(e, len(body)):]); d > 0 {
+			return i + e + d, true
+		}
+	}
+	return i + n, isFloat
+}
+
+// intLen matches 0 | [1-9](_?[0-9])*.
+func intLen(s string) int {
+	if s == "" || !digit(s[0]) {
+		return 0
+	}
+	if s[0] == '0' {
+		return 1
+	}
+	return digitsLen(s)
+}
+
+// digitsLen matches [0-9](_?[0-9])*.
+func digitsLen(s string) int {
+	if s == "" || !digit(s[0]) {
+		return 0
+	}
+	i := 1
+	for i < len(s) {
+		switch {
+		case digit(s[i]):
+			i++
+		case s[i] == '_' && i+1 < len(s) && digit(s[i+1]):
+			i += 2
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// value parses the whole text as the right side of an override.
+func (p *valueParser) value() (*elem, error) {
+	p.pos += blanks(p.s[p.pos:])
+	if p.pos == len(p.s) {
+		return scalarOf(plainString("")), nil
+	}
+	first, err := p.element()
+	if err != nil {
+		return nil, err
+	}
+	items := []*elem{first}
+	for {
+		t, n := p.peek()
+		if t == tokEnd {
+			break
+		}
+		if t != tokComma {
+			return nil, p.unexpected(t, n, "the end")
+		}
+		p.pos += n
+		e, err := p.element()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, e)
+	}
+	if len(items) == 1 {
+		return first, nil
+	}
+	for _, e := range items {
+		if e.isSweep() || e.kind == extendElem {
+			return nil, p.errorf(0, "a sweep or extend_list inside a choice: want plain values between the commas")
+		}
+	}
+	return &elem{kind: choiceSweep, items: items, plain: true}, nil
+}
+
+func (p *valueParser) unexpected(t token, n int, want string) error {
+	switch t {
+	case tokEnd:
+		return p.errorf(p.pos, "unexpected end: want %s", want)
+	case tokBlank:
+		return p.errorf(p.pos, "blank after a closed value: want %s", want)
+	case tokQuote:
+		return p.errorf(p.pos, "unexpected quote: quote the whole value or nothing of it")
+	case tokBad:
+		r := []rune(p.s[p.pos:])[0]
+		return p.errorf(p.pos, "character %q must be quoted", r)
+	}
+	return p.errorf(p.pos, "unexpected %q: want %s (quote the value if it is text)", strings.TrimSpace(p.s[p.pos:p.pos+n]), want)
+}
+
+func (p *valueParser) element() (*elem, error) {
+	if p.depth++; p.depth > maxDepth {
+		return nil, p.errorf(p.pos, "nested deeper than %d", maxDepth)
+	}
+	defer func() { p.depth-- }()
+	t, n := p.peek()
+	switch t {
+	case tokQuote:
+		return p.quoted()
+	case tokListOpen:
+		p.pos += n
+		return p.list()
+	case tokDictOpen:
+		p.pos += n
+		return p.dict()
+	case tokWord:
+		if !p.nested {
+			save := p.pos
+			p.pos += n
+			if t2, n2 := p.peek(); t2 == tokParenOpen {
+				p.pos += n2
+				return p.call(p.s[save:save+n], save)
+			}
+			p.pos = save
+		}
+	}
+	return p.primitive()
+}
+
+func (p *valueParser) list() (*elem, error) {
+	e := &elem{kind: listElem}
+	if t, n := p.peek(); t == tokListClose {
+		p.pos += n
+		return e, nil
+	}
+	for {
+		item, err := p.element()
+		if err != nil {
+			return nil, err
+		}
+		if item.isSweep() || item.kind == extendElem {
+			return nil, p.errorf(p.pos, "a sweep inside a list: sweep over whole lists, as in key=[1],[2]")
+		}
+		e.items = append(e.items, item)
+		t, n := p.peek()
+		switch t {
+		case tokComma:
+			p.pos += n
+		case tokListClose:
+			p.pos += n
+			return e, nil
+		default:
+			return nil, p.unexpected(t, n, `"," or "]"`)
+		}
+	}
+}
+
+func (p *valueParser) dict() (*elem, error) {
+	e := &elem{kind: dictElem}
+	if t, n := p.peek(); t == tokDictClose {
+		p.pos += n
+		return e, nil
+	}
+	for {
+		k, err := p.dictKey()
+		if err != nil {
+			return nil, err
+		}
+		t, n := p.peek()
+		if t != tokColon {
+			return nil, p.unexpected(t, n, `":" after the key`)
+		}
+		p.pos += n
+		v, err := p.element()
+		if err != nil {
+			return nil, err
+		}
+		if v.isSweep() || v.kind == extendElem {
+			return nil, p.errorf(p.pos, "a sweep inside a mapping: sweep over whole mappings, as in key={a:1},{a:2}")
+		}
+		e.put(k, v)
+		t, n = p.peek()
+		switch t {
+		case tokComma:
+			p.pos += n
+		case tokDictClose:
+			p.pos += n
+			return e, nil
+		default:
+			return nil, p.unexpected(t, n, `"," or "}"`)
+		}
+	}
+}
+
+// put adds an entry to a dict; a key given twice keeps its place and takes the last value.
+func (e *elem) put(k *Node, v *elem) {
+	for i, old := range e.keys {
+		if old.key() == k.key() {
+			e.items[i] = v
+			return
+		}
+	}
+	e.keys, e.items = append(e.keys, k), append(e.items, v)
+}
+
+func (p *valueParser) dictKey() (*Node, error) {
+	start := p.pos
+	e, err := p.tokens(func(t token) bool {
+		return t == tokWord || t == tokNull || t == tokInt || t == tokFloat || t == tokBool || t == tokChar || t == tokEscape || t == tokBlank
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e.node.Kind == Null {
+		return nil, p.errorf(start, "null as a key: want text, a number or a boolean")
+	}
+	return e.node, nil
+}
+
+func (p *valueParser) primitive() (*elem, error) {
+	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon })
+}
+
+// tokens joins a run of tokens to a primitive; one token keeps its type.
+func (p *valueParser) tokens(allowed func(token) bool) (*elem, error) {
+	type piece struct {
+		tok  token
+		text string
+		ref  *part
+	}
+	var run []piece
+	for {
+		t, n := p.peek()
+		if !allowed(t) {
+			if len(run) == 0 {
+				return nil, p.unexpected(t, n, "a value")
+			}
+			break
+		}
+		if t == tokInterp && p.nested {
+			ref, err := p.interpolation()
+			if err != nil {
+				return nil, err
+			}
+			run = append(run, piece{tok: t, ref: ref})
+			continue
+		}
+		run = append(run, piece{tok: t, text: p.s[p.pos : p.pos+n]})
+		p.pos += n
+	}
+	for len(run) > 0 && run[0].tok == tokBlank {
+		run = run[1:]
+	}
+	for len(run) > 0 && run[len(run)-1].tok == tokBlank {
+		run = run[:len(run)-1]
+	}
+	if len(run) == 1 {
+		r := run[0]
+		switch r.tok {
+		case tokNull:
+			return scalarOf(newNull()), nil
+		case tokBool:
+			return scalarOf(newBool(strings.EqualFold(r.text, "true"))), nil
+		case tokInt:
+			sign, body := splitSign(strings.ReplaceAll(r.text, "_", ""))
+			return scalarOf(intNode(sign, body, 10)), nil
+		case tokFloat:
+			return scalarOf(parseFloatText(r.text)), nil
+		}
+	}
+	t := &template{}
+	hasRef := false
+	for _, r := range run {
+		switch {
+		case r.ref != nil:
+			t.parts = append(t.parts, *r.ref)
+			hasRef = true
+		case r.tok == tokEscape:
+			t.literal(unescape(r.text))
+		default:
+			t.literal(r.text)
+		}
+	}
+	if hasRef {
+		return &elem{kind: scalarElem, parts: t}, nil
+	}
+	return p.textElem(t.text(), 0)
+}
+
+// textElem makes a text scalar; ${…} in an override must be well formed already here.
+func (p *valueParser) textElem(s string, quote byte) (*elem, error) {
+	if p.nested {
+		return &elem{node: plainString(s), quote: quote}, nil
+	}
+	n, err := newString(s)
+	if err != nil {
+		return nil, p.errorf(p.pos, "%v", err)
+	}
+	return &elem{node: n, quote: quote}, nil
+}
+
+// quoted reads '…' or "…". Backslashes count only directly before the quote or the end.
+func (p *valueParser) quoted() (*elem, error) {
+	start, q := p.pos, p.s[p.pos]
+	p.pos++
+	if p.nested {
+		t, err := p.quotedTemplate(start, q)
+		if err != nil {
+			return nil, err
+		}
+		if t.isText() {
+			return &elem{node: plainString(t.text()), quote: q}, nil
+		}
+		return &elem{parts: t, quote: q}, nil
+	}
+	var b strings.Builder
+	for p.pos < len(p.s) {
+		c := p.s[p.pos]
+		if c == q {
+			p.pos++
+			return p.textElem(b.String(), q)
+		}
+		if c != '\\' {
+			b.WriteByte(c)
+			p.pos++
+			continue
+		}
+		run := span(p.s[p.pos:], `\`)
+		p.pos += run
+		if p.pos < len(p.s) && p.s[p.pos] == q {
+			b.WriteString(strings.Repeat(`\`, run/2))
+			if run%2 == 1 {
+				b.WriteByte(q)
+				p.pos++
+			}
+		} else {
+			b.WriteString(strings.Repeat(`\`, run))
+		}
+	}
+	return nil, p.errorf(start, "the quote %c is not closed", q)
+}
+
+// withQuotes writes text so that quoted reads it back.
+func withQuotes(s string, q byte) string {
+	var b strings.Builder
+	b.WriteByte(q)
+	for i := 0; i < len(s); {
+		run := span(s[i:], `\`)
+		i += run
+		if i == len(s) || s[i] == q {
+			run *= 2
+		}
+		b.WriteString(strings.Repeat(`\`, run))
+		if i < len(s) {
+			if s[i] == q {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(s[i])
+			i++
+		}
+	}
+	b.WriteByte(q)
+	return b.String()
+}
+
+// toNode turns an element without sweeps into a tree.
+func (e *elem) toNode() *Node {
+	switch e.kind {
+	case listElem, extendElem, choiceSweep:
+		n := newList()
+		for _, x := range e.items {
+			n.Vals = append(n.Vals, x.toNode())
+		}
+		return n
+	case dictElem:
+		n := newMap()
+		for i, x := range e.items {
+			n.Keys, n.Vals = append(n.Keys, e.keys[i].key()), append(n.Vals, x.toNode())
+		}
+		return n
+	}
+	return e.node
+}
+
+// reprint writes an element as Hydra re-prints the overrides of a sweep's jobs: numbers as Python
+// prints them, quoted text with its quotes, other text escaped.
+func (e *elem) reprint() string {
+	switch e.kind {
+	case listElem, extendElem:
+		open, end := "[", "]"
+		if e.kind == extendElem {
+			open, end = "extend_list(", ")"
+		}
+		parts := make([]string, len(e.items))
+		for i, x := range e.items {
+			parts[i] = x.reprint()
+		}
+		return open + strings.Join(parts, ",") + end
+	case dictElem:
+		parts := make([]string, len(e.items))
+		for i, x := range e.items {
+			parts[i] = scalarOf(e.keys[i]).reprint() + ":" + x.reprint()
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	switch {
+	case e.quote != 0:
+		return withQuotes(e.node.Text, e.quote)
+	case e.node.Kind == Null:
+		return "null"
+	case e.node.Kind == String:
+		return escapeText(e.node.Text)
+	}
+	return e.node.pyStr()
+}
+
+func escapeText(s string) string {
+	if strings.IndexAny(s, "\\()[]{}:=, \t") < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.IndexByte("\\()[]{}:=, \t", s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

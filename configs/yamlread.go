@@ -1,0 +1,310 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/internal/registry"
+)
+
+// maxNodes bounds what aliases in a file, or interpolations in a tree, may expand to.
+const maxNodes = 1 << 20
+
+// readYAML parses one document as OmegaConf.load does: an empty file is {}, a lone word w is {w: null}.
+func readYAML(source string, data []byte) (n *Node, err error) {
+	defer func() { // the parser is not ours: a fault in it is an error of this file
+		if r := recover(); r != nil {
+			n, err = nil, errorAt(Origin{source, 1, 1}, "not YAML: %v", r)
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
+	} else if err != nil {
+		return nil, yamlError(source, data, err)
+	}
+	var second yaml.Node
+	if err := dec.Decode(&second); err == nil {
+		return nil, errorAt(Origin{source, int32(max(second.Line, 1)), 1}, "a second YAML document: want one document a file")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, yamlError(source, data, err)
+	}
+	if len(doc.Content) == 0 {
+		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
+	}
+	r := yamlReader{source: source, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{}}
+	n, err = r.read(doc.Content[0])
+	if err != nil {
+		return nil, err
+	}
+	switch n.Kind {
+	case Map:
+		return n, nil
+	case Null:
+		return &Node{Kind: Map, Origin: n.Origin}, nil
+	case String:
+		return &Node{Kind: Map, Keys: []Key{strKey(n.Text)}, Vals: []*Node{newNull()}, Origin: n.Origin}, nil
+	}
+	return nil, errorAt(n.Origin, "the file holds %s: want a mapping", n.Kind)
+}
+
+// yamlError gives the parser's message a position: it knows the line only.
+func yamlError(source string, data []byte, err error) error {
+	msg := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if rest, ok := strings.CutPrefix(msg, "line "); ok {
+		if num, text, ok := strings.Cut(rest, ": "); ok {
+			if v, e := strconv.Atoi(num); e == nil {
+				line, msg = max(v, 1), text
+			}
+		}
+	}
+	col := 1
+	if lines := bytes.Split(data, []byte("\n")); line <= len(lines) {
+		l := lines[line-1]
+		col += len(l) - len(bytes.TrimLeft(l, " \t"))
+	}
+	return errorAt(Origin{source, int32(line), int32(col)}, "not YAML: %s", msg)
+}
+
+type yamlReader struct {
+	source string
+	done   map[*yaml.Node]*Node // anchored nodes, read once
+	open   map[*yaml.Node]bool  // anchored nodes being read: an alias to one is a cycle
+	sizes  map[*Node]int        // expanded sizes of anchored nodes
+	total  int
+}
+
+func (r *yamlReader) origin(y *yaml.Node) Origin {
+	return Origin{r.source, int32(y.Line), int32(y.Column)}
+}
+
+func (r *yamlReader) read(y *yaml.Node) (*Node, error) {
+	if y.Kind == yaml.AliasNode {
+		target := y.Alias
+		if target == nil || r.open[target] {
+			return nil, errorAt(r.origin(y), "alias *%s refers to itself", y.Value)
+		}
+		n := r.done[target]
+		if n == nil {
+			return nil, errorAt(r.origin(y), "alias *%s has no anchor before it", y.Value)
+		}
+		return n, r.count(y, r.sizes[n])
+	}
+	before := r.total
+	if err := r.count(y, 1); err != nil {
+		return nil, err
+	}
+	if y.Anchor != "" {
+		r.open[y] = true
+	}
+	n, err := r.readPlain(y)
+	if err != nil {
+		return nil, err
+	}
+	n.Origin = r.origin(y)
+	if y.Anchor != "" {
+		delete(r.open, y)
+		r.done[y] = n
+		r.sizes[n] = r.total - before
+	}
+	return n, nil
+}
+
+func (r *yamlReader) count(y *yaml.Node, size int) error {
+	if r.total += size; r.total > maxNodes {
+		return errorAt(r.origin(y), "aliases expand to more than %d values", maxNodes)
+	}
+	return nil
+}
+
+func (r *yamlReader) readPlain(y *yaml.Node) (*Node, error) {
+	tag := ""
+	if y.Style&yaml.TaggedStyle != 0 {
+		tag = y.ShortTag()
+	}
+	switch y.Kind {
+	case yaml.ScalarNode:
+		return r.scalar(y, tag)
+	case yaml.SequenceNode:
+		if tag != "" && tag != "!!seq" {
+			return nil, r.badTag(y, tag)
+		}
+		n := newList()
+		for _, item := range y.Content {
+			v, err := r.read(item)
+			if err != nil {
+				return nil, err
+			}
+			n.Vals = append(n.Vals, v)
+		}
+		return n, nil
+	case yaml.MappingNode:
+		if tag != "" && tag != "!!map" {
+			return nil, r.badTag(y, tag)
+		}
+		return r.mapping(y)
+	}
+	return nil, errorAt(r.origin(y), "not a YAML value")
+}
+
+func (r *yamlReader) badTag(y *yaml.Node, tag string) error {
+	return errorAt(r.origin(y), "unknown tag %s on %s", tag, clip(y.Value))
+}
+
+// clip shortens text for a message.
+func clip(s string) string {
+	if len(s) > 60 {
+		s = s[:57] + "..."
+	}
+	return strconv.Quote(s)
+}
+
+func (r *yamlReader) scalar(y *yaml.Node, tag string) (*Node, error) {
+	quoted := y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	var n *Node
+	switch tag {
+	case "":
+		if !quoted {
+			n = plainScalar(y.Value)
+		}
+	case "!!str", "!":
+	case "!!null", "!!bool", "!!int", "!!float":
+		n = plainScalar(y.Value)
+		want := map[string]Kind{"!!null": Null, "!!bool": Bool, "!!int": Int, "!!float": Float}[tag]
+		if n != nil && want == Float && n.Kind == Int {
+			f, _ := n.number()
+			n = newFloat(f)
+		}
+		if n == nil || n.Kind != want {
+			return nil, errorAt(r.origin(y), "%s is not %s, as its tag %s says", clip(y.Value), want, tag)
+		}
+	default:
+		return nil, r.badTag(y, tag)
+	}
+	if n != nil {
+		return n, nil
+	}
+	n, err := newString(y.Value)
+	if err != nil {
+		return nil, errorAt(r.origin(y), "%v", err)
+	}
+	return n, nil
+}
+
+// mapping reads keys and values; merge keys (<<) come first, so explicit keys win.
+func (r *yamlReader) mapping(y *yaml.Node) (*Node, error) {
+	n := newMap()
+	put := func(k Key, v *Node) {
+		if i := n.index(k); i >= 0 {
+			n.Vals[i] = v
+			return
+		}
+		n.Keys, n.Vals = append(n.Keys, k), append(n.Vals, v)
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		k, v := y.Content[i], y.Content[i+1]
+		if k.Kind != yaml.ScalarNode || k.Value != "<<" || k.Style != 0 {
+			continue
+		}
+		if seen["<<"] {
+			return nil, errorAt(r.origin(k), "duplicate key <<")
+		}
+		seen["<<"] = true
+		if err := r.merge(v, put); err != nil {
+			return nil, err
+		}
+	}
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		k := y.Content[i]
+		if k.Kind == yaml.ScalarNode && k.Value == "<<" && k.Style == 0 {
+			continue
+		}
+		kn, err := r.read(k)
+		if err != nil {
+			return nil, err
+		}
+		if kn.container() || kn.Kind == Null {
+			return nil, errorAt(r.origin(k), "%s as a key: want text, a number or a boolean", kn.Kind)
+		}
+		if raw := kn.key().Text; seen[raw] {
+			return nil, errorAt(r.origin(k), "duplicate key %s", raw)
+		} else {
+			seen[raw] = true
+		}
+		v, err := r.read(y.Content[i+1])
+		if err != nil {
+			return nil, err
+		}
+		put(kn.key(), v)
+	}
+	return n, nil
+}
+
+func (r *yamlReader) merge(y *yaml.Node, put func(Key, *Node)) error {
+	v, err := r.read(y)
+	if err != nil {
+		return err
+	}
+	maps := []*Node{v}
+	if v.Kind == List {
+		maps = v.Vals
+	}
+	for i := len(maps) - 1; i >= 0; i-- { // the first of a list wins
+		if maps[i].Kind != Map {
+			return errorAt(r.origin(y), "<< of %s: want a mapping or a list of mappings", maps[i].Kind)
+		}
+		for j, k := range maps[i].Keys {
+			put(k, maps[i].Vals[j])
+		}
+	}
+	return nil
+}
+
+// readHeader returns the package of a leading `# @package p` line. Only blank lines and other
+// `# @key value` lines may come before it.
+func readHeader(source string, data []byte) (pkg string, ok bool, err error) {
+	if len(data) > 512 {
+		data = data[:512]
+	}
+	line := int32(0)
+	for len(data) > 0 {
+		text, rest, _ := bytes.Cut(data, []byte("\n"))
+		data = rest
+		line++
+		s := strings.TrimSpace(string(text))
+		if s == "" {
+			continue
+		}
+		if s[0] != '#' {
+			break
+		}
+		s = strings.TrimLeft(s[1:], " \t")
+		if s == "" || s[0] != '@' {
+			break
+		}
+		fields := strings.Fields(s[1:])
+		if len(fields) != 2 {
+			return "", false, errorAt(Origin{source, line, 1}, "header %q: want one value, as in # @package NAME", "# "+s)
+		}
+		if fields[0] == "package" {
+			pkg, ok = fields[1], true
+		}
+	}
+	return pkg, ok, nil
+}
+
+// didYouMean is " (did you mean x?)" or nothing.
+func didYouMean(name string, names []string) string {
+	if near, ok := registry.Nearest(name, names); ok {
+		return " (did you mean " + near + "?)"
+	}
+	return ""
+}

@@ -343,3 +343,15 @@ func FuzzBeams(f *testing.F) {
 		}
 	})
 }
+
+// task=predict: every query of the file has a place in All, in file order, whatever is recorded.
+func TestQueriesOnlyKeepsEveryQuery(t *testing.T) {
+	content := `{"9":{"candidate_pool_ids":[5,3]},"2":{"candidate_pool_ids":[2,4],"pointer_candidates":[{"pointer":[99]}]},"4":{"candidate_pool_ids":[1],"pointer_candidates":null}}`
+	b, err := loadContent(t, content, func(o *Options) { o.QueriesOnly = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(b.All.IDs, []int64{9, 2, 4}) || b.RCE.Len()+b.Val.Len() != 3 || !slices.Equal(b.All.Pool(1), []int32{4}) {
+		t.Errorf("all %v, train %v, val %v", b.All.IDs, b.RCE.IDs, b.Val.IDs)
+	}
+}

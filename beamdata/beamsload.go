@@ -35,7 +35,10 @@ func (l *loader) beams() error {
 			return l.fileSet(name, f)
 		}
 		s, err := l.readerSet(name, reader, f)
-		return s, err
+		if err != nil {
+			return nil, err
+		}
+		return l.inFileOrder(s, f)
 	}
 	rce, err := set("rce", opt.Beams, "data.beams")
 	if err != nil {
@@ -114,8 +117,11 @@ func (l *loader) split(rce, records, online, valSet *Set) error {
 		if s == nil {
 			return nil
 		}
-		return l.limit(s.Filter(func(i int) bool { return !isVal[s.IDs[i]] && (name == "online" || s.NumCandidates(i) > 0) })).named(name)
+		return l.limit(s.Filter(func(i int) bool {
+			return !isVal[s.IDs[i]] && (name == "online" || l.opt.QueriesOnly || s.NumCandidates(i) > 0)
+		})).named(name)
 	}
+	b.All = online.named("all")
 	b.RCE = train(rce, "rce")
 	b.Records = b.RCE
 	if records != rce {
@@ -129,6 +135,25 @@ func (l *loader) split(rce, records, online, valSet *Set) error {
 		b.Val = online.Filter(func(i int) bool { return isVal[online.IDs[i]] }).named("val")
 	}
 	return nil
+}
+
+// inFileOrder returns the queries of f out of a reward table's set. Queries that the table lacks were
+// counted; where every query wants an answer, they are refused.
+func (l *loader) inFileOrder(s *Set, f *beamFile) (*Set, error) {
+	at := make(map[int64]int, s.Len())
+	for i, id := range s.IDs {
+		at[id] = i
+	}
+	indices := make([]int, 0, len(f.ids))
+	for _, id := range f.ids {
+		i, ok := at[id]
+		if ok {
+			indices = append(indices, i)
+		} else if l.opt.QueriesOnly {
+			return nil, fmt.Errorf("%s: query %d has no row in data.reader", f.path, id)
+		}
+	}
+	return s.Subset(indices), nil
 }
 
 func overlap(in map[int64]bool, ids []int64) int {

@@ -63,7 +63,7 @@ func missing(path, key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
 	}
-	return fmt.Errorf("%s: %w (%s)", path, err, key)
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 func (r *fileReader) count(reason string, n int) {

@@ -3,7 +3,9 @@ package beamdata
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +22,7 @@ type Bundle struct {
 	Online  *Set // train queries with a scorer, for sampled groups
 	Val     *Set // held out from training; chooses checkpoints
 	Eval    *Set // held out from every choice
+	All     *Set // training and validation queries in file order, for predict
 
 	EvalName    string         // "dev"
 	Shots       int            // picks per selection
@@ -31,7 +34,8 @@ type Bundle struct {
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
 func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
 
-// Load reads the data that opt names. Sets that the files do not give are nil. Everything is read and
+// Load reads the data that opt names. Sets that the files do not give, or
+// that would be empty, are nil. Everything is read and
 // checked here: later accesses cannot fail.
 func Load(opt Options) (*Bundle, error) {
 	if err := opt.Validate(); err != nil {
@@ -48,13 +52,26 @@ func Load(opt Options) (*Bundle, error) {
 	case "beams":
 		err = l.beams()
 	default:
-		return loadShapes(opt)
+		err = l.shapes()
 	}
 	if err != nil {
 		return nil, err
 	}
-	l.bundle.seal()
-	return l.bundle, nil
+	b := l.bundle
+	shared := b.Records == b.RCE
+	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online} {
+		*s = (*s).withLevels(opt.Reward)
+	}
+	if shared {
+		b.Records = b.RCE
+	}
+	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online, &b.Val, &b.Eval, &b.All} {
+		if (*s).Len() == 0 {
+			*s = nil
+		}
+	}
+	b.seal()
+	return b, nil
 }
 
 // loader carries what the steps of one Load share.
@@ -71,8 +88,11 @@ type loader struct {
 // open reads the embedding table.
 func (l *loader) open(path string) error {
 	table, err := OpenTable(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return missing(path, "data.embeddings", err)
+	}
+	if err != nil {
+		return err
 	}
 	l.table = table
 	l.build = newBuilder(l.opt, table.Rows, l.bundle.Counts)

@@ -63,6 +63,7 @@ func (l *loader) okvqa() error {
 
 	val := splitByImage(reader.IDs, b.Items.image, opt.ValRatio, opt.SplitSeed)
 	held := func(i int) bool { return val[base.IDs[i]] }
+	b.All = base.named("all")
 	b.Val = base.Filter(held).named("val")
 	b.Online = l.limit(base.Filter(func(i int) bool { return !held(i) })).named("online")
 	if beams != nil {

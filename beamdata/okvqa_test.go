@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +22,23 @@ func okvqaOptions(t testing.TB) Options {
 	return opt
 }
 
+var (
+	okvqaOnce   sync.Once
+	okvqaShared *Bundle
+)
+
+// loadOKVQA loads the folder; without a change every test shares one bundle.
 func loadOKVQA(t testing.TB, change func(*Options)) *Bundle {
 	t.Helper()
 	opt := okvqaOptions(t)
-	if change != nil {
-		change(&opt)
+	if change == nil {
+		okvqaOnce.Do(func() { okvqaShared, _ = Load(opt) })
+		if okvqaShared == nil {
+			t.Fatal("the data could not be loaded")
+		}
+		return okvqaShared
 	}
+	change(&opt)
 	b, err := Load(opt)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +48,7 @@ func loadOKVQA(t testing.TB, change func(*Options)) *Bundle {
 
 func TestOKVQALoads(t *testing.T) {
 	begin := time.Now()
-	b := loadOKVQA(t, nil)
+	b := loadOKVQA(t, func(*Options) {})
 	t.Logf("loaded in %v", time.Since(begin))
 	t.Log(b.Counts, b.Fingerprint)
 	if got := b.Val.Len() + b.Online.Len(); got != 7000 || b.Val.Len() < 700 || b.Val.Len() > 702 {
@@ -235,7 +247,7 @@ func TestOKVQAFourShots(t *testing.T) {
 
 func BenchmarkLoadOKVQA(b *testing.B) {
 	for b.Loop() {
-		loadOKVQA(b, nil)
+		loadOKVQA(b, func(*Options) {})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/rewardutil"
@@ -26,10 +27,11 @@ type Options struct {
 	MaxSamples *int    `koanf:"max_samples" help:"keep the first so many train queries of each file (null = all)" range:"[1,inf)"`
 	BatchSize  int     `koanf:"batch_size" help:"queries per batch" range:"[1,inf)"`
 	Shuffle    bool    `koanf:"shuffle" help:"new order every epoch"`
-	Shots      int     `koanf:"shots" help:"which of okvqa's files to read" enum:"2,4"`
+	Shots      int     `koanf:"shots" help:"which of okvqa's files to read: 2 or 4" range:"[1,inf)"`
 	PoolSize   *int    `koanf:"pool_size" help:"cut every pool to its first so many candidates (null = whole; the reference: 64)" range:"[1,inf)"`
 	LegacyPool string  `koanf:"legacy_pool" help:"pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels" enum:"gathered,full_table"`
 
+	Shapes    shapes.Options              `koanf:"shapes"`
 	Eval      EvalOptions                 `koanf:"eval"`
 	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
 	Reward    rewardutil.RewardOptions    `koanf:"reward"`
@@ -53,7 +55,7 @@ func DefaultOptions() Options {
 	return Options{
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
-		SkipFallback: true,
+		SkipFallback: true, Shapes: shapes.DefaultOptions(),
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/rewardutil"
 )
@@ -18,8 +20,9 @@ type Set struct {
 	Shots  int     // S: length of the recorded candidates; 0 = none are recorded
 	Scorer Scorer  // exact rewards of any choice; nil where unknown
 
-	store *store
-	sel   []int32 // query i of this set is query sel[i] of the store; nil = all
+	store  *store
+	sel    []int32                   // query i of this set is query sel[i] of the store; nil = all
+	levels *rewardutil.RewardOptions // rewards of several levels; nil = the recorded ones
 }
 
 // Scorer gives the exact reward of any selection. Positions point into query i's pool and are
@@ -71,8 +74,13 @@ func newSet(name string, table *Table, st *store) *Set {
 	return &Set{Name: name, Table: table, IDs: st.ids, Shots: st.shots, store: st}
 }
 
-// Len returns the number of queries.
-func (s *Set) Len() int { return len(s.IDs) }
+// Len returns the number of queries; a nil set has none.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.IDs)
+}
 
 func (s *Set) at(i int) int {
 	if s.sel == nil {
@@ -118,15 +126,28 @@ func (s *Set) NumCandidates(i int) int {
 
 // Candidate returns recorded candidate g of query i, in file order.
 func (s *Set) Candidate(i, g int) Candidate {
+	c := s.recorded(i, g)
+	if s.levels != nil {
+		accuracy := recordedAccuracy(c.Trajectory)
+		if s.levels.TaskWeight != 0 && math.IsNaN(accuracy) && s.Scorer != nil {
+			_, accuracy = s.Scorer.Score(i, c.Positions)
+		}
+		c.Reward = s.combine(*s.levels, i, c.Positions, c.Reward, accuracy)
+	}
+	return c
+}
+
+// recorded returns the candidate with the reward of its own level alone.
+func (s *Set) recorded(i, g int) Candidate {
 	st, n := s.store, int64(s.store.shots)
 	c := st.start[s.at(i)] + int64(g)
 	out := Candidate{Positions: st.positions[c*n : (c+1)*n : (c+1)*n], Reward: st.rewards[c]}
 	if st.scores == nil {
 		out.Method = "beam"
 		out.Set(rewardutil.BeamScore, out.Reward)
-		return out
+	} else {
+		out.Trajectory, out.Method = st.scores[c], methodNames[st.methods[c]]
 	}
-	out.Trajectory, out.Method = st.scores[c], methodNames[st.methods[c]]
 	return out
 }
 
@@ -140,7 +161,7 @@ func (s *Set) Subset(indices []int) *Set {
 		out.sel[k] = int32(s.at(i))
 	}
 	if s.Scorer != nil {
-		out.Scorer = subsetScorer{s.Scorer, append([]int(nil), indices...)}
+		out.Scorer = subsetScorer{s.Scorer, slices.Clone(indices)}
 	}
 	return &out
 }
@@ -195,6 +216,13 @@ func (s *Set) Fingerprint() string {
 		}
 	}
 	h.Write(s.Table.digest())
+	scorer := s.Scorer
+	if s.levels != nil { // the weights stand for the sums
+		fmt.Fprintf(h, "%+v", *s.levels)
+		if l, ok := scorer.(levelScorer); ok {
+			scorer = l.inner
+		}
+	}
 	var last []int32
 	one := make([]int32, 1)
 	for i := range s.Len() {
@@ -206,14 +234,14 @@ func (s *Set) Fingerprint() string {
 			last = pool
 		}
 		for g := range s.NumCandidates(i) {
-			c := s.Candidate(i, g)
+			c := s.recorded(i, g)
 			put32(c.Positions)
 			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(c.Reward))
 		}
-		if s.Scorer != nil { // the rewards of single candidates stand for the query's row of the reward table
+		if scorer != nil { // the rewards of single candidates stand for the query's row of the reward table
 			for p := range min(s.PoolSize(i), 64) {
 				one[0] = int32(p)
-				buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(Reward(s.Scorer, i, one)))
+				buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(Reward(scorer, i, one)))
 			}
 		}
 		flush(1 << 16)

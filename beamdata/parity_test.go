@@ -274,3 +274,28 @@ func checkSamples(t *testing.T, s *Set, want []scenarioSample, opt Options) {
 		golden.Close(t, got, norm, 2e-6) // float32 arithmetic there, float64 here
 	}
 }
+
+// The reference's files in our own reading: nothing refused, what is dropped is counted.
+func TestReferenceFilesInDefaultReading(t *testing.T) {
+	for _, tc := range []struct {
+		set                   string
+		queries, shots        int
+		failed, errors, fallb int
+	}{{"legacy", 64, 2, 0, 0, 0}, {"rl_k64", 40, 2, 13, 6, 12}, {"rl_old", 15, 2, 2, 2, 4}, {"rl_s4", 20, 4, 2, 0, 2}} {
+		opt := testOptions()
+		opt.Beams, opt.Embeddings = ptr(golden.Shared(t, "parity", "data", tc.set, "beams.json")), ptr(golden.Shared(t, "parity", "data", tc.set, "emb.pt"))
+		b, err := Load(opt)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got := []int{b.All.Len(), b.Shots, b.Counts["trajectory_eval_failed"], b.Counts["trajectory_eval_error"], b.Counts["trajectory_fallback_score"]}
+		if want := []int{tc.queries, tc.shots, tc.failed, tc.errors, tc.fallb}; !slices.Equal(got, want) {
+			t.Errorf("%s: queries, shots, failed, error, fallback %v, want %v", tc.set, got, want)
+		}
+		opt.QueriesOnly = true
+		if b, err = Load(opt); err != nil || b.All.Len() != tc.queries {
+			t.Errorf("%s for predict: %d queries, %v", tc.set, b.All.Len(), err)
+		}
+	}
+}

@@ -14,16 +14,10 @@ want() { packages="$packages $1"; }
 command -v "${CXX:-g++}" >/dev/null || want g++
 command -v "${CC:-gcc}" >/dev/null || want gcc
 command -v nm >/dev/null || want binutils
-# Static C headers are what a bare compiler package may lack.
+# A bare compiler package may lack the C headers.
 [ -e /usr/include/stdlib.h ] || want libc6-dev
 [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates
 
-openblas() { # is the BLAS that libtorch will load OpenBLAS with pthreads?
-	for file in /usr/lib/*/libblas.so.3; do
-		case $(readlink -f "$file") in */openblas-pthread/*) return 0 ;; esac
-	done
-	return 1
-}
 if [ -z "${LIBTORCH:-}" ]; then
 	[ -e /usr/include/torch/csrc/api/include/torch/torch.h ] && ls /usr/lib/*/libtorch.so >/dev/null 2>&1 || want libtorch-dev
 	ls /usr/lib/*/openblas-pthread/libblas.so.3 >/dev/null 2>&1 || want libopenblas0-pthread
@@ -53,17 +47,21 @@ if [ -n "$packages" ]; then
 		{ say "apt-get could not install$packages; without libtorch-dev in your release, set LIBTORCH=python or LIBTORCH=/path"; exit 1; }
 fi
 
-# Another BLAS may have been chosen before: reference BLAS is ten times slower.
-if [ -z "${LIBTORCH:-}" ] && ! openblas; then
-	link=$(basename "$(ls -d /usr/lib/*/openblas-pthread | head -n 1 | xargs dirname)")
-	for name in libblas.so.3 liblapack.so.3; do
-		file=/usr/lib/$link/openblas-pthread/$name
-		if [ -e "$file" ] && can_root; then
-			as_root update-alternatives --set "$name-$link" "$file" >/dev/null
-			say "chose $file for $name"
-		else
-			say "warning: $name is not OpenBLAS with pthreads, training will be slow; as root: update-alternatives --set $name-$link $file"
-		fi
+# Another BLAS may have been chosen before; the reference BLAS is ten times slower, and OpenBLAS with
+# OpenMP threads would share libtorch's pool.
+if [ -z "${LIBTORCH:-}" ]; then
+	for openblas in /usr/lib/*/openblas-pthread; do
+		folder=$(dirname "$openblas")
+		for name in libblas.so.3 liblapack.so.3; do
+			case $(readlink -f "$folder/$name") in "$openblas"/*) continue ;; esac
+			choose="update-alternatives --set $name-$(basename "$folder") $openblas/$name"
+			if can_root; then
+				as_root $choose >/dev/null
+				say "chose $openblas/$name for $name"
+			else
+				say "warning: $name is not OpenBLAS with its own threads, training will be slow; as root: $choose"
+			fi
+		done
 	done
 fi
 scripts/libtorch.sh >/dev/null

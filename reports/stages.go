@@ -215,3 +215,12 @@ func (s StageResult) title() string {
 	}
 	return "after " + strings.TrimSpace(s.Policy)
 }
+
+// subject names a stage inside a sentence.
+func (s StageResult) subject() string {
+	title := s.title()
+	if s.Policy == policyBest {
+		return strings.Replace(title, "best", "the best policy", 1)
+	}
+	return "the policy " + title
+}

@@ -29,10 +29,10 @@ func verdictOf(p Paired) Verdict {
 // Sentence says the verdict with its numbers; what and against name the two sides, metric the score.
 func (p Paired) Sentence(what, against, metric string) string {
 	var b strings.Builder
-	numbers := fmt.Sprintf("%s %s per question, 95 %% interval %s to %s, %s",
+	numbers := fmt.Sprintf("%s %s per question, 95%% interval %s to %s, %s",
 		fixed(p.Mean, 4), metric, fixed(p.BCa.Low, 4), fixed(p.BCa.High, 4), plural(p.N, "question"))
 	if p.Level != 0.95 {
-		numbers = strings.Replace(numbers, "95 %", sig(100*p.Level, 3)+" %", 1)
+		numbers = strings.Replace(numbers, "95%", sig(100*p.Level, 3)+"%", 1)
 	}
 	switch p.Verdict {
 	case Better, Worse:

@@ -1,0 +1,224 @@
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxSettings is how many differing config keys a comparison lists.
+const maxSettings = 60
+
+// Compare writes a comparison of runs as markdown: what each ended with (its best policy, or its last
+// phase) against the first run on the same questions, p-values corrected for the number of runs, and
+// the settings that differ.
+func Compare(dirs []string) (string, error) {
+	if len(dirs) < 2 {
+		return "", fmt.Errorf("comparison: %s given: want at least 2", plural(len(dirs), "run"))
+	}
+	var runs []*Run
+	for _, dir := range dirs {
+		run, err := ReadRun(dir)
+		if err != nil {
+			return "", err
+		}
+		runs = append(runs, run)
+	}
+	var d document
+	d.heading(1, "Comparison of %s", plural(len(runs), "run"))
+	var rows [][]string
+	for i, run := range runs {
+		state := "not ended"
+		if run.Summary != nil {
+			state = run.Summary.State
+		}
+		rows = append(rows, []string{runName(i), plain(run.Dir), codeList(run.Overrides), state})
+	}
+	d.table([]string{"run", "folder", "overrides", "state"}, rows)
+	tables, err := comparisonTables(runs)
+	if err != nil {
+		return "", err
+	}
+	if len(tables) == 0 {
+		d.paragraph("The runs share no evaluation on the same split: there is nothing to compare.")
+	}
+	for _, t := range tables {
+		t.write(&d)
+	}
+	compareSettings(&d, runs)
+	return strings.TrimRight(d.b.String(), "\n") + "\n", nil
+}
+
+// runName is A, B, …, Z, run 27, ….
+func runName(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return fmt.Sprintf("run %d", i+1)
+}
+
+// comparisonTable compares the runs on one split by one metric.
+type comparisonTable struct {
+	split, metric string
+	entries       []comparisonEntry
+}
+
+type comparisonEntry struct {
+	name    string
+	stage   StageResult
+	overSim *Paired
+	paired  *Paired // against the first entry, nil for itself
+	refused string  // why there is no comparison
+}
+
+func comparisonTables(runs []*Run) ([]comparisonTable, error) {
+	type key struct {
+		split, metric string
+		shots         int
+	}
+	var keys []key
+	final := make([]map[key]Evaluation, len(runs)) // of each run: what it ended with
+	similar := make([]map[key]Evaluation, len(runs))
+	for i, run := range runs {
+		final[i], similar[i] = map[key]Evaluation{}, map[key]Evaluation{}
+		for _, table := range stageTables(run.Evaluations) {
+			k := key{table[0].Split, table[0].Metric, table[0].Shots}
+			if at := plannedStage(table); at >= 0 {
+				final[i][k] = table[at]
+			}
+			for _, e := range table {
+				if e.Policy == policySimilarity {
+					similar[i][k] = e
+				}
+			}
+			if _, ok := final[i][k]; ok && !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	var tables []comparisonTable
+	for _, k := range keys {
+		t := comparisonTable{split: k.split, metric: k.metric}
+		var first *Evaluation
+		var pairs []*Paired
+		var p []float64
+		for i := range runs {
+			e, ok := final[i][k]
+			if !ok {
+				continue
+			}
+			entry := comparisonEntry{name: runName(i)}
+			entry.stage = StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
+			entry.stage.Mean, entry.stage.SE = meanSE(e.Scores)
+			if reference, ok := similar[i][k]; ok {
+				if paired, err := compareEvaluations(e, reference, DefaultStatsOptions()); err == nil {
+					entry.overSim = &paired
+				}
+			}
+			if first == nil {
+				first = &e
+			} else if paired, err := compareEvaluations(e, *first, DefaultStatsOptions()); err != nil {
+				entry.refused = "not the same questions"
+			} else {
+				entry.paired = &paired
+				pairs, p = append(pairs, &paired), append(p, paired.P)
+			}
+			t.entries = append(t.entries, entry)
+		}
+		for i, adjusted := range Holm(p) {
+			pairs[i].setHolm(adjusted)
+		}
+		if len(t.entries) > 1 {
+			tables = append(tables, t)
+		}
+	}
+	return tables, nil
+}
+
+func (t comparisonTable) write(d *document) {
+	first := t.entries[0]
+	d.heading(2, "%s on %s", capital(t.metric), plain(t.split))
+	var rows [][]string
+	var sentences []string
+	for _, e := range t.entries {
+		gain, _ := gainCells(e.overSim)
+		difference, verdict := gainCells(e.paired)
+		p := "–"
+		if e.paired != nil {
+			p = strings.TrimPrefix(pValue(e.paired.PHolm), "= ")
+			sentences = append(sentences, capital(e.paired.Sentence(e.name, first.name, t.metric))+".")
+		}
+		if e.refused != "" {
+			verdict = e.refused
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", e.name, first.name))
+		}
+		rows = append(rows, []string{e.name, plain(e.stage.title()), thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE), gain, difference, p, verdict})
+	}
+	d.table([]string{"run", "policy", ">questions", ">mean ± SE", ">gain over similarity", ">minus " + first.name, ">p (Holm)", "verdict"}, rows)
+	d.list(sentences...)
+}
+
+// compareSettings lists the config keys in which the runs differ.
+func compareSettings(d *document, runs []*Run) {
+	d.heading(2, "Settings that differ")
+	flat := make([]map[string]string, len(runs))
+	keys := map[string]bool{}
+	for i, run := range runs {
+		flat[i] = map[string]string{}
+		flatten(flat[i], "", run.config)
+		for k := range flat[i] {
+			keys[k] = true
+		}
+	}
+	header := []string{"key"}
+	for i := range runs {
+		header = append(header, runName(i))
+	}
+	var rows [][]string
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		row := []string{"`" + k + "`"}
+		same := true
+		for i := range runs {
+			v, ok := flat[i][k]
+			if !ok {
+				v = "(absent)"
+			}
+			same = same && v == flat[0][k]
+			row = append(row, plain(v))
+		}
+		if !same {
+			rows = append(rows, row)
+		}
+	}
+	switch {
+	case len(rows) == 0:
+		d.paragraph("None.")
+	case len(rows) > maxSettings:
+		d.table(header, rows[:maxSettings])
+		d.paragraph("and %d more.", len(rows)-maxSettings)
+	default:
+		d.table(header, rows)
+	}
+}
+
+// flatten writes a config tree as dotted keys; lists are one value.
+func flatten(into map[string]string, prefix string, node any) {
+	if section, ok := node.(map[string]any); ok {
+		for key, value := range section {
+			flatten(into, strings.TrimPrefix(prefix+"."+key, "."), value)
+		}
+		return
+	}
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		text = fmt.Append(nil, node)
+	}
+	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
+}
+
+// ReportPath is where a run's or a sweep's report stands.
+func ReportPath(dir string) string { return filepath.Join(dir, reportFile) }

@@ -1,0 +1,101 @@
+package reports
+
+import (
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// rewardFigure shows the validation reward of the greedy selection against its baselines.
+func rewardFigure(run *Run) *figure {
+	sampled := newPanel(run, "mean reward")
+	sampled.addSteps(run, "mean_reward", "of the training groups, recorded or sampled", green)
+	return scoreFigure(run, "reward", sampled)
+}
+
+func accuracyFigure(run *Run) *figure { return scoreFigure(run, "accuracy") }
+
+// scoreFigure shows a validation score twice, with all baselines and closer, and further panels.
+func scoreFigure(run *Run, metric string, more ...*panel) *figure {
+	all := scorePanel(run, metric, true)
+	if all == nil {
+		return nil
+	}
+	panels := append([]*panel{all, scorePanel(run, metric, false)}, more...)
+	name := strings.ToUpper(metric[:1]) + metric[1:]
+	f := stack(name+" of the greedy selection on validation queries",
+		"After every epoch, against baselines on the same queries; below, the same closer. Verdicts with intervals are in report.md.", panels...)
+	f.right = 132
+	return f
+}
+
+// scorePanel draws an epoch metric, the initial policy at step 0 and baselines of the validation split:
+// all of them, or only those near the curve.
+func scorePanel(run *Run, metric string, all bool) *panel {
+	field := "val_" + metric
+	p := newPanel(run, "mean validation "+metric)
+	x, y := run.epochSeries("", field)
+	if initial, ok := run.score("val", policyInit, metric); ok {
+		x, y = append([]float64{0}, x...), append([]float64{initial}, y...)
+	}
+	if len(x) == 0 || len(x) == 1 && len(run.Epochs) > 0 {
+		return nil
+	}
+	p.layers = append(p.layers, line(x, y, blue, 1.6), points(x, y, blue))
+	p.legend = append(p.legend, legendItem{"greedy selection, at epoch ends", dotSample(blue, draw.CircleGlyph{})})
+	if s := run.Summary; s != nil && s.Best != nil {
+		for _, e := range run.Epochs {
+			if v, ok := e.Number(field); ok && e.Phase == s.Best.Phase && e.Epoch == s.Best.Epoch {
+				p.layers = append(p.layers, dots{x: []float64{float64(e.GlobalStep)}, y: []float64{v}, color: vermillion, shape: draw.RingGlyph{}, size: vg.Length(5)})
+				p.legend = append(p.legend, legendItem{"best checkpoint", dotSample(vermillion, draw.RingGlyph{})})
+			}
+		}
+	}
+	p.addBaselines(run, metric, y, all)
+	return p
+}
+
+// addBaselines draws horizontal lines and names them at the right. Not all: those within the range of
+// the curve and half of it around, and similarity.
+func (p *panel) addBaselines(run *Run, metric string, y []float64, all bool) {
+	low, high := slices.Min(y), slices.Max(y)
+	for _, b := range []struct {
+		policy, title string
+		color         colour
+	}{
+		{policyRandom, "random", grey}, {policySimilarity, "similarity", orange}, {policyInit, "initial policy", blue}, {policyOracle, "oracle", black},
+	} {
+		v, ok := run.score("val", b.policy, metric)
+		near := v >= low-(high-low)/2 && v <= high+(high-low)/2
+		if !ok || !all && !near && b.policy != policySimilarity {
+			continue
+		}
+		if n := len(p.labels); b.policy == policyInit && n > 0 && p.labels[n-1].y == v {
+			p.labels[n-1].text = "similarity, initial " + sig(v, 3) // selectors may start there
+			continue
+		}
+		p.labels = append(p.labels, rightLabel{v, b.title + " " + sig(v, 3), b.color})
+		if b.policy != policyInit { // its dot at step 0 is enough
+			p.layers = append(p.layers, level{y: v, style: dashed(b.color), inRange: true})
+		}
+	}
+}
+
+// score returns the mean of a policy's last evaluation on a split, per query where that is recorded.
+func (r *Run) score(split, policy, metric string) (float64, bool) {
+	for i := len(r.Evaluations) - 1; i >= 0; i-- {
+		if e := r.Evaluations[i]; e.Split == split && e.Policy == policy && e.Metric == metric && len(e.Scores) > 0 {
+			return e.Mean(), true
+		}
+	}
+	for i := len(r.EvalRows) - 1; i >= 0; i-- {
+		if e := r.EvalRows[i]; e.Text("split") == split && e.Text("policy") == policy {
+			if v, ok := e.Number(metric); ok {
+				return v, true
+			}
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,332 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+)
+
+const reportFile = "report.md"
+
+// WriteReport writes report.md of a run folder from what the run recorded: equal records give equal
+// bytes. It embeds the plots that are there; RebuildReport draws them first.
+func WriteReport(dir string) error {
+	run, err := ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	text, err := reportOf(run)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644)
+}
+
+// RebuildReport draws the plots and writes report.md anew.
+func RebuildReport(dir string) error {
+	run, err := ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	if err := drawSafely(run); err != nil {
+		return err
+	}
+	return WriteReport(dir)
+}
+
+// reportOf is the whole report, section by section.
+func reportOf(run *Run) (string, error) {
+	stages, err := run.stages()
+	if err != nil {
+		return "", err
+	}
+	var d document
+	s := run.Summary
+	if s == nil { // still running, or killed
+		s = &Summary{}
+	}
+	d.heading(1, "%s", plain(cmp.Or(s.Title, filepath.Base(run.Dir))))
+	for _, line := range headlines(run, s, stages) {
+		d.paragraph("%s", line)
+	}
+	reportSetup(&d, run, s)
+	reportData(&d, s)
+	reportResults(&d, s, stages)
+	reportPhases(&d, run, s)
+	reportPlots(&d, run)
+	reportExamples(&d, run.Examples)
+	reportEvents(&d, run, s)
+	reportLimits(&d, run, s, stages)
+	reportFiles(&d, run)
+	return strings.TrimRight(d.b.String(), "\n") + "\n", nil
+}
+
+// stages takes the results of summary.json, or computes them where the run has not ended.
+func (r *Run) stages() ([]StageResult, error) {
+	if r.Summary != nil && len(r.Summary.Evaluations) > 0 {
+		return r.Summary.Evaluations, nil
+	}
+	return Stages(r.Evaluations, DefaultStatsOptions())
+}
+
+// headlines are the first paragraphs: how it ended, and what it came to.
+func headlines(run *Run, s *Summary, stages []StageResult) []string {
+	var out []string
+	switch s.State {
+	case StateDone:
+	case "":
+		out = append(out, "**This run has not ended.** The report shows what is recorded so far.")
+	default:
+		line := "**This run " + s.State + ".**"
+		if s.State == StateInterrupted {
+			line = fmt.Sprintf("**This run was interrupted.** `run resume %s` goes on.", run.Dir)
+		} else if s.Error != "" {
+			line = "**This run failed:** " + plain(s.Error)
+		}
+		out = append(out, line)
+	}
+	if s.Data.Notice != "" {
+		notice := plain(s.Data.Notice)
+		if s.Data.Synthetic {
+			notice = "**Synthetic data.** " + notice
+		}
+		out = append(out, notice)
+	}
+	if verdict := verdictLine(stages); verdict != "" {
+		out = append(out, "**Verdict.** "+verdict)
+	}
+	return out
+}
+
+// verdictLine is the planned comparison on the held-out split, or on val where there is none.
+func verdictLine(stages []StageResult) string {
+	stage := plannedResult(stages)
+	if stage == nil {
+		return ""
+	}
+	type comparison struct {
+		against string
+		paired  *Paired
+	}
+	comparisons := []comparison{{"similarity", stage.OverSimilarity}, {"the initial policy", stage.OverInit}}
+	if slices.ContainsFunc(stages, func(r StageResult) bool {
+		return sameTable(r, *stage) && r.Policy == policyInit && r.OverSimilarity != nil && r.OverSimilarity.Changed == 0
+	}) {
+		comparisons = []comparison{{"similarity (and the initial policy, which scores the same)", stage.OverSimilarity}}
+	}
+	var parts []string
+	for _, c := range comparisons {
+		if c.paired != nil {
+			parts = append(parts, capital(c.paired.Sentence(stage.subject(), c.against, stage.Metric))+".")
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), stage.Metric, sig(stage.Mean, 4))
+	}
+	return fmt.Sprintf("On %s: %s", stage.Split, plain(strings.Join(parts, " ")))
+}
+
+// plannedResult is best (or the last phase) on the held-out split (or val), by reward if it is known.
+func plannedResult(stages []StageResult) *StageResult {
+	var found *StageResult
+	better := func(s StageResult) bool {
+		if found == nil {
+			return true
+		}
+		if held, was := s.Split != "val", found.Split != "val"; held != was {
+			return held
+		}
+		if s.Split != found.Split || s.Metric != found.Metric {
+			return false // the first held-out split, and reward before accuracy
+		}
+		return true // best stands behind the phases
+	}
+	for i := range stages {
+		if r := stageRank(stages[i].Policy); (r == 3 || r == 4) && better(stages[i]) {
+			found = &stages[i]
+		}
+	}
+	return found
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func reportSetup(d *document, run *Run, s *Summary) {
+	d.heading(2, "What was run")
+	if len(s.Command) > 0 {
+		d.paragraph("To repeat it:")
+		d.code(shellCommand(s.Command))
+	}
+	var rows [][]string
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	overrides := s.Overrides
+	if len(overrides) == 0 {
+		overrides = run.Overrides
+	}
+	if len(overrides) > 0 {
+		add("overrides", "`"+strings.Join(overrides, "` `")+"`")
+	}
+	if s.State != "" {
+		add("seed", fmt.Sprint(s.Seed))
+		add("device", fmt.Sprintf("%s, %s", s.Device, plural(s.Threads, "thread")))
+		add("started", s.Start)
+		add("wall time", duration(s.WallSeconds))
+		add("ended", s.State)
+	}
+	if s.Resumes > 0 {
+		add("resumed", plural(s.Resumes, "time"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
+		add(name, plain(s.Versions[name]))
+	}
+	if len(rows) > 0 {
+		d.table([]string{"", ""}, rows)
+	}
+	d.paragraph("The whole configuration is in [.hydra/config.yaml](.hydra/config.yaml).")
+}
+
+func reportData(d *document, s *Summary) {
+	data := s.Data
+	if data.Name == "" {
+		return
+	}
+	d.heading(2, "Data")
+	text := fmt.Sprintf("`data=%s`", data.Name)
+	if data.Synthetic {
+		text += ", **synthetic**"
+	}
+	if data.Notice != "" {
+		text += ": " + plain(data.Notice)
+	}
+	d.paragraph("%s", text)
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
+		rows = append(rows, []string{strings.ReplaceAll(name, "_", " "), thousands(data.Counts[name])})
+	}
+	if data.Shots > 0 {
+		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(data.Skipped)) {
+		rows = append(rows, []string{"skipped: " + plain(reason), thousands(data.Skipped[reason])})
+	}
+	if len(data.Skipped) == 0 {
+		rows = append(rows, []string{"skipped records", "0"})
+	}
+	if data.Fingerprint != "" {
+		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
+	}
+	d.table([]string{"", ">"}, rows)
+}
+
+func reportPlots(d *document, run *Run) {
+	names := plotFiles(run.Dir)
+	if len(names) == 0 {
+		return
+	}
+	d.heading(2, "Plots")
+	for _, name := range names {
+		fmt.Fprintf(&d.b, "![%s](%s/%s.png)\n\n", strings.ReplaceAll(name, "_", " "), plotsFolder, name)
+	}
+}
+
+func reportExamples(d *document, examples []Example) {
+	if len(examples) == 0 {
+		return
+	}
+	d.heading(2, "Selections before and after")
+	var rows [][]string
+	for _, e := range examples {
+		rows = append(rows, []string{plain(e.Question), plain(e.Answer), itemList(e.Before), sig(e.RewardBefore, 3), itemList(e.After), sig(e.RewardAfter, 3)})
+	}
+	d.table([]string{"question", "answer", "initial policy chose", ">reward", "final policy chose", ">reward"}, rows)
+}
+
+func itemList(items []ItemText) string {
+	var out []string
+	for _, item := range items {
+		out = append(out, plain(item.Question)+" → "+plain(item.Answer))
+	}
+	return strings.Join(out, "<br>")
+}
+
+func reportEvents(d *document, run *Run, s *Summary) {
+	d.heading(2, "Warnings and events")
+	var items []string
+	for _, w := range s.Warnings {
+		if !slices.ContainsFunc(run.Events, func(e Row) bool { return e.Text("message") == w }) {
+			items = append(items, "warning: "+plain(w))
+		}
+	}
+	for _, e := range run.Events {
+		where := ""
+		if e.Phase != "" {
+			where = fmt.Sprintf(" (%s, epoch %d, step %d)", e.Phase, e.Epoch, e.Step)
+		}
+		items = append(items, cmp.Or(e.Text("severity"), "note")+": "+plain(cmp.Or(e.Text("message"), e.Text("event")))+where)
+	}
+	if len(items) == 0 {
+		d.paragraph("None.")
+		return
+	}
+	d.list(items...)
+}
+
+func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
+	items := []string{"One run is one seed: the intervals hold the spread over questions, not the spread over seeds. A sweep over `seed` shows the latter."}
+	if s.Data.Synthetic {
+		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
+	}
+	if s.Best != nil && slices.ContainsFunc(stages, func(r StageResult) bool { return r.Split != "val" }) {
+		items = append(items, "The val split chose the best checkpoint, so its numbers for it are a little flattering; the other splits entered no choice.")
+	}
+	for _, phase := range run.Phases() {
+		if run.setting(phase, "rollout") == "offline" {
+			items = append(items, fmt.Sprintf("%s learns from recorded candidates that were not sampled from the policy: its ratios are a trust region, not importance weights.", plain(phase)))
+		}
+	}
+	if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == policyOracle }) {
+		items = append(items, "The oracle looks at the rewards. No policy can reach it from embeddings alone.")
+	}
+	if len(stages) > 0 {
+		items = append(items, "Intervals are paired by question (BCa bootstrap); p-values are from sign-flip permutations. A verdict needs an interval without 0 and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
+	}
+	d.heading(2, "Limits")
+	d.list(items...)
+}
+
+func reportFiles(d *document, run *Run) {
+	d.heading(2, "Files")
+	var items []string
+	for _, f := range []struct{ name, what string }{
+		{summaryFile, "how the run ended, final numbers"},
+		{metricsFile, "every step, epoch, evaluation and event"},
+		{evalsFile, "scores of every query, for paired comparisons"},
+		{runLogFile, "log"},
+		{"checkpoints", "weights and states; `best.safetensors` and `last.safetensors` are links"},
+		{plotsFolder, "plots as PNG and SVG"},
+		{".hydra", "configuration and overrides"},
+	} {
+		if _, err := os.Stat(filepath.Join(run.Dir, f.name)); err == nil {
+			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
+		}
+	}
+	if files, _ := filepath.Glob(filepath.Join(run.Dir, "events.out.tfevents.*")); len(files) > 0 {
+		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
+	}
+	d.list(items...)
+}

@@ -1,0 +1,150 @@
+package reports
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+)
+
+// reportPhases tells what happened in each phase: a few sentences and a table of its epochs.
+func reportPhases(d *document, run *Run, s *Summary) {
+	phases := run.Phases()
+	if len(phases) == 0 {
+		return
+	}
+	d.heading(2, "What happened")
+	for _, phase := range phases {
+		d.heading(3, "%s", plain(phase))
+		if story := phaseStory(run, s, phase); story != "" {
+			d.paragraph("%s", story)
+		}
+		header, rows := epochTable(run, phase)
+		if len(rows) > 0 {
+			d.table(header, rows)
+		}
+		for _, e := range run.Events {
+			if e.Phase == phase && e.Text("severity") == "warning" {
+				d.paragraph("Warning in epoch %d: %s", e.Epoch, plain(e.Text("message")))
+			}
+		}
+	}
+}
+
+// phaseStory says how long a phase was, what signal it had and where its KL lay.
+func phaseStory(run *Run, s *Summary, phase string) string {
+	var out []string
+	for _, p := range s.Phases {
+		if p.Name == phase {
+			out = append(out, fmt.Sprintf("%s, %s, %s.", plural(p.Epochs, "epoch"), plural(p.Steps, "optimizer step"), duration(p.Seconds)))
+			if p.Stopped != "" {
+				out = append(out, "Stopped early: "+plain(p.Stopped)+".")
+			}
+		}
+	}
+	steps := run.StepsOf(phase)
+	if steps == nil {
+		return strings.Join(out, " ")
+	}
+	if share, ok := columnMean(steps, "signal_share"); ok {
+		text := fmt.Sprintf("%s of its groups had a learning signal", percent(share))
+		if top, ok := columnMean(steps, "signal_share_top_k"); ok {
+			text += fmt.Sprintf(", %s after the curriculum", percent(top))
+		}
+		out = append(out, text+".")
+	}
+	if ess, ok := columnMean(steps, "effective_sample_size"); ok {
+		out = append(out, fmt.Sprintf("The weights of a query spread over %s candidates on average (effective sample size).", sig(ess, 3)))
+	}
+	out = append(out, klStory(run, phase, steps)...)
+	if clip, ok := columnMean(steps, "clip_fraction"); ok {
+		out = append(out, fmt.Sprintf("%s of the ratios lay outside the clip range.", percent(clip)))
+	}
+	return strings.Join(out, " ")
+}
+
+func klStory(run *Run, phase string, steps *Steps) []string {
+	_, kl := run.epochSeries(phase, "kl")
+	if len(kl) == 0 {
+		return nil
+	}
+	out := []string{fmt.Sprintf("KL per epoch went from %s to %s nats per sequence.", sig(kl[0], 3), sig(kl[len(kl)-1], 3))}
+	low, okLow := run.settingNumber(phase, "kl", "target_min")
+	high, okHigh := run.settingNumber(phase, "kl", "target_max")
+	if okLow && okHigh && run.setting(phase, "kl", "controller") != "fixed" {
+		inside := 0
+		for _, x := range kl {
+			if x >= low && x <= high {
+				inside++
+			}
+		}
+		out = append(out, fmt.Sprintf("It lay within its band %.4g to %.4g in %d of %s.", low, high, inside, plural(len(kl), "epoch")))
+	}
+	if _, beta := finitePoints(steps.globals(), steps.Column("kl_beta")); len(beta) > 0 {
+		if first, last := beta[0], beta[len(beta)-1]; first == last {
+			out = append(out, fmt.Sprintf("β stayed at %s.", sig(first, 3)))
+		} else {
+			out = append(out, fmt.Sprintf("β went from %s to %s.", sig(first, 3), sig(last, 3)))
+		}
+	}
+	return out
+}
+
+// columnMean is the mean over the steps that have a finite value.
+func columnMean(s *Steps, name string) (float64, bool) {
+	_, y := finitePoints(s.globals(), s.Column(name))
+	if len(y) == 0 {
+		return math.NaN(), false
+	}
+	mean, _ := meanSE(y)
+	return mean, true
+}
+
+// epochTable has a row per epoch and a column for every metric that one of them has.
+func epochTable(run *Run, phase string) (header []string, rows [][]string) {
+	columns := []struct {
+		name, title string
+		format      func(float64) string
+	}{
+		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", sig3}, {"val_kl", "val KL", sig3}, {"kl_beta", "β", sig3},
+		{"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", percent}, {"temperature", "τ", sig3}, {"effective_sample_size", "sample size", sig3},
+		{"signal_share", "signal", percent}, {"signal_share_top_k", "after top-k", percent}, {"grad_norm", "grad norm", sig3},
+		{"mean_reward", "group reward", sig4}, {"val_reward", "val reward", sig4}, {"val_accuracy", "val accuracy", sig4},
+	}
+	var epochs []Row
+	for _, e := range run.Epochs {
+		if e.Phase == phase {
+			epochs = append(epochs, e)
+		}
+	}
+	header = []string{">epoch"}
+	used := columns[:0:0]
+	for _, c := range columns {
+		for _, e := range epochs {
+			if _, ok := e.Number(c.name); ok {
+				used, header = append(used, c), append(header, ">"+c.title)
+				break
+			}
+		}
+	}
+	header = append(header, "checkpoint")
+	for _, e := range epochs {
+		row := []string{fmt.Sprint(e.Epoch)}
+		for _, c := range used {
+			cell := "–"
+			if x, ok := e.Number(c.name); ok {
+				cell = c.format(x)
+			}
+			row = append(row, cell)
+		}
+		file := "–"
+		if name := e.Text("checkpoint"); name != "" {
+			file = fmt.Sprintf("[%s](%s)", plain(filepath.Base(name)), name)
+		}
+		rows = append(rows, append(row, file))
+	}
+	return header, rows
+}
+
+func sig3(x float64) string { return sig(x, 3) }
+func sig4(x float64) string { return sig(x, 4) }

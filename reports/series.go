@@ -1,0 +1,115 @@
+package reports
+
+import (
+	"math"
+
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// drawnPoints is how many points of a curve are drawn at most: more would not be seen and make
+// megabytes of SVG.
+const drawnPoints = 400
+
+// buckets averages a long series over equal runs of steps, with the extremes of each run. Points that
+// are not finite are left out. A short series comes back as it is.
+func buckets(x, y []float64) (bx, mean, low, high []float64) {
+	x, y = finitePoints(x, y)
+	size := (len(x) + drawnPoints - 1) / drawnPoints
+	for i := 0; i < len(x); i += max(size, 1) {
+		j := min(i+max(size, 1), len(x))
+		var sx, sy float64
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for k := i; k < j; k++ {
+			sx, sy = sx+x[k], sy+y[k]
+			lo, hi = min(lo, y[k]), max(hi, y[k])
+		}
+		n := float64(j - i)
+		bx, mean, low, high = append(bx, sx/n), append(mean, sy/n), append(low, lo), append(high, hi)
+	}
+	return
+}
+
+// smooth is a moving average over a twentieth of the series, one-sided at its ends.
+func smooth(y []float64) []float64 {
+	half := len(y) / 40
+	out := make([]float64, len(y))
+	sums := make([]float64, len(y)+1)
+	for i, v := range y {
+		sums[i+1] = sums[i] + v
+	}
+	for i := range y {
+		from, to := max(i-half, 0), min(i+half+1, len(y))
+		out[i] = (sums[to] - sums[from]) / float64(to-from)
+	}
+	return out
+}
+
+// addSteps draws a step metric of every phase that has it: single steps faint, their moving average
+// bold. It reports whether there was any.
+func (p *panel) addSteps(run *Run, name, label string, color colour) bool {
+	any := false
+	for _, s := range run.Steps {
+		any = p.addStepsOf(s, name, color) || any
+	}
+	if any {
+		p.legend = append(p.legend, legendItem{label, lineSample(draw.LineStyle{Color: color, Width: 1.6})})
+	}
+	return any
+}
+
+func (p *panel) addStepsOf(s *Steps, name string, color colour) bool {
+	column := s.Column(name)
+	x, mean, low, high := buckets(s.globals(), column)
+	if len(x) == 0 {
+		return false
+	}
+	if len(x) > 40 { // few steps need no smoothing
+		if len(column) > drawnPoints {
+			p.layers = append(p.layers, ribbon{x, low, high, faint(color, 0.18)})
+		} else {
+			p.layers = append(p.layers, line(x, mean, faint(color, 0.3), 0.7))
+		}
+		mean = smooth(mean)
+	}
+	p.layers = append(p.layers, line(x, mean, color, 1.6))
+	return true
+}
+
+func (s *Steps) globals() []float64 {
+	x := make([]float64, len(s.Global))
+	for i, g := range s.Global {
+		x[i] = float64(g)
+	}
+	return x
+}
+
+// epochSeries returns an epoch metric over global steps, for the phase given or ("") for all.
+func (r *Run) epochSeries(phase, name string) (x, y []float64) {
+	for _, e := range r.Epochs {
+		if phase != "" && e.Phase != phase {
+			continue
+		}
+		if v, ok := e.Number(name); ok {
+			x, y = append(x, float64(e.GlobalStep)), append(y, v)
+		}
+	}
+	return
+}
+
+// spans returns where each phase lies: from the step before its first to its last.
+func (r *Run) spans() []span {
+	var spans []span
+	for _, phase := range r.Phases() {
+		from, to := math.Inf(1), math.Inf(-1)
+		if s := r.StepsOf(phase); s != nil {
+			from, to = float64(s.Global[0]-1), float64(s.Global[len(s.Global)-1])
+		}
+		for _, e := range r.Epochs {
+			if e.Phase == phase {
+				from, to = min(from, float64(e.GlobalStep)), max(to, float64(e.GlobalStep))
+			}
+		}
+		spans = append(spans, span{phase, from, to})
+	}
+	return spans
+}

@@ -1,0 +1,207 @@
+package reports
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// fakeRun writes the folder of a plausible run: RCE, GRPO on recorded beams, GRPO on sampled groups,
+// on 400 validation and 1,000 held-out queries. It is the same to the last bit every time.
+func fakeRun(t testing.TB, seed uint64) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(fakeConfig), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- exp=okvqa_online\n- data=okvqa\n- seed=1\n"), 0o644))
+	clock := newClock(500 * time.Millisecond)
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.now})
+	must(t, err)
+	g := &generator{t: t, log: log, rng: rand.New(rand.NewPCG(seed, 99))}
+	g.baselines()
+	g.phase("rce", 3, 40, 0.006)
+	g.phase("grpo", 4, 30, 0.008)
+	g.event("warning", "kl_beta_at_bound", "the KL coefficient sits on its bound 1: widen grpo.kl.beta_min or beta_max, or the KL band")
+	g.phase("grpo_online", 6, 60, 0.022)
+	g.evaluate("best", "grpo_online", 5)
+	must(t, log.Close())
+	must(t, os.WriteFile(filepath.Join(dir, "examples.json"), []byte(fakeExamples), 0o644))
+	summary := fakeSummary()
+	summary.Evaluations = []StageResult{} // left to the report: they cost a second
+	must(t, WriteSummary(dir, summary))
+	return dir
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type generator struct {
+	t      testing.TB
+	log    *Log
+	rng    *rand.Rand
+	global int
+	last   Row
+	gain   float64
+}
+
+func (g *generator) record(kind, phase string, epoch, step int, fields map[string]any) {
+	g.t.Helper()
+	g.last = Row{Phase: phase, Epoch: epoch, Step: step}
+	must(g.t, g.log.Record(kind, phase, epoch, step, g.global, fields))
+}
+
+func (g *generator) event(severity, name, message string) {
+	g.record(KindEvent, g.last.Phase, g.last.Epoch, g.last.Step, map[string]any{"event": name, "severity": severity, "message": message})
+}
+
+// scores are zero-inflated with the given mean; the same question is hard or easy for every policy.
+func (g *generator) scores(split string, n int, mean float64, noise uint64) (ids []int64, scores []float64) {
+	shared := rand.New(rand.NewPCG(7, uint64(len(split)+n)))
+	own := rand.New(rand.NewPCG(7, noise))
+	for i := range n {
+		ids = append(ids, int64(9009+i))
+		hard, luck, other := shared.Float64(), own.Float64(), own.Float64()
+		if luck < 0.08 { // this policy chose something else
+			hard = other
+		}
+		score := 0.0
+		if right := 3.2 * mean; hard < right {
+			score = 0.6 * hard / right
+		}
+		scores = append(scores, math.Round(score*1e5)/1e5)
+	}
+	return
+}
+
+func (g *generator) evaluate(policy, phase string, epoch int) {
+	base := map[string]float64{"random": 0.0231, "similarity": 0.0841, "init": 0.0841, "oracle": 0.2296}
+	mean, ok := base[policy]
+	if !ok {
+		mean = 0.0841 + g.gain
+	}
+	for _, split := range []struct {
+		name string
+		n    int
+	}{{"val", 400}, {"dev", 1000}} {
+		noise := uint64(len(policy) + 31*epoch)
+		if policy == "init" {
+			noise = uint64(len("similarity"))
+		}
+		ids, scores := g.scores(split.name, split.n, mean, noise)
+		var sum float64
+		accuracy := make([]float64, len(scores))
+		for i, s := range scores {
+			sum += s
+			if s > 0.3 {
+				accuracy[i] = 1
+			}
+		}
+		g.record(KindEval, phase, epoch, g.last.Step, map[string]any{"split": split.name, "policy": policy, "reward": sum / float64(split.n)})
+		must(g.t, g.log.Scores(split.name, policy, phase, epoch, "reward", 2, ids, scores))
+		must(g.t, g.log.Scores(split.name, policy, phase, epoch, "accuracy", 2, ids, accuracy))
+	}
+}
+
+func (g *generator) baselines() {
+	for _, policy := range []string{"random", "similarity", "oracle", "init"} {
+		g.evaluate(policy, "", 0)
+	}
+}
+
+// phase records epochs of steps whose metrics move as real ones do.
+func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
+	total := float64(epochs * perEpoch)
+	start := g.gain
+	kl, beta := 0.0, 0.1
+	for epoch := 1; epoch <= epochs; epoch++ {
+		var klSum float64
+		for i := range perEpoch {
+			step := (epoch-1)*perEpoch + i + 1
+			g.global++
+			at := float64(step) / total
+			n := g.rng.NormFloat64
+			warm := math.Min(1, at/0.1)
+			f := map[string]any{"grad_norm": math.Exp(0.35*n()-at) * 1.2, "lr": warm * 0.5 * (1 + math.Cos(math.Pi*at)) * 1e-3, "items": 320, "step_seconds": 0.031 + 0.002*math.Abs(n())}
+			if name == "rce" {
+				f["loss"] = 7.9 - 0.5*(1-math.Exp(-4*at)) + 0.12*n()
+				f["temperature"] = 2 - 1.5*at
+				f["effective_sample_size"] = 4.9 - 0.9*at + 0.03*n()
+			} else {
+				kl = math.Max(0, kl+0.004*(1-2*beta*kl)+0.003*n())
+				klSum += kl
+				ppo := -0.01 - 0.02*at + 0.01*n()
+				adv := make([]float64, 20)
+				for range 300 {
+					adv[min(19, max(0, int(10+2*(n()+0.2)*(1.4-0.5*at))))]++
+				}
+				f["lr"] = f["lr"].(float64) * 0.2
+				f["ppo_loss"], f["kl"], f["kl_loss"], f["kl_beta"], f["loss"] = ppo, kl, beta*kl, beta, ppo+beta*kl
+				f["mean_ratio"], f["clip_fraction"], f["clamp_fraction"] = 1+0.02*at*n(), math.Max(0, 0.15*at+0.02*n()), 0.0
+				f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.1*n()+0.3*(1-at), 1+0.05*n(), math.Min(5, 3.5+0.5*math.Abs(n()))
+				f["advantage_clipped"], f["entropy"], f["top_k"] = 0.01, 7.8-0.6*at+0.03*n(), 8
+				f["signal_share"], f["signal_share_top_k"] = math.Min(1, 0.81+0.03*n()), math.Min(1, 0.74+0.03*n())
+				f["mean_reward"] = 0.06 + start + gain*at + 0.008*n()
+				f["adv_hist"] = adv
+			}
+			g.record(KindStep, name, epoch, step, f)
+		}
+		at := float64(epoch) / float64(epochs)
+		g.gain = start + gain*(1-math.Exp(-3*at)) + 0.0012*g.rng.NormFloat64()
+		f := map[string]any{"loss": 7.5 - at*0.1, "grad_norm": 0.9, "lr": 1e-4, "val_loss": 7.62 - 0.2*at - 0.3*g.gain, "val_reward": 0.0841 + g.gain,
+			"val_accuracy": 0.1386 + 1.3*g.gain, "items": 320.0, "step_seconds": 0.032, "checkpoint": "checkpoints/" + name + "_epoch" + string(rune('0'+epoch)) + ".safetensors"}
+		if name == "rce" {
+			f["effective_sample_size"], f["temperature"] = 4.6-0.5*at, 2-1.5*at
+		} else {
+			f["loss"], f["kl"], f["kl_beta"], f["clip_fraction"], f["mean_ratio"] = -0.02*at, klSum/float64(perEpoch), beta, 0.08*at, 1.001
+			f["val_kl"], f["signal_share"], f["signal_share_top_k"], f["max_advantage"] = kl*1.05, 0.81, 0.74, 3.9
+			switch mean := klSum / float64(perEpoch); {
+			case mean > 0.1:
+				beta *= 1.5
+			case mean < 0.01:
+				beta /= 1.5
+			}
+		}
+		g.record(KindEpoch, name, epoch, epoch*perEpoch, f)
+		if epoch == epochs {
+			g.evaluate(name, name, epoch)
+		}
+	}
+}
+
+func fakeSummary() Summary {
+	return Summary{
+		State: StateDone, Title: "okvqa_online", Task: "train", Command: []string{"bin/run", "exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"},
+		Overrides: []string{"exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"}, Seed: 1, Device: "cpu", Threads: 2,
+		Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Resumes: 1,
+		Versions: map[string]string{"fulcrum": "0.1.0 (91116f8)", "go": "go1.26.8", "libtorch": "1.13.1", "config": "5f1c9a3e"},
+		Data: DataSummary{Name: "okvqa", Notice: "Real OK-VQA questions; rewards come from a small copy reader, not from a vision-language model.", Fingerprint: "8c1f0b7d2a",
+			Counts: map[string]int{"train_queries": 4323, "val_queries": 400, "dev_queries": 1000, "pool_size": 64}, Skipped: map[string]int{"query without beams": 2197}, Shots: 2, EvalName: "dev"},
+		Phases: []PhaseSummary{{Name: "rce", Epochs: 3, Steps: 120, Seconds: 9.8}, {Name: "grpo", Epochs: 4, Steps: 120, Seconds: 21.3}, {Name: "grpo_online", Epochs: 6, Steps: 360, Seconds: 120.9}},
+		Best:   &BestSummary{Metric: "val_reward", Mode: "max", Value: 0.1187, Phase: "grpo_online", Epoch: 5, Checkpoint: "checkpoints/grpo_online_epoch5.safetensors"},
+	}
+}
+
+const fakeConfig = `seed: 1
+rce: {epochs: 3}
+grpo:
+  rollout: offline
+  clip: {epsilon: 0.2, epsilon_high: null}
+  kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}
+  curriculum: {early_epochs: 1, early_top_k: 3, late_top_k: null}
+grpo_online:
+  rollout: online
+  clip: {epsilon: 0.2, epsilon_high: 0.28}
+  kl: {target_min: 0.05, target_max: 0.5, controller: adaptive}
+optim: {grad_clip_norm: 1.0}
+`
+
+const fakeExamples = `[{"question": "what | is this?", "answer": "a kite", "before": [{"question": "which toy?", "answer": "doll"}],
+ "after": [{"question": "what flies?", "answer": "kite"}, {"question": "what is on the string?", "answer": "kite"}], "reward_before": 0.01, "reward_after": 0.62}]`

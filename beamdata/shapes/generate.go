@@ -1,0 +1,279 @@
+package shapes
+
+import (
+	"fmt"
+	"image"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"fulcrum/internal/rng"
+)
+
+// Dim is the width of the embeddings: question block, then image block.
+const Dim = questionDim + imageDim
+
+// questionShare is the question block's part of an embedding's squared length.
+const questionShare = 0.5
+
+// Names of the splits. Training questions come first in the table, then val, then dev.
+const (
+	Train = "train"
+	Val   = "val"
+	Dev   = "dev"
+)
+
+// Item is one question about one scene: a row of the embedding table.
+type Item struct {
+	Split    string
+	Scene    int // no scene is in two splits
+	Question string
+	Answer   string        // the most frequent one
+	Answers  []AnswerCount // all ten, most frequent first
+}
+
+// Query is a question with its candidate pool and the reader's table row for it.
+type Query struct {
+	Row        int32     // of the embedding table
+	Pool       []int32   // [K] rows of training questions, none of the query's own scene
+	Score      []float64 // [K] s: how much the reader trusts each demonstration
+	DemoAcc    []float64 // [K] g: expected VQA accuracy of an answer drawn from its ten
+	PriorScore float64   // s0
+	PriorAcc   float64   // P0: expected accuracy of the prior alone
+	PriorTop   string
+	Beams      []Beam   // best first
+	Records    []Record // a group for offline GRPO: beams, retrieval, sample, random; distinct as sets
+}
+
+// Beam is one result of the beam search.
+type Beam struct {
+	Positions []int32 // [Shots] in the pool
+	Soft      float64 // its reward
+}
+
+// Data is the whole set.
+type Data struct {
+	Options         Options
+	Dim             int
+	Embeddings      []float32 // [rows, Dim], unit rows
+	Items           []Item    // [rows]
+	Train, Val, Dev []Query
+	Prior           *Prior
+
+	scenes []scene
+}
+
+// Image renders the scene that row is about.
+func (d *Data) Image(row int) image.Image { return d.scenes[d.Items[row].Scene].render() }
+
+// Generate makes the set. It uses all processors; the result depends on the options only.
+func Generate(opt Options) (*Data, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.shapes.%w", err)
+	}
+	d := &Data{Options: opt, Dim: Dim}
+	d.makeItems()
+	e := d.embed()
+	d.Prior = newPrior(d.Items[opt.TrainQueries:d.trainRows()])
+	first := d.trainRows()
+	d.Train = d.makeQueries(e, 0, opt.TrainQueries)
+	d.Val = d.makeQueries(e, first, opt.ValQueries)
+	d.Dev = d.makeQueries(e, first+opt.ValQueries, opt.DevQueries)
+	return d, nil
+}
+
+// trainRows is the number of candidates: rows 0 to trainRows()-1.
+func (d *Data) trainRows() int { return d.Options.TrainQueries + d.Options.ReaderQuestions }
+
+// makeItems draws scenes and questions until every split is full. A scene belongs to one split; the
+// questions of the reader's prior and the training queries may share one (they are one split).
+func (d *Data) makeItems() {
+	add := func(split string, rows, perScene int) {
+		for rows > 0 {
+			id := len(d.scenes)
+			s := newScene(d.Options.Seed, id)
+			d.scenes = append(d.scenes, s)
+			r := rng.New(d.Options.Seed, "shapes questions", id)
+			for _, q := range s.questions(r, min(rows, perScene)) {
+				answers := q.answers(r)
+				d.Items = append(d.Items, Item{Split: split, Scene: id, Question: q.text, Answer: answers[0].Answer, Answers: answers})
+				rows--
+			}
+		}
+	}
+	add(Train, d.trainRows(), questionsPerScene)
+	add(Val, d.Options.ValQueries, 1)
+	add(Dev, d.Options.DevQueries, 1)
+}
+
+// grid is the step that embeddings are rounded to. On it a product of two entries is an integer of at
+// most 28 bits, so cosines come out the same whatever the order, the processor or its fused operations.
+const grid = 1 << 13
+
+// blocks holds the distinct question and image blocks, on the grid, and which of them make up a row.
+type blocks struct {
+	question, image         [][]int32 // distinct texts and scenes
+	questionNorm, imageNorm []float64
+	text                    []int32 // [rows] index into question; the scene indexes image
+}
+
+// embed computes the embedding table and its blocks.
+func (d *Data) embed() *blocks {
+	e := &blocks{text: make([]int32, len(d.Items))}
+	var texts []string
+	index := map[string]int32{}
+	train := make([]string, d.trainRows())
+	for i, it := range d.Items {
+		if _, ok := index[it.Question]; !ok {
+			index[it.Question] = int32(len(texts))
+			texts = append(texts, it.Question)
+		}
+		e.text[i] = index[it.Question]
+		if i < len(train) {
+			train[i] = it.Question
+		}
+	}
+	words, pictures := newTextModel(d.Options.Seed, train), newImageModel(d.Options.Seed)
+	e.question, e.questionNorm = make([][]int32, len(texts)), make([]float64, len(texts))
+	e.image, e.imageNorm = make([][]int32, len(d.scenes)), make([]float64, len(d.scenes))
+	parallel(len(texts), func(i int) {
+		e.question[i], e.questionNorm[i] = quantise(words.embed(texts[i]), questionShare)
+	})
+	parallel(len(d.scenes), func(i int) {
+		e.image[i], e.imageNorm[i] = quantise(pictures.embed(d.scenes[i].render()), 1-questionShare)
+	})
+	d.Embeddings = make([]float32, len(d.Items)*Dim)
+	for i, it := range d.Items {
+		row := d.Embeddings[i*Dim : (i+1)*Dim]
+		for k, v := range e.question[e.text[i]] {
+			row[k] = float32(v) / grid
+		}
+		for k, v := range e.image[it.Scene] {
+			row[questionDim+k] = float32(v) / grid
+		}
+	}
+	return e
+}
+
+// quantise returns the block at its share of the squared length, on the grid, and its length there.
+func quantise(block []float64, share float64) (q []int32, norm float64) {
+	q = make([]int32, len(block))
+	for i, v := range block {
+		q[i] = int32(math.Round(v * math.Sqrt(share) * grid))
+	}
+	return q, math.Sqrt(float64(dot(q, q)))
+}
+
+func dot(a, b []int32) int32 {
+	var sum int32 // at most grid², for blocks no longer than 1
+	for i, v := range a {
+		sum += v * b[i]
+	}
+	return sum
+}
+
+// parallel calls f(0) to f(n-1) on all processors.
+func parallel(n int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// makeQueries returns the queries of n rows from first on.
+func (d *Data) makeQueries(e *blocks, first, n int) []Query {
+	out := make([]Query, n)
+	textCos := d.textCosines(e)
+	parallel(n, func(i int) {
+		out[i] = d.newQuery(e, textCos, first+i)
+	})
+	return out
+}
+
+// newQuery draws the pool of a row, scores it, and searches and records candidates.
+func (d *Data) newQuery(e *blocks, textCos func(i, j int32) float64, row int) Query {
+	item := d.Items[row]
+	c := d.cosines(e, textCos, row)
+	q := Query{Row: int32(row), Pool: d.pool(row, c)}
+	h := head(item.Question)
+	q.PriorScore = priorTrust(d.Prior.seen(h))
+	q.PriorAcc = d.Prior.expected(h, item.Answers)
+	q.PriorTop = d.Prior.top(h)
+	cos := make([]float64, len(q.Pool))
+	for p, j := range q.Pool {
+		cos[p] = c.whole[j]
+		q.Score = append(q.Score, trust(c.question[j], c.image[j], h == head(d.Items[j].Question)))
+		q.DemoAcc = append(q.DemoAcc, demoAccuracy(d.Items[j].Answers, item.Answers))
+	}
+	q.Beams = q.beamSearch(d.Options.Shots, d.Options.BeamWidth)
+	q.Records = d.record(&q, cos)
+	return q
+}
+
+// cosines of a row with every candidate row.
+type cosines struct{ question, image, whole []float64 }
+
+func (d *Data) cosines(e *blocks, textCos func(i, j int32) float64, row int) cosines {
+	n := d.trainRows()
+	c := cosines{make([]float64, n), make([]float64, n), make([]float64, n)}
+	scene := d.Items[row].Scene
+	last := -1
+	for j := range n {
+		other := d.Items[j].Scene
+		if other != last {
+			c.image[j] = float64(dot(e.image[scene], e.image[other])) / (e.imageNorm[scene] * e.imageNorm[other])
+			last = other
+		} else {
+			c.image[j] = c.image[j-1]
+		}
+		c.question[j] = textCos(e.text[row], e.text[j])
+		c.whole[j] = questionShare*c.question[j] + (1-questionShare)*c.image[j]
+	}
+	return c
+}
+
+// textCosines returns the cosine of two distinct texts.
+func (d *Data) textCosines(e *blocks) func(i, j int32) float64 {
+	return func(i, j int32) float64 {
+		return float64(dot(e.question[i], e.question[j])) / (e.questionNorm[i] * e.questionNorm[j])
+	}
+}
+
+// Similarity returns the positions of the n candidates nearest by cosine, ties by position.
+func (d *Data) Similarity(q *Query, n int) []int32 {
+	cos := make([]float64, len(q.Pool))
+	a := d.Embeddings[int(q.Row)*Dim : int(q.Row+1)*Dim]
+	for p, j := range q.Pool {
+		b := d.Embeddings[int(j)*Dim : int(j+1)*Dim]
+		for k, v := range a {
+			cos[p] += float64(v) * float64(b[k])
+		}
+	}
+	return order(cos)[:n]
+}
+
+// order returns the indices of x from largest to smallest, ties by index.
+func order(x []float64) []int32 {
+	out := make([]int32, len(x))
+	for i := range out {
+		out[i] = int32(i)
+	}
+	slices.SortStableFunc(out, func(a, b int32) int {
+		switch {
+		case x[a] > x[b]:
+			return -1
+		case x[a] < x[b]:
+			return 1
+		}
+		return 0
+	})
+	return out
+}

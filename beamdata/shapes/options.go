@@ -1,0 +1,48 @@
+package shapes
+
+import (
+	"errors"
+
+	"fulcrum/internal/option"
+)
+
+// Options sizes the set. The set's seed is apart from a run's seed, so that all runs train on one set.
+type Options struct {
+	Seed            int64 `koanf:"seed" help:"seed of the set itself, apart from the run's seed"`
+	TrainQueries    int   `koanf:"train_queries" help:"questions that train; all are candidates too" range:"[1,inf)"`
+	ReaderQuestions int   `koanf:"reader_questions" help:"further training questions: candidates and the reader's prior, never queries" range:"[1,inf)"`
+	ValQueries      int   `koanf:"val_queries" help:"questions that validate, on scenes of their own" range:"[0,inf)"`
+	DevQueries      int   `koanf:"dev_queries" help:"held-out questions, on scenes of their own" range:"[0,inf)"`
+	PoolSize        int   `koanf:"pool_size" help:"candidates per query" range:"[8,inf)"`
+	Shots           int   `koanf:"shots" help:"examples per beam" range:"[1,8]"`
+	BeamWidth       int   `koanf:"beam_width" help:"beams per query" range:"[1,inf)"`
+}
+
+// DefaultOptions returns the set that exp=okvqa_v3 trains on.
+func DefaultOptions() Options {
+	return Options{Seed: 2026, TrainQueries: 2400, ReaderQuestions: 300, ValQueries: 300, DevQueries: 900, PoolSize: 32, Shots: 2, BeamWidth: 5}
+}
+
+// Validate reports sizes that can't be built.
+func (o Options) Validate() error {
+	var errs []error
+	least := func(key string, v, low int) {
+		if v < low {
+			errs = append(errs, option.Errorf(key, "want at least %d, got %d", low, v))
+		}
+	}
+	least("train_queries", o.TrainQueries, 1)
+	least("reader_questions", o.ReaderQuestions, 1)
+	least("val_queries", o.ValQueries, 0)
+	least("dev_queries", o.DevQueries, 0)
+	least("pool_size", o.PoolSize, 8)
+	least("shots", o.Shots, 1)
+	least("beam_width", o.BeamWidth, 1)
+	if o.Shots > 8 {
+		errs = append(errs, option.Errorf("shots", "want at most 8, got %d", o.Shots))
+	}
+	if most := o.TrainQueries + o.ReaderQuestions - questionsPerScene; o.PoolSize > most && o.PoolSize >= 8 {
+		errs = append(errs, option.Errorf("pool_size", "want at most %d (the training questions without a query's own scene), got %d", max(most, 0), o.PoolSize))
+	}
+	return errors.Join(errs...)
+}

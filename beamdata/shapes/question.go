@@ -1,0 +1,206 @@
+package shapes
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const questionsPerScene = 3 // of training scenes; val and dev scenes have one question each
+
+// ask is a question with its true answer and the answers a careless person might give.
+type ask struct {
+	text  string
+	truth string
+	slips []string
+}
+
+type kind uint8
+
+const (
+	colourOf    kind = iota // of the only object of a shape
+	shapeOf                 // of the only object of a colour
+	countShape              // objects of a shape
+	countColour             // objects of a colour
+	countAll                //
+	beside                  // the shape left of, right of, above, below another
+	exists                  // an object of a shape and a colour
+	bigger                  // of two shapes
+	biggest                 // the colour of the biggest object
+	numKinds
+)
+
+var kindWeights = [numKinds]int{34, 28, 7, 6, 2, 9, 6, 5, 7}
+
+// Wording varies on purpose: it carries no information, but much of the cosine between questions.
+// {a} and {b} are the things asked about, {A} is a plural.
+var templates = [numKinds][]string{
+	colourOf: {"what color is the {a}?", "which color does the {a} have?", "what is the color of the {a}?", "tell me the color of the {a}.",
+		"the {a} was painted in which color?", "can you name the color of the {a}?", "in what color do you see the {a}?", "how would you call the color of the {a}?"},
+	shapeOf: {"what shape is the {a} thing?", "what is the {a} object?", "which shape is {a}?", "tell me the shape of the {a} one.",
+		"the {a} figure has what shape?", "can you name the {a} shape?", "what do you see that is {a}?", "how would you call the {a} figure?"},
+	countShape: {"how many {A} are there?", "how many {A} can you see?", "count the {A}.", "what number of {A} was drawn?",
+		"there are how many {A}?", "can you tell me the number of {A}?"},
+	countColour: {"how many {a} things are there?", "how many {a} shapes can you see?", "count the {a} objects.", "what number of {a} figures was drawn?",
+		"there are how many {a} ones?", "can you tell me the number of {a} things?"},
+	countAll: {"how many objects are there?", "how many shapes can you see?", "count all figures.", "what number of things was drawn?"},
+	beside: {"what is {b} the {a}?", "which shape is {b} the {a}?", "tell me what you see {b} the {a}.", "what was drawn {b} the {a}?",
+		"can you name the figure {b} the {a}?"},
+	exists: {"is there a {b} {a}?", "do you see a {b} {a}?", "can you see any {b} {a}?", "was a {b} {a} drawn?", "is any {a} {b}?"},
+	bigger: {"which is bigger, the {a} or the {b}?", "is the {a} or the {b} larger?", "what is bigger: {a} or {b}?",
+		"tell me the bigger one of {a} and {b}."},
+	biggest: {"what color is the biggest shape?", "which color does the largest object have?", "tell me the color of the biggest thing.",
+		"what is the color of the largest figure?"},
+}
+
+var openings = []string{"", "", "", "", "in this picture, ", "look closely: ", "please say, ", "just wondering, "}
+var endings = []string{"", "", "", "", " look at the drawing.", " thanks.", " answer in a word.", " i can't tell."}
+
+// fillIn words a question: template, things asked about, maybe an opening and an ending.
+func fillIn(r *rand.Rand, k kind, a, b string) string {
+	t := templates[k][r.IntN(len(templates[k]))]
+	plural := a + "s"
+	if strings.HasSuffix(a, "ss") {
+		plural = a + "es"
+	}
+	t = strings.NewReplacer("{a}", a, "{b}", b, "{A}", plural).Replace(t)
+	return openings[r.IntN(len(openings))] + t + endings[r.IntN(len(endings))]
+}
+
+// questions draws n different questions about a scene.
+func (s *scene) questions(r *rand.Rand, n int) []ask {
+	var out []ask
+	seen := map[string]bool{}
+	for len(out) < n {
+		k := kind(weighted(r, kindWeights[:]...))
+		q, about, ok := s.question(r, k)
+		if about = strconv.Itoa(int(k)) + about; ok && !seen[about] {
+			seen[about] = true
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// question tries to ask a question of one kind; about names what was asked, apart from wording.
+func (s *scene) question(r *rand.Rand, k kind) (q ask, about string, ok bool) {
+	o := s.objects[r.IntN(len(s.objects))]
+	a, b := "", ""
+	switch k {
+	case colourOf:
+		if _, ok = s.only(s.shapeIs(o.shape)); !ok {
+			return
+		}
+		a, q = shapeNames[o.shape], ask{truth: hues[o.hue].name, slips: s.otherHues(o.hue)}
+	case shapeOf:
+		if _, ok = s.only(s.hueIs(o.hue)); !ok {
+			return
+		}
+		a, q = hues[o.hue].name, ask{truth: shapeNames[o.shape], slips: s.otherShapes(o.shape)}
+	case countShape:
+		sh := o.shape
+		if r.IntN(8) == 0 {
+			sh = shape(r.IntN(int(numShapes)))
+		}
+		a, q = shapeNames[sh], counted(s.count(s.shapeIs(sh)))
+	case countColour:
+		h := o.hue
+		if r.IntN(8) == 0 {
+			h = r.IntN(numHues)
+		}
+		a, q = hues[h].name, counted(s.count(s.hueIs(h)))
+	case countAll:
+		q = counted(len(s.objects))
+	case beside:
+		var side string
+		var found object
+		if _, unique := s.only(s.shapeIs(o.shape)); !unique {
+			return
+		}
+		if side, found, ok = s.neighbour(r, o); !ok {
+			return
+		}
+		a, b, q = shapeNames[o.shape], side, ask{truth: shapeNames[found.shape], slips: s.otherShapes(found.shape)}
+	case exists:
+		sh, h := o.shape, o.hue
+		if r.IntN(5) < 3 { // plausible, but mostly not there: any colour, or another object's
+			h = r.IntN(numHues)
+			if r.IntN(2) == 0 {
+				h = s.objects[r.IntN(len(s.objects))].hue
+			}
+		}
+		q = ask{truth: "no", slips: []string{"yes"}}
+		if s.count(func(o object) bool { return o.shape == sh && o.hue == h }) > 0 {
+			q = ask{truth: "yes", slips: []string{"no"}}
+		}
+		a, b = shapeNames[sh], hues[h].name
+	case bigger:
+		p := s.objects[r.IntN(len(s.objects))]
+		_, one := s.only(s.shapeIs(o.shape))
+		_, two := s.only(s.shapeIs(p.shape))
+		if !one || !two || o.big == p.big {
+			return
+		}
+		q = ask{truth: shapeNames[o.shape], slips: []string{shapeNames[p.shape]}}
+		if p.big {
+			q = ask{truth: shapeNames[p.shape], slips: []string{shapeNames[o.shape]}}
+		}
+		a, b = shapeNames[o.shape], shapeNames[p.shape]
+	case biggest:
+		if o, ok = s.only(func(o object) bool { return o.big }); !ok {
+			return
+		}
+		q = ask{truth: hues[o.hue].name, slips: s.otherHues(o.hue)}
+	}
+	q.text = fillIn(r, k, a, b)
+	return q, a + "/" + b, true
+}
+
+func counted(n int) ask {
+	q := ask{truth: strconv.Itoa(n), slips: []string{strconv.Itoa(n + 1)}}
+	if n > 0 {
+		q.slips = append(q.slips, strconv.Itoa(n-1))
+	}
+	return q
+}
+
+// neighbour picks a side of o on which exactly one kind of shape is clearly nearest.
+func (s *scene) neighbour(r *rand.Rand, o object) (side string, found object, ok bool) {
+	sides := [...]struct {
+		name   string
+		dx, dy float64
+	}{{"left of", -1, 0}, {"right of", 1, 0}, {"above", 0, -1}, {"below", 0, 1}}
+	d := sides[r.IntN(len(sides))]
+	best := math.Inf(1)
+	for _, p := range s.objects {
+		along := (p.x-o.x)*d.dx + (p.y-o.y)*d.dy
+		across := math.Abs((p.x-o.x)*d.dy) + math.Abs((p.y-o.y)*d.dx)
+		if along > 8 && across < 10 && along < best {
+			best, found, ok = along, p, true
+		}
+	}
+	return d.name, found, ok
+}
+
+// otherHues are the colours a careless person might name: those of the scene.
+func (s *scene) otherHues(not int) []string {
+	var out []string
+	for _, o := range s.objects {
+		if o.hue != not && !slices.Contains(out, hues[o.hue].name) {
+			out = append(out, hues[o.hue].name)
+		}
+	}
+	return append(out, hues[(not+1)%numHues].name)
+}
+
+func (s *scene) otherShapes(not shape) []string {
+	var out []string
+	for _, o := range s.objects {
+		if o.shape != not && !slices.Contains(out, shapeNames[o.shape]) {
+			out = append(out, shapeNames[o.shape])
+		}
+	}
+	return append(out, shapeNames[(not+1)%numShapes])
+}

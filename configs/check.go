@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"fulcrum/internal/option"
@@ -173,6 +174,9 @@ func (f *field) want() string {
 		s = "text"
 	case List:
 		s = "a list"
+		if f.elem != nil && f.elem.kind != Null {
+			s = "a list of " + strings.TrimPrefix(strings.TrimPrefix(f.elem.want(), "a "), "an ")
+		}
 	case Map:
 		s = "a section"
 	}
@@ -199,11 +203,13 @@ func shown(n *Node) string {
 		return "null"
 	case Bool:
 		return strings.ToLower(n.pyStr())
+	case Float:
+		return strconv.FormatFloat(n.Num, 'g', -1, 64)
 	}
-	return n.pyStr()
+	return n.Text
 }
 
-// Check compares a resolved tree with the schema and asks every section's Validate. All faults are
+// check compares a resolved tree with the schema and asks every section's Validate. All faults are
 // returned, sorted by position.
 func (s *Schema) check(root *Node) (*Node, error) {
 	c := &checker{schema: s, root: root}

@@ -44,16 +44,7 @@ func ExpandSweep(req Request) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := c.Jobs(master)
-	if err != nil {
-		return nil, err
-	}
-	for i, j := range jobs {
-		if _, err := c.Job(master, i, j); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
+	return c.Expand(master)
 }
 
 // Composer composes many jobs over one library: files are parsed once, and jobs with the same
@@ -231,6 +222,20 @@ func (c *Composer) Jobs(master *Composed) ([][]string, error) {
 		return nil, err
 	}
 	return product(axes)
+}
+
+// Expand returns the override lists of a sweep's jobs after composing each of them.
+func (c *Composer) Expand(master *Composed) ([][]string, error) {
+	jobs, err := c.Jobs(master)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := range jobs {
+		if _, err := c.Job(master, i, j); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
 }
 
 // Job composes job number num of a sweep: Hydra's overrides of the request, then the job's own.

@@ -203,18 +203,19 @@ func (ed *editor) mergeMap(old, v *Node, done []string, force bool, o *Override)
 // absent is the error for a key that struct mode does not let an override make.
 func (ed *editor) absent(o *Override, path string, in *Node) error {
 	var names []string
-	prefix := ""
-	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		prefix = path[:i+1]
-	}
 	for _, k := range in.Keys {
-		names = append(names, prefix+k.Text)
+		names = append(names, k.Text)
 	}
+	prefix, last := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		prefix, last = path[:i+1], path[i+1:]
+	}
+	hint := strings.Replace(didYouMean(last, names), "mean ", "mean "+prefix, 1)
 	msg := "Could not override '" + o.Key + "'"
 	if path != o.Key {
 		msg += ": there is no key " + path
 	}
-	return errorAt(Origin{Source: o.Text}, "%s%s. To append to your config use +%s", msg, didYouMean(path, names), o.Text)
+	return errorAt(Origin{Source: o.Text}, "%s%s. To append to your config use +%s", msg, hint, o.Text)
 }
 
 func (ed *editor) delete(o *Override, path []string) error {

@@ -13,20 +13,6 @@ func JobsYAML(jobs [][]string) string {
 	return n.toYAML()
 }
 
-// Expand returns the override lists of a sweep's jobs after composing each of them.
-func (c *Composer) Expand(master *Composed) ([][]string, error) {
-	jobs, err := c.Jobs(master)
-	if err != nil {
-		return nil, err
-	}
-	for i, j := range jobs {
-		if _, err := c.Job(master, i, j); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
-}
-
 // Mode is hydra.mode: RUN, MULTIRUN or "".
 func (c *Composed) Mode() string {
 	if n := c.tree.Find("hydra.mode"); n != nil && n.Kind == String {

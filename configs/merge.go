@@ -6,7 +6,7 @@ func merge(dst, src *Node, path string, deref func(*Node) *Node) (*Node, error) 
 	if dst == nil {
 		return src, nil
 	}
-	if src.isMissing() { // ??? never hides a value
+	if src.isMissing() && dst.Origin.Source != "default" { // ??? never hides a value, except a schema's default
 		return dst, nil
 	}
 	if dst.tmpl != nil && src.container() {

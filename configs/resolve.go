@@ -233,7 +233,12 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		return nil, err
 	}
 	if !at.node.container() {
-		return at.node, nil
+		if at.node.Origin == l.node.Origin {
+			return at.node, nil
+		}
+		n := *at.node // faults of a linked value are reported where the link is
+		n.Origin = l.node.Origin
+		return &n, nil
 	}
 	path := at.path()
 	anchored := at.up != nil && at.up.node.child(at.key) == at.node || at.up == nil

@@ -281,5 +281,10 @@ func (s *Schema) unknown(key string) string {
 	}
 	var all []string
 	s.root.walk(func(f *field) { all = append(all, f.path) })
+	for _, path := range all { // a key that lies deeper
+		if strings.HasSuffix(path, "."+key) {
+			return "unknown key " + key + " (did you mean " + path + "?)"
+		}
+	}
 	return "unknown key " + key + didYouMean(key, all)
 }

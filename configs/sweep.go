@@ -148,54 +148,74 @@ type axis struct {
 	values []string
 }
 
-// axes lists the task overrides of a sweep: sweeper params first, first position kept, last value wins.
-func (c *Composer) axes(params *Node) ([]axis, error) {
-	var overrides []*Override
+// sweepOverrides lists the task overrides of a sweep: hydra.sweeper.params first; of two with the
+// same key and prefix the first position and the last value count.
+func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
+	var all, out []*Override
 	if params != nil && params.Kind == Map {
 		for i, k := range params.Keys {
 			o, err := ParseOverride(k.Text + "=" + params.Vals[i].pyStr())
 			if err != nil {
 				return nil, err
 			}
-			overrides = append(overrides, o)
+			all = append(all, o)
 		}
 	}
 	for _, o := range c.overrides {
 		if !o.isHydra() {
-			overrides = append(overrides, o)
+			all = append(all, o)
 		}
 	}
-	var out []axis
 	at := map[string]int{}
-	for _, o := range overrides {
-		a := axis{key: opPrefix[o.Op] + o.fullKey()}
-		switch {
-		case o.isSweep():
-			vals, err := o.value.values(func() ([]string, error) {
-				if !c.lib.group(o.Key) {
-					return nil, errorf("glob() works on config groups: %s is none", o.Key)
-				}
-				return c.lib.list(o.Key, false)
-			})
-			if err != nil {
-				return nil, errorAt(Origin{Source: o.Text}, "%v", err)
-			}
-			for _, v := range vals {
-				a.values = append(a.values, a.key+"="+v)
-			}
-		case o.value == nil:
-			a.values = []string{a.key + "=null"}
-		default:
-			a.values = []string{a.key + "=" + o.value.reprint()}
-		}
-		if i, ok := at[a.key]; ok {
-			out[i] = a
+	for _, o := range all {
+		key := opPrefix[o.Op] + o.fullKey()
+		if i, ok := at[key]; ok {
+			out[i] = o
 			continue
 		}
-		at[a.key] = len(out)
-		out = append(out, a)
+		at[key] = len(out)
+		out = append(out, o)
 	}
 	return out, nil
+}
+
+func (c *Composer) axes(params *Node) ([]axis, error) {
+	overrides, err := c.sweepOverrides(params)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]axis, len(overrides))
+	for i, o := range overrides {
+		if out[i], err = c.axis(o); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// axis expands one override to the strings key=value of the jobs.
+func (c *Composer) axis(o *Override) (axis, error) {
+	a := axis{key: opPrefix[o.Op] + o.fullKey()}
+	switch {
+	case o.isSweep():
+		vals, err := o.value.values(func() ([]string, error) {
+			if !c.lib.group(o.Key) {
+				return nil, errorf("glob() works on config groups: %s is none", o.Key)
+			}
+			return c.lib.list(o.Key, false)
+		})
+		if err != nil {
+			return a, errorAt(Origin{Source: o.Text}, "%v", err)
+		}
+		for _, v := range vals {
+			a.values = append(a.values, a.key+"="+v)
+		}
+	case o.value == nil:
+		a.values = []string{a.key + "=null"}
+	default:
+		a.values = []string{a.key + "=" + o.value.reprint()}
+	}
+	return a, nil
 }
 
 // product is the cartesian product of the axes; the rightmost varies fastest.

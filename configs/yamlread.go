@@ -16,7 +16,24 @@ import (
 const maxNodes = 1 << 20
 
 // readYAML parses one document as OmegaConf.load does: an empty file is {}, a lone word w is {w: null}.
-func readYAML(source string, data []byte) (n *Node, err error) {
+func readYAML(source string, data []byte) (*Node, error) {
+	n, err := ParseYAML(source, data)
+	if err != nil {
+		return nil, err
+	}
+	switch n.Kind {
+	case Map:
+		return n, nil
+	case Null:
+		return &Node{Kind: Map, Origin: n.Origin}, nil
+	case String:
+		return &Node{Kind: Map, Keys: []Key{strKey(n.Text)}, Vals: []*Node{newNull()}, Origin: n.Origin}, nil
+	}
+	return nil, errorAt(n.Origin, "the file holds %s: want a mapping", n.Kind)
+}
+
+// ParseYAML parses one document of any kind; an empty one is {}.
+func ParseYAML(source string, data []byte) (n *Node, err error) {
 	defer func() { // the parser is not ours: a fault in it is an error of this file
 		if r := recover(); r != nil {
 			n, err = nil, errorAt(Origin{source, 1, 1}, "not YAML: %v", r)
@@ -39,19 +56,7 @@ func readYAML(source string, data []byte) (n *Node, err error) {
 		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
 	}
 	r := yamlReader{source: source, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{}}
-	n, err = r.read(doc.Content[0])
-	if err != nil {
-		return nil, err
-	}
-	switch n.Kind {
-	case Map:
-		return n, nil
-	case Null:
-		return &Node{Kind: Map, Origin: n.Origin}, nil
-	case String:
-		return &Node{Kind: Map, Keys: []Key{strKey(n.Text)}, Vals: []*Node{newNull()}, Origin: n.Origin}, nil
-	}
-	return nil, errorAt(n.Origin, "the file holds %s: want a mapping", n.Kind)
+	return r.read(doc.Content[0])
 }
 
 // yamlError gives the parser's message a position: it knows the line only.

@@ -86,7 +86,7 @@ func (w *yamlWriter) startLine(indent int) {
 
 func (w *yamlWriter) entry(k Key, v *Node, indent int) {
 	kn := k.node()
-	simple := kn.Kind != String || k.Text != "" && len([]rune(k.Text)) < 128 && !strings.ContainsAny(k.Text, "\n\u0085\u2028\u2029")
+	simple := kn.Kind != String || k.Text != "" && len([]rune(k.Text)) < 123 && !strings.ContainsAny(k.Text, "\n\u0085\u2028\u2029")
 	if simple {
 		w.scalar(kn, indent, true)
 		w.put(":")
@@ -94,7 +94,9 @@ func (w *yamlWriter) entry(k Key, v *Node, indent int) {
 		w.put("? ")
 		w.scalar(kn, indent+2, false)
 		w.startLine(indent)
-		w.put(":")
+		w.put(": ")
+		w.node(v, indent+2, true)
+		return
 	}
 	switch {
 	case v.Kind == Map && len(v.Vals) > 0:
@@ -347,8 +349,20 @@ func (w *yamlWriter) single(s []rune, indent int, split bool) {
 	w.put("'")
 }
 
-var yamlEscapes = map[rune]string{0: `\0`, 7: `\a`, 8: `\b`, 9: `\t`, 10: `\n`, 11: `\v`, 12: `\f`, 13: `\r`, 27: `\e`,
-	'"': `\"`, '\\': `\\`, 0x85: `\N`, 0xa0: `\_`, 0x2028: `\L`, 0x2029: `\P`}
+// yamlEscape is the escape sequence of a character in double quotes.
+func yamlEscape(r rune) string {
+	const from, to = "\x00\a\b\t\n\v\f\r\x1b\"\\\u0085\u00a0\u2028\u2029", `0abtnvfre"\N_LP`
+	if i := strings.IndexRune(from, r); i >= 0 {
+		return `\` + to[len([]rune(from[:i])):][:1]
+	}
+	switch {
+	case r <= 0xff:
+		return fmt.Sprintf(`\x%02X`, r)
+	case r <= 0xffff:
+		return fmt.Sprintf(`\u%04X`, r)
+	}
+	return fmt.Sprintf(`\U%08X`, r)
+}
 
 func (w *yamlWriter) double(s []rune, indent int, split bool) {
 	w.put(`"`)
@@ -365,17 +379,7 @@ func (w *yamlWriter) double(s []rune, indent int, split bool) {
 				start = end
 			}
 			if r >= 0 {
-				esc, ok := yamlEscapes[r]
-				switch {
-				case ok:
-				case r <= 0xff:
-					esc = fmt.Sprintf(`\x%02X`, r)
-				case r <= 0xffff:
-					esc = fmt.Sprintf(`\u%04X`, r)
-				default:
-					esc = fmt.Sprintf(`\U%08X`, r)
-				}
-				w.put(esc)
+				w.put(yamlEscape(r))
 				start = end + 1
 			}
 		}

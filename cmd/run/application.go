@@ -1,0 +1,5 @@
+package main
+
+import "fulcrum/experiments"
+
+func newApp() App { return experiments.App{} }

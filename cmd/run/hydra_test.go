@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulcrum/configs"
+	"fulcrum/internal/golden"
+)
+
+// The corpus of testdata/hydra holds command lines with the output of Hydra 1.4. They run here
+// without a process; see the fields in hydraCase.
+
+type hydraCase struct {
+	ID         string            `json:"id"`
+	Tree       string            `json:"tree"`
+	ConfigName *string           `json:"config_name"`
+	Args       []string          `json:"args"`
+	Kind       string            `json:"kind"` // job, hydra, sweep or error
+	Cfg        string            `json:"cfg"`  // what an error case asks for
+	Env        map[string]string `json:"env"`
+	Expected   json.RawMessage   `json:"expected"`
+	Compare    string            `json:"compare"` // subset: the output may have more keys
+	Alt        []json.RawMessage `json:"alt"`
+}
+
+// knownFailures are cases that we do not pass, with the reason.
+var knownFailures = map[string]string{}
+
+const wantCases = 190
+
+func TestHydraCorpus(t *testing.T) {
+	root := filepath.Join(golden.RepoRoot(), "configs", "testdata", "hydra")
+	data, err := os.ReadFile(filepath.Join(root, "cases.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []hydraCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) != wantCases {
+		t.Fatalf("%d cases, want %d", len(cases), wantCases)
+	}
+	conf := filepath.Join(root, "conf")
+	for _, c := range cases {
+		t.Run(c.ID, func(t *testing.T) {
+			why := runCase(t, c, conf)
+			reason, known := knownFailures[c.ID]
+			switch {
+			case why == "" && known:
+				t.Errorf("passes now: remove it from knownFailures (%s)", reason)
+			case why != "" && known:
+				t.Skipf("known failure: %s", reason)
+			case why != "":
+				t.Error(why)
+			}
+		})
+	}
+}
+
+func runCase(t *testing.T, c hydraCase, conf string) string {
+	cfg := c.Kind
+	if cfg == "error" {
+		cfg = c.Cfg
+		if cfg == "" {
+			cfg = "job"
+		}
+	}
+	args := []string{"--config-path", filepath.Join(conf, c.Tree)}
+	if c.ConfigName != nil {
+		args = append(args, "--config-name", *c.ConfigName)
+	}
+	if cfg == "sweep" {
+		args = append(args, "-m")
+	}
+	for _, a := range c.Args {
+		args = append(args, strings.ReplaceAll(a, "{CONF}", conf))
+	}
+	args = append(args, "--cfg", cfg)
+	for k, v := range c.Env {
+		t.Setenv(k, v)
+	}
+	var out, errOut bytes.Buffer
+	err := realMain(context.Background(), args, &out, &errOut, stub{})
+	first := ""
+	for _, want := range append([]json.RawMessage{c.Expected}, c.Alt...) {
+		why := judge(want, c, out.Bytes(), err)
+		if why == "" {
+			return ""
+		}
+		if first == "" {
+			first = why
+		}
+	}
+	return fmt.Sprintf("%s\nargs: %q\noutput:\n%s\nerror: %v", first, args, out.String(), err)
+}
+
+func judge(want json.RawMessage, c hydraCase, out []byte, err error) string {
+	var fail struct {
+		Error    bool     `json:"error"`
+		Mentions []string `json:"mentions"`
+	}
+	if json.Unmarshal(want, &fail) == nil && fail.Error {
+		if err == nil {
+			return "no error"
+		}
+		if code := exitCode(context.Background(), err); code != 2 {
+			return fmt.Sprintf("exit code %d, want 2", code)
+		}
+		for _, m := range fail.Mentions {
+			if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(m)) {
+				return fmt.Sprintf("the message does not mention %q", m)
+			}
+		}
+		return ""
+	}
+	if err != nil {
+		return "failed"
+	}
+	got, perr := configs.ParseYAML("output", out)
+	if perr != nil {
+		return "output is not YAML: " + perr.Error()
+	}
+	dec := json.NewDecoder(bytes.NewReader(want))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return err.Error()
+	}
+	return differ("$", v, got, c.Compare == "subset")
+}
+
+// differ returns the first difference between a JSON value and a tree, "" when there is none.
+func differ(path string, want any, got *configs.Node, subset bool) string {
+	bad := func() string { return fmt.Sprintf("%s: got %s %q, want %v", path, got.Kind, got.Text, want) }
+	switch w := want.(type) {
+	case nil:
+		if got.Kind != configs.Null {
+			return bad()
+		}
+	case bool:
+		if got.Kind != configs.Bool || got.Bool != w {
+			return bad()
+		}
+	case string:
+		if got.Kind != configs.String || got.Text != w {
+			return bad()
+		}
+	case json.Number:
+		if !strings.ContainsAny(w.String(), ".eE") {
+			if got.Kind != configs.Int || got.Text != w.String() {
+				return bad()
+			}
+			return ""
+		}
+		x, _ := w.Float64()
+		if got.Kind != configs.Float || !sameFloat(x, got.Num) {
+			return bad()
+		}
+	case []any:
+		if got.Kind != configs.List || len(got.Vals) != len(w) {
+			return bad()
+		}
+		for i := range w {
+			if d := differ(path+"["+strconv.Itoa(i)+"]", w[i], got.Vals[i], subset); d != "" {
+				return d
+			}
+		}
+	case map[string]any:
+		if f, ok := w["$float"].(string); ok && len(w) == 1 {
+			x, _ := strconv.ParseFloat(f, 64)
+			if got.Kind != configs.Float || !sameFloat(x, got.Num) {
+				return bad()
+			}
+			return ""
+		}
+		if got.Kind != configs.Map || !subset && len(got.Keys) != len(w) {
+			return bad()
+		}
+		for k, x := range w {
+			v := got.Get(k)
+			if v == nil {
+				return path + ": missing key " + k
+			}
+			if d := differ(path+"."+k, x, v, subset); d != "" {
+				return d
+			}
+		}
+	default:
+		return fmt.Sprintf("%s: cannot compare %T", path, want)
+	}
+	return ""
+}
+
+func sameFloat(a, b float64) bool {
+	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b))
+}

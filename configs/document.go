@@ -1,0 +1,56 @@
+package configs
+
+import (
+	"strings"
+)
+
+// Markdown is the reference of all keys: a table for each section with key, type, default and help.
+func (s *Schema) Markdown() string {
+	var b strings.Builder
+	s.root.document(&b, s.defaults)
+	return b.String()
+}
+
+func (f *field) document(b *strings.Builder, defaults *Node) {
+	var plain, sections []*field
+	for _, c := range f.fields {
+		if len(c.fields) > 0 && c.elem == nil {
+			sections = append(sections, c)
+		} else {
+			plain = append(plain, c)
+		}
+	}
+	if len(plain) > 0 {
+		name := f.path
+		if name == "" {
+			name = "Top level"
+		} else {
+			name = "`" + name + "`"
+		}
+		b.WriteString("## " + name + "\n\n")
+		if f.help != "" {
+			b.WriteString(upperFirst(f.help) + ".\n\n")
+		}
+		b.WriteString("| Key | Type | Default | Meaning |\n|---|---|---|---|\n")
+		for _, c := range plain {
+			d := ""
+			if n := defaults.Get(c.key); n != nil {
+				d = "`" + cell(oneLine(n)) + "`"
+			}
+			b.WriteString("| `" + c.path + "` | " + cell(c.want()) + " | " + d + " | " + cell(c.help) + " |\n")
+		}
+		b.WriteString("\n")
+	}
+	for _, c := range sections {
+		c.document(b, defaults.Get(c.key))
+	}
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,121 @@
+package configs
+
+import (
+	"path/filepath"
+)
+
+// HydraValues are the resolved values of the hydra node that running needs.
+type HydraValues struct {
+	RunDir       string // hydra.run.dir
+	SweepDir     string // hydra.sweep.dir
+	SweepSubdir  string // hydra.sweep.subdir; "" outside a job of a sweep
+	OutputSubdir string // "" = none
+	JobName      string
+	JobNum       int // -1 outside sweeps
+	JobID        string
+	Chdir        bool
+	EnvSet       map[string]string
+	Mode         string // RUN, MULTIRUN or ""
+	Launcher     string // chosen option of hydra/launcher
+	Sweeper      string // chosen option of hydra/sweeper
+
+	LauncherParams map[string]any // hydra.launcher, resolved
+	SweeperParams  map[string]any // hydra.sweeper, resolved
+	Verbose        any            // false, true, a logger's name or a list of names
+	MaxBatchSize   int            // hydra.sweeper.max_batch_size; 0 = no limit
+}
+
+// Hydra resolves the values of the hydra node. Values that are still ??? stay zero.
+func (c *Composed) Hydra() (*HydraValues, error) {
+	h := &HydraValues{JobNum: -1, Mode: c.Mode(), Launcher: c.Choice("hydra/launcher"), Sweeper: c.Choice("hydra/sweeper")}
+	var faults Errors
+	get := func(path string) any {
+		n, err := c.hydraValue(path)
+		if err != nil {
+			e, ok := err.(*Error)
+			if !ok {
+				e = errorf("hydra.%s: %v", path, err)
+			}
+			faults = append(faults, e)
+		}
+		if n == nil {
+			return nil
+		}
+		return n.value()
+	}
+	text := func(path string) string {
+		n, err := c.hydraValue(path)
+		if err != nil || n == nil {
+			get(path) // records the fault
+			return ""
+		}
+		return n.pyStr()
+	}
+	h.RunDir, h.SweepDir = text("run.dir"), text("sweep.dir")
+	h.OutputSubdir, h.JobName, h.JobID = text("output_subdir"), text("job.name"), text("job.id")
+	if n, ok := get("job.num").(int); ok {
+		h.JobNum = n
+		h.SweepSubdir = text("sweep.subdir")
+	}
+	h.Chdir, _ = get("job.chdir").(bool)
+	h.EnvSet = map[string]string{}
+	if m, ok := get("job.env_set").(map[string]any); ok {
+		for k, v := range m {
+			h.EnvSet[k], _ = v.(string)
+		}
+	}
+	h.LauncherParams, _ = get("launcher").(map[string]any)
+	h.SweeperParams, _ = get("sweeper").(map[string]any)
+	h.MaxBatchSize, _ = h.SweeperParams["max_batch_size"].(int)
+	h.Verbose = get("verbose")
+	return h, faults.err()
+}
+
+// OutputDir is the folder of this job: hydra.run.dir, or sweep.dir/subdir inside a sweep. It is
+// relative to the start directory unless configured absolute.
+func (h *HydraValues) OutputDir() string {
+	if h.JobNum >= 0 {
+		return filepath.Join(h.SweepDir, h.SweepSubdir)
+	}
+	return h.RunDir
+}
+
+// WithOutputDir returns a copy whose hydra.runtime.output_dir is dir.
+func (c *Composed) WithOutputDir(dir string) *Composed {
+	out := *c
+	out.tree = c.tree.setPath([]string{"hydra", "runtime", "output_dir"}, plainString(dir))
+	return &out
+}
+
+// withMode returns a copy with hydra.mode set, as Hydra records it when it runs.
+func (c *Composed) withMode(mode string) *Composed {
+	out := *c
+	out.tree = c.tree.setPath([]string{"hydra", "mode"}, plainString(mode))
+	if n := c.tree.Find("hydra.overrides.hydra"); n != nil && n.Kind == List {
+		items := append(n.Vals[:len(n.Vals):len(n.Vals)], plainString("hydra.mode="+mode))
+		out.tree = out.tree.setPath([]string{"hydra", "overrides", "hydra"}, newList(items...))
+	}
+	return &out
+}
+
+// RunFiles are the files of the .hydra folder: config.yaml, hydra.yaml and overrides.yaml.
+func (c *Composed) RunFiles() (map[string][]byte, error) {
+	job, err := c.YAML("job", false, "")
+	if err != nil {
+		return nil, err
+	}
+	hydra, err := c.withMode("RUN").YAML("hydra", false, "")
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"config.yaml":    []byte(job),
+		"hydra.yaml":     []byte(hydra),
+		"overrides.yaml": []byte(stringList(c.TaskOverrides()).toYAML()),
+	}, nil
+}
+
+// MultirunYAML is the multirun.yaml of a sweep's folder: the composed primary config.
+func (c *Composed) MultirunYAML() (string, error) {
+	return c.withMode("MULTIRUN").YAML("all", false, "")
+}

@@ -105,7 +105,7 @@ func drawSafely(run *Run) (err error) {
 	return DrawPlots(run)
 }
 
-// PlotFiles returns the names (without extension) of the figures that a run folder holds.
+// plotFiles returns the names (without extension) of the figures that a run folder holds.
 func plotFiles(dir string) []string {
 	var names []string
 	for _, maker := range figures() {

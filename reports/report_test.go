@@ -15,6 +15,8 @@ func TestReport(t *testing.T) {
 	dir := fakeRun(t, 1)
 	must(t, os.MkdirAll(filepath.Join(dir, plotsFolder), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, plotsFolder, "kl.png"), nil, 0o644)) // only what is there is embedded
+	summary := fakeSummary()
+	must(t, WriteSummary(dir, summary)) // with the results of every stage
 	must(t, WriteReport(dir))
 	got, err := os.ReadFile(ReportPath(dir))
 	must(t, err)

@@ -114,6 +114,7 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 		}
 	}
 	planned := plannedStage(table)
+	similar := slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == policySimilarity })
 	for _, reference := range []struct {
 		policy string
 		to     func(*StageResult) **Paired
@@ -131,9 +132,14 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 			if i == ref || len(table[i].Scores) < 2 {
 				continue
 			}
-			paired, err := compareEvaluations(table[i], table[ref], opt)
-			if err != nil {
-				return nil, err
+			var paired Paired
+			if similar >= 0 && ref != similar && rows[i].OverSimilarity != nil && sameScores(table[ref], table[similar]) {
+				paired = *rows[i].OverSimilarity // selectors may start as similarity: then it is the same comparison
+			} else {
+				var err error
+				if paired, err = compareEvaluations(table[i], table[ref], opt); err != nil {
+					return nil, err
+				}
 			}
 			*reference.to(&rows[i]) = &paired
 			if i != planned && stageRank(table[i].Policy) == 3 {
@@ -145,6 +151,10 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 		}
 	}
 	return rows, nil
+}
+
+func sameScores(a, b Evaluation) bool {
+	return slices.Equal(a.QueryIDs, b.QueryIDs) && slices.Equal(a.Scores, b.Scores)
 }
 
 // plannedStage is best, or else the last phase; -1 without either.

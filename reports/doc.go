@@ -5,7 +5,7 @@
 // It knows metric names, units and the run folder. It knows no tensor, no policy and no phase: a
 // phase is a name and a range of steps.
 //
-//	log, err := reports.OpenLog(dir, reports.LogOptions{Options: reports.DefaultLoggingOptions()})
+//	log, err := reports.OpenLog(dir, reports.LogOptions{LoggingOptions: reports.DefaultLoggingOptions()})
 //	err = log.Record("step", "grpo", epoch, step, globalStep, map[string]any{"loss": 0.19, "kl": 0.04})
 //	err = reports.WriteReport(dir)
 package reports

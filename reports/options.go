@@ -26,21 +26,17 @@ func (o LoggingOptions) Validate() error {
 type ReportOptions struct {
 	Plots       bool    `koanf:"plots" help:"draw plots/ beside the training and at its end"`
 	PlotSeconds float64 `koanf:"plot_seconds" help:"least time between two drawings, s" range:"[0,inf)"`
-	Resamples   int     `koanf:"resamples" help:"bootstrap and permutation resamples of an interval" range:"[100,inf)"`
 }
 
-// DefaultReportOptions draws at most every 5 s and resamples 10,000 times.
+// DefaultReportOptions draws at most every 5 s.
 func DefaultReportOptions() ReportOptions {
-	return ReportOptions{Plots: true, PlotSeconds: 5, Resamples: 10_000}
+	return ReportOptions{Plots: true, PlotSeconds: 5}
 }
 
 // Validate checks the ranges.
 func (o ReportOptions) Validate() error {
 	if o.PlotSeconds < 0 {
 		return option.Errorf("plot_seconds", "want at least 0, found %g", o.PlotSeconds)
-	}
-	if o.Resamples < 100 {
-		return option.Errorf("resamples", "want at least 100, found %d", o.Resamples)
 	}
 	return nil
 }

@@ -8,11 +8,7 @@ import (
 )
 
 // explain prints which file or override set a key, and what that replaced.
-func (s *session) explain(args []string) error {
-	inv, err := parseArgs(args)
-	if err != nil {
-		return err
-	}
+func (s *session) explain(inv *invocation) error {
 	if len(inv.args) == 0 {
 		return &usageError{"explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3"}
 	}

@@ -19,6 +19,31 @@ import (
 // The corpus of testdata/hydra holds command lines with the output of Hydra 1.4. They run here
 // without a process; see the fields in hydraCase.
 
+// fakeApp composes without a schema and records what it was asked to do.
+type fakeApp struct {
+	schema *configs.Schema
+	calls  *[]string
+	err    error
+}
+
+func (a fakeApp) note(s string) error {
+	if a.calls != nil {
+		*a.calls = append(*a.calls, s)
+	}
+	return a.err
+}
+
+func (a fakeApp) Schema() (*configs.Schema, error) { return a.schema, nil }
+func (a fakeApp) Run(_ context.Context, c *configs.Composed) error {
+	return a.note("run " + strings.Join(c.TaskOverrides(), " "))
+}
+func (a fakeApp) Sweep(_ context.Context, _ configs.Request, jobs [][]string, _ *configs.Composed) error {
+	return a.note(fmt.Sprintf("sweep %v", jobs))
+}
+func (a fakeApp) Verb(_ context.Context, name string, args []string) error {
+	return a.note(name + " " + strings.Join(args, " "))
+}
+
 type hydraCase struct {
 	ID         string            `json:"id"`
 	Tree       string            `json:"tree"`
@@ -90,7 +115,7 @@ func runCase(t *testing.T, c hydraCase, conf string) string {
 		t.Setenv(k, v)
 	}
 	var out, errOut bytes.Buffer
-	err := realMain(context.Background(), args, &out, &errOut, stub{})
+	err := realMain(context.Background(), args, &out, &errOut, fakeApp{})
 	first := ""
 	for _, want := range append([]json.RawMessage{c.Expected}, c.Alt...) {
 		why := judge(want, c, out.Bytes(), err)

@@ -46,7 +46,11 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer, app 
 	if err != nil {
 		return err
 	}
-	if len(inv.args) > 0 && isVerb(inv.args[0]) {
+	if len(inv.args) > 0 && isVerb(inv.args[0]) { // flags before the verb
+		if inv.args[0] == "explain" {
+			inv.args = inv.args[1:]
+			return s.explain(inv)
+		}
 		return s.verb(inv.args[0], args[indexOf(args, inv.args[0])+1:])
 	}
 	return s.dispatch(inv)
@@ -77,7 +81,11 @@ type session struct {
 
 func (s *session) verb(name string, args []string) error {
 	if name == "explain" {
-		return s.explain(args)
+		inv, err := parseArgs(args)
+		if err != nil {
+			return err
+		}
+		return s.explain(inv)
 	}
 	return s.app.Verb(s.ctx, name, args)
 }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fulcrum/configs"
+)
+
+type storyOptions struct {
+	Seed int     `koanf:"seed" help:"of everything"`
+	LR   float64 `koanf:"lr" help:"learning rate" range:"(0,1)"`
+}
+
+// story runs one command line in a folder with a small tree of the user's own.
+func story(t *testing.T, app fakeApp, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"conf/config.yaml":  "defaults: [{net: mlp}, _self_]\nseed: 1\nlr: 0.1\n",
+		"conf/net/mlp.yaml": "w: 1\n", "conf/net/cnn.yaml": "k: 3\n",
+		"conf/typed.yaml": "lr: 0.2\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	var out, errOut bytes.Buffer
+	ctx := context.Background()
+	err := realMain(ctx, args, &out, &errOut, app)
+	text := errOut.String()
+	if err != nil {
+		text += err.Error()
+	}
+	return out.String(), text, exitCode(ctx, err)
+}
+
+func TestCommandLine(t *testing.T) {
+	schema, err := configs.SchemaOf(&storyOptions{LR: 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, args     string
+		stdout, stderr string // contained; = for equal
+		code           int
+		calls          string
+	}{
+		{"flags and overrides alternate", "seed=2 -cp conf --cfg job net=cnn", "=net:\n  k: 3\nseed: 2\nlr: 0.1\n", "", 0, ""},
+		{"a flag with an equals sign", "--config-path=conf --cfg=job -p net", "=# @package net\nw: 1\n", "", 0, ""},
+		{"a scalar package is bare", "-cp conf -c job -p seed", "=1\n", "", 0, ""},
+		{"a sweep's jobs", "-cp conf -m net=glob(*) --cfg sweep", "=- - net=cnn\n- - net=mlp\n", "", 0, ""},
+		{"the version", "--version", "run ", "", 0, ""},
+		{"help names the groups", "-cp conf --help", "net: cnn, mlp", "", 0, ""},
+		{"hydra's help names the flags", "-cp conf --hydra-help", "--multirun,-m : ", "", 0, ""},
+		{"info", "-cp conf --info defaults-tree", "    net: mlp\n", "", 0, ""},
+		{"explain", "-cp conf explain lr lr=3", "=lr: 3\n  set by lr=3\n  over 0.1 set by conf/config.yaml:3:5\n", "", 0, ""},
+		{"explain before its flags", "explain net.w -cp conf", "set by conf/net/mlp.yaml:1:4", "", 0, ""},
+		{"completion", "-sc install=bash", "complete -o nospace", "", 0, ""},
+		{"a run", "-cp conf -cn typed seed=3", "", "", 0, "run seed=3"},
+		{"a sweep", "-cp conf -cn typed -m seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
+		{"the config can ask for a sweep", "-cp conf -cn typed hydra.mode=MULTIRUN seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
+		{"a verb keeps its arguments", "report --out x DIR", "", "", 0, "report --out x DIR"},
+		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
+
+		{"a tree of one's own is typed when it runs", "-cp conf seed=3", "", "conf/net/mlp.yaml:1:1: unknown key net", 2, ""},
+		{"a range in an override", "-cp conf -cn typed lr=2", "", "=lr=2: want a number in (0, 1), got 2", 2, ""},
+		{"an unknown flag", "--mutlirun", "", "=unknown flag: --mutlirun (did you mean --multirun?)", 2, ""},
+		{"an unknown command", "reprot x", "", "=\"reprot\" is neither a command nor an override key=value (did you mean report?)", 2, ""},
+		{"an unknown --cfg", "--cfg jbo", "", "=unknown --cfg \"jbo\" (did you mean job?): want one of all, hydra, job, sweep", 2, ""},
+		{"two commands", "--run --cfg job", "", "only one of --run", 2, ""},
+		{"--resolve alone", "--resolve", "", "--resolve works only with --cfg", 2, ""},
+		{"a sweep without -m", "-cp conf net=cnn,mlp", "", "Ambiguous value for argument 'net=cnn,mlp'", 2, ""},
+		{"an absent folder", "-cp nowhere --cfg job", "", "'nowhere'", 2, ""},
+		{"an absent package", "-cp conf --cfg job -p x.y", "", "=package 'x.y' not found in config", 2, ""},
+		{"explain without a key", "explain -cp conf", "", "want a key", 2, ""},
+		{"explain of an unknown key", "explain sede -cp conf", "", "unknown key sede (did you mean seed?)", 2, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var calls []string
+			stdout, stderr, code := story(t, fakeApp{schema: schema, calls: &calls}, strings.Fields(tc.args)...)
+			check := func(what, got, want string) {
+				if exact, ok := strings.CutPrefix(want, "="); ok && got != exact || !ok && !strings.Contains(got, want) {
+					t.Errorf("%s\n got %q\nwant %q", what, got, want)
+				}
+			}
+			check("stdout", stdout, tc.stdout)
+			check("stderr", stderr, tc.stderr)
+			if code != tc.code {
+				t.Errorf("exit code %d, want %d (%s)", code, tc.code, stderr)
+			}
+			if got := strings.Join(calls, "; "); got != tc.calls {
+				t.Errorf("calls %q, want %q", got, tc.calls)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(&interrupted{syscall.SIGTERM})
+	for _, tc := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"done", nil, 0},
+		{"a failed run", errors.New("loss is nan"), 1},
+		{"a config error", &configs.Error{Msg: "x"}, 2},
+		{"a usage error", &usageError{"x"}, 2},
+		{"SIGINT", &interrupted{syscall.SIGINT}, 130},
+		{"a run stopped by its context", context.Canceled, 143},
+	} {
+		if got := exitCode(ctx, tc.err); got != tc.want {
+			t.Errorf("%s: exit code %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, tc := range []struct{ line, want string }{
+		{"run -cp conf n", "net. net="},
+		{"run -cp conf net=", "net=cnn net=mlp"},
+		{"run -cp conf net=c", "net=cnn"},
+		{"run -cp conf lr=", "lr=0.1"},
+		{"run -cp conf +net.", "+net.w="},
+		{"run -cp conf bad=[ n", "net. net="},
+		{"run --multi", "--multirun"},
+		{"run -cp nowhere n", ""},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			t.Setenv("COMP_LINE", tc.line)
+			got, _, _ := story(t, fakeApp{}, "-sc", "query=bash")
+			if strings.TrimSpace(got) != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -14,14 +14,20 @@ import (
 
 // --- elementwise, with PyTorch's broadcasting. Where gotorch has the operation, it is gotorch's.
 
-// Add returns a + b.
+// Add returns a + b. (gotorch's refuses integers.)
 func Add(a, b Tensor) Tensor {
-	return viaGotorch("add", func() gotorch.Tensor { return gotorch.Add(a.t, b.t, 1) }, a, b)
+	must("add", a, b)
+	var out C.Tensor
+	check("add", C.fc_add(a.c(), b.c(), &out), a, b)
+	return adopt(out)
 }
 
 // Sub returns a - b.
 func Sub(a, b Tensor) Tensor {
-	return viaGotorch("sub", func() gotorch.Tensor { return gotorch.Sub(a.t, b.t, 1) }, a, b)
+	must("sub", a, b)
+	var out C.Tensor
+	check("sub", C.fc_sub(a.c(), b.c(), &out), a, b)
+	return adopt(out)
 }
 
 // Mul returns a · b elementwise.

@@ -40,7 +40,7 @@ func TestErrorsNameOperationAndShapes(t *testing.T) {
 		want string
 	}{
 		{"an operation of ours", func() { MatMul(Zeros(2, 3), Zeros(4, 5)) }, "matmul([2,3]float32, [4,5]float32)"},
-		{"an operation of gotorch's", func() { Add(Zeros(2, 3), Zeros(4, 5)) }, "add([2,3]float32, [4,5]float32)"},
+		{"an operation of gotorch's", func() { Mul(Zeros(2, 3), Zeros(4, 5)) }, "mul([2,3]float32, [4,5]float32)"},
 		{"an index outside", func() { Gather(Zeros(2, 3), 1, From([]int64{7, 0}, 2, 1)) }, "gather([2,3]float32, [2,1]int64)"},
 		{"backward without history", func() { Backward(Zeros()) }, "backward([]float32)"},
 		{"a shape that data does not fill", func() { From([]float32{1, 2, 3}, 2, 2) }, "3 elements do not fill shape [2 2]"},

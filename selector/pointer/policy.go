@@ -172,6 +172,9 @@ func (p *Policy) Metadata() map[string]string {
 	for _, k := range opt.keys() {
 		m["selector."+k.key] = k.get()
 	}
+	if opt.ShotNum != nil {
+		m["selector.shot_num"] = strconv.Itoa(*opt.ShotNum)
+	}
 	return m
 }
 

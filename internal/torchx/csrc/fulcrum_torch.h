@@ -30,6 +30,8 @@ void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *cuda
 
 // --- elementwise
 const char *fc_unary(const char *op, Tensor x, Tensor *out);
+const char *fc_add(Tensor a, Tensor b, Tensor *out);
+const char *fc_sub(Tensor a, Tensor b, Tensor *out);
 const char *fc_add_scalar(Tensor x, double s, Tensor *out);
 const char *fc_mul_scalar(Tensor x, double s, Tensor *out);
 const char *fc_pow_scalar(Tensor x, double p, Tensor *out);

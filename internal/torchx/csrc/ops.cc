@@ -33,6 +33,12 @@ const char *fc_unary(const char *op, Tensor x, Tensor *out) {
   });
 }
 
+const char *fc_add(Tensor a, Tensor b, Tensor *out) {
+  return guard([&] { *out = wrap(at::add(*a, *b)); });
+}
+const char *fc_sub(Tensor a, Tensor b, Tensor *out) {
+  return guard([&] { *out = wrap(at::sub(*a, *b)); });
+}
 const char *fc_add_scalar(Tensor x, double s, Tensor *out) {
   return guard([&] { *out = wrap(x->add(s)); });
 }

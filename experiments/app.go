@@ -1,0 +1,64 @@
+package experiments
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"fulcrum/configs"
+	"fulcrum/internal/registry"
+)
+
+// App runs composed configurations and the verbs for package main.
+type App struct{}
+
+// Schema is the type of every configuration of ours.
+func (App) Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }
+
+// Verb runs a command that is not a run.
+func (a App) Verb(ctx context.Context, name string, args []string) error {
+	verb, err := Verbs().Get(name)
+	if err != nil {
+		return &UsageError{err.Error()}
+	}
+	return verb(ctx, a, args)
+}
+
+type verbFunc func(ctx context.Context, a App, args []string) error
+
+// Verbs returns the commands beside overrides.
+func Verbs() *registry.Table[verbFunc] {
+	t := registry.New[verbFunc]("command")
+	t.Add("resume", verbResume)
+	t.Add("rerun", verbRerun)
+	t.Add("report", verbReport)
+	t.Add("checkpoint", verbCheckpoint)
+	t.Add("data", verbData)
+	t.Add("doctor", verbDoctor)
+	return t
+}
+
+// want checks the number of a verb's arguments.
+func want(args []string, n int, usage string) error {
+	if len(args) != n {
+		return usagef("want: run %s", usage)
+	}
+	return nil
+}
+
+func verbResume(ctx context.Context, a App, args []string) error {
+	if err := want(args, 1, "resume RUN_FOLDER"); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(args[0], sweepMarker)); err == nil {
+		return resumeSweep(ctx, args[0])
+	}
+	return a.Resume(ctx, args[0])
+}
+
+func verbRerun(ctx context.Context, a App, args []string) error {
+	if len(args) == 0 {
+		return usagef("want: run --rerun RUN_FOLDER [overrides]")
+	}
+	return a.Rerun(ctx, args[0], args[1:])
+}

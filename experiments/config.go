@@ -1,0 +1,87 @@
+package experiments
+
+import (
+	"fulcrum/beamdata"
+	"fulcrum/internal/option"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/rewardutil"
+	"fulcrum/selector/pointer"
+)
+
+// Config is a run's whole configuration: the schema of our own YAML library.
+type Config struct {
+	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict"`
+	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling"`
+	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
+	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = all cores" range:"[0,inf)"`
+	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
+	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
+	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector)" enum:"pointer"`
+	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
+
+	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
+	Init       InitOptions                  `koanf:"init" help:"where the initial weights come from"`
+	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
+	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
+	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
+	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
+	GRPOOnline phases.GRPOOptions           `koanf:"grpo_online" help:"a second GRPO phase, on sampled groups scored by the reader"`
+	Optim      phases.OptimOptions          `koanf:"optim" help:"optimizer of every phase"`
+	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
+	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
+	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
+	Report     reports.ReportOptions        `koanf:"report" help:"plots and report.md"`
+	Logging    reports.LoggingOptions       `koanf:"logging" help:"progress, TensorBoard, metrics.jsonl"`
+}
+
+// InitOptions names the initial weights.
+type InitOptions struct {
+	Checkpoint *string `koanf:"checkpoint" help:".safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights from seed"`
+	Strict     bool    `koanf:"strict" help:"unknown or missing parameters are errors"`
+}
+
+// PredictOptions configures task=predict.
+type PredictOptions struct {
+	Out      *string `koanf:"out" help:"file to write; null = predictions.jsonl in the run folder"`
+	Split    string  `koanf:"split" help:"queries to answer" enum:"train,val,eval,all"`
+	BeamSize int     `koanf:"beam_size" help:"width of the beam search; 1 = greedy" range:"[1,inf)"`
+}
+
+// DefaultConfig returns every key with its default. The YAML library overrides it.
+func DefaultConfig() *Config {
+	online := phases.DefaultGRPOOptions()
+	online.Rollout, online.OldPolicy = "online", "batch"
+	return &Config{
+		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
+		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(),
+		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
+		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+	}
+}
+
+// Validate checks what several sections decide together, before any data or model is loaded.
+func (c *Config) Validate() error {
+	names := Phases()
+	seen := map[string]bool{}
+	if c.Task == "train" {
+		for _, name := range c.Schedule {
+			if _, err := names.Get(name); err != nil {
+				return option.Errorf("schedule", "%v", err)
+			}
+			if seen[name] {
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online", name)
+			}
+			seen[name] = true
+		}
+		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0
+		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
+			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
+		}
+	}
+	if c.Task == "predict" && c.Init.Checkpoint == nil {
+		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package experiments
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/selector"
+)
+
+// examples writes examples.json: what the initial and the best policy select for a few held-out
+// questions. They are taken evenly along the change of reward, from the largest loss to the largest
+// gain, so that they flatter nobody.
+func (r *run) examples(b *beamdata.Bundle, policy, initial selector.Policy, env *phases.Env) error {
+	set, src := b.Eval, env.Data.Eval
+	if src == nil {
+		set, src = b.Val, env.Data.Val
+	}
+	if set.Scorer == nil || b.Items == nil {
+		return nil
+	}
+	before, err := phases.Validate(initial, initial, src, env.Data)
+	if err != nil {
+		return err
+	}
+	after, err := phases.Validate(policy, initial, src, env.Data)
+	if err != nil {
+		return err
+	}
+	var changed []int
+	for i := range set.Len() {
+		if !sameSet(before.Selections[i], after.Selections[i]) {
+			changed = append(changed, i)
+		}
+	}
+	gain := func(i int) float64 { return after.Rewards[i] - before.Rewards[i] }
+	sort.SliceStable(changed, func(x, y int) bool { return gain(changed[x]) > gain(changed[y]) })
+	const shown = 6
+	out := []reports.Example{}
+	for k := range min(shown, len(changed)) {
+		i := changed[k*(len(changed)-1)/max(min(shown, len(changed))-1, 1)]
+		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
+		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
+		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
+		out = append(out, e)
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(r.dir, "examples.json"), append(text, '\n'), 0o644)
+}
+
+func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []reports.ItemText {
+	pool := set.Pool(query)
+	var out []reports.ItemText
+	for _, p := range selection {
+		q, a := questionAnswer(b.Text(int(pool[p])))
+		out = append(out, reports.ItemText{Question: q, Answer: a})
+	}
+	return out
+}
+
+// questionAnswer splits what beamdata.Bundle.Text joins.
+func questionAnswer(text string) (question, answer string) {
+	question, answer, _ = strings.Cut(text, " — ")
+	return question, answer
+}
+
+func sameSet(a, b []int64) bool {
+	in := map[int64]bool{}
+	for _, x := range a {
+		in[x] = true
+	}
+	for _, x := range b {
+		if !in[x] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}

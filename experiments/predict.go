@@ -1,0 +1,134 @@
+package experiments
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// prediction is a line of predictions.jsonl.
+type prediction struct {
+	QueryID    int64     `json:"query_id"`
+	Pointer    []int64   `json:"pointer"`     // global ids, in order of choice
+	PointerPos []int64   `json:"pointer_pos"` // positions in the query's pool
+	LogProb    float64   `json:"logprob"`     // of the sequence, nats
+	Scores     []float64 `json:"scores"`      // log-probability of each choice, nats
+}
+
+// predict runs task=predict: the best selection of every query of a split, in file order.
+func predict(ctx context.Context, r *run) error {
+	bundle, err := r.loadData()
+	if err != nil {
+		return err
+	}
+	set, err := splitOf(bundle, r.cfg.Predict.Split)
+	if err != nil {
+		return err
+	}
+	policy, err := r.policy(set.Table.Dim)
+	if err != nil {
+		return err
+	}
+	defer policy.Free()
+	shots := max(bundle.Shots, 1)
+	if n := policy.Options().ShotNum; n != nil {
+		shots = *n
+	}
+	path := filepath.Join(r.dir, "predictions.jsonl")
+	if r.cfg.Predict.Out != nil {
+		path = *r.cfg.Predict.Out
+	}
+	out, err := atomicfile.Create(path)
+	if err != nil {
+		return fmt.Errorf("predict.out: %w", err)
+	}
+	defer out.Abort()
+	w := bufio.NewWriterSize(out, 1<<20)
+	src := pointer.NewSource(set)
+	const batch = 128
+	for at := 0; at < set.Len(); at += batch {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		queries := make([]int, min(batch, set.Len()-at))
+		for i := range queries {
+			queries[i] = at + i
+		}
+		lines, err := answer(policy, src, set, queries, shots, r.cfg.Predict.BeamSize)
+		if err != nil {
+			return err
+		}
+		for _, p := range lines {
+			text, err := json.Marshal(p)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(append(text, '\n')); err != nil {
+				return fmt.Errorf("cannot write %s: %w", path, err)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "predictions: %d queries, %d shots → %s\n", set.Len(), shots, path)
+	return nil
+}
+
+// splitOf returns the queries that predict.split names.
+func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
+	var set *beamdata.Set
+	switch split {
+	case "train":
+		set = b.RCE
+		if set == nil {
+			set = b.Online
+		}
+	case "val":
+		set = b.Val
+	case "eval":
+		set = b.Eval
+	default:
+		set = b.All
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usagef("predict.split=%s: data.name=%s has no such queries", split, b.Name)
+	}
+	return set, nil
+}
+
+// answer decodes one batch of queries.
+func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	b, scores := policy.Decode(src, queries, shots, width)
+	best := selector.NewBatch(src, queries, 1, shots)
+	for i, q := range queries {
+		best.Set(i, 0, b.Action(i, 0)[:min(shots, set.PoolSize(q))], 0)
+	}
+	steps := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
+	for i, q := range queries {
+		pool := set.Pool(q)
+		p := prediction{QueryID: set.IDs[q], LogProb: scores[i*width], Pointer: []int64{}, PointerPos: []int64{}, Scores: []float64{}}
+		for t, at := range best.Action(i, 0)[:min(shots, len(pool))] {
+			p.PointerPos = append(p.PointerPos, at)
+			p.Pointer = append(p.Pointer, int64(pool[at]))
+			p.Scores = append(p.Scores, steps[i*shots+t])
+		}
+		lines = append(lines, p)
+	}
+	return lines, nil
+}

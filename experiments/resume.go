@@ -1,0 +1,103 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/configs"
+	"fulcrum/phases"
+	"fulcrum/reports"
+)
+
+// savedRun is what .hydra/hydra.yaml says about a run beyond its configuration.
+type savedRun struct {
+	Hydra struct {
+		Overrides struct {
+			Task []string `yaml:"task"`
+		} `yaml:"overrides"`
+		Runtime struct {
+			Choices map[string]*string `yaml:"choices"`
+		} `yaml:"runtime"`
+	} `yaml:"hydra"`
+}
+
+func (s savedRun) exp() string {
+	if exp := s.Hydra.Runtime.Choices["exp"]; exp != nil {
+		return *exp
+	}
+	return ""
+}
+
+// openSaved composes the configuration that a run folder holds, with further overrides.
+func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
+	var saved savedRun
+	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
+		return nil, saved, usagef("%s: no run here: %s is missing", dir, runMarker)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ".hydra", "hydra.yaml"))
+	if err != nil {
+		return nil, saved, err
+	}
+	if err := yaml.Unmarshal(text, &saved); err != nil {
+		return nil, saved, fmt.Errorf("%s: %w", filepath.Join(dir, ".hydra", "hydra.yaml"), err)
+	}
+	schema, err := App{}.Schema()
+	if err != nil {
+		return nil, saved, err
+	}
+	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema, AppName: "run"})
+	return c, saved, err
+}
+
+// Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
+// usable state starts over in place; a finished run says so.
+func (a App) Resume(ctx context.Context, dir string) error {
+	c, saved, err := openSaved(dir, nil)
+	if err != nil {
+		return err
+	}
+	cfg, err := decode(c)
+	if err != nil {
+		return err
+	}
+	f, err := claim(dir)
+	if err != nil {
+		return err
+	}
+	defer f.release()
+	if s, err := reports.ReadSummary(dir); err != nil {
+		return err
+	} else if s != nil && s.State == reports.StateDone {
+		fmt.Printf("%s: this run is finished; its report: %s\n", dir, filepath.Join(dir, "report.md"))
+		return nil
+	}
+	r := &run{cfg: cfg, composed: c, exp: saved.exp(), overrides: saved.Hydra.Overrides.Task, resumed: true}
+	if cfg.Task == "train" {
+		if r.saved, err = phases.FindState(dir); err != nil {
+			return err
+		}
+		if r.saved != nil {
+			hash, err := c.Fingerprint(hashExcluded...)
+			if err != nil {
+				return err
+			}
+			if r.saved.ConfigHash() != hash {
+				return usagef("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runMarker, dir)
+			}
+		}
+	}
+	return execute(ctx, r, f)
+}
+
+// Rerun repeats a run's configuration in a new run folder, with further overrides.
+func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
+	c, saved, err := openSaved(dir, overrides)
+	if err != nil {
+		return err
+	}
+	return start(ctx, c, saved.exp(), append(saved.Hydra.Overrides.Task, overrides...))
+}

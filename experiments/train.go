@@ -1,0 +1,184 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/selector/pointer"
+)
+
+// train runs task=train: data, policy, baselines, the schedule, the report.
+func train(ctx context.Context, r *run) error {
+	c := r.cfg
+	bundle, err := r.loadData()
+	if err != nil {
+		return err
+	}
+	data := newTrainData(bundle)
+	if bundle.Val == nil || bundle.Val.Len() == 0 {
+		return usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+	}
+	plan := phases.Plan{Checkpoint: c.Checkpoint}
+	for _, name := range c.Schedule {
+		make, err := Phases().Get(name)
+		if err != nil {
+			return err
+		}
+		phase, err := make(c, data)
+		if err != nil {
+			return err
+		}
+		if phase.Epochs() > 0 {
+			plan.Phases = append(plan.Phases, phase)
+		}
+	}
+	if len(plan.Phases) == 0 {
+		return usagef("schedule=%v: no phase has epochs", c.Schedule)
+	}
+	shots := data.shots(c)
+	c.Selector.ShotNum = &shots // a checkpoint says how many examples its policy selects
+	policy, err := r.policy(bundle.Val.Table.Dim)
+	if err != nil {
+		return err
+	}
+	defer policy.Free()
+	initial := policy.Clone()
+	defer initial.Free()
+	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())
+	if c.DryRun {
+		r.logf("dry_run: everything loads and checks; nothing was trained")
+		return nil
+	}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c), Seed: c.Seed, Rec: r, Dir: r.dir, ConfigHash: r.hash}
+	if r.saved == nil {
+		if err := r.baselines(bundle, env.Data.Shots); err != nil {
+			return err
+		}
+	}
+	var planned []reports.PhasePlan
+	for _, p := range plan.Phases {
+		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: stepsPerEpoch(p)})
+	}
+	r.log.Plan(planned)
+	result, err := phases.Run(ctx, plan, env, r.saved)
+	if err != nil {
+		return err
+	}
+	r.result = &result
+	return r.examples(bundle, policy, initial, env)
+}
+
+func stepsPerEpoch(p phases.Phase) int {
+	return (p.Source().Len() + p.BatchSize() - 1) / p.BatchSize() * p.Passes()
+}
+
+// loadData reads the data while libtorch is being mapped.
+func (r *run) loadData() (*beamdata.Bundle, error) {
+	loaded := make(chan error, 1)
+	go func() { loaded <- torchx.Load() }()
+	bundle, dataErr := beamdata.Load(r.cfg.Data)
+	torchErr := <-loaded
+	if dataErr != nil {
+		return nil, dataErr
+	}
+	if torchErr != nil {
+		return nil, torchErr
+	}
+	threads := r.cfg.Threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	torchx.Attach(threads)
+	var err error
+	if r.device, err = torchx.Device(r.cfg.Device); err != nil {
+		return nil, &UsageError{err.Error()}
+	}
+	r.bundle = bundle
+	if bundle.Notice != "" {
+		r.logf("data: %s", bundle.Notice)
+	}
+	return bundle, nil
+}
+
+// policy builds the policy for d-wide embeddings: fresh, or from init.checkpoint.
+func (r *run) policy(d int) (*pointer.Policy, error) {
+	if r.cfg.Init.Checkpoint == nil {
+		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
+	}
+	path, err := resolveCheckpoint(*r.cfg.Init.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	return pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict})
+}
+
+// resolveCheckpoint turns a run folder into its best checkpoint, else its last.
+func resolveCheckpoint(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("init.checkpoint=%s: %w", path, err)
+	}
+	if !info.IsDir() {
+		return path, nil
+	}
+	for _, name := range []string{"best", "last"} {
+		file := filepath.Join(path, "checkpoints", name+".safetensors")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("init.checkpoint=%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", path)
+}
+
+// baselines scores random, similarity and oracle selections on the validation and held-out queries.
+func (r *run) baselines(b *beamdata.Bundle, shots int) error {
+	for _, split := range []struct {
+		name string
+		set  *beamdata.Set
+	}{{"val", b.Val}, {b.EvalName, b.Eval}} {
+		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
+			continue
+		}
+		similar := beamdata.Similarity(split.set, shots)
+		for _, of := range []struct {
+			name string
+			sel  beamdata.Selections
+		}{
+			{"random", beamdata.Random(split.set, r.cfg.Data.SplitSeed, 20, shots)},
+			{"similarity", beamdata.ScoreAll(split.set, similar)},
+			{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))},
+		} {
+			if err := r.recordBaseline(split.name, of.name, split.set, of.sel, shots); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) recordBaseline(split, name string, set *beamdata.Set, sel beamdata.Selections, shots int) error {
+	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
+	known := !math.IsNaN(sel.MeanAccuracy())
+	if known {
+		fields["accuracy"] = sel.MeanAccuracy()
+	}
+	if err := r.Record("eval", "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	if err := r.Scores(split, name, "", 0, "reward", shots, set.IDs, sel.Reward); err != nil || !known {
+		return err
+	}
+	return r.Scores(split, name, "", 0, "accuracy", shots, set.IDs, sel.Accuracy)
+}
+
+// seconds since the run's start.
+func (r *run) elapsed() float64 { return time.Since(r.begin).Seconds() }

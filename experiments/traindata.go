@@ -1,0 +1,84 @@
+package experiments
+
+import (
+	"fulcrum/beamdata"
+	"fulcrum/phases"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// trainData is a run's data as the phases see it. Sources over the same set are shared, so that what
+// they cache (cosines) is computed once.
+type trainData struct {
+	bundle  *beamdata.Bundle
+	sources map[*beamdata.Set]*pointer.Source
+}
+
+func newTrainData(b *beamdata.Bundle) *trainData {
+	return &trainData{b, map[*beamdata.Set]*pointer.Source{}}
+}
+
+func (d *trainData) source(set *beamdata.Set) *pointer.Source {
+	if d.sources[set] == nil {
+		d.sources[set] = pointer.NewSource(set)
+	}
+	return d.sources[set]
+}
+
+// beams are the recorded beams that sft and rce imitate.
+func (d *trainData) beams(phase string) (*pointer.Source, error) {
+	set := d.bundle.RCE
+	if set == nil || set.Len() == 0 {
+		set = d.bundle.Records
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usagef("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
+	}
+	return d.source(set), nil
+}
+
+// records are the recorded groups of offline GRPO.
+func (d *trainData) records(phase string) (*pointer.Source, error) {
+	set := d.bundle.Records
+	if set == nil || set.Len() == 0 {
+		set = d.bundle.RCE
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usagef("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
+	}
+	return d.source(set), nil
+}
+
+// online are the queries of rollouts, with the reader that scores them.
+func (d *trainData) online(phase string) (*pointer.Source, error) {
+	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
+		return nil, usagef("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
+	}
+	return d.source(d.bundle.Online), nil
+}
+
+// phasesData is what validation needs.
+func (d *trainData) phasesData(c *Config) phases.Data {
+	out := phases.Data{
+		Val: d.source(d.bundle.Val), Shots: d.shots(c), EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
+		ValTemperature: c.RCE.Temperature.End,
+	}
+	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
+		out.Eval = d.source(d.bundle.Eval)
+	}
+	if c.RCE.Rewards == "normalized" {
+		out.Normalize = func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) }
+	}
+	return out
+}
+
+// shots is S: selector.shot_num, else that of the data.
+func (d *trainData) shots(c *Config) int {
+	if c.Selector.ShotNum != nil {
+		return *c.Selector.ShotNum
+	}
+	return max(d.bundle.Shots, 1)
+}
+
+var _ selector.Scorer = (*pointer.Source)(nil)

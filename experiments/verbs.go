@@ -1,0 +1,149 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/torchx"
+	"fulcrum/reports"
+	"fulcrum/selector/pointer"
+)
+
+// verbReport rebuilds the report of a run or sweep, or compares several runs.
+func verbReport(_ context.Context, _ App, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("want: run report RUN_FOLDER…")
+	case len(args) > 1:
+		text, err := reports.Compare(args)
+		if err != nil {
+			return err
+		}
+		fmt.Print(text)
+		return nil
+	}
+	dir := args[0]
+	if _, err := os.Stat(filepath.Join(dir, sweepMarker)); err == nil {
+		if err := writeSweepReport(dir); err != nil {
+			return err
+		}
+	} else {
+		if !isRun(dir) {
+			return usagef("%s: neither a run folder nor a sweep folder", dir)
+		}
+		if err := reports.RebuildReport(dir); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	return nil
+}
+
+// verbCheckpoint inspects or verifies checkpoints: ours, the reference trainer's, Lightning's.
+func verbCheckpoint(_ context.Context, _ App, args []string) error {
+	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
+		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER")
+	}
+	path, err := resolveCheckpoint(args[1])
+	if err != nil {
+		return err
+	}
+	c, err := pointer.ReadCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	names := make([]string, 0, len(c.Weights))
+	total, bad := 0, []string{}
+	for name, t := range c.Weights {
+		names = append(names, name)
+		values, err := t.Float32s()
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", path, name, err)
+		}
+		total += len(values)
+		for i, v := range values {
+			if v-v != 0 {
+				bad = append(bad, fmt.Sprintf("%s[%d] = %v", name, i, v))
+				break
+			}
+		}
+	}
+	sort.Strings(names)
+	fmt.Printf("%s: %d tensors, %d parameters\n", path, len(names), total)
+	if args[0] == "inspect" {
+		for _, key := range sortedKeys(c.Metadata) {
+			fmt.Printf("  %s = %s\n", key, c.Metadata[key])
+		}
+		for _, name := range names {
+			fmt.Printf("  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+		}
+	}
+	if len(bad) > 0 {
+		sort.Strings(bad)
+		return fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
+	}
+	fmt.Println("all values are finite")
+	return nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// verbData reports what a beam file, embedding table or reward table holds.
+func verbData(_ context.Context, _ App, args []string) error {
+	if len(args) != 2 || args[0] != "inspect" {
+		return usagef("want: run data inspect PATH")
+	}
+	report, err := beamdata.Inspect(args[1], 0, beamdata.DefaultOptions())
+	if err != nil {
+		return err
+	}
+	report.Write(os.Stdout)
+	if report.Faulty() {
+		return fmt.Errorf("%s: a run would refuse this", args[1])
+	}
+	return nil
+}
+
+// verbDoctor says what of libtorch, BLAS, CUDA and threads works here.
+func verbDoctor(context.Context, App, []string) error {
+	fmt.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if err := torchx.Load(); err != nil {
+		return fmt.Errorf("libtorch does not load: %w", err)
+	}
+	torchx.Attach(runtime.NumCPU())
+	fmt.Printf("libtorch  %s\n", torchx.Version())
+	fmt.Printf("threads   %d\n", torchx.Threads())
+	for _, line := range strings.Split(strings.TrimSpace(torchx.BuildConfig()), "\n") {
+		fmt.Printf("          %s\n", strings.TrimSpace(line))
+	}
+	if torchx.CUDAAvailable() {
+		fmt.Println("cuda      available (device=cuda)")
+	} else {
+		fmt.Println("cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
+	}
+	return torchx.Try(func() error {
+		defer torchx.Scope()()
+		x := torchx.Full(1, 512, 512)
+		if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
+			return fmt.Errorf("a matrix product gives %g, want %d: this libtorch is broken", got, 512*512*512)
+		}
+		fmt.Println("products  a 512×512 matrix product is right")
+		return nil
+	})
+}
+
+func libtorchVersion() string { return torchx.Version() }

@@ -1,0 +1,121 @@
+package phases
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/internal/option"
+)
+
+// CheckpointOptions says what is saved and which checkpoint is best (config section checkpoint).
+type CheckpointOptions struct {
+	EveryEpochs    int         `koanf:"every_epochs" help:"epochs between checkpoints; the last of a phase is always saved" range:"[1,inf)"`
+	EverySteps     *int        `koanf:"every_steps" help:"also save a state every so many optimizer steps; null = only at the end of epochs and on interruption" range:"[1,inf)"`
+	Keep           *int        `koanf:"keep" help:"newest checkpoints to keep, besides best and the start; null = all" range:"[1,inf)"`
+	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
+	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
+	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)"`
+	Format         string      `koanf:"format" help:"file format of checkpoints" enum:"safetensors"`
+}
+
+// BestOptions names the metric that decides.
+type BestOptions struct {
+	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss"`
+	Mode   *string  `koanf:"mode" help:"max or min; null = max, or min for losses and val_kl" enum:"max,min"`
+	KLMax  *float64 `koanf:"kl_max" help:"only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound" range:"[0,inf)"`
+}
+
+// DefaultCheckpointOptions saves every epoch and keeps all.
+func DefaultCheckpointOptions() CheckpointOptions {
+	return CheckpointOptions{EveryEpochs: 1, Format: "safetensors"}
+}
+
+// Validate checks the pair of metric and mode.
+func (o BestOptions) Validate() error {
+	if o.Mode != nil && o.Metric == nil {
+		return option.Errorf("mode", "want best.metric as well")
+	}
+	return nil
+}
+
+// bestCandidate is an epoch that competes for best; the initial policy is epoch 0 of phase init.
+type bestCandidate struct {
+	Phase string  `json:"phase"`
+	Epoch int     `json:"epoch"`
+	File  string  `json:"file"`
+	Value float64 `json:"value"`
+	KL    float64 `json:"kl"`
+}
+
+// best is the leading candidate.
+type best struct {
+	Candidate bestCandidate `json:"candidate"`
+	Qualified bool          `json:"qualified"` // within kl_max
+}
+
+// rule decides between candidates.
+type rule struct {
+	metric string
+	sign   float64 // +1 = larger is better
+	klMax  float64
+}
+
+// newRule resolves the defaults: val_reward where selections can be scored, else val_loss.
+func newRule(o BestOptions, canScore bool) rule {
+	r := rule{metric: "val_loss", sign: -1, klMax: math.Inf(1)}
+	if canScore {
+		r = rule{metric: "val_reward", sign: 1, klMax: math.Inf(1)}
+	}
+	if o.Metric != nil {
+		r.metric, r.sign = *o.Metric, 1
+		if *o.Metric == "val_loss" || *o.Metric == "val_kl" || *o.Metric == "loss" {
+			r.sign = -1
+		}
+	}
+	if o.Mode != nil {
+		r.sign = 1
+		if *o.Mode == "min" {
+			r.sign = -1
+		}
+	}
+	if o.KLMax != nil {
+		r.klMax = *o.KLMax
+	}
+	return r
+}
+
+// choose goes over the candidates in order of time: the best value within kl_max wins, the earlier one
+// on ties; where none qualifies, the lowest KL.
+func (r rule) choose(history []bestCandidate) best {
+	var b best
+	for i, c := range history {
+		ok := c.KL <= r.klMax
+		switch {
+		case i == 0, ok && !b.Qualified:
+		case ok && r.sign*c.Value > r.sign*b.Candidate.Value:
+		case !ok && !b.Qualified && c.KL < b.Candidate.KL:
+		default:
+			continue
+		}
+		b = best{Candidate: c, Qualified: ok}
+	}
+	return b
+}
+
+// stale returns how many epochs of the named phase have passed since the best checkpoint.
+func (b best) stale(history []bestCandidate, phase string) int {
+	n := 0
+	for i := len(history) - 1; i >= 0 && history[i].Phase == phase && history[i].File != b.Candidate.File; i-- {
+		n++
+	}
+	return n
+}
+
+// value reads the deciding metric out of an epoch's metrics.
+func (r rule) value(m Metrics) (float64, error) {
+	v, ok := m[r.metric].(float64)
+	if !ok {
+		return 0, fmt.Errorf("checkpoint.best.metric=%s: this epoch has no such metric; it has %v", r.metric, m.names())
+	}
+	return v, nil
+}

@@ -1,0 +1,95 @@
+// Package phases trains a policy: the scheduler walks through phases (sft, rce, grpo), a phase turns a
+// batch of grouped candidates into one optimizer step, and everything an exact resume needs is saved
+// at the end of every epoch.
+//
+//	err := phases.Run(ctx, plan, env)      // scheduler.go: the whole training loop
+//
+// It knows policies and data only through package selector, and writes metrics to a Recorder.
+package phases
+
+import (
+	"context"
+	"encoding/json"
+
+	"fulcrum/selector"
+)
+
+// Phase is one stage of the schedule. A phase owns its schedules and its optimizer; the scheduler owns
+// epochs, validation, checkpoints and resume.
+type Phase interface {
+	// Name is the phase's name in the schedule, the metrics and the checkpoints.
+	Name() string
+	// Epochs is how many epochs it runs; 0 skips it.
+	Epochs() int
+	// Source is what it trains on.
+	Source() selector.Source
+	// BatchSize is the number of queries in a step; Passes the optimizer steps on each batch.
+	BatchSize() int
+	Passes() int
+	// Begin prepares the phase for env.Policy: its optimizer, its frozen policies.
+	Begin(env *Env, totalSteps int) error
+	// BeginEpoch refreshes what is taken at the start of an epoch (old and reference policies).
+	BeginEpoch(epoch int) error
+	// Step makes one optimizer step on a batch of queries and returns its metrics. step counts from 0
+	// over the whole phase; pass counts the steps on this batch from 0.
+	Step(ctx context.Context, epoch, step, pass int, queries []int) (Metrics, error)
+	// EndEpoch adapts what moves by the epoch (the KL coefficient) and returns metrics of its own.
+	EndEpoch(epoch int, means Metrics) (Metrics, error)
+	// Reference is the policy that val_kl is measured against.
+	Reference() selector.Policy
+	// State returns what a resume needs beyond the weights.
+	State() PhaseState
+	// Restore is called after Begin with what State returned.
+	Restore(PhaseState) error
+	// End releases what Begin made.
+	End()
+}
+
+// PhaseState is a phase's part of a saved state: a JSON value, the optimizer's moments and the weights
+// of the frozen policies that no checkpoint file holds.
+type PhaseState struct {
+	Values         json.RawMessage
+	M, V           []float32
+	OptimizerSteps int
+	Frozen         map[string][]float32 // flat weights of old and reference policies by role
+}
+
+// Metrics are the named numbers of a step or an epoch. Units are part of a name's meaning: docs/metrics.md.
+type Metrics map[string]any
+
+// Recorder receives what a run reports. It is implemented by package reports.
+type Recorder interface {
+	// Record appends one row to the run's metrics: kind is step, epoch, eval or event.
+	Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error
+	// Scores keeps the per-query scores of a policy on a split, for paired comparisons.
+	Scores(split, policy, phase string, epoch int, metric string, shots int, queryIDs []int64, scores []float64) error
+	// Mark makes everything recorded so far durable and returns how many rows of each kind of record
+	// there are: what a saved state needs to cut off later rows.
+	Mark() (rows, evals int, err error)
+}
+
+// Env is what the phases of a run share.
+type Env struct {
+	Policy  selector.Policy
+	Initial selector.Policy // a frozen copy of the policy that the run started from
+	Data    Data
+	Seed    int64
+	Rec     Recorder
+	Dir     string // run folder; checkpoints go to Dir/checkpoints
+	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
+	ConfigHash string
+}
+
+// Data is what a run trains and validates on.
+type Data struct {
+	Val   selector.Source // validation queries; chooses the best checkpoint
+	Eval  selector.Source // held-out queries that enter no choice; may be nil
+	Shots int             // S, the number of examples to select
+
+	EvalName string // how the held-out split is called in metrics
+	Shuffle  bool
+	// ValTemperature is the τ of val_loss's weights: fixed, so that epochs and phases compare.
+	ValTemperature float64
+	// Normalize turns a group's raw rewards into those of the RCE weights (data.normalize).
+	Normalize func(rewards []float64) []float64
+}

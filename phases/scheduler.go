@@ -1,0 +1,428 @@
+package phases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// ErrInterrupted is returned after a signal: the state is saved and a resume goes on from there.
+var ErrInterrupted = errors.New("interrupted; the state is saved")
+
+// Plan is what a run does.
+type Plan struct {
+	Phases     []Phase
+	Checkpoint CheckpointOptions
+	// InitMetrics are known about the initial policy besides its validation.
+}
+
+// Result is what a finished run reports.
+type Result struct {
+	BestPhase string
+	BestEpoch int
+	BestFile  string
+	Metric    string
+	Mode      string // max or min
+	Value     float64
+	KL        float64
+	Warnings  []string
+}
+
+// scheduler is one run in progress.
+type scheduler struct {
+	plan Plan
+	env  *Env
+	rule rule
+	pos  position
+	ckpt string
+}
+
+// Run trains env.Policy through the plan's phases, from the start or from a saved state. After every
+// epoch it validates, records, saves a checkpoint and the state of an exact resume. It returns
+// ErrInterrupted when ctx ends, once the state is saved.
+func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
+	scorer, ok := env.Data.Val.(selector.Scorer)
+	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir)}
+	if err := os.MkdirAll(s.ckpt, 0o755); err != nil {
+		return Result{}, err
+	}
+	if saved == nil {
+		if err := s.start(); err != nil {
+			return Result{}, err
+		}
+	} else {
+		s.pos = saved.pos
+		if err := loadWeights(filepath.Join(s.ckpt, checkpointName("init", 0)), env.Initial); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := s.train(ctx, saved); err != nil {
+		return Result{}, err
+	}
+	return s.finish()
+}
+
+// train is the loop: phases, epochs, batches.
+func (s *scheduler) train(ctx context.Context, saved *Saved) error {
+	for i := s.pos.PhaseIndex; i < len(s.plan.Phases); i++ {
+		phase := s.plan.Phases[i]
+		perEpoch := s.stepsPerEpoch(phase)
+		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
+			return fmt.Errorf("%s: %w", phase.Name(), err)
+		}
+		if saved != nil {
+			if err := saved.restore(s.env.Dir, s.env, phase); err != nil {
+				return err
+			}
+			saved = nil
+		} else {
+			s.pos = s.pos.enter(i, phase.Name())
+		}
+		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
+			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)
+			}
+			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
+				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
+			}
+		}
+		phase.End()
+	}
+	return nil
+}
+
+// epoch makes the optimizer steps of one epoch that are still to be made.
+func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int) error {
+	if s.pos.EpochSteps == 0 {
+		s.pos.Sums = newSums()
+		if err := phase.BeginEpoch(epoch); err != nil {
+			return err
+		}
+	}
+	order := s.order(phase, epoch) // depends only on seed, phase and epoch
+	for i := s.pos.EpochSteps; i < perEpoch; i++ {
+		at, pass := i/phase.Passes()*phase.BatchSize(), i%phase.Passes()
+		if pass == 0 {
+			if err := s.maybeSave(ctx, phase, epoch, i); err != nil {
+				return err
+			}
+		}
+		begin := time.Now()
+		m, err := s.step(ctx, phase, epoch, pass, order[at:min(at+phase.BatchSize(), len(order))])
+		if err != nil {
+			return err
+		}
+		m["step_seconds"] = time.Since(begin).Seconds()
+		s.pos.Step++
+		s.pos.GlobalStep++
+		s.pos.EpochSteps++
+		s.pos.Sums.add(m)
+		if err := s.env.Rec.Record("step", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
+func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, queries []int) (m Metrics, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	return phase.Step(ctx, epoch, s.pos.Step, pass, queries)
+}
+
+// order is the sequence of queries of an epoch.
+func (s *scheduler) order(phase Phase, epoch int) []int {
+	n := phase.Source().Len()
+	if s.env.Data.Shuffle {
+		return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(n)
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+func (s *scheduler) stepsPerEpoch(phase Phase) int {
+	n, b := phase.Source().Len(), phase.BatchSize()
+	return (n + b - 1) / b * phase.Passes()
+}
+
+// enter is the position at the start of a phase.
+func (pos position) enter(index int, name string) position {
+	pos.PhaseIndex, pos.Phase, pos.PhaseDone = index, name, false
+	pos.Epoch, pos.EpochSteps, pos.Step = 0, 0, 0
+	return pos
+}
+
+// maybeSave saves a state in mid-epoch when it is due, or because the run is asked to stop.
+func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) error {
+	stop := ctx.Err() != nil
+	every := s.plan.Checkpoint.EverySteps
+	if !stop && (every == nil || i == 0 || s.pos.GlobalStep%*every != 0) {
+		return nil
+	}
+	if i > 0 { // the end of the last epoch is saved already
+		if err := finite(s.env.Policy); err != nil {
+			return err
+		}
+		var err error
+		if s.pos.Rows, s.pos.Evals, err = s.env.Rec.Mark(); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Name(), epoch, i, stateSuffix)
+		if err := s.pos.save(s.ckpt, name, s.env, phase, true); err != nil {
+			return err
+		}
+		if err := s.dropMidEpoch(name); err != nil {
+			return err
+		}
+	}
+	if stop {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// dropMidEpoch removes the mid-epoch states that a newer state replaces.
+func (s *scheduler) dropMidEpoch(keep string) error {
+	old, err := filepath.Glob(filepath.Join(s.ckpt, "*_step*"+stateSuffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if filepath.Base(path) != keep {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start validates and saves the initial policy: epoch 0, which competes for best.
+func (s *scheduler) start() error {
+	v, err := Validate(s.env.Initial, s.env.Initial, s.env.Data.Val, s.env.Data)
+	if err != nil {
+		return fmt.Errorf("validating the initial policy: %w", err)
+	}
+	m := v.Metrics("val_")
+	value, err := s.rule.value(m)
+	if err != nil {
+		return err
+	}
+	file := checkpointName("init", 0)
+	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
+		return err
+	}
+	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL}}
+	s.pos.Best = s.rule.choose(s.pos.History)
+	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v); err != nil {
+		return err
+	}
+	return s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0)
+}
+
+// validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
+func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
+	env := s.env
+	if err := finite(env.Policy); err != nil {
+		return err
+	}
+	m := s.pos.Sums.means()
+	extra, err := phase.EndEpoch(epoch, m)
+	if err != nil {
+		return err
+	}
+	v, err := Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data)
+	if err != nil {
+		return fmt.Errorf("validation: %w", err)
+	}
+	for _, more := range []Metrics{extra, v.Metrics("val_")} {
+		for name, x := range more {
+			m[name] = x
+		}
+	}
+	value, err := s.rule.value(m)
+	if err != nil {
+		return err
+	}
+	file := checkpointName(phase.Name(), epoch)
+	s.pos.Epoch, s.pos.EpochSteps = epoch, 0
+	s.pos.History = append(s.pos.History, bestCandidate{phase.Name(), epoch, file, value, v.KL})
+	s.pos.Best = s.rule.choose(s.pos.History)
+	patience := s.plan.Checkpoint.PatienceEpochs
+	stopped := patience != nil && epoch < phase.Epochs() && s.pos.Best.stale(s.pos.History, phase.Name()) >= *patience
+	s.pos.PhaseDone = stopped || epoch == phase.Epochs()
+	saved := s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
+	if saved {
+		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, phase.Name(), epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
+			return err
+		}
+		m["checkpoint"] = filepath.Join("checkpoints", file)
+	}
+	if err := env.Rec.Record("epoch", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		return err
+	}
+	if stopped {
+		if err := s.event(phase.Name(), epoch, "early_stop", fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)", phase.Name(), epoch, s.rule.metric, *patience)); err != nil {
+			return err
+		}
+	}
+	if b, ok := extra["kl_beta_at_bound"].(bool); ok && b {
+		if err := s.event(phase.Name(), epoch, "kl_beta_at_bound", fmt.Sprintf("the KL coefficient sits on its bound %v: widen grpo.kl.beta_min or beta_max, or the KL band", extra["kl_beta_next"])); err != nil {
+			return err
+		}
+	}
+	if s.pos.PhaseDone {
+		if err := s.recordEval("val", phase.Name(), phase.Name(), epoch, env.Data.Val, v); err != nil {
+			return err
+		}
+		if err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch); err != nil {
+			return err
+		}
+	}
+	if !saved {
+		return nil
+	}
+	return s.saveEpochState(phase, epoch, file)
+}
+
+func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
+	var err error
+	if s.pos.Rows, s.pos.Evals, err = s.env.Rec.Mark(); err != nil {
+		return err
+	}
+	s.pos.Weights = file
+	name := fmt.Sprintf("%s_epoch%d%s", phase.Name(), epoch, stateSuffix)
+	if err := s.pos.save(s.ckpt, name, s.env, phase, false); err != nil {
+		return err
+	}
+	if err := s.dropMidEpoch(""); err != nil {
+		return err
+	}
+	if err := s.links(file); err != nil {
+		return err
+	}
+	return s.prune()
+}
+
+// links points best and last at their checkpoints.
+func (s *scheduler) links(last string) error {
+	if err := atomicfile.Symlink(last, filepath.Join(s.ckpt, "last.safetensors")); err != nil {
+		return err
+	}
+	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
+}
+
+// prune removes old checkpoints and states as checkpoint.keep and keep_states say. The initial policy
+// and the best checkpoint stay.
+func (s *scheduler) prune() error {
+	h := s.pos.History
+	stale := func(keep *int) []bestCandidate {
+		if keep == nil || len(h)-1 <= *keep {
+			return nil
+		}
+		return h[1 : len(h)-*keep]
+	}
+	for _, c := range stale(s.plan.Checkpoint.Keep) {
+		if c.File != s.pos.Best.Candidate.File {
+			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
+				return err
+			}
+		}
+		if err := os.RemoveAll(s.statePath(c)); err != nil {
+			return err
+		}
+	}
+	for _, c := range stale(s.plan.Checkpoint.KeepStates) {
+		if err := os.RemoveAll(s.statePath(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scheduler) statePath(c bestCandidate) string {
+	return filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))
+}
+
+// finish settles the links of a run without epochs, warns when no checkpoint qualified, and evaluates
+// the best policy on the held-out queries.
+func (s *scheduler) finish() (Result, error) {
+	b := s.pos.Best
+	mode := "max"
+	if s.rule.sign < 0 {
+		mode = "min"
+	}
+	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL}
+	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
+		return r, err
+	}
+	if !b.Qualified {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no checkpoint has val_kl ≤ %g (checkpoint.best.kl_max): best is the one with the lowest, %.4g nats", s.rule.klMax, b.Candidate.KL))
+		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
+			return r, err
+		}
+	}
+	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
+		return r, err
+	}
+	v, err := Validate(s.env.Policy, s.env.Initial, s.env.Data.Val, s.env.Data)
+	if err != nil {
+		return r, err
+	}
+	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v); err != nil {
+		return r, err
+	}
+	return r, s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch)
+}
+
+// evaluateHeldOut scores a policy on the queries that enter no choice.
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int) error {
+	if s.env.Data.Eval == nil {
+		return nil
+	}
+	v, err := Validate(p, reference, s.env.Data.Eval, s.env.Data)
+	if err != nil {
+		return fmt.Errorf("evaluating %s on %s: %w", name, s.env.Data.EvalName, err)
+	}
+	return s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v)
+}
+
+// recordEval records an evaluation as a row, and query by query for paired comparisons.
+func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation) error {
+	m := v.Metrics("")
+	m["split"], m["policy"] = split, policy
+	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		return err
+	}
+	ids := make([]int64, src.Len())
+	for i := range ids {
+		ids[i] = src.ID(i)
+	}
+	for _, of := range []struct {
+		metric string
+		scores []float64
+	}{{"reward", v.Rewards}, {"accuracy", v.Accuracies}} {
+		if len(of.scores) == len(ids) && len(ids) > 0 {
+			if err := s.env.Rec.Scores(split, policy, phase, epoch, of.metric, s.env.Data.Shots, ids, of.scores); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scheduler) event(phase string, epoch int, name, message string) error {
+	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": name, "severity": "warning", "message": message})
+}

@@ -1,0 +1,188 @@
+package phases
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// position is where a run stands: all that a resume needs besides weights, optimizer and frozen
+// policies. It is saved as JSON; Go prints float64 so that reading gives the same bits.
+type position struct {
+	FormatVersion string `json:"format_version"`
+	ConfigHash    string `json:"config_hash"`
+
+	PhaseIndex int    `json:"phase_index"`
+	Phase      string `json:"phase"`
+	Epoch      int    `json:"epoch"`       // finished epochs of the phase
+	EpochSteps int    `json:"epoch_steps"` // optimizer steps of the next epoch already done
+	Step       int    `json:"step"`        // optimizer steps of the phase
+	GlobalStep int    `json:"global_step"` // optimizer steps of the run
+	PhaseDone  bool   `json:"phase_done"`  // the phase ended here, by its epochs or by patience
+
+	Sums    sums            `json:"sums"` // of the epoch in progress
+	Best    best            `json:"best"`
+	History []bestCandidate `json:"history"` // every epoch that competes for best
+	Rows    int             `json:"rows"`    // of metrics.jsonl
+	Evals   int             `json:"evals"`   // of evals.jsonl
+
+	Weights     string          `json:"weights"`      // file, relative to the checkpoints folder
+	WeightsHash string          `json:"weights_hash"` // SHA-256
+	Values      json.RawMessage `json:"values"`       // the phase's own
+	OptimSteps  int             `json:"optim_steps"`
+}
+
+// Saved is a state found in a run folder.
+type Saved struct {
+	Dir string
+	pos position
+}
+
+// GlobalStep, Phase, Epoch, Rows and Evals say what the state stands for.
+func (s *Saved) GlobalStep() int { return s.pos.GlobalStep }
+func (s *Saved) Phase() string   { return s.pos.Phase }
+func (s *Saved) Epoch() int      { return s.pos.Epoch }
+func (s *Saved) Rows() int       { return s.pos.Rows }
+func (s *Saved) Evals() int      { return s.pos.Evals }
+
+// ConfigHash is that of the configuration the state was saved under.
+func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
+
+const stateSuffix = ".state"
+
+// save writes a state folder in one step: it is complete or absent. weights is empty for the end of an
+// epoch (the checkpoint file is named by pos.Weights) and a path inside the folder otherwise.
+func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool) error {
+	s := phase.State()
+	pos.FormatVersion, pos.ConfigHash = formatVersion, env.ConfigHash
+	pos.Values, pos.OptimSteps = s.Values, s.OptimizerSteps
+	tmp, err := os.MkdirTemp(ckpt, "."+name+".tmp*")
+	if err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	weights := filepath.Join(ckpt, pos.Weights)
+	if midEpoch {
+		pos.Weights = filepath.Join(name, "weights.safetensors")
+		weights = filepath.Join(tmp, "weights.safetensors")
+		if err := saveWeights(weights, env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
+			return err
+		}
+	}
+	if pos.WeightsHash, err = fileHash(weights); err != nil {
+		return err
+	}
+	if err := saveFlat(filepath.Join(tmp, "optimizer.safetensors"), map[string][]float32{"m": s.M, "v": s.V}); err != nil {
+		return err
+	}
+	if len(s.Frozen) > 0 {
+		if err := saveFlat(filepath.Join(tmp, "frozen.safetensors"), s.Frozen); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(pos, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(tmp, "state.json"), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	final := filepath.Join(ckpt, name)
+	if err := os.RemoveAll(final); err != nil { // left by a run that was killed after saving and resumed from before
+		return err
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return fmt.Errorf("cannot save the state: %w", err)
+	}
+	return atomicfile.SyncDir(ckpt)
+}
+
+// FindState returns the state that a resume of the run folder dir starts from: the furthest one. It
+// returns nil when there is none, and an error that names the file when one is damaged.
+func FindState(dir string) (*Saved, error) {
+	ckpt := checkpointDir(dir)
+	entries, err := os.ReadDir(ckpt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []*Saved
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasSuffix(e.Name(), stateSuffix) || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(ckpt, e.Name(), "state.json")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("damaged state: %w", err)
+		}
+		s := &Saved{Dir: filepath.Join(ckpt, e.Name())}
+		if err := json.Unmarshal(text, &s.pos); err != nil {
+			return nil, fmt.Errorf("%s: damaged state: %w", path, err)
+		}
+		if s.pos.FormatVersion != formatVersion {
+			return nil, fmt.Errorf("%s: saved in format %q, this version reads %q", path, s.pos.FormatVersion, formatVersion)
+		}
+		found = append(found, s)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	sort.Slice(found, func(i, j int) bool {
+		a, b := found[i].pos, found[j].pos
+		if a.GlobalStep != b.GlobalStep {
+			return a.GlobalStep < b.GlobalStep
+		}
+		if a.PhaseIndex != b.PhaseIndex {
+			return a.PhaseIndex < b.PhaseIndex
+		}
+		return a.EpochSteps > b.EpochSteps // the end of an epoch stands behind a state saved at its last step
+	})
+	last := found[len(found)-1]
+	weights := filepath.Join(ckpt, last.pos.Weights)
+	hash, err := fileHash(weights)
+	if err != nil {
+		return nil, fmt.Errorf("%s needs %s: %w", last.Dir, last.pos.Weights, err)
+	}
+	if hash != last.pos.WeightsHash {
+		return nil, fmt.Errorf("%s: damaged checkpoint (its content is not what was saved); remove %s to resume from the state before it", weights, last.Dir)
+	}
+	return last, nil
+}
+
+// restore loads the state into a phase that has begun.
+func (s *Saved) restore(dir string, env *Env, phase Phase) error {
+	if err := loadWeights(filepath.Join(checkpointDir(dir), s.pos.Weights), env.Policy); err != nil {
+		return err
+	}
+	if s.pos.PhaseDone {
+		return nil
+	}
+	moments, err := loadFlat(filepath.Join(s.Dir, "optimizer.safetensors"))
+	if err != nil {
+		return err
+	}
+	ps := PhaseState{Values: s.pos.Values, M: moments["m"], V: moments["v"], OptimizerSteps: s.pos.OptimSteps}
+	frozen := filepath.Join(s.Dir, "frozen.safetensors")
+	if _, err := os.Stat(frozen); err == nil {
+		if ps.Frozen, err = loadFlat(frozen); err != nil {
+			return err
+		}
+	}
+	if err := phase.Restore(ps); err != nil {
+		return fmt.Errorf("%s: %w", s.Dir, err)
+	}
+	return nil
+}

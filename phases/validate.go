@@ -1,0 +1,156 @@
+package phases
+
+import (
+	"math"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+// evalBatch is how many queries a validation pass evaluates at once. Fixed, because the last bits of a
+// matrix product depend on its shape and validation decides which checkpoint is best.
+const evalBatch = 128
+
+// Validation is what a policy is worth on a set of queries.
+type Validation struct {
+	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ; NaN without any
+	KL         float64   // exact KL(policy ‖ reference) along the greedy selection, nats per sequence
+	Reward     float64   // mean reward of the greedy selection; NaN where nothing can score it
+	Accuracy   float64   // mean task accuracy of the greedy selection; NaN where unknown
+	Advantage  float64   // mean probability-weighted advantage over recorded groups: > 0 prefers good candidates; NaN without any
+	Rewards    []float64 // [Q] per query, where scored
+	Accuracies []float64 // [Q] per query, where known
+	Selections [][]int64 // [Q] greedy selection
+}
+
+// Metrics returns the known numbers under their names in metrics.jsonl, with the given prefix.
+func (v Validation) Metrics(prefix string) Metrics {
+	m := Metrics{}
+	for name, x := range map[string]float64{"loss": v.Loss, "kl": v.KL, "reward": v.Reward, "accuracy": v.Accuracy, "advantage": v.Advantage} {
+		if !math.IsNaN(x) {
+			m[prefix+name] = x
+		}
+	}
+	return m
+}
+
+// Validate evaluates policy on every query of src, without gradient and without dropout.
+func Validate(policy, reference selector.Policy, src selector.Source, data Data) (Validation, error) {
+	defer torchx.NoGrad()()
+	n := src.Len()
+	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
+	var loss, kl, advantage, lossQueries, advGroups float64
+	scorer, canScore := src.(selector.Scorer)
+	canScore = canScore && scorer.CanScore()
+	for at := 0; at < n; at += evalBatch {
+		queries := make([]int, min(evalBatch, n-at))
+		for i := range queries {
+			queries[i] = at + i
+		}
+		if err := torchx.Try(func() error {
+			defer torchx.Scope()()
+			if b := src.Recorded(queries); b.NumValid() > 0 {
+				out := policy.Forward(b, selector.ForwardOptions{})
+				l, groups := recordedLoss(out, b, data)
+				loss, lossQueries = loss+l, lossQueries+groups
+				a, groups := recordedAdvantage(out, b)
+				advantage, advGroups = advantage+a, advGroups+groups
+			}
+			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
+			out := policy.Forward(greedy, selector.ForwardOptions{Dist: true})
+			ref := reference.Forward(greedy, selector.ForwardOptions{Dist: true})
+			kl += torchx.Sum(exactKL(out.Dist, ref.Dist, maskTensor(out.LogP, greedy))).Item()
+			for i := range queries {
+				v.Selections = append(v.Selections, append([]int64(nil), greedy.Action(i, 0)...))
+			}
+			if canScore {
+				acc, err := scorer.Accuracy(greedy)
+				if err != nil {
+					return err
+				}
+				v.Rewards = append(v.Rewards, greedy.Rewards...)
+				v.Accuracies = append(v.Accuracies, acc...)
+			}
+			return nil
+		}); err != nil {
+			return v, err
+		}
+	}
+	v.Loss, v.KL, v.Advantage = loss/lossQueries, kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
+	v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)
+	return v, nil
+}
+
+// recordedLoss is the sum over queries of reward-weighted cross entropy at data.ValTemperature, and the
+// number of queries with candidates. τ is fixed, so the numbers of different epochs and phases compare.
+func recordedLoss(out selector.Output, b *selector.Batch, data Data) (loss, groups float64) {
+	rewards := b.Rewards
+	if data.Normalize != nil {
+		rewards = normalizeGroups(b, data.Normalize)
+	}
+	w, stats := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, data.ValTemperature, false)
+	ce := torchx.Neg(sequence(out.LogP)).Floats() // sync
+	for i := range w {
+		loss += w[i] * ce[i]
+	}
+	return loss, float64(stats.Groups)
+}
+
+// recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
+// recorded candidates renormalised within the group: the gain the policy expects among them.
+func recordedAdvantage(out selector.Output, b *selector.Batch) (sum, groups float64) {
+	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, rewardutil.DefaultAdvantageOptions())
+	logp := sequence(out.LogP).Floats() // sync
+	for i := range b.B() {
+		top, total, gain := math.Inf(-1), 0.0, 0.0
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				top = math.Max(top, logp[at])
+			}
+		}
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				p := math.Exp(logp[at] - top)
+				total += p
+				gain += p * adv[at]
+			}
+		}
+		if total > 0 {
+			sum += gain / total
+			groups++
+		}
+	}
+	return sum, groups
+}
+
+// normalizeGroups applies normalize to each group's valid rewards.
+func normalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []float64 {
+	out := make([]float64, len(b.Rewards))
+	var group []float64
+	for i := range b.B() {
+		group = group[:0]
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				group = append(group, b.Rewards[at])
+			}
+		}
+		z := normalize(group)
+		k := 0
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				out[at] = z[k]
+				k++
+			}
+		}
+	}
+	return out
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x)) // NaN when empty
+}

@@ -1,0 +1,132 @@
+package phases
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"unsafe"
+
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// formatVersion is that of checkpoint files and saved states.
+const formatVersion = "1"
+
+// saveWeights writes a policy's parameters in safetensors' HF layout. The metadata holds no times, paths
+// or machine facts: equal runs give equal bytes.
+func saveWeights(path string, p selector.Policy, phase string, epoch int, configHash string, metrics Metrics) error {
+	meta := p.Metadata()
+	meta["format_version"] = formatVersion
+	meta["phase"], meta["epoch"], meta["config_hash"] = phase, strconv.Itoa(epoch), configHash
+	text, err := json.Marshal(metrics)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	meta["metrics"] = string(text)
+	params := p.Params()
+	tensors := make([]tensorfile.Tensor, 0, len(params.Names()))
+	for _, name := range params.Names() {
+		tensors = append(tensors, tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: params.Shape(name), Data: params.Get(name).Bytes()})
+	}
+	return tensorfile.WriteSafetensors(path, tensors, meta)
+}
+
+// loadWeights reads a checkpoint that saveWeights wrote into a policy of the same layout.
+func loadWeights(path string, p selector.Policy) error {
+	f, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, name := range p.Params().Names() {
+		t, ok := f.Get(name)
+		if !ok {
+			return fmt.Errorf("%s: no parameter %s", path, name)
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", path, name, err)
+		}
+		if err := p.Params().Set(name, values); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// saveFlat writes named flat float32 vectors: optimizer moments, frozen policies.
+func saveFlat(path string, vectors map[string][]float32) error {
+	tensors := make([]tensorfile.Tensor, 0, len(vectors))
+	for name, v := range vectors {
+		tensors = append(tensors, tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: []int{len(v)}, Data: float32Bytes(v)})
+	}
+	return tensorfile.WriteSafetensors(path, tensors, map[string]string{"format_version": formatVersion})
+}
+
+func loadFlat(path string) (map[string][]float32, error) {
+	f, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := map[string][]float32{}
+	for _, t := range f.Tensors {
+		v, err := t.Float32s()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out[t.Name] = append([]float32(nil), v...) // the file is unmapped on return
+	}
+	return out, nil
+}
+
+func float32Bytes(v []float32) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	if nativeLittleEndian() {
+		return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v))
+	}
+	out := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+	}
+	return out
+}
+
+func nativeLittleEndian() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}
+
+// fileHash returns the SHA-256 of a file, to recognise a damaged checkpoint.
+func fileHash(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// finite refuses weights that must not reach a checkpoint.
+func finite(p selector.Policy) error {
+	if !torchx.AllFinite(p.Params().Flat()) {
+		return fmt.Errorf("the weights hold NaN or infinity: no checkpoint was written")
+	}
+	return nil
+}
+
+func checkpointName(phase string, epoch int) string {
+	return fmt.Sprintf("%s_epoch%d.safetensors", phase, epoch)
+}
+
+func checkpointDir(dir string) string { return filepath.Join(dir, "checkpoints") }

@@ -44,11 +44,15 @@ func ExpandSweep(req Request) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s := master.Choice("hydra/sweeper"); s != "basic" {
+		return nil, errorf("hydra/sweeper=%s chooses its jobs while they run: only the basic sweeper's can be listed", s)
+	}
 	return c.Expand(master)
 }
 
 // Composer composes many jobs over one library: files are parsed once, and jobs with the same
-// choices share their tree.
+// choices share their tree. Not for concurrent use; the Composed it returns may be read concurrently
+// once Resolved has been called.
 type Composer struct {
 	req        Request
 	lib        *library
@@ -367,6 +371,9 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 		if tree, err = merge(tree, src, "", dereference(tree, c.env)); err != nil {
 			return nil, err
 		}
+	}
+	if tree, err = c.fitHydra(tree); err != nil {
+		return nil, err
 	}
 	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
 }

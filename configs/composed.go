@@ -21,14 +21,14 @@ type Composed struct {
 
 // check types the hydra node, and the job config when there is a schema.
 func (c *Composed) check() error {
-	hydra := &checker{schema: c.composer.hydraCheck, lax: true}
-	if h := c.tree.Get("hydra"); h != nil {
-		fitted := hydra.fit(c.composer.hydraCheck.root, h, "hydra")
-		if fitted != h {
-			c.tree = c.tree.set(strKey("hydra"), fitted)
-		}
-		if err := hydra.faults.err(); err != nil {
-			return err
+	for _, o := range c.overrides { // otherwise the base has been checked
+		if o.isHydra() && !o.isSweep() {
+			tree, err := c.composer.fitHydra(c.tree)
+			if err != nil {
+				return err
+			}
+			c.tree = tree
+			break
 		}
 	}
 	s := c.composer.req.Schema
@@ -52,6 +52,19 @@ func (c *Composed) check() error {
 		return err
 	}
 	return nil
+}
+
+// fitHydra checks the hydra node of a tree and gives its values their types.
+func (c *Composer) fitHydra(tree *Node) (*Node, error) {
+	h := tree.Get("hydra")
+	if h == nil {
+		return tree, nil
+	}
+	ck := &checker{schema: c.hydraCheck, lax: true}
+	if fitted := ck.fit(c.hydraCheck.root, h, "hydra"); fitted != h {
+		tree = tree.set(strKey("hydra"), fitted)
+	}
+	return tree, ck.faults.err()
 }
 
 // job is the tree without the hydra node.

@@ -6,7 +6,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"sort"
-	"strconv"
 	"strings"
 )
 
@@ -486,88 +485,4 @@ func tagCall(args callArgs) (*elem, error) {
 		c.tags = append(c.tags, t.node.Text)
 	}
 	return &c, nil
-}
-
-// jsonStr is Python's json.dumps of a value, or of each value of a choice.
-func jsonStr(e *elem) *elem {
-	if e.kind == choiceSweep {
-		c := *e
-		c.items = nil
-		for _, x := range e.items {
-			c.items = append(c.items, jsonStr(x))
-		}
-		return &c
-	}
-	return scalarOf(plainString(jsonText(e.toNode())))
-}
-
-func jsonText(n *Node) string {
-	switch n.Kind {
-	case Null:
-		return "null"
-	case Bool:
-		return strconv.FormatBool(n.Bool)
-	case Int:
-		return n.Text
-	case Float:
-		switch {
-		case math.IsInf(n.Num, 1):
-			return "Infinity"
-		case math.IsInf(n.Num, -1):
-			return "-Infinity"
-		case math.IsNaN(n.Num):
-			return "NaN"
-		}
-		return pyFloat(n.Num)
-	case String:
-		return jsonQuote(n.Text)
-	}
-	parts := make([]string, len(n.Vals))
-	for i, v := range n.Vals {
-		parts[i] = jsonText(v)
-		if n.Kind == Map {
-			k := n.Keys[i]
-			text := k.Text
-			if k.Kind == Bool {
-				text = strings.ToLower(text)
-			}
-			parts[i] = jsonQuote(text) + ": " + parts[i]
-		}
-	}
-	if n.Kind == Map {
-		return "{" + strings.Join(parts, ", ") + "}"
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}
-
-// jsonQuote escapes as Python's json does by default: all but ASCII as \uXXXX.
-func jsonQuote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\b':
-			b.WriteString(`\b`)
-		case r == '\f':
-			b.WriteString(`\f`)
-		case r >= 0x20 && r < 0x7f:
-			b.WriteRune(r)
-		case r > 0xffff:
-			v := r - 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+(v>>10), 0xdc00+(v&0x3ff))
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

@@ -203,3 +203,16 @@ func TestSchemaOfRefuses(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTypedSweep composes and checks 10,000 jobs.
+func BenchmarkTypedSweep(b *testing.B) {
+	schema := appSchema(b)
+	for b.Loop() {
+		req := request("--- config\nname: x\n", "seed=range(5000)", "task=train,predict", "grpo.lr=0.1")
+		req.Schema = schema
+		jobs, err := ExpandSweep(req)
+		if err != nil || len(jobs) != 10000 {
+			b.Fatal(len(jobs), err)
+		}
+	}
+}

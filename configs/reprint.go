@@ -1,0 +1,93 @@
+package configs
+
+import "strings"
+
+// What parsed elements become: trees, and text again as Hydra re-prints it for the jobs of a sweep.
+
+// withQuotes writes text so that quoted reads it back.
+func withQuotes(s string, q byte) string {
+	var b strings.Builder
+	b.WriteByte(q)
+	for i := 0; i < len(s); {
+		run := span(s[i:], `\`)
+		i += run
+		if i == len(s) || s[i] == q {
+			run *= 2
+		}
+		b.WriteString(strings.Repeat(`\`, run))
+		if i < len(s) {
+			if s[i] == q {
+				b.WriteByte('\\')
+			}
+			b.WriteByte(s[i])
+			i++
+		}
+	}
+	b.WriteByte(q)
+	return b.String()
+}
+
+// toNode turns an element without sweeps into a tree.
+func (e *elem) toNode() *Node {
+	switch e.kind {
+	case listElem, extendElem, choiceSweep:
+		n := newList()
+		for _, x := range e.items {
+			n.Vals = append(n.Vals, x.toNode())
+		}
+		return n
+	case dictElem:
+		n := newMap()
+		for i, x := range e.items {
+			n.Keys, n.Vals = append(n.Keys, e.keys[i].key()), append(n.Vals, x.toNode())
+		}
+		return n
+	}
+	return e.node
+}
+
+// reprint writes an element as Hydra re-prints the overrides of a sweep's jobs: numbers as Python
+// prints them, quoted text with its quotes, other text escaped.
+func (e *elem) reprint() string {
+	switch e.kind {
+	case listElem, extendElem:
+		open, end := "[", "]"
+		if e.kind == extendElem {
+			open, end = "extend_list(", ")"
+		}
+		parts := make([]string, len(e.items))
+		for i, x := range e.items {
+			parts[i] = x.reprint()
+		}
+		return open + strings.Join(parts, ",") + end
+	case dictElem:
+		parts := make([]string, len(e.items))
+		for i, x := range e.items {
+			parts[i] = scalarOf(e.keys[i]).reprint() + ":" + x.reprint()
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	switch {
+	case e.quote != 0:
+		return withQuotes(e.node.Text, e.quote)
+	case e.node.Kind == Null:
+		return "null"
+	case e.node.Kind == String:
+		return escapeText(e.node.Text)
+	}
+	return e.node.pyStr()
+}
+
+func escapeText(s string) string {
+	if strings.IndexAny(s, "\\()[]{}:=, \t") < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.IndexByte("\\()[]{}:=, \t", s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -12,6 +12,7 @@ import (
 // may use. libtorch's thread pool and gradient mode belong to the OS thread.
 func Attach(threads int) {
 	runtime.LockOSThread()
+	C.fc_keep_freed_memory()
 	C.fc_set_num_threads(C.int(max(threads, 1)))
 }
 

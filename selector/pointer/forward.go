@@ -38,7 +38,7 @@ func (d dropout) on(x torchx.Tensor, rate float64) torchx.Tensor {
 func (p *Policy) encode(in *inputs, drop dropout) encoded {
 	var e encoded
 	if p.opt.Skip.Enabled {
-		e.skip = torchx.Mul(in.cos, p.params.Get("skip_scale")) // [B, K]
+		e.skip = torchx.Mul(in.cos, torchx.Scale(p.params.Get("skip_scale"), p.opt.Skip.Scale)) // [B, K]
 		if p.opt.Relation.enabled() {
 			e.skip = torchx.Add(e.skip, p.relation(in))
 		}

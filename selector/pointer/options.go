@@ -27,7 +27,7 @@ type Options struct {
 // selects the most similar examples instead of random ones.
 type SkipOptions struct {
 	Enabled      bool    `koanf:"enabled" help:"add the skip term; both scales are then trained"`
-	Scale        float64 `koanf:"scale" help:"initial weight a of the cosine" range:"(0,inf)"`
+	Scale        float64 `koanf:"scale" help:"weight of the cosine at the start, where the trained factor is 1" range:"(0,inf)"`
 	LearnedScale float64 `koanf:"learned_scale" help:"initial weight b of the learned score; 0 = the start is exactly similarity" range:"[0,inf)"`
 }
 

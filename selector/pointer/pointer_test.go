@@ -295,7 +295,7 @@ func plainSteps(p *Policy, src *Source, q int, actions []int64, temperature floa
 					learned, _ := get("learned_scale")
 					logits[j] *= learned[0]
 				}
-				logits[j] += relation[j] + scale[0]*inner(raw, unit(widen(src.set.Table.Row(int(src.set.Pool(q)[j])))))
+				logits[j] += relation[j] + p.opt.Skip.Scale*scale[0]*inner(raw, unit(widen(src.set.Table.Row(int(src.set.Pool(q)[j])))))
 			}
 			logits[j] /= temperature
 			if taken[int64(j)] {

@@ -118,7 +118,7 @@ func (p *Policy) initial(name string, seed int64) []float32 {
 	}
 	switch {
 	case name == "skip_scale":
-		fill(float32(p.opt.Skip.Scale))
+		fill(1)
 	case name == "relation.gate_in.weight" || name == "relation.product_in.weight" || name == "relation.gate_in.bias" || name == "relation.product_in.bias":
 		bound := 1 / math.Sqrt(float64(p.dim)) // PyTorch's default for linear layers
 		if name == "relation.gate_in.weight" {

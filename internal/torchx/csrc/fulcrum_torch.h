@@ -102,6 +102,7 @@ const char *fc_uniform_(Tensor x, double lo, double hi, Generator g);
 const char *fc_normal_(Tensor x, double mean, double std, Generator g);
 
 // --- threads, devices
+void fc_keep_freed_memory(void);
 void fc_set_num_threads(int n);
 int fc_get_num_threads(void);
 bool fc_cuda_available(void);

@@ -7,13 +7,15 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"fulcrum/configs"
 )
 
 // interrupted is the cause with which a signal cancels a run.
 type interrupted struct{ signal syscall.Signal }
 
-func (e *interrupted) Error() string { return "interrupted by " + e.signal.String() }
+func (e *interrupted) Error() string { return "interrupted by " + unix.SignalName(e.signal) }
 
 // exitCode maps kinds of errors to exit codes: 0 done, 1 failed, 2 usage or configuration,
 // 130/143 interrupted with the state saved.

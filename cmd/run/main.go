@@ -28,12 +28,24 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		for s := range signals {
-			cancel(&interrupted{s.(syscall.Signal)})
-		}
-	}()
+	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
+	go stopOn(ctx, signals, cancel)
 	exit(ctx, realMain(ctx, os.Args[1:], os.Stdout, os.Stderr, newApp()))
+}
+
+// stopOn ends ctx at the first signal, so that the run saves its state, and the process at a second
+// one. What comes right after the first is the same request again: a terminal and a sweep, or
+// timeout(1), both pass it on.
+func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
+	const same = 300 * time.Millisecond
+	stop := &interrupted{(<-signals).(syscall.Signal)}
+	cancel(stop)
+	begin := time.Now()
+	for s := range signals {
+		if time.Since(begin) > same {
+			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
+		}
+	}
 }
 
 // realMain is main without the process: tests call it.

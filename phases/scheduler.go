@@ -201,7 +201,7 @@ func (s *scheduler) dropMidEpoch(keep string) error {
 	}
 	for _, path := range old {
 		if filepath.Base(path) != keep {
-			if err := os.RemoveAll(path); err != nil {
+			if err := removeState(path); err != nil {
 				return err
 			}
 		}
@@ -340,12 +340,12 @@ func (s *scheduler) prune() error {
 				return err
 			}
 		}
-		if err := os.RemoveAll(s.statePath(c)); err != nil {
+		if err := removeState(s.statePath(c)); err != nil {
 			return err
 		}
 	}
 	for _, c := range stale(s.plan.Checkpoint.KeepStates) {
-		if err := os.RemoveAll(s.statePath(c)); err != nil {
+		if err := removeState(s.statePath(c)); err != nil {
 			return err
 		}
 	}
@@ -356,7 +356,7 @@ func (s *scheduler) statePath(c bestCandidate) string {
 	return filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))
 }
 
-// finish settles the links of a run without epochs, warns when no checkpoint qualified, and evaluates
+// finish settles what a kill after the last state may have left (links, states to drop), warns when no checkpoint qualified, and evaluates
 // the best policy on the held-out queries.
 func (s *scheduler) finish() (Result, error) {
 	b := s.pos.Best
@@ -366,6 +366,12 @@ func (s *scheduler) finish() (Result, error) {
 	}
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL}
 	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
+		return r, err
+	}
+	if err := s.dropMidEpoch(""); err != nil {
+		return r, err
+	}
+	if err := s.prune(); err != nil {
 		return r, err
 	}
 	if !b.Qualified {

@@ -18,6 +18,7 @@ type beamFile struct {
 	shots  int
 	ids    []int64
 	pools  [][]int32               // RL; nil for legacy
+	left   map[int64]int32         // by query id: where the query itself stood in its own pool; nil = nowhere
 	start  []int64                 // [Q+1]
 	picks  []int32                 // [C, S] global ids; in compat RL files positions in the pool
 	local  bool                    // picks are positions

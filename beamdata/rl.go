@@ -83,9 +83,13 @@ func (r *fileReader) addRL(rec *record) error {
 // addPool closes a query with its own pool.
 func (r *fileReader) addPool(rec *record, pool []int64) error {
 	own := make([]int32, 0, len(pool))
-	for _, id := range pool {
+	for k, id := range pool {
 		if id == rec.id {
 			r.count("query_dropped_from_its_pool", 1)
+			if r.out.left == nil {
+				r.out.left = map[int64]int32{}
+			}
+			r.out.left[id] = int32(k)
 			continue
 		}
 		own = append(own, int32(id))

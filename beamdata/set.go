@@ -56,8 +56,9 @@ type Candidate struct {
 // store holds what all subsets of a set share.
 type store struct {
 	ids   []int64
-	pools [][]int32 // a pool shared by many queries is stored once
-	skip  []int32   // position of the query itself in its shared pool, which Pool leaves out; -1 = none; nil = none anywhere
+	pools [][]int32       // a pool shared by many queries is stored once
+	skip  []int32         // position of the query itself in its shared pool, which Pool leaves out; -1 = none; nil = none anywhere
+	left  map[int64]int32 // by query id: position in candidate_pool_ids of the query itself, which its pool leaves out
 
 	shots     int
 	start     []int64 // [Q+1] candidates of query i are start[i] to start[i+1]; nil = none
@@ -103,6 +104,15 @@ func (s *Set) Pool(i int) []int32 {
 	at := s.store.skip[i]
 	out := make([]int32, 0, len(pool)-1)
 	return append(append(out, pool[:at]...), pool[at+1:]...)
+}
+
+// FilePosition returns where the candidate at position p of Pool(i) stands in the file's
+// candidate_pool_ids: one further on when the file lists the query itself before it.
+func (s *Set) FilePosition(i int, p int32) int32 {
+	if left, ok := s.store.left[s.IDs[i]]; ok && p >= left {
+		return p + 1
+	}
+	return p
 }
 
 // PoolSize returns len(Pool(i)) without making it.

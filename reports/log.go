@@ -192,6 +192,16 @@ func (l *Log) sayf(level Level, prefix, format string, args []any) error {
 	return l.say(l.opt.Now(), "run", level, prefix+fmt.Sprintf(format, args...))
 }
 
+// Note writes a line to run.log alone: what the caller says on stderr itself.
+func (l *Log) Note(level Level, message string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.runLog.WriteString(runLogLine(l.opt.Now(), "run", level, message)); err != nil {
+		return fmt.Errorf("cannot write %s: %w", runLogFile, err)
+	}
+	return nil
+}
+
 func (l *Log) say(now time.Time, name string, level Level, message string) error {
 	if l.opt.Progress || level != LevelInfo {
 		l.console.print(message, level)

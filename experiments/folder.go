@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"gopkg.in/yaml.v3"
@@ -91,6 +92,66 @@ func empty(dir string) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// refuseForeign refuses a folder that holds a run, unless the task may replace the files of an earlier
+// run of its own kind there.
+func refuseForeign(dir string, cfg *Config) error {
+	if !isRun(dir) || cfg.Task != "train" && taskOf(dir) == cfg.Task {
+		return nil
+	}
+	return usagef("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+}
+
+// taskOf returns the task of the run in dir, "" when that cannot be read.
+func taskOf(dir string) string {
+	var c struct {
+		Task string `yaml:"task"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	if err != nil || yaml.Unmarshal(text, &c) != nil {
+		return ""
+	}
+	return c.Task
+}
+
+// clean removes the temporary files of a process that was killed and, where the folder is used again
+// for another run of its kind, what that run recorded.
+func (f *folder) clean(reuse bool) error {
+	patterns := []string{".*.tmp*", ".hydra/.*.tmp*", "plots/.*.tmp*", "checkpoints/.*.tmp*"}
+	if reuse {
+		patterns = append(patterns, "summary.json", "metrics.jsonl", "evals.jsonl")
+	}
+	for _, pattern := range patterns {
+		old, err := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range old {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// globLiteral makes a path mean itself in a pattern.
+func globLiteral(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// forget removes all that this process wrote into a folder that was free: nothing was run.
+func (f *folder) forget(made bool) {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "summary.json", "report.md", "run.log", "plots", "events.out.tfevents.*", ".lock"} {
+		old, _ := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
+		for _, path := range old {
+			os.RemoveAll(path)
+		}
+	}
+	if made {
+		os.Remove(f.dir)
+	}
 }
 
 // snapshot writes what Hydra writes: .hydra/config.yaml, hydra.yaml, overrides.yaml. The marker that

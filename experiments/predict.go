@@ -19,13 +19,14 @@ import (
 type prediction struct {
 	QueryID    int64     `json:"query_id"`
 	Pointer    []int64   `json:"pointer"`     // global ids, in order of choice
-	PointerPos []int64   `json:"pointer_pos"` // positions in the query's pool
+	PointerPos []int64   `json:"pointer_pos"` // positions in candidate_pool_ids
 	LogProb    float64   `json:"logprob"`     // of the sequence, nats
 	Scores     []float64 `json:"scores"`      // log-probability of each choice, nats
 }
 
 // predict runs task=predict: the best selection of every query of a split, in file order.
 func predict(ctx context.Context, r *run) error {
+	r.cfg.Data.QueriesOnly = true // what a file records about its queries must not matter
 	bundle, err := r.loadData()
 	if err != nil {
 		return err
@@ -47,9 +48,12 @@ func predict(ctx context.Context, r *run) error {
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("predict.out=%s: %w", path, err)
+	}
 	out, err := atomicfile.Create(path)
 	if err != nil {
-		return fmt.Errorf("predict.out: %w", err)
+		return err
 	}
 	defer out.Abort()
 	w := bufio.NewWriterSize(out, 1<<20)
@@ -124,7 +128,7 @@ func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, quer
 		pool := set.Pool(q)
 		p := prediction{QueryID: set.IDs[q], LogProb: scores[i*width], Pointer: []int64{}, PointerPos: []int64{}, Scores: []float64{}}
 		for t, at := range best.Action(i, 0)[:min(shots, len(pool))] {
-			p.PointerPos = append(p.PointerPos, at)
+			p.PointerPos = append(p.PointerPos, int64(set.FilePosition(q, int32(at))))
 			p.Pointer = append(p.Pointer, int64(pool[at]))
 			p.Scores = append(p.Scores, steps[i*shots+t])
 		}

@@ -72,8 +72,10 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if s, err := reports.ReadSummary(dir); err != nil {
 		return err
 	} else if s != nil && s.State == reports.StateDone {
-		fmt.Printf("%s: this run is finished; its report: %s\n", dir, filepath.Join(dir, "report.md"))
-		return nil
+		return finished(dir, cfg)
+	}
+	if err := f.clean(false); err != nil {
+		return err
 	}
 	r := &run{cfg: cfg, composed: c, exp: saved.exp(), overrides: saved.Hydra.Overrides.Task, resumed: true}
 	if cfg.Task == "train" {
@@ -91,6 +93,27 @@ func (a App) Resume(ctx context.Context, dir string) error {
 		}
 	}
 	return execute(ctx, r, f)
+}
+
+// finished says that a run is done. Its report is the last thing a run writes: one that is missing or
+// older than the summary is written now.
+func finished(dir string, cfg *Config) error {
+	fmt.Printf("%s: this run is finished\n", dir)
+	if cfg.Task != "train" || cfg.DryRun {
+		return nil
+	}
+	report := filepath.Join(dir, "report.md")
+	summary, err := os.Stat(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		return err
+	}
+	if r, err := os.Stat(report); err != nil || r.ModTime().Before(summary.ModTime()) {
+		if err := reports.RebuildReport(dir); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("report: %s\n", report)
+	return nil
 }
 
 // Rerun repeats a run's configuration in a new run folder, with further overrides.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,7 +27,7 @@ const Version = "0.1.0"
 
 type taskFunc func(ctx context.Context, r *run) error
 
-// run is one run in progress. It implements phases.Recorder.
+// run is one run in progress.
 type run struct {
 	cfg       *Config
 	composed  *configs.Composed
@@ -42,8 +43,7 @@ type run struct {
 	plotter   *reports.Plotter
 	bundle    *beamdata.Bundle
 	result    *phases.Result
-	seconds   map[string]float64 // of optimizer steps, by phase
-	former    *reports.Summary   // of the sitting before a resume
+	former    *reports.Summary // of the sitting before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -60,31 +60,34 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err != nil {
 		return err
 	}
+	if err := refuseForeign(dir, cfg); err != nil { // before anything is written there
+		return err
+	}
+	_, statErr := os.Stat(dir)
 	free, err := empty(dir)
 	if err != nil {
 		return err
-	}
-	if !free && isRun(dir) && !reusable(dir, cfg) {
-		return usagef("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
 	}
 	f, err := claim(dir)
 	if err != nil {
 		return err
 	}
 	defer f.release()
+	if err := refuseForeign(dir, cfg); err != nil { // another process may have come first
+		return err
+	}
+	if err := f.clean(isRun(dir)); err != nil {
+		return err
+	}
 	if err := f.snapshot(c); err != nil {
 		return err
 	}
-	return execute(ctx, &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}, f)
-}
-
-// reusable reports whether a task may replace the files of an earlier run of its own kind in dir.
-func reusable(dir string, cfg *Config) bool {
-	if cfg.Task == "train" {
-		return false
+	err = execute(ctx, &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}, f)
+	var usage *UsageError
+	if free && errors.As(err, &usage) { // nothing was run: the corrected command may have the folder
+		f.forget(errors.Is(statErr, fs.ErrNotExist))
 	}
-	s, err := reports.ReadSummary(dir)
-	return err == nil && s != nil && s.Task == cfg.Task
+	return err
 }
 
 func decode(c *configs.Composed) (*Config, error) {
@@ -100,46 +103,49 @@ var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
-	cfg, saved := r.cfg, r.saved
+	cfg := r.cfg
 	task, err := Tasks().Get(cfg.Task)
 	if err != nil {
 		return err
 	}
-	r.dir, r.begin, r.seconds = f.dir, time.Now(), map[string]float64{}
+	r.dir, r.begin = f.dir, time.Now()
 	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
 		return err
 	}
-	opt := reports.LogOptions{LoggingOptions: cfg.Logging}
-	if r.resumed {
-		at := reports.Position{}
-		if saved != nil {
-			at = reports.Position{Phase: saved.Phase(), Epoch: saved.Epoch(), GlobalStep: saved.GlobalStep(), Rows: saved.Rows(), Evals: saved.Evals()}
-		}
-		opt.Restored = &at
-		r.former, _ = reports.ReadSummary(f.dir)
-	}
-	if r.log, err = reports.OpenLog(f.dir, opt); err != nil {
+	fmt.Fprintf(os.Stdout, "%s → %s\n", r.headline(), f.dir)
+	if r.log, err = reports.OpenLog(f.dir, r.logOptions()); err != nil {
 		return err
 	}
 	defer r.log.Close()
-	fmt.Fprintf(os.Stdout, "%s → %s\n", r.title(), f.dir)
-
-	if cfg.Report.Plots && cfg.Task == "train" {
+	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	taskErr := task(ctx, r)
-	if r.plotter != nil {
-		if err := r.plotter.Close(); err != nil {
-			r.log.Warnf("plots: %v", err)
-		}
-	}
-	if errors.Is(taskErr, phases.ErrInterrupted) {
+	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &InterruptedError{context.Cause(ctx), f.dir}
 	}
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err
 	}
+	if taskErr != nil {
+		r.log.Note(reports.LevelError, taskErr.Error())
+	}
 	return taskErr
+}
+
+// logOptions opens the log at its end, or at the state that a resume starts from.
+func (r *run) logOptions() reports.LogOptions {
+	opt := reports.LogOptions{LoggingOptions: r.cfg.Logging}
+	opt.TensorBoard = opt.TensorBoard && r.cfg.Task == "train" && !r.cfg.DryRun
+	if r.resumed {
+		at := reports.Position{}
+		if s := r.saved; s != nil {
+			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals()}
+		}
+		opt.Restored = &at
+		r.former, _ = reports.ReadSummary(r.dir)
+	}
+	return opt
 }
 
 // overridden reports whether a key was set on the command line.
@@ -154,60 +160,64 @@ func (r *run) overridden(key string) bool {
 
 // title is what the run is called in its first line and its report.
 func (r *run) title() string {
-	if r.exp != "" {
+	if r.exp != "" && r.cfg.Task == "train" {
 		return r.exp
 	}
 	return r.cfg.Task
 }
 
+// headline says in the first line of output what runs, and plainly when it is not on real data.
+func (r *run) headline() string {
+	data := r.cfg.Data.Name
+	if data == "shapes" {
+		data = "synthetic shapes (not real images)"
+	}
+	return r.title() + " on " + data
+}
+
 func (r *run) logf(format string, args ...any) { r.log.Infof(format, args...) }
 
+// recorder writes a run's rows and has its plots redrawn after every epoch.
+type recorder struct {
+	*reports.Log
+	plotter *reports.Plotter // nil: no plots
+}
+
+var _ phases.Recorder = recorder{}
+
 // Record implements phases.Recorder.
-func (r *run) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
-	if err := r.log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
+func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
 		return err
 	}
-	if seconds, ok := fields["step_seconds"].(float64); ok && kind == "step" {
-		r.seconds[phase] += seconds
-	}
-	if r.plotter != nil && kind == "epoch" {
+	if r.plotter != nil && kind == reports.KindEpoch {
 		r.plotter.Redraw()
 	}
 	return nil
 }
 
-// Scores implements phases.Recorder.
-func (r *run) Scores(split, policy, phase string, epoch int, metric string, shots int, ids []int64, scores []float64) error {
-	return reports.AppendEvals(r.dir, reports.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
-}
-
-// Mark implements phases.Recorder.
-func (r *run) Mark() (rows, evals int, err error) {
-	return r.log.Mark()
-}
-
-// finish writes summary.json and report.md, whatever came of the task.
+// finish writes summary.json, the last plots and report.md, whatever came of the task.
 func (r *run) finish(taskErr error) error {
-	s := r.summary(taskErr)
-	if err := reports.WriteSummary(r.dir, s); err != nil {
+	err := reports.WriteSummary(r.dir, r.summary(taskErr))
+	if r.plotter != nil {
+		if plotErr := r.plotter.Close(); plotErr != nil && err == nil && taskErr == nil {
+			r.log.Warnf("plots: %v", plotErr)
+		}
+	}
+	if err != nil || r.cfg.Task != "train" || r.cfg.DryRun {
 		return err
 	}
-	if r.cfg.Task != "train" || r.cfg.DryRun {
-		return nil
-	}
-	if err := reports.WriteReport(r.dir); err != nil {
+	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
 		return err
 	}
-	if taskErr == nil {
-		done, err := reports.ReadSummary(r.dir)
-		if err != nil {
-			return err
-		}
-		if err := reports.PrintResults(os.Stdout, done.Evaluations); err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stdout, "report: %s\n", filepath.Join(r.dir, "report.md"))
+	done, err := reports.ReadSummary(r.dir)
+	if err != nil {
+		return err
 	}
+	if err := reports.PrintResults(os.Stdout, done.Evaluations); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "report: %s\n", filepath.Join(r.dir, "report.md"))
 	return nil
 }
 
@@ -216,15 +226,11 @@ func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
-		Versions: r.versions(), Warnings: []string{},
+		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{},
 	}
 	if r.former != nil {
 		s.Start = r.former.Start
 		s.WallSeconds += r.former.WallSeconds
-		s.Resumes = r.former.Resumes
-	}
-	if r.resumed {
-		s.Resumes++
 	}
 	var interrupted *InterruptedError
 	switch {
@@ -234,7 +240,15 @@ func (r *run) summary(taskErr error) reports.Summary {
 		s.State, s.Error = reports.StateFailed, taskErr.Error()
 	}
 	if b := r.bundle; b != nil {
-		s.Data = reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Counts: b.Counts, Shots: b.Shots, EvalName: b.EvalName}
+		s.Data = reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
+			Counts: map[string]int{}, Skipped: map[string]int{}}
+		for name, n := range b.Counts {
+			if strings.HasSuffix(name, "_queries") {
+				s.Data.Counts[name] = n
+			} else {
+				s.Data.Skipped[name] = n
+			}
+		}
 	}
 	if res := r.result; res != nil {
 		s.Best = &reports.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: reports.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
@@ -242,9 +256,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 			s.Best.Reason = res.Warnings[0]
 		}
 	}
-	var warnings []string
-	s.Phases, warnings = r.phaseSummaries()
-	s.Warnings = append(s.Warnings, warnings...)
+	if err := r.recorded(&s); err != nil {
+		r.log.Warnf("summary: %v", err)
+	}
 	return s
 }
 
@@ -273,18 +287,21 @@ func (r *run) versions() map[string]string {
 	return v
 }
 
-// phaseSummaries reads what each phase came to from the run's own rows, and the warnings on the way.
-func (r *run) phaseSummaries() (summaries []reports.PhaseSummary, warnings []string) {
-	recorded, err := reports.ReadRun(r.dir)
+// recorded adds what the run's own rows tell, those of earlier sittings included: what each phase came
+// to, the warnings on the way, how often it was resumed.
+func (r *run) recorded(s *reports.Summary) error {
+	rows, err := reports.ReadRun(r.dir)
 	if err != nil {
-		r.log.Warnf("summary: %v", err)
-		return nil, nil
+		return err
 	}
-	for _, name := range recorded.Phases() {
+	for _, name := range rows.Phases() {
 		p := reports.PhaseSummary{Name: name, Final: map[string]reports.Number{}}
-		for _, row := range recorded.Epochs {
+		for _, row := range rows.Epochs {
 			if row.Phase != name {
 				continue
+			}
+			if mean, ok := row.Number("step_seconds"); ok {
+				p.Seconds += mean * float64(row.Step-p.Steps)
 			}
 			p.Epochs, p.Steps = row.Epoch, row.Step
 			clear(p.Final)
@@ -295,23 +312,25 @@ func (r *run) phaseSummaries() (summaries []reports.PhaseSummary, warnings []str
 			}
 		}
 		if p.Epochs > 0 {
-			p.Seconds = r.seconds[name]
-			summaries = append(summaries, p)
+			s.Phases = append(s.Phases, p)
 		}
 	}
-	for _, e := range recorded.Events {
+	for _, e := range rows.Events {
+		if e.Text("event") == "resume" {
+			s.Resumes++
+		}
 		if e.Text("severity") == "warning" {
-			warnings = append(warnings, e.Text("message"))
+			s.Warnings = append(s.Warnings, e.Text("message"))
 		}
 		if e.Text("event") == "early_stop" {
-			for i := range summaries {
-				if summaries[i].Name == e.Phase {
-					summaries[i].Stopped = e.Text("message")
+			for i := range s.Phases {
+				if s.Phases[i].Name == e.Phase {
+					s.Phases[i].Stopped = e.Text("message")
 				}
 			}
 		}
 	}
-	return summaries, warnings
+	return nil
 }
 
 // hydraValue returns a value of the hydra node as text, resolved.

@@ -58,7 +58,7 @@ func train(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c), Seed: c.Seed, Rec: r, Dir: r.dir, ConfigHash: r.hash}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash}
 	if r.saved == nil {
 		if err := r.baselines(bundle, env.Data.Shots); err != nil {
 			return err
@@ -171,13 +171,13 @@ func (r *run) recordBaseline(split, name string, set *beamdata.Set, sel beamdata
 	if known {
 		fields["accuracy"] = sel.MeanAccuracy()
 	}
-	if err := r.Record("eval", "", 0, 0, 0, fields); err != nil {
+	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	if err := r.Scores(split, name, "", 0, "reward", shots, set.IDs, sel.Reward); err != nil || !known {
+	if err := r.log.Scores(split, name, "", 0, "reward", shots, set.IDs, sel.Reward); err != nil || !known {
 		return err
 	}
-	return r.Scores(split, name, "", 0, "accuracy", shots, set.IDs, sel.Accuracy)
+	return r.log.Scores(split, name, "", 0, "accuracy", shots, set.IDs, sel.Accuracy)
 }
 
 // seconds since the run's start.

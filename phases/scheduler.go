@@ -257,7 +257,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		return err
 	}
 	file := checkpointName(phase.Name(), epoch)
-	s.pos.Epoch, s.pos.EpochSteps = epoch, 0
+	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
 	s.pos.History = append(s.pos.History, bestCandidate{phase.Name(), epoch, file, value, v.KL})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	patience := s.plan.Checkpoint.PatienceEpochs

@@ -1,0 +1,519 @@
+package phases
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"strings"
+	"testing"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/golden"
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+func TestMain(m *testing.M) {
+	if err := torchx.Load(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// memory is a Recorder that keeps rows as JSON, and can cut a run short.
+type memory struct {
+	rows, evals []string
+	stopAt      int // global step after which stop is called; 0 = never
+	stop        func()
+}
+
+func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	f := map[string]any{}
+	for k, v := range fields {
+		if k != "step_seconds" {
+			f[k] = v
+		}
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	m.rows = append(m.rows, fmt.Sprintf("%s %s %d %d %d %s", kind, phase, epoch, step, globalStep, text))
+	if m.stopAt > 0 && kind == "step" && globalStep == m.stopAt {
+		m.stop()
+	}
+	return nil
+}
+
+func (m *memory) Scores(split, policy, phase string, epoch int, metric string, shots int, ids []int64, scores []float64) error {
+	m.evals = append(m.evals, fmt.Sprint(split, policy, phase, epoch, metric, shots, ids, scores))
+	return nil
+}
+
+func (m *memory) Mark() (int, int, error) { return len(m.rows), len(m.evals), nil }
+
+// nearby rewards examples whose first coordinate is close to the query's: embeddings hide it among others.
+type nearby struct {
+	table *beamdata.Table
+	pools [][]int32
+	rows  []int64
+}
+
+func (n nearby) Score(i int, positions []int32) (float64, float64) {
+	s := 0.0
+	for _, p := range positions {
+		d := float64(n.table.Row(int(n.pools[i][p]))[0] - n.table.Row(int(n.rows[i]))[0])
+		s += math.Exp(-d*d) / float64(len(positions))
+	}
+	return s, math.NaN()
+}
+
+// toy is a learnable set: 48 train and 16 validation queries, pools of 10, recorded groups of 6.
+func toy(t *testing.T) (train, val *pointer.Source) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(9, 9))
+	const rows, dim, queries, k = 160, 8, 64, 10
+	data := make([]float32, rows*dim)
+	for i := range data {
+		data[i] = float32(r.NormFloat64())
+	}
+	table := beamdata.NewTable(rows, dim, data)
+	score := nearby{table: table}
+	var qs []beamdata.Query
+	for i := range queries {
+		perm := r.Perm(rows - queries)[:k]
+		pool := make([]int32, k)
+		for j := range pool {
+			pool[j] = int32(queries + perm[j])
+		}
+		score.pools, score.rows = append(score.pools, pool), append(score.rows, int64(i))
+		qs = append(qs, beamdata.Query{ID: int64(i), Pool: pool})
+	}
+	for i := range qs {
+		for range 4 + i%3 {
+			p := r.Perm(k)
+			pos := []int32{int32(p[0]), int32(p[1])}
+			reward, _ := score.Score(i, pos)
+			qs[i].Candidates = append(qs[i].Candidates, pos)
+			qs[i].Rewards = append(qs[i].Rewards, reward)
+		}
+	}
+	all, err := beamdata.NewSet("toy", table, 2, qs, score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pointer.NewSource(all.Filter(func(i int) bool { return i < 48 })), pointer.NewSource(all.Filter(func(i int) bool { return i >= 48 }))
+}
+
+func toyPolicy(t *testing.T) *pointer.Policy {
+	t.Helper()
+	torchx.Attach(1)
+	opt := pointer.DefaultOptions()
+	opt.HiddenDim, opt.Dropout, opt.AttnDropout = 6, 0.2, 0.1
+	opt.Skip = pointer.SkipOptions{Enabled: true, Scale: 3, LearnedScale: 0.3}
+	opt.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "free", GateDim: 3, GateInitial: 2}
+	p, err := pointer.New(opt, 8, 1, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Free)
+	return p
+}
+
+func toyEnv(t *testing.T, val *pointer.Source, rec Recorder, dir string) *Env {
+	p := toyPolicy(t)
+	initial := p.Clone()
+	t.Cleanup(initial.Free)
+	return &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: Data{
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, ValTemperature: 0.5,
+		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, rewardutil.DefaultNormalizeOptions()) }}}
+}
+
+func intp(n int) *int           { return &n }
+func floatp(x float64) *float64 { return &x }
+
+// toyPlan has every phase and every kind of state: dropout, an old policy of its own, adaptive β, two
+// passes over a rollout.
+func toyPlan(train *pointer.Source) Plan {
+	sched := rewardutil.DefaultLRScheduleOptions()
+	rce := DefaultRCEOptions()
+	rce.Epochs, rce.LR = 2, 1e-3
+	sft := DefaultSFTOptions()
+	sft.Epochs, sft.LR = 1, 1e-3
+	grpo := DefaultGRPOOptions()
+	grpo.Epochs, grpo.LR, grpo.OldPolicy = 3, 3e-3, "epoch_start"
+	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, Baseline: "group"}
+	grpo.Temperature.Enabled = true
+	online := DefaultGRPOOptions()
+	online.Rollout, online.OldPolicy, online.NumIterations, online.Epochs, online.LR = "online", "batch", 2, 2, 3e-3
+	online.KL.Controller = "proportional"
+	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+		NewSFT(sft, DefaultOptimOptions(), sched, train, 16, 0.1),
+		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0.1),
+		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16),
+		NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 16),
+	}}
+}
+
+// TestResumeIsExact stops the run after every single optimizer step in turn, resumes it with fresh
+// phases and a fresh policy, and compares every row, evaluation and checkpoint byte with the
+// undisturbed run.
+func TestResumeIsExact(t *testing.T) {
+	train, val := toy(t)
+	whole := &memory{}
+	dir := t.TempDir()
+	if _, err := Run(context.Background(), toyPlan(train), toyEnv(t, val, whole, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := files(t, dir)
+	total := 0
+	for _, row := range whole.rows {
+		if strings.HasPrefix(row, "step ") {
+			total++
+		}
+	}
+	if total != 3*(1+2+3+2*2) {
+		t.Fatalf("%d optimizer steps, want 30", total)
+	}
+	every := 1
+	if testing.Short() {
+		every = 3
+	}
+	for stop := 1; stop < total; stop += every {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		rec := &memory{stopAt: stop, stop: cancel}
+		_, err := Run(ctx, toyPlan(train), toyEnv(t, val, rec, dir), nil)
+		cancel()
+		if err == nil && stop == total-1 {
+			continue // within the passes of the very last batch: the run simply ends
+		}
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("stopped after step %d: %v, want ErrInterrupted", stop, err)
+		}
+		saved, err := FindState(dir)
+		if err != nil || saved == nil {
+			t.Fatalf("stopped after step %d: state %v, %v", stop, saved, err)
+		}
+		rec.stopAt, rec.rows, rec.evals = 0, rec.rows[:saved.Rows()], rec.evals[:saved.Evals()]
+		env := toyEnv(t, val, rec, dir)
+		env.Policy.Params().SetValues(make([]float32, env.Policy.Params().Numel())) // nothing may come from here
+		if _, err := Run(context.Background(), toyPlan(train), env, saved); err != nil {
+			t.Fatalf("resumed after step %d: %v", stop, err)
+		}
+		for i, row := range whole.rows {
+			if i >= len(rec.rows) || rec.rows[i] != row {
+				t.Fatalf("resumed after step %d: row %d\n got %s\nwant %s", stop, i, at(rec.rows, i), row)
+			}
+		}
+		if len(rec.rows) != len(whole.rows) || !reflect.DeepEqual(rec.evals, whole.evals) {
+			t.Fatalf("resumed after step %d: %d rows, want %d; evaluations equal: %v", stop, len(rec.rows), len(whole.rows), reflect.DeepEqual(rec.evals, whole.evals))
+		}
+		got := files(t, dir)
+		for name, content := range want {
+			if got[name] != content {
+				t.Fatalf("resumed after step %d: %s differs", stop, name)
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("resumed after step %d: %d files, want %d", stop, len(got), len(want))
+		}
+	}
+}
+
+func at(rows []string, i int) string {
+	if i < len(rows) {
+		return rows[i]
+	}
+	return "nothing"
+}
+
+// files reads a run folder's checkpoints: path → content, or link target.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := filepath.Walk(filepath.Join(dir, "checkpoints"), func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if info.Mode()&os.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			out[name] = "→ " + target
+			return err
+		}
+		data, err := os.ReadFile(path)
+		out[name] = string(data)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestPhasesLearn: on data whose reward hides in one coordinate, rce and offline grpo raise the held-out
+// reward of the greedy selection a little and online grpo a lot.
+func TestPhasesLearn(t *testing.T) {
+	train, val := toy(t)
+	sched := rewardutil.DefaultLRScheduleOptions()
+	online := DefaultGRPOOptions()
+	online.Rollout, online.OldPolicy, online.Epochs, online.LR, online.KL.Beta = "online", "batch", 40, 1e-2, 0
+	offline := DefaultGRPOOptions()
+	offline.Epochs, offline.LR, offline.KL.Beta = 20, 1e-2, 0
+	rce := DefaultRCEOptions()
+	rce.Epochs, rce.LR = 20, 1e-2
+	for _, tc := range []struct {
+		name  string
+		phase Phase
+		gain  float64
+	}{
+		{"rce", NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0), 0.01},
+		{"offline grpo", NewGRPO("grpo", offline, DefaultOptimOptions(), sched, train, 16), 0.01},
+		{"online grpo", NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 16), 0.1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			env := toyEnv(t, val, &memory{}, t.TempDir())
+			before, err := Validate(env.Initial, env.Initial, val, env.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{tc.phase}}, env, nil); err != nil {
+				t.Fatal(err)
+			}
+			after, err := Validate(env.Policy, env.Initial, val, env.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after.Reward < before.Reward+tc.gain {
+				t.Errorf("validation reward %.4f → %.4f, want a gain of at least %.2f", before.Reward, after.Reward, tc.gain)
+			}
+			if before.KL != 0 || after.KL <= 0 {
+				t.Errorf("KL %.4g → %.4g, want 0 → positive", before.KL, after.KL)
+			}
+		})
+	}
+}
+
+// TestRatioIsOneAfterARefresh runs every kind of old policy with dropout configured: the step checks
+// itself that the first ratios are exactly 1; here the recorded mean must be, and later ones must not.
+func TestRatioIsOneAfterARefresh(t *testing.T) {
+	train, val := toy(t)
+	for _, tc := range []struct {
+		old   string
+		every int
+		ones  map[int]bool // steps (1-based, 3 an epoch) with ratio exactly 1
+	}{
+		{"phase_start", 1, map[int]bool{1: true}},
+		{"epoch_start", 1, map[int]bool{1: true, 4: true}},
+		{"every_n", 2, map[int]bool{1: true, 3: true, 5: true}},
+		{"batch", 1, map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}},
+	} {
+		t.Run(tc.old, func(t *testing.T) {
+			opt := DefaultGRPOOptions()
+			opt.Epochs, opt.LR, opt.OldPolicy, opt.UpdateOldAfter = 2, 1e-2, tc.old, tc.every
+			rec := &memory{}
+			phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+			if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{phase}}, toyEnv(t, val, rec, t.TempDir()), nil); err != nil {
+				t.Fatal(err)
+			}
+			step := 0
+			for _, row := range rec.rows {
+				if !strings.HasPrefix(row, "step ") {
+					continue
+				}
+				step++
+				var m struct {
+					MeanRatio float64 `json:"mean_ratio"`
+				}
+				if err := json.Unmarshal([]byte(row[strings.Index(row, "{"):]), &m); err != nil {
+					t.Fatal(err)
+				}
+				if (m.MeanRatio == 1) != tc.ones[step] {
+					t.Errorf("step %d: mean ratio %.9g, exactly 1 expected: %v", step, m.MeanRatio, tc.ones[step])
+				}
+			}
+			if step != 6 {
+				t.Errorf("%d steps, want 6", step)
+			}
+		})
+	}
+}
+
+// TestObjectives compares the tensor formulas with their definitions in float64.
+func TestObjectives(t *testing.T) {
+	torchx.Attach(1)
+	defer torchx.Scope()()
+	ratio := []float64{1, 1.5, 0.5, 1.1}
+	adv := []float64{2, 1, -1, -3}
+	valid := []float64{1, 1, 1, 0}
+	want := -(math.Min(2, 2) + math.Min(1.5, 1.2) + math.Min(-0.5, -0.8)) / 3
+	got := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.2, 3).Item()
+	golden.Close(t, []float64{got}, []float64{want}, 1e-12)
+	high := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.4, 3).Item()
+	golden.Close(t, []float64{high}, []float64{-(2 + 1.4 - 0.8) / 3}, 1e-12)
+
+	r := []float64{0.3, -1.2, 30}
+	for _, tc := range []struct {
+		estimator string
+		f         func(float64) float64
+	}{
+		{"k1", func(r float64) float64 { return r }},
+		{"k2", func(r float64) float64 { return r * r / 2 }},
+		{"k3", func(r float64) float64 { r = math.Min(r, 20); return math.Exp(-r) - 1 + r }},
+	} {
+		want := make([]float64, len(r))
+		for i := range r {
+			want[i] = tc.f(r[i])
+		}
+		golden.Close(t, sampledKL(tc.estimator, torchx.From(r, 3)).Floats(), want, 1e-12)
+	}
+
+	p, q := []float64{0.7, 0.2, 0.1, 0}, []float64{0.25, 0.25, 0.5, 0}
+	logs := func(x []float64) torchx.Tensor {
+		out := make([]float64, len(x))
+		for i := range x {
+			out[i] = -1e9 // as an excluded action
+			if x[i] > 0 {
+				out[i] = math.Log(x[i])
+			}
+		}
+		return torchx.From(out, 1, 1, 1, len(x))
+	}
+	mask := torchx.From([]float64{1}, 1, 1, 1)
+	klWant := 0.7*math.Log(0.7/0.25) + 0.2*math.Log(0.2/0.25) + 0.1*math.Log(0.1/0.5)
+	golden.Close(t, exactKL(logs(p), logs(q), mask).Floats(), []float64{klWant}, 1e-12)
+	golden.Close(t, exactKL(logs(p), logs(p), mask).Floats(), []float64{0}, 0)
+	entropyWant := -(0.7*math.Log(0.7) + 0.2*math.Log(0.2) + 0.1*math.Log(0.1))
+	golden.Close(t, []float64{entropy(logs(p), mask, 1).Item()}, []float64{entropyWant}, 1e-12)
+
+	out := selector.Output{LogP: torchx.From([]float64{math.Log(0.2)}, 1, 1, 1), Dist: logs(p)}
+	smooth := -(0.9*math.Log(0.2) + 0.1*(math.Log(0.7)+math.Log(0.2)+math.Log(0.1))/3)
+	golden.Close(t, crossEntropy(out, mask, 0.1).Floats(), []float64{smooth}, 1e-12)
+	golden.Close(t, crossEntropy(out, mask, 0).Floats(), []float64{-math.Log(0.2)}, 1e-12)
+}
+
+// TestNonFiniteStopsBeforeTheWeights: a NaN reward ends the step with one line and the weights as they were.
+func TestNonFiniteStopsBeforeTheWeights(t *testing.T) {
+	train, val := toy(t)
+	env := toyEnv(t, val, &memory{}, t.TempDir())
+	opt := DefaultGRPOOptions()
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), poisoned{train}, 16)
+	if err := phase.Begin(env, 10); err != nil {
+		t.Fatal(err)
+	}
+	defer phase.End()
+	before := env.Policy.Params().Values()
+	_, err := phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2})
+	if err == nil || !strings.Contains(err.Error(), "the loss is NaN") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one line about the loss", err)
+	}
+	if !reflect.DeepEqual(before, env.Policy.Params().Values()) {
+		t.Error("the weights changed")
+	}
+}
+
+// poisoned returns batches with a NaN reward.
+type poisoned struct{ *pointer.Source }
+
+func (p poisoned) Recorded(queries []int) *selector.Batch {
+	b := p.Source.Recorded(queries)
+	b.Rewards[0] = math.NaN()
+	return b
+}
+
+func TestBest(t *testing.T) {
+	h := []bestCandidate{
+		{"init", 0, "init", 0.5, 0}, {"rce", 1, "a", 0.7, 0.2}, {"rce", 2, "b", 0.9, 2}, {"grpo", 1, "c", 0.7, 0.1}, {"grpo", 2, "d", 0.6, 0.1},
+	}
+	for _, tc := range []struct {
+		name      string
+		opt       BestOptions
+		canScore  bool
+		history   []bestCandidate
+		want      string
+		qualified bool
+	}{
+		{"largest reward by default", BestOptions{}, true, h, "b", true},
+		{"smallest loss where nothing scores", BestOptions{}, false, h, "init", true},
+		{"kl_max excludes, ties go to the earlier", BestOptions{KLMax: floatp(1)}, true, h, "a", true},
+		{"none qualifies: lowest KL", BestOptions{KLMax: floatp(0.05)}, true, h[1:], "c", false},
+		{"mode min", BestOptions{Metric: str("val_reward"), Mode: str("min")}, true, h, "init", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newRule(tc.opt, tc.canScore).choose(tc.history)
+			if b.Candidate.File != tc.want || b.Qualified != tc.qualified {
+				t.Errorf("best %s (qualified %v), want %s (%v)", b.Candidate.File, b.Qualified, tc.want, tc.qualified)
+			}
+		})
+	}
+	if n := newRule(BestOptions{KLMax: floatp(1)}, true).choose(h).stale(h, "grpo"); n != 2 {
+		t.Errorf("%d epochs of grpo without a better one, want 2", n)
+	}
+}
+
+func str(s string) *string { return &s }
+
+// TestKeepAndPatience: old checkpoints go, the start, the best and the newest stay, and a phase without
+// progress ends early.
+func TestKeepAndPatience(t *testing.T) {
+	train, val := toy(t)
+	rce := DefaultRCEOptions()
+	rce.Epochs, rce.LR = 30, 1e-9 // nothing moves: epoch 0 stays best
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan.Checkpoint.Keep, plan.Checkpoint.PatienceEpochs = intp(2), intp(4)
+	opt := DefaultOptimOptions()
+	opt.WeightDecay = 0
+	rec, dir := &memory{}, t.TempDir()
+	result, err := Run(context.Background(), plan, toyEnv(t, val, rec, dir), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.BestPhase != "init" {
+		t.Errorf("best is %s epoch %d, want the initial policy", result.BestPhase, result.BestEpoch)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	sort.Strings(names)
+	want := []string{"best.safetensors", "init_epoch0.safetensors", "last.safetensors", "rce_epoch3.safetensors", "rce_epoch3.state", "rce_epoch4.safetensors", "rce_epoch4.state"}
+	if !reflect.DeepEqual(names, want) {
+		t.Errorf("checkpoints %v, want %v", names, want)
+	}
+	if !strings.Contains(strings.Join(rec.rows, "\n"), "early_stop") {
+		t.Error("no event says that the phase ended early")
+	}
+}
+
+// TestDamagedCheckpointIsNamed: a state whose weights were truncated is refused by name.
+func TestDamagedCheckpointIsNamed(t *testing.T) {
+	train, val := toy(t)
+	dir := t.TempDir()
+	rce := DefaultRCEOptions()
+	rce.Epochs = 1
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	if _, err := Run(context.Background(), plan, toyEnv(t, val, &memory{}, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "checkpoints", "rce_epoch1.safetensors")
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindState(dir); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("error %v, want one that names %s", err, path)
+	}
+}

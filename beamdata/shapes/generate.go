@@ -112,17 +112,19 @@ func (d *Data) makeItems() {
 // most 28 bits, so cosines come out the same whatever the order, the processor or its fused operations.
 const grid = 1 << 13
 
-// blocks holds the distinct question and image blocks, on the grid, and which of them make up a row.
+// blocks holds the distinct question and image blocks, on the grid, and their cosines: many rows share
+// a text or a scene.
 type blocks struct {
-	question, image         [][]int32 // distinct texts and scenes
-	questionNorm, imageNorm []float64
-	text                    []int32 // [rows] index into question; the scene indexes image
+	question, image       [][]int32   // by text and scene
+	questionCos, imageCos [][]float64 // [texts, training texts] and [scenes, training scenes]
+	text                  []int32     // [rows] a row's text; training texts come first, as do scenes
 }
 
 // embed computes the embedding table and its blocks.
 func (d *Data) embed() *blocks {
 	e := &blocks{text: make([]int32, len(d.Items))}
 	var texts []string
+	var trainTexts, trainScenes int
 	index := map[string]int32{}
 	train := make([]string, d.trainRows())
 	for i, it := range d.Items {
@@ -132,18 +134,14 @@ func (d *Data) embed() *blocks {
 		}
 		e.text[i] = index[it.Question]
 		if i < len(train) {
-			train[i] = it.Question
+			train[i], trainTexts, trainScenes = it.Question, len(texts), it.Scene+1
 		}
 	}
 	words, pictures := newTextModel(d.Options.Seed, train), newImageModel(d.Options.Seed)
-	e.question, e.questionNorm = make([][]int32, len(texts)), make([]float64, len(texts))
-	e.image, e.imageNorm = make([][]int32, len(d.scenes)), make([]float64, len(d.scenes))
-	parallel(len(texts), func(i int) {
-		e.question[i], e.questionNorm[i] = quantise(words.embed(texts[i]), questionShare)
-	})
-	parallel(len(d.scenes), func(i int) {
-		e.image[i], e.imageNorm[i] = quantise(pictures.embed(d.scenes[i].render()), 1-questionShare)
-	})
+	e.question, e.image = make([][]int32, len(texts)), make([][]int32, len(d.scenes))
+	parallel(len(texts), func(i int) { e.question[i] = quantise(words.embed(texts[i]), questionShare) })
+	parallel(len(d.scenes), func(i int) { e.image[i] = quantise(pictures.embed(d.scenes[i].render()), 1-questionShare) })
+	e.questionCos, e.imageCos = cosineTable(e.question, trainTexts), cosineTable(e.image, trainScenes)
 	d.Embeddings = make([]float32, len(d.Items)*Dim)
 	for i, it := range d.Items {
 		row := d.Embeddings[i*Dim : (i+1)*Dim]
@@ -157,21 +155,45 @@ func (d *Data) embed() *blocks {
 	return e
 }
 
-// quantise returns the block at its share of the squared length, on the grid, and its length there.
-func quantise(block []float64, share float64) (q []int32, norm float64) {
-	q = make([]int32, len(block))
+// quantise returns the block at its share of the squared length, on the grid.
+func quantise(block []float64, share float64) []int32 {
+	q := make([]int32, len(block))
 	for i, v := range block {
 		q[i] = int32(math.Round(v * math.Sqrt(share) * grid))
 	}
-	return q, math.Sqrt(float64(dot(q, q)))
+	return q
+}
+
+// cosineTable returns the cosines of all vectors with the first n.
+func cosineTable(x [][]int32, n int) [][]float64 {
+	norm := make([]float64, len(x))
+	for i, v := range x {
+		norm[i] = math.Sqrt(float64(dot(v, v)))
+	}
+	out := make([][]float64, len(x))
+	parallel(len(x), func(i int) {
+		out[i] = make([]float64, n)
+		for j := range out[i] {
+			out[i][j] = float64(dot(x[i], x[j])) / (norm[i] * norm[j])
+		}
+	})
+	return out
 }
 
 func dot(a, b []int32) int32 {
-	var sum int32 // at most grid², for blocks no longer than 1
-	for i, v := range a {
-		sum += v * b[i]
+	var s0, s1, s2, s3 int32 // together at most grid², for blocks no longer than 1
+	b = b[:len(a)]
+	for len(a) >= 4 {
+		s0 += a[0] * b[0]
+		s1 += a[1] * b[1]
+		s2 += a[2] * b[2]
+		s3 += a[3] * b[3]
+		a, b = a[4:], b[4:]
 	}
-	return sum
+	for i, v := range a {
+		s0 += v * b[i]
+	}
+	return s0 + s1 + s2 + s3
 }
 
 // parallel calls f(0) to f(n-1) on all processors.
@@ -191,17 +213,14 @@ func parallel(n int, f func(i int)) {
 // makeQueries returns the queries of n rows from first on.
 func (d *Data) makeQueries(e *blocks, first, n int) []Query {
 	out := make([]Query, n)
-	textCos := d.textCosines(e)
-	parallel(n, func(i int) {
-		out[i] = d.newQuery(e, textCos, first+i)
-	})
+	parallel(n, func(i int) { out[i] = d.newQuery(e, first+i) })
 	return out
 }
 
 // newQuery draws the pool of a row, scores it, and searches and records candidates.
-func (d *Data) newQuery(e *blocks, textCos func(i, j int32) float64, row int) Query {
+func (d *Data) newQuery(e *blocks, row int) Query {
 	item := d.Items[row]
-	c := d.cosines(e, textCos, row)
+	c := d.cosines(e, row)
 	q := Query{Row: int32(row), Pool: d.pool(row, c)}
 	h := head(item.Question)
 	q.PriorScore = priorTrust(d.Prior.seen(h))
@@ -221,30 +240,15 @@ func (d *Data) newQuery(e *blocks, textCos func(i, j int32) float64, row int) Qu
 // cosines of a row with every candidate row.
 type cosines struct{ question, image, whole []float64 }
 
-func (d *Data) cosines(e *blocks, textCos func(i, j int32) float64, row int) cosines {
+func (d *Data) cosines(e *blocks, row int) cosines {
 	n := d.trainRows()
 	c := cosines{make([]float64, n), make([]float64, n), make([]float64, n)}
-	scene := d.Items[row].Scene
-	last := -1
+	texts, scenes := e.questionCos[e.text[row]], e.imageCos[d.Items[row].Scene]
 	for j := range n {
-		other := d.Items[j].Scene
-		if other != last {
-			c.image[j] = float64(dot(e.image[scene], e.image[other])) / (e.imageNorm[scene] * e.imageNorm[other])
-			last = other
-		} else {
-			c.image[j] = c.image[j-1]
-		}
-		c.question[j] = textCos(e.text[row], e.text[j])
-		c.whole[j] = questionShare*c.question[j] + (1-questionShare)*c.image[j]
+		c.question[j], c.image[j] = texts[e.text[j]], scenes[d.Items[j].Scene]
+		c.whole[j] = float64(questionShare*c.question[j]) + float64((1-questionShare)*c.image[j]) // never fused
 	}
 	return c
-}
-
-// textCosines returns the cosine of two distinct texts.
-func (d *Data) textCosines(e *blocks) func(i, j int32) float64 {
-	return func(i, j int32) float64 {
-		return float64(dot(e.question[i], e.question[j])) / (e.questionNorm[i] * e.questionNorm[j])
-	}
 }
 
 // Similarity returns the positions of the n candidates nearest by cosine, ties by position.

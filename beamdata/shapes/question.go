@@ -37,26 +37,19 @@ var kindWeights = [numKinds]int{34, 28, 7, 6, 2, 9, 6, 5, 7}
 // Wording varies on purpose: it carries no information, but much of the cosine between questions.
 // {a} and {b} are the things asked about, {A} is a plural.
 var templates = [numKinds][]string{
-	colourOf: {"what color is the {a}?", "which color does the {a} have?", "what is the color of the {a}?", "tell me the color of the {a}.",
-		"the {a} was painted in which color?", "can you name the color of the {a}?", "in what color do you see the {a}?", "how would you call the color of the {a}?"},
-	shapeOf: {"what shape is the {a} thing?", "what is the {a} object?", "which shape is {a}?", "tell me the shape of the {a} one.",
-		"the {a} figure has what shape?", "can you name the {a} shape?", "what do you see that is {a}?", "how would you call the {a} figure?"},
-	countShape: {"how many {A} are there?", "how many {A} can you see?", "count the {A}.", "what number of {A} was drawn?",
-		"there are how many {A}?", "can you tell me the number of {A}?"},
-	countColour: {"how many {a} things are there?", "how many {a} shapes can you see?", "count the {a} objects.", "what number of {a} figures was drawn?",
-		"there are how many {a} ones?", "can you tell me the number of {a} things?"},
-	countAll: {"how many objects are there?", "how many shapes can you see?", "count all figures.", "what number of things was drawn?"},
-	beside: {"what is {b} the {a}?", "which shape is {b} the {a}?", "tell me what you see {b} the {a}.", "what was drawn {b} the {a}?",
-		"can you name the figure {b} the {a}?"},
-	exists: {"is there a {b} {a}?", "do you see a {b} {a}?", "can you see any {b} {a}?", "was a {b} {a} drawn?", "is any {a} {b}?"},
-	bigger: {"which is bigger, the {a} or the {b}?", "is the {a} or the {b} larger?", "what is bigger: {a} or {b}?",
-		"tell me the bigger one of {a} and {b}."},
-	biggest: {"what color is the biggest shape?", "which color does the largest object have?", "tell me the color of the biggest thing.",
-		"what is the color of the largest figure?"},
+	colourOf:    {"what color is the {a}?", "which color does the {a} have?", "tell me the color of the {a}.", "can you name the color of the {a}?"},
+	shapeOf:     {"what shape is the {a} thing?", "which shape does the {a} one have?", "tell me the shape of the {a} thing.", "can you name the {a} shape?"},
+	countShape:  {"how many {A} are there?", "count the {A}.", "can you tell me the number of {A}?"},
+	countColour: {"how many {a} things are there?", "count the {a} things.", "can you tell me the number of {a} things?"},
+	countAll:    {"how many things are there?", "count all things."},
+	beside:      {"what shape is {b} the {a}?", "tell me the shape {b} the {a}."},
+	exists:      {"is there a {b} {a}?", "can you see a {b} {a}?"},
+	bigger:      {"which is bigger, the {a} or the {b}?", "tell me the bigger one of {a} and {b}."},
+	biggest:     {"what color is the biggest thing?", "tell me the color of the biggest shape."},
 }
 
-var openings = []string{"", "", "", "", "in this picture, ", "look closely: ", "please say, ", "just wondering, "}
-var endings = []string{"", "", "", "", " look at the drawing.", " thanks.", " answer in a word.", " i can't tell."}
+var openings = []string{"", "", "", "in this picture, ", "look closely: ", "just wondering, "}
+var endings = []string{"", "", "", " look at the drawing.", " answer in a word.", " thanks a lot."}
 
 // fillIn words a question: template, things asked about, maybe an opening and an ending.
 func fillIn(r *rand.Rand, k kind, a, b string) string {

@@ -23,26 +23,38 @@ type Record struct {
 // beamSearch returns the width best sets of shots positions that a beam search under Soft finds, best
 // first. The reader ignores order, so beams differ as sets.
 func (q *Query) beamSearch(shots, width int) []Beam {
+	type step struct {
+		beam, position int32
+		soft           float64 // rounded: the last bit must not order beams
+	}
 	beams := []Beam{{}}
 	for range shots {
-		var next []Beam
-		seen := map[string]bool{}
-		for _, b := range beams {
+		var steps []step
+		set := make([]int32, len(beams[0].Positions)+1)
+		for i, b := range beams {
+			copy(set, b.Positions)
 			for p := range int32(len(q.Pool)) {
-				if slices.Contains(b.Positions, p) {
-					continue
-				}
-				set := append(slices.Clone(b.Positions), p)
-				if key := setKey(set); !seen[key] {
-					seen[key] = true
-					next = append(next, Beam{set, roundTo(q.Soft(set), 9)}) // rounded: no order by the last bit
+				if set[len(set)-1] = p; !slices.Contains(b.Positions, p) {
+					steps = append(steps, step{int32(i), p, roundTo(q.Soft(set), 9)})
 				}
 			}
 		}
-		slices.SortFunc(next, func(a, b Beam) int {
-			return cmp.Or(cmp.Compare(b.Soft, a.Soft), slices.Compare(a.Positions, b.Positions))
+		slices.SortFunc(steps, func(a, b step) int {
+			return cmp.Or(cmp.Compare(b.soft, a.soft), cmp.Compare(a.beam, b.beam), cmp.Compare(a.position, b.position))
 		})
-		beams = next[:min(width, len(next))]
+		var next []Beam
+		seen := map[string]bool{}
+		for _, s := range steps {
+			set := append(slices.Clone(beams[s.beam].Positions), s.position)
+			if key := setKey(set); !seen[key] {
+				seen[key] = true
+				next = append(next, Beam{set, s.soft})
+			}
+			if len(next) == width {
+				break
+			}
+		}
+		beams = next
 	}
 	return beams
 }

@@ -46,7 +46,7 @@ func (s *scene) background(x, y int) [3]float64 {
 	}
 	var c [3]float64
 	for k := range c {
-		c[k] = s.tint[k] + mix*(s.tint2[k]-s.tint[k])
+		c[k] = s.tint[k] + float64(mix*(s.tint2[k]-s.tint[k]))
 	}
 	return c
 }
@@ -59,7 +59,7 @@ func (o object) outline() [][]point {
 		p := make([]point, n)
 		for i := range p {
 			a := o.angle + phase + 2*math.Pi*float64(i)/float64(n)
-			p[i] = point{o.x + radius(i)*math.Sin(a), o.y - radius(i)*math.Cos(a)}
+			p[i] = point{o.x + float64(radius(i)*math.Sin(a)), o.y - float64(radius(i)*math.Cos(a))}
 		}
 		return p
 	}
@@ -80,7 +80,7 @@ func (o object) outline() [][]point {
 	w, l := 0.34*o.r, 1.0*o.r
 	sin, cos := math.Sin(o.angle), math.Cos(o.angle)
 	for _, q := range [12]point{{-w, -l}, {w, -l}, {w, -w}, {l, -w}, {l, w}, {w, w}, {w, l}, {-w, l}, {-w, w}, {-l, w}, {-l, -w}, {-w, -w}} {
-		p = append(p, point{o.x + q.x*cos - q.y*sin, o.y + q.x*sin + q.y*cos})
+		p = append(p, point{o.x + float64(q.x*cos) - float64(q.y*sin), o.y + float64(q.x*sin) + float64(q.y*cos)})
 	}
 	return [][]point{p}
 }
@@ -101,7 +101,7 @@ func fill(img *image.RGBA, o object) {
 				for i, a := range p {
 					b := p[(i+1)%len(p)]
 					if (a.y <= at) != (b.y <= at) {
-						crossings = append(crossings, a.x+(at-a.y)/(b.y-a.y)*(b.x-a.x))
+						crossings = append(crossings, a.x+float64((at-a.y)/(b.y-a.y)*(b.x-a.x)))
 					}
 				}
 			}
@@ -118,7 +118,7 @@ func fill(img *image.RGBA, o object) {
 			at := img.PixOffset(x, y)
 			for k, ink := range [3]uint8{c.R, c.G, c.B} {
 				old := float64(img.Pix[at+k])
-				img.Pix[at+k] = level(old + v*(float64(ink)-old))
+				img.Pix[at+k] = level(old + float64(v*(float64(ink)-old)))
 			}
 		}
 	}

@@ -79,7 +79,7 @@ type scene struct {
 	objects     []object
 }
 
-// newScene draws scene id: 2 to 5 objects, some sharing shape or colour with an earlier one, on a
+// newScene draws scene id: 1 to 4 objects, some sharing shape or colour with an earlier one, on a
 // background that has nothing to do with any answer.
 func newScene(seed int64, id int) scene {
 	r := rng.New(seed, "shapes scene", id)
@@ -95,11 +95,11 @@ func newScene(seed int64, id int) scene {
 	for c := range 3 {
 		s.tint2[c] += shift
 	}
-	n := 2 + weighted(r, 25, 35, 25, 15)
+	n := 1 + weighted(r, 20, 35, 30, 15)
 	places := r.Perm(cells * cells)
 	for i := range n {
 		o := object{shape: shape(r.IntN(int(numShapes))), hue: r.IntN(numHues), big: r.IntN(5) < 2}
-		if i > 0 && r.IntN(100) < 30 {
+		if i > 0 && r.IntN(100) < 35 {
 			o.shape = s.objects[r.IntN(i)].shape
 		}
 		if i > 0 && r.IntN(100) < 15 {
@@ -165,4 +165,4 @@ func (o object) rgb() color.RGBA {
 	return color.RGBA{level(c[0] * o.shade), level(c[1] * o.shade), level(c[2] * o.shade), 255}
 }
 
-func level(v float64) uint8 { return uint8(math.Max(0, math.Min(255, math.Round(v)))) }
+func level(v float64) uint8 { return uint8(max(0, min(255, v)) + 0.5) }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	questionDim = 112
+	questionDim = 120
 	hashBuckets = 1 << 12
 )
 

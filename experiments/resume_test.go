@@ -1,0 +1,273 @@
+package experiments_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A run killed at any moment and resumed ends as one that was never killed.
+func TestKilledAnywhere(t *testing.T) {
+	want, took := trained(t)
+	n := 3
+	if !testing.Short() {
+		n = 20
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for i := range n {
+		fraction, wholeGroup := random.Float64(), i%2 == 0
+		t.Run("", func(t *testing.T) {
+			dir := folder(t)
+			args := tiny("hydra.run.dir="+dir, "report.plots=false")
+			p := start(t, args...)
+			select {
+			case <-p.ended:
+			case <-time.After(time.Duration(fraction * float64(took))):
+			}
+			if wholeGroup {
+				p.signalGroup(syscall.SIGKILL)
+			} else {
+				p.signal(syscall.SIGKILL)
+			}
+			killed := p.wait()
+			t.Logf("killed at %.3f of %v, the whole group: %v, exit code %d", fraction, took, wholeGroup, killed.code)
+			resumes := 1
+			switch {
+			case !exists(filepath.Join(dir, ".hydra/config.yaml")):
+				mustRun(t, args...) // nothing to resume yet: the same command starts over
+				resumes = 0
+			case killed.code == 0:
+				resumes = 0
+				fallthrough
+			default:
+				mustRun(t, "resume", dir)
+			}
+			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+			if left := leftovers(t, dir); len(left) > 0 {
+				t.Errorf("temporary files: %v", left)
+			}
+		})
+	}
+}
+
+// The moments that chance seldom meets.
+func TestKilledAt(t *testing.T) {
+	t.Parallel()
+	want, _ := trained(t)
+	for _, tc := range []struct {
+		name, file, text string // killed as soon as the file holds the text
+	}{
+		{"start-up, before any checkpoint, starts over in place", ".hydra/config.yaml", ""},
+		{"the first epoch", "metrics.jsonl", `"kind":"step","phase":"rce","epoch":1`},
+		{"between two phases", "checkpoints/rce_epoch2.state/state.json", ""},
+		{"after the last epoch, before the report", "checkpoints/grpo_epoch2.state/state.json", ""},
+		{"after the summary, before the report", "summary.json", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := folder(t)
+			p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
+			p.until(func() bool {
+				data, err := os.ReadFile(filepath.Join(dir, tc.file))
+				return err == nil && strings.Contains(string(data), tc.text)
+			})
+			p.signalGroup(syscall.SIGKILL)
+			resumes := 1
+			if strings.Contains(p.wait().stdout, "report:") {
+				t.Log("the run was faster than the kill")
+			}
+			if exists(filepath.Join(dir, "summary.json")) {
+				resumes = 0
+			}
+			for _, name := range []string{".summary.json.tmp1", "checkpoints/.last.safetensors.tmplink", "checkpoints/.rce_epoch1.state.tmp2/state.json"} {
+				if resumes > 0 && exists(filepath.Join(dir, "checkpoints")) { // what a kill at another instant leaves
+					os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+					os.Remove(filepath.Join(dir, name)) // a link that the kill left would lead elsewhere
+					write(t, filepath.Join(dir, name), "torn")
+				}
+			}
+			r := mustRun(t, "resume", dir)
+			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+			if left := leftovers(t, dir); resumes > 0 && len(left) > 0 {
+				t.Errorf("temporary files: %v", left)
+			}
+			if !strings.Contains(r.stdout, filepath.Join(dir, "report.md")) || !exists(filepath.Join(dir, "report.md")) {
+				t.Errorf("no report: %s", r.stdout)
+			}
+			again := mustRun(t, "resume", dir)
+			if !strings.Contains(again.stdout, "this run is finished") {
+				t.Errorf("a finished run is resumed: %s", again.stdout)
+			}
+			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+		})
+	}
+}
+
+// States within an epoch: killed, stopped by a signal, resumed more than once.
+func TestEverySteps(t *testing.T) {
+	t.Parallel()
+	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep_states=1", "checkpoint.keep=2", "data.shapes.train_queries=64")
+	whole := folder(t)
+	mustRun(t, append(args, "hydra.run.dir="+whole)...)
+	want := outcomeOf(t, whole)
+	if _, ok := want.files["rce_epoch1.state/state.json"]; ok {
+		t.Error("checkpoint.keep_states=1 keeps the first state")
+	}
+
+	dir := folder(t)
+	p := start(t, append(args, "hydra.run.dir="+dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch2_step2.state")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	p = start(t, "resume", dir)
+	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_epoch1_step2.state")) })
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	if r := mustRun(t, "resume", dir); strings.Contains(r.stderr, "rce   epoch 2/2  done") {
+		t.Errorf("the resume starts before the last state:\n%s", r.stderr)
+	}
+	want.same(t, outcomeOf(t, dir), 2)
+}
+
+// SIGINT and SIGTERM save the state in mid-epoch and end with 130 and 143.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	want, _ := trained(t)
+	for _, tc := range []struct {
+		signal syscall.Signal
+		code   int
+		at     string
+	}{
+		{syscall.SIGINT, 130, `"kind":"step","phase":"rce","epoch":1,"step":1,`},
+		{syscall.SIGTERM, 143, `"kind":"step","phase":"grpo","epoch":1,"step":1,`},
+	} {
+		t.Run(tc.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := folder(t)
+			p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
+			p.until(func() bool {
+				data, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+				return strings.Contains(string(data), tc.at)
+			})
+			p.signal(tc.signal)
+			p.signal(tc.signal) // as timeout(1) does
+			r := p.wait()
+			if r.code != tc.code || !strings.Contains(r.stderr, "run resume "+dir) {
+				t.Errorf("exit code %d, want %d, and how to resume: %s", r.code, tc.code, r.stderr)
+			}
+			if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, `"state": "interrupted"`) {
+				t.Errorf("summary.json does not say interrupted: %s", s)
+			}
+			states, _ := filepath.Glob(filepath.Join(dir, "checkpoints/*_step*.state"))
+			if len(states) != 1 {
+				t.Errorf("states of the interrupted epoch: %v, want one", states)
+			}
+			mustRun(t, "resume", dir)
+			outcomeOf(t, want).same(t, outcomeOf(t, dir), 1)
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	p := start(t, "exp=okvqa_v3", "threads=1", "data.shapes.train_queries=200000", "hydra.run.dir="+dir) // loads for minutes
+	p.until(func() bool { return strings.Contains(p.stdout.String(), dir) })
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		p.signal(syscall.SIGINT)
+		select {
+		case <-p.ended:
+			end = time.Now()
+		case <-time.After(500 * time.Millisecond): // while libtorch is being mapped, signals wait and count as one
+		}
+	}
+	if r := p.wait(); r.code != 130 || !strings.Contains(r.stderr, "ended at once") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// What cannot be resumed is refused, and stays as it is.
+func TestResumeRefusals(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
+	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state/state.json")) })
+	if r := run(t, "resume", dir); r.code != 2 || !strings.Contains(r.stderr, "another process is writing this run folder") {
+		t.Errorf("a resume beside the run: exit code %d: %s", r.code, r.stderr)
+	}
+	p.signalGroup(syscall.SIGKILL)
+	if p.wait().code == 0 {
+		t.Skip("the run was faster than the kill")
+	}
+	state, err := newest(filepath.Join(dir, "checkpoints/*.state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := strings.TrimSuffix(state, ".state") + ".safetensors"
+	config := filepath.Join(dir, ".hydra/config.yaml")
+	for _, tc := range []struct {
+		name, file string
+		damage     func(string) string
+		code       int
+		want       []string
+	}{
+		{"a truncated checkpoint", weights, half, 1, []string{weights, "damaged"}},
+		{"truncated optimizer moments", filepath.Join(state, "optimizer.safetensors"), half, 1, []string{"optimizer.safetensors"}},
+		{"a truncated state.json", filepath.Join(state, "state.json"), half, 1, []string{"state.json"}},
+		{"a damaged initial policy", filepath.Join(dir, "checkpoints/init_epoch0.safetensors"), half, 1, []string{"init_epoch0.safetensors"}},
+		{"a damaged config", config, half, 2, []string{"config"}},
+		{"an edited config", config, func(s string) string { return strings.Replace(s, "seed: 3", "seed: 4", 1) }, 2, []string{"not the one", "--rerun"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := read(t, tc.file)
+			write(t, tc.file, tc.damage(text))
+			r := run(t, "resume", dir)
+			refused(t, r, tc.code, tc.want...)
+			write(t, tc.file, text)
+		})
+	}
+	mustRun(t, "resume", dir) // nothing was lost
+	want, _ := trained(t)
+	got := outcomeOf(t, dir)
+	outcomeOf(t, want).same(t, got, got.resumes)
+}
+
+func half(s string) string { return s[:len(s)/2] }
+
+// newest returns the state that a resume would take: the last phase's last epoch.
+func newest(pattern string) (string, error) {
+	found, err := filepath.Glob(pattern)
+	best := ""
+	for _, path := range found { // rce before grpo, epoch 1 before 2
+		if best == "" || strings.Contains(path, "grpo") == strings.Contains(best, "grpo") && path > best || strings.Contains(path, "grpo") && !strings.Contains(best, "grpo") {
+			best = path
+		}
+	}
+	return best, err
+}
+
+// refused checks the one line on stderr that says why the program ended.
+func refused(t *testing.T, r result, code int, want ...string) {
+	t.Helper()
+	var said []string
+	for _, line := range strings.Split(strings.TrimSpace(r.stderr), "\n") {
+		if strings.HasPrefix(line, "run: ") {
+			said = append(said, line)
+		}
+	}
+	if r.code != code || len(said) != 1 || !strings.HasSuffix(strings.TrimSpace(r.stderr), said[0]) {
+		t.Errorf("exit code %d, want %d and one last line \"run: …\":\n%s", r.code, code, r.stderr)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(said[0], w) {
+			t.Errorf("the message lacks %q:\n%s", w, said[0])
+		}
+	}
+}

@@ -40,9 +40,9 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	const same = 300 * time.Millisecond
 	stop := &interrupted{(<-signals).(syscall.Signal)}
 	cancel(stop)
-	begin := time.Now()
+	begin, doublets := time.Now(), 0
 	for s := range signals {
-		if time.Since(begin) > same {
+		if doublets++; doublets > 1 || time.Since(begin) > same {
 			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
 		}
 	}

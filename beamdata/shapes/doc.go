@@ -11,8 +11,9 @@
 //
 // The recipe is that of open-book beam data: pools of near and random training examples, a copy reader
 // that answers with the votes of the examples shown, a beam search under it, and recorded groups for
-// GRPO. No answer enters an embedding. The same options give the same bits on every machine: features
-// are rounded to a grid, so that cosines are exact integer arithmetic.
+// GRPO. No answer enters an embedding. The same options give the same bits, however many processors work
+// and whether or not they fuse multiplications with additions: features are rounded to a grid, so that
+// cosines are exact integer arithmetic.
 //
 // The set is made so that similarity is decent and a learned metric better: backgrounds, positions and
 // wording dominate the cosine, while the reward follows what is asked and what is drawn.

@@ -126,16 +126,17 @@ func colourHistograms(img *image.RGBA) []float64 {
 }
 
 func edgeHistograms(img *image.RGBA) []float64 {
-	luma := func(x, y int) float64 {
+	const faintest = 8000            // of 255000
+	luma := func(x, y int) float64 { // in whole thousandths: a threshold stands behind it
 		r, g, b := pixel(img, x, y)
-		return 0.299*r + 0.587*g + 0.114*b
+		return 299*r + 587*g + 114*b
 	}
 	out := make([]float64, edgeCells*edgeCells*edgeBins)
 	for y := 1; y < ImageSize-1; y++ {
 		for x := 1; x < ImageSize-1; x++ {
 			dx, dy := luma(x+1, y)-luma(x-1, y), luma(x, y+1)-luma(x, y-1)
 			strength := math.Sqrt(dx*dx + dy*dy)
-			if strength < 8 {
+			if strength < faintest {
 				continue
 			}
 			turn := math.Atan2(dy, dx)/math.Pi + 1 // orientation, not direction

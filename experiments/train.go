@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"fulcrum/beamdata"
@@ -93,11 +92,7 @@ func (r *run) loadData() (*beamdata.Bundle, error) {
 	if torchErr != nil {
 		return nil, torchErr
 	}
-	threads := r.cfg.Threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	torchx.Attach(threads)
+	torchx.Attach(r.threads())
 	var err error
 	if r.device, err = torchx.Device(r.cfg.Device); err != nil {
 		return nil, &UsageError{err.Error()}

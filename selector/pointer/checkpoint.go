@@ -20,6 +20,13 @@ type OpenOptions struct {
 	Strict     bool // unknown or missing parameters are errors
 }
 
+// ConflictError is an override that contradicts the checkpoint that it is given with.
+type ConflictError struct{ Key, Value, Path, Trained string }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s=%s contradicts %s, which was trained with %s", e.Key, e.Value, e.Path, e.Trained)
+}
+
 // Checkpoint is a file's parameters under their names in a trainer state dict, and its metadata.
 type Checkpoint struct {
 	Path     string
@@ -205,7 +212,7 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 			return opt, fmt.Errorf("%s: metadata selector.%s=%s: %w", c.Path, set.key, value, err)
 		}
 		if o.Overridden != nil && o.Overridden("selector."+set.key) && before != set.get() {
-			return opt, fmt.Errorf("selector.%s=%s contradicts %s, which was trained with %s", set.key, before, c.Path, set.get())
+			return opt, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}
 	return opt, nil

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -84,16 +85,14 @@ func stepsPerEpoch(p phases.Phase) int {
 func (r *run) loadData() (*beamdata.Bundle, error) {
 	loaded := make(chan error, 1)
 	go func() { loaded <- torchx.Load() }()
-	bundle, dataErr := beamdata.Load(r.cfg.Data)
-	torchErr := <-loaded
-	if dataErr != nil {
-		return nil, dataErr
+	bundle, err := beamdata.Load(r.cfg.Data)
+	if err != nil {
+		return nil, err // at once: what is wrong with the data needs no tensor
 	}
-	if torchErr != nil {
-		return nil, torchErr
+	if err := <-loaded; err != nil {
+		return nil, err
 	}
 	torchx.Attach(r.threads())
-	var err error
 	if r.device, err = torchx.Device(r.cfg.Device); err != nil {
 		return nil, &UsageError{err.Error()}
 	}
@@ -113,7 +112,12 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict})
+	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict})
+	var conflict *pointer.ConflictError
+	if errors.As(err, &conflict) {
+		return nil, &UsageError{err.Error()}
+	}
+	return p, err
 }
 
 // resolveCheckpoint turns a run folder into its best checkpoint, else its last.

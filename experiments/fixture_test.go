@@ -1,0 +1,94 @@
+package experiments_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// record is one query of an RL beam file.
+type record struct {
+	ID         int64            `json:"-"`
+	Query      map[string]int64 `json:"query"`
+	Pool       []int64          `json:"candidate_pool_ids"`
+	Candidates []map[string]any `json:"pointer_candidates,omitempty"`
+}
+
+const (
+	fixtureRows = 60 // of the embedding table
+	fixturePool = 10
+)
+
+// records makes 24 queries with ids in no order, each with a pool of ten others and four trajectories.
+func records() []record {
+	random := rand.New(rand.NewPCG(1, 2))
+	var out []record
+	for _, id := range random.Perm(fixtureRows)[:24] {
+		r := record{ID: int64(id), Query: map[string]int64{"query_id": int64(id)}}
+		for _, other := range random.Perm(fixtureRows) {
+			if other != id && len(r.Pool) < fixturePool {
+				r.Pool = append(r.Pool, int64(other))
+			}
+		}
+		for g := range 4 {
+			pos := random.Perm(fixturePool)[:2]
+			r.Candidates = append(r.Candidates, map[string]any{
+				"pointer": []int64{r.Pool[pos[0]], r.Pool[pos[1]]}, "gen_method": "beam", "beam_score": random.Float64(),
+				"vqa_correct": g % 2, "vqa_acc_score": float64(g%2) * 0.6, "vqa_gt_prob": random.Float64(), "vqa_rel_score": random.Float64(),
+			})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// beams writes an RL beam file, in the order of its records, and an embedding table beside it, and
+// returns the overrides that read them.
+func beams(t *testing.T, rs []record) []string {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(`{"_meta": {}`)
+	for _, r := range rs {
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, ",\n%q: %s", fmt.Sprint(r.ID), text)
+	}
+	b.WriteString("}\n")
+	return beamText(t, b.String())
+}
+
+// beamText is beams with the file's text.
+func beamText(t *testing.T, text string) []string {
+	t.Helper()
+	dir := filepath.Dir(folder(t))
+	write(t, filepath.Join(dir, "beams.json"), text)
+	const dim = 24
+	random := rand.New(rand.NewPCG(3, 4))
+	var b bytes.Buffer
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", fixtureRows, dim)
+	header += string(bytes.Repeat([]byte(" "), 63-(len(header)+10)%64)) + "\n"
+	b.WriteString("\x93NUMPY\x01\x00")
+	binary.Write(&b, binary.LittleEndian, uint16(len(header)))
+	b.WriteString(header)
+	for range fixtureRows * dim {
+		binary.Write(&b, binary.LittleEndian, math.Float32bits(float32(random.NormFloat64())))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "emb.npy"), b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"data=beams", "data.beams=" + filepath.Join(dir, "beams.json"), "data.embeddings=" + filepath.Join(dir, "emb.npy")}
+}
+
+// small trains on a beam file: 6 optimizer steps.
+func small(data []string, more ...string) []string {
+	args := append([]string{"threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1", "report.plots=false"}, data...)
+	return append(args, more...)
+}

@@ -1,0 +1,163 @@
+// Package docs keeps README.md and docs/ true: generated pages are current, and what the text names
+// (keys, groups, commands, files, links) exists. It composes configurations with the program's schema,
+// so it stands beside the program, above everything it imports.
+//
+//	go test ./cmd/run/docs -update    rewrites the generated pages
+package docs
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"fulcrum/configs"
+	"fulcrum/internal/golden"
+	"fulcrum/reports"
+)
+
+const generated = "<!-- Generated: go test ./cmd/run/docs -update. Edit the option structs, not this page. -->\n\n"
+
+func docsPath(name string) string { return filepath.Join(golden.RepoRoot(), "docs", name) }
+
+func TestConfigurationPageIsCurrent(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("# Configuration\n\n" + generated)
+	b.WriteString("Every key with its type, default and meaning, as the program checks them. `run explain KEY` says\n" +
+		"which file or override set a key; `run --cfg job` prints the whole configuration. A default below\n" +
+		"is the program's; the YAML library (`configs/conf/`) sets some keys otherwise, by group:\n\n")
+	b.WriteString("| Group | Option | What it is |\n|---|---|---|\n")
+	rows := groupOptions(t)
+	if len(rows) < 15 {
+		t.Fatalf("%d options in the library's groups, want at least 15", len(rows))
+	}
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.group, r.option, strings.ReplaceAll(r.comment, "|", `\|`))
+	}
+	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")
+	b.WriteString(strings.TrimRight(schema(t).Markdown(), "\n") + "\n")
+	golden.File(t, docsPath("configuration.md"), b.Bytes())
+}
+
+type groupOption struct{ group, option, comment string }
+
+// groupOptions lists the library's groups, Hydra's own left out, with the first comment of each file.
+func groupOptions(t *testing.T) []groupOption {
+	t.Helper()
+	var out []groupOption
+	lib := configs.Library()
+	err := fs.WalkDir(lib, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".yaml") || strings.HasPrefix(name, "hydra/") || path.Dir(name) == "." {
+			return err
+		}
+		text, err := fs.ReadFile(lib, name)
+		if err != nil {
+			return err
+		}
+		out = append(out, groupOption{path.Dir(name), strings.TrimSuffix(path.Base(name), ".yaml"), firstComment(text)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i], out[j]
+		return a.group < b.group || a.group == b.group && a.option < b.option
+	})
+	return out
+}
+
+// firstComment is the first paragraph of comments, without package headers and the command at its end.
+func firstComment(text []byte) string {
+	var words []string
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		line, ok := strings.CutPrefix(lines.Text(), "#")
+		if !ok {
+			break
+		}
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "@package") {
+			continue
+		}
+		words = append(words, line)
+	}
+	comment, _, _ := strings.Cut(strings.Join(words, " ")+" ", "  ")
+	comment, _, _ = strings.Cut(comment, " run ")
+	return strings.TrimSpace(comment)
+}
+
+func TestMetricsPageIsCurrent(t *testing.T) {
+	elsewhere := elsewhereNames()
+	known := map[string]bool{}
+	var b bytes.Buffer
+	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "reports.Metrics and this package", 1) + metricsIntro)
+	b.WriteString("| Name | Unit | Meaning | Elsewhere |\n|---|---|---|---|\n")
+	for _, m := range reports.Metrics() {
+		known[m.Name] = true
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Unit, strings.ReplaceAll(m.Help, "|", `\|`), elsewhere[m.Name])
+	}
+	for name := range elsewhere {
+		if !known[name] {
+			t.Errorf("elsewhereNames has %s, which reports.Metrics does not know", name)
+		}
+	}
+	b.WriteString(metricsNotes)
+	golden.File(t, docsPath("metrics.md"), b.Bytes())
+}
+
+const metricsIntro = `A metric has one name in the code, in metrics.jsonl, in plots, in TensorBoard and here. Every line of
+metrics.jsonl is one JSON object:
+
+| Field | Meaning |
+|---|---|
+| ` + "`kind`" + ` | step: one optimizer step; epoch: a finished epoch (means of its steps, and validation); eval: an evaluation of the initial policy, a baseline, a stage or the best checkpoint; event: a warning, a resume, an early stop |
+| ` + "`phase`" + ` | name in the schedule; init for the initial policy, empty for baselines |
+| ` + "`epoch`" + ` | from 1; 0 is before training |
+| ` + "`step`" + ` | optimizer step of the phase, from 1 |
+| ` + "`global_step`" + ` | optimizer step of the run, from 1 |
+| ` + "`time`" + ` | seconds since 1970 |
+
+The other fields depend on the kind. Non-finite numbers are the strings "nan", "inf" and "-inf". A key is
+left out where its number is unknown; nothing stands in for it. In TensorBoard the scalars are called
+` + "`PHASE/train/NAME`, `PHASE/epoch/NAME` and `eval/SPLIT/POLICY/NAME`" + ` (` + "`grpo/train/kl`, `eval/dev/best/reward`" + `).
+
+"Elsewhere" is what the same quantity is called in TRL's GRPOTrainer unless another trainer is named.
+
+`
+
+const metricsNotes = `
+Notes for readers of other trainers' logs:
+
+- KL and entropy are nats per sequence (summed over the choices, averaged over sequences); TRL averages
+  over tokens. Divide by the number of shots to compare.
+- ` + "`clip_fraction`" + ` counts every ratio outside the clip range; TRL's counts those where the clip changes the
+  gradient, which depends on the advantage's sign.
+- ` + "`std_advantage`" + ` is that of the normalised advantages that enter the loss. TRL's ` + "`reward_std`" + ` is the
+  deviation of raw rewards, which has no field of its own here.
+- ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` + "`val_reward`" + ` across phases.
+`
+
+// elsewhereNames maps our metrics to the names researchers know.
+func elsewhereNames() map[string]string {
+	return map[string]string{
+		"loss":          "`loss`",
+		"grad_norm":     "`grad_norm`",
+		"lr":            "`learning_rate`",
+		"ppo_loss":      "`loss/policy_avg` (TRL PPO)",
+		"kl":            "`kl`",
+		"kl_beta":       "option `beta`; `objective/kl_coef` (older TRL PPO)",
+		"mean_ratio":    "`val/ratio` (TRL PPO)",
+		"clip_fraction": "`clip_ratio/region_mean`; `losses/clipfrac` (cleanrl)",
+		"entropy":       "`entropy`; `losses/entropy` (cleanrl)",
+		"mean_reward":   "`reward`",
+		"signal_share":  "1 − `frac_reward_zero_std`",
+		"step_seconds":  "`step_time`",
+		"val_loss":      "`eval_loss` (HF Trainer)",
+		"val_reward":    "`eval_reward`",
+	}
+}

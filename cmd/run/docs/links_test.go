@@ -1,0 +1,174 @@
+package docs
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+)
+
+// tree lists the repository's files and folders, relative, without what .gitignore names.
+func tree(t *testing.T) (files, folders map[string]bool) {
+	t.Helper()
+	root := golden.RepoRoot()
+	ignore, err := os.ReadFile(filepath.Join(root, ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := []string{".git"}
+	for _, line := range strings.Fields(string(ignore)) {
+		ignored = append(ignored, strings.Trim(line, "/"))
+	}
+	files, folders = map[string]bool{}, map[string]bool{}
+	err = filepath.WalkDir(root, func(name string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		if err != nil || relative == "." {
+			return err
+		}
+		relative = filepath.ToSlash(relative)
+		if entry.IsDir() {
+			if slices.Contains(ignored, relative) {
+				return filepath.SkipDir
+			}
+			folders[relative] = true
+			return nil
+		}
+		files[relative] = true
+		return nil
+	})
+	if err != nil || !files["go.mod"] {
+		t.Fatalf("%d files below the repository's root (%v)", len(files), err)
+	}
+	return files, folders
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	files, folders := tree(t)
+	checked := 0
+	all := pages(t)
+	for _, p := range all {
+		for _, l := range p.links {
+			if strings.Contains(l.text, "://") {
+				continue
+			}
+			checked++
+			target, anchor, _ := strings.Cut(l.text, "#")
+			at := p.name
+			if target != "" {
+				at = path.Join(path.Dir(p.name), strings.TrimSuffix(target, "/"))
+			}
+			if !files[at] && !folders[at] {
+				t.Errorf("%s:%d: link to %s: no such file", p.name, l.line, l.text)
+				continue
+			}
+			if anchor == "" {
+				continue
+			}
+			i := slices.IndexFunc(all, func(q page) bool { return q.name == at })
+			if i < 0 || !slices.Contains(anchors(all[i].text), anchor) {
+				t.Errorf("%s:%d: link to %s: no such heading", p.name, l.line, l.text)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d links checked, want at least 15", checked)
+	}
+}
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+
+// anchors are the ids that GitHub gives a page's headings.
+func anchors(text string) []string {
+	var out []string
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "#") {
+			title := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+			out = append(out, strings.ReplaceAll(notInAnchor.ReplaceAllString(title, ""), " ", "-"))
+		}
+	}
+	return out
+}
+
+var goFile = regexp.MustCompile(`^[a-z0-9_]+\.go$`)
+
+// TestNamedFilesExist checks code spans that name a path of the source tree, or a Go file.
+func TestNamedFilesExist(t *testing.T) {
+	files, folders := tree(t)
+	base := map[string]bool{}
+	for f := range files {
+		base[path.Base(f)] = true
+	}
+	checked := 0
+	for _, p := range pages(t) {
+		for _, s := range p.spans {
+			name := strings.TrimPrefix(s.text, "./")
+			if strings.ContainsAny(name, " <>*…={}$") || strings.Contains(name, "NAME") {
+				continue
+			}
+			top, rest, nested := strings.Cut(name, "/")
+			switch {
+			case goFile.MatchString(name):
+				if checked++; !base[name] {
+					t.Errorf("%s:%d: `%s`: no file of that name", p.name, s.line, s.text)
+				}
+			case nested && folders[top] && path.Ext(rest) == "" && !strings.HasSuffix(rest, "/") && !folders[strings.TrimSuffix(name, "/")] && !files[name]:
+				// a config group such as grpo/kl is no path of the source tree
+			case nested && folders[top]:
+				if checked++; !files[name] && !folders[strings.TrimSuffix(name, "/")] {
+					t.Errorf("%s:%d: `%s`: no such file or folder", p.name, s.line, s.text)
+				}
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("%d files checked, want at least 30", checked)
+	}
+}
+
+var treeLine = regexp.MustCompile(`^([.\w/-]+)/ `)
+
+// TestReadmeTreeIsComplete compares the annotated tree with the folders that are there.
+func TestReadmeTreeIsComplete(t *testing.T) {
+	_, folders := tree(t)
+	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "<!-- tree -->\n```text\n")
+	block, _, closed := strings.Cut(rest, "\n```")
+	if !found || !closed {
+		t.Fatal("README.md: want a ```text block after <!-- tree -->")
+	}
+	shown := map[string]bool{}
+	for _, line := range strings.Split(block, "\n") {
+		if m := treeLine.FindStringSubmatch(line); m != nil {
+			if shown[m[1]] = true; !folders[m[1]] {
+				t.Errorf("README.md's tree shows %s/, which does not exist", m[1])
+			}
+		}
+	}
+	for folder := range folders {
+		if !strings.Contains(folder, "/") && !shown[folder] && (folder == ".ci" || !strings.HasPrefix(folder, ".")) {
+			t.Errorf("README.md's tree leaves out %s/", folder)
+		}
+	}
+}
+
+// TestReadmeNamesTheTestCommand: scripts read the command for the tests from this line.
+func TestReadmeNamesTheTestCommand(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Split(string(text), "\n"), "make test") {
+		t.Error("README.md: want a line that is exactly: make test")
+	}
+}

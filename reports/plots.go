@@ -141,8 +141,17 @@ func klFigure(run *Run) *figure {
 	if !kl.addSteps(run, "kl", "KL of a step", blue) {
 		return nil
 	}
-	if x, y := run.epochSeries("", "val_kl"); len(x) > 0 {
-		kl.layers = append(kl.layers, points(x, y, vermillion))
+	shown := false
+	for _, steps := range run.Steps {
+		if steps.Column("kl") == nil {
+			continue // rce and sft: their KL is to the initial policy, nats away, and would flatten the band
+		}
+		if x, y := run.epochSeries(steps.Phase, "val_kl"); len(x) > 0 {
+			kl.layers = append(kl.layers, points(x, y, vermillion))
+			shown = true
+		}
+	}
+	if shown {
 		kl.legend = append(kl.legend, legendItem{"validation, at epoch ends", dotSample(vermillion, draw.CircleGlyph{})})
 	}
 	var bands []phaseRange

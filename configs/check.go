@@ -209,16 +209,18 @@ func shown(n *Node) string {
 	return n.Text
 }
 
-// check compares a resolved tree with the schema and asks every section's Validate. All faults are
-// returned, sorted by position.
-func (s *Schema) check(root *Node) (*Node, error) {
+// check compares a resolved tree with the schema and, when it is complete, asks every section's
+// Validate. All faults are returned, sorted by position.
+func (s *Schema) check(root *Node, complete bool) (*Node, error) {
 	c := &checker{schema: s, root: root}
 	out := c.fit(s.root, root, "")
 	v := reflect.New(s.root.typ)
 	d := &decoder{}
 	d.into(v.Elem(), s.root, out, "")
 	c.faults = append(c.faults, d.faults...)
-	c.validate(v.Elem(), s.root, out, "")
+	if complete {
+		c.validate(v.Elem(), s.root, out, "")
+	}
 	return out, c.faults.err()
 }
 

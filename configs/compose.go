@@ -317,7 +317,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if err != nil {
 		return nil, err
 	}
-	out := &Composed{composer: c, tree: tree, base: b, overrides: overrides}
+	out := &Composed{composer: c, tree: tree, base: b, overrides: overrides, master: multirun}
 	return out, out.check()
 }
 

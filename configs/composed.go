@@ -16,6 +16,7 @@ type Composed struct {
 	tree      *Node // unresolved, with the hydra node
 	base      *base
 	overrides []*Override
+	master    bool  // of a sweep: without what its jobs set, so sections are not asked to Validate
 	resolved  *Node // the job config, resolved; made on demand
 }
 
@@ -48,7 +49,7 @@ func (c *Composed) check() error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved); err != nil {
+	if c.resolved, err = s.check(resolved, !c.master); err != nil {
 		return err
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // examples writes examples.json: what the initial and the best policy select for a few held-out
 // questions. They are taken evenly along the change of reward, from the largest loss to the largest
 // gain, so that they flatter nobody.
-func (r *run) examples(b *beamdata.Bundle, policy, initial selector.Policy, env *phases.Env) error {
+func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.Env, result phases.Result) error {
 	set, src := b.Eval, env.Data.Eval
 	if src == nil {
 		set, src = b.Val, env.Data.Val
@@ -24,13 +24,13 @@ func (r *run) examples(b *beamdata.Bundle, policy, initial selector.Policy, env 
 	if set.Scorer == nil || b.Items == nil {
 		return nil
 	}
-	before, err := phases.Validate(initial, initial, src, env.Data)
-	if err != nil {
-		return err
-	}
-	after, err := phases.Validate(policy, initial, src, env.Data)
-	if err != nil {
-		return err
+	before, after := result.InitialEval, result.BestEval
+	if before == nil { // a resumed run
+		v, err := phases.Validate(initial, initial, src, env.Data)
+		if err != nil {
+			return err
+		}
+		before = &v
 	}
 	var changed []int
 	for i := range set.Len() {

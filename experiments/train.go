@@ -74,7 +74,7 @@ func train(ctx context.Context, r *run) error {
 		return err
 	}
 	r.result = &result
-	return r.examples(bundle, policy, initial, env)
+	return r.examples(bundle, initial, env, result)
 }
 
 func stepsPerEpoch(p phases.Phase) int {

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Result struct {
 	Value     float64
 	KL        float64
 	Warnings  []string
+	// Held-out (else validation) results of the initial and the best policy. InitialEval is nil after a
+	// resume, which does not evaluate the start again.
+	InitialEval, BestEval *Validation
 }
 
 // scheduler is one run in progress.
@@ -43,6 +47,8 @@ type scheduler struct {
 	rule rule
 	pos  position
 	ckpt string
+
+	initialEval *Validation // on the held-out queries, else on the validation queries
 }
 
 // Run trains env.Policy through the plan's phases, from the start or from a saved state. After every
@@ -229,7 +235,9 @@ func (s *scheduler) start() error {
 	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v); err != nil {
 		return err
 	}
-	return s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0)
+	held, err := s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0)
+	s.initialEval = cmp.Or(held, &v)
+	return err
 }
 
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
@@ -287,7 +295,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		if err := s.recordEval("val", phase.Name(), phase.Name(), epoch, env.Data.Val, v); err != nil {
 			return err
 		}
-		if err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch); err != nil {
+		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch); err != nil {
 			return err
 		}
 	}
@@ -390,19 +398,21 @@ func (s *scheduler) finish() (Result, error) {
 	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v); err != nil {
 		return r, err
 	}
-	return r, s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch)
+	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch)
+	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
+	return r, err
 }
 
-// evaluateHeldOut scores a policy on the queries that enter no choice.
-func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int) error {
+// evaluateHeldOut scores a policy on the queries that enter no choice; nil where there are none.
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int) (*Validation, error) {
 	if s.env.Data.Eval == nil {
-		return nil
+		return nil, nil
 	}
 	v, err := Validate(p, reference, s.env.Data.Eval, s.env.Data)
 	if err != nil {
-		return fmt.Errorf("evaluating %s on %s: %w", name, s.env.Data.EvalName, err)
+		return nil, fmt.Errorf("evaluating %s on %s: %w", name, s.env.Data.EvalName, err)
 	}
-	return s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v)
+	return &v, s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v)
 }
 
 // recordEval records an evaluation as a row, and query by query for paired comparisons.

@@ -87,7 +87,8 @@ func (p *Policy) relation(in *inputs) torchx.Tensor {
 		add(torchx.Squeeze(torchx.MatMul(c, torchx.Unsqueeze(z, 2)), 2))
 	}
 	if o.ProductDim > 0 {
-		product := torchx.Scale(torchx.Mul(torchx.Unsqueeze(q, 1), c), math.Sqrt(float64(p.dim))) // [B, K, d], entries of size 1/√d
+		scaled := torchx.Scale(q, math.Sqrt(float64(p.dim)))  // entries of unit size
+		product := torchx.Mul(torchx.Unsqueeze(scaled, 1), c) // [B, K, d]
 		hidden := torchx.ReLU(torchx.Linear(product, w("relation.product_in.weight"), w("relation.product_in.bias")))
 		add(torchx.Squeeze(torchx.Linear(hidden, w("relation.product_out.weight"), w("relation.product_out.bias")), 2))
 	}

@@ -31,6 +31,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t := registry.New[verbFunc]("command")
 	t.Add("resume", verbResume)
 	t.Add("rerun", verbRerun)
+	t.Add("status", verbStatus)
 	t.Add("report", verbReport)
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
@@ -54,6 +55,13 @@ func verbResume(ctx context.Context, a App, args []string) error {
 		return resumeSweep(ctx, args[0])
 	}
 	return a.Resume(ctx, args[0])
+}
+
+func verbStatus(_ context.Context, _ App, args []string) error {
+	if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {
+		return err
+	}
+	return status(args[0])
 }
 
 func verbRerun(ctx context.Context, a App, args []string) error {

@@ -67,6 +67,16 @@ func claim(dir string) (*folder, error) {
 
 func (f *folder) release() { f.lock.Close() }
 
+// locked reports whether a process is writing dir.
+func locked(dir string) bool {
+	lock, err := os.Open(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return false
+	}
+	defer lock.Close() // and with it a lock that was to be had
+	return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
+}
+
 // isRun reports whether dir holds a run.
 func isRun(dir string) bool {
 	for _, name := range []string{runMarker, "metrics.jsonl", "summary.json"} {

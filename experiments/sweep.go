@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -25,6 +26,7 @@ const sweepMarker = "sweep.json"
 type sweep struct {
 	Command []string    `json:"command"`
 	Flags   []string    `json:"flags"` // --config-path and the like, for every job
+	Hydra   []string    `json:"hydra"` // overrides of the hydra node, for every job
 	Cwd     string      `json:"cwd"`   // jobs start here: relative paths mean the same
 	Jobs    []*sweepJob `json:"jobs"`
 	dir     string
@@ -66,17 +68,20 @@ func (a App) Sweep(ctx context.Context, base configs.Request, jobs [][]string, m
 	if err != nil {
 		return err
 	}
-	s := &sweep{Command: append([]string{"run", "-m"}, base.Overrides...), Flags: flags(base), Cwd: cwd, dir: dir}
+	s := &sweep{Command: append([]string{"run", "-m"}, base.Overrides...), Flags: flags(base), Hydra: master.HydraOverrides(), Cwd: cwd, dir: dir}
 	for i, overrides := range jobs {
 		job, err := composer.Job(master, i, overrides) // every job is checked before the first starts
 		if err != nil {
 			return err
 		}
+		if _, err := decode(job); err != nil {
+			return fmt.Errorf("job %d (%s): %w", i, strings.Join(overrides, " "), err)
+		}
 		sub, err := hydraValue(job, "sweep.subdir")
 		if err != nil {
 			return err
 		}
-		s.Jobs = append(s.Jobs, &sweepJob{Num: i, Overrides: append(overrides, master.HydraOverrides()...), Dir: sub, State: "queued"})
+		s.Jobs = append(s.Jobs, &sweepJob{Num: i, Overrides: overrides, Dir: sub, State: "queued"})
 	}
 	f, err := claim(dir)
 	if err != nil {
@@ -88,6 +93,9 @@ func (a App) Sweep(ctx context.Context, base configs.Request, jobs [][]string, m
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(dir, "multirun.yaml"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := s.save(); err != nil { // from here on a killed sweep can be resumed
 		return err
 	}
 	return s.run(ctx)
@@ -115,7 +123,56 @@ func resumeSweep(ctx context.Context, dir string) error {
 		return err
 	}
 	defer f.release()
+	if err := f.clean(false); err != nil {
+		return err
+	}
 	return s.run(ctx)
+}
+
+// status prints the jobs of a sweep, or the standing of one run.
+func status(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, sweepMarker)); err != nil {
+		if !isRun(dir) {
+			return usagef("%s: neither a run folder nor a sweep folder", dir)
+		}
+		fmt.Println(runStatus(dir))
+		return nil
+	}
+	s, err := readSweep(dir)
+	if err != nil {
+		return err
+	}
+	for _, job := range s.Jobs {
+		line := job.State
+		if path := filepath.Join(dir, job.Dir); isRun(path) && job.State != "failed" {
+			line = runStatus(path)
+		}
+		fmt.Printf("#%-3d %s  %s\n", job.Num, line, strings.Join(job.Overrides, " "))
+		if job.Error != "" {
+			fmt.Printf("     %s\n", job.Error)
+		}
+	}
+	return nil
+}
+
+// runStatus says in a few words how far a run is: from its summary and its lock.
+func runStatus(dir string) string {
+	at := ""
+	if rows, err := reports.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
+		last := rows.Epochs[len(rows.Epochs)-1]
+		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
+	}
+	if locked(dir) {
+		return "running" + at
+	}
+	s, err := reports.ReadSummary(dir)
+	switch {
+	case err != nil || s == nil:
+		return "killed" + at + " (run resume " + dir + ")"
+	case s.State == reports.StateDone:
+		return "done"
+	}
+	return s.State + at + " (run resume " + dir + ")"
 }
 
 func readSweep(dir string) (*sweep, error) {
@@ -188,7 +245,7 @@ func (s *sweep) start(ctx context.Context, job *sweepJob) error {
 			return err
 		}
 	}
-	args := append(append([]string{}, s.Flags...), job.Overrides...)
+	args := slices.Concat(s.Flags, job.Overrides, s.Hydra)
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), fmt.Sprintf("hydra.job.num=%d", job.Num), fmt.Sprintf("hydra.job.id=%d", job.Num))
 	if isRun(dir) {
 		args = []string{"resume", dir}
@@ -204,7 +261,7 @@ func (s *sweep) start(ctx context.Context, job *sweepJob) error {
 	err = cmd.Run()
 	job.ExitCode = cmd.ProcessState.ExitCode()
 	if err != nil && tail.line() != "" {
-		return errors.New(tail.line())
+		return errors.New(strings.TrimPrefix(tail.line(), "run: "))
 	}
 	return err
 }

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"sort"
 	"strings"
+	"syscall"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/selector/pointer"
 )
@@ -45,7 +47,8 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	return nil
 }
 
-// verbCheckpoint inspects or verifies checkpoints: ours, the reference trainer's, Lightning's.
+// verbCheckpoint inspects or verifies checkpoints: ours, the reference trainer's, Lightning's. Of a run
+// folder it inspects the best one and verifies all, and the state that a resume would take.
 func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
 		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER")
@@ -54,6 +57,27 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if err != nil {
 		return err
 	}
+	if path == args[1] || args[0] == "inspect" {
+		return checkCheckpoint(path, args[0] == "inspect")
+	}
+	all, err := filepath.Glob(filepath.Join(globLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	if err != nil {
+		return err
+	}
+	for _, path := range all {
+		if err := checkCheckpoint(path, false); err != nil {
+			return err
+		}
+	}
+	saved, err := phases.FindState(args[1])
+	if err == nil && saved != nil {
+		fmt.Printf("%s: a resume can start here\n", saved.Dir)
+	}
+	return err
+}
+
+// checkCheckpoint reads a checkpoint file whole; values that are not finite are an error.
+func checkCheckpoint(path string, inspect bool) error {
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
 		return err
@@ -75,21 +99,21 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 			}
 		}
 	}
-	sort.Strings(names)
-	fmt.Printf("%s: %d tensors, %d parameters\n", path, len(names), total)
-	if args[0] == "inspect" {
-		for _, key := range sortedKeys(c.Metadata) {
-			fmt.Printf("  %s = %s\n", key, c.Metadata[key])
-		}
-		for _, name := range names {
-			fmt.Printf("  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
-		}
-	}
 	if len(bad) > 0 {
 		sort.Strings(bad)
 		return fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
 	}
-	fmt.Println("all values are finite")
+	fmt.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
+	if !inspect {
+		return nil
+	}
+	sort.Strings(names)
+	for _, key := range sortedKeys(c.Metadata) {
+		fmt.Printf("  %s = %s\n", key, c.Metadata[key])
+	}
+	for _, name := range names {
+		fmt.Printf("  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+	}
 	return nil
 }
 
@@ -121,6 +145,10 @@ func verbData(_ context.Context, _ App, args []string) error {
 // verbDoctor says what of libtorch, BLAS, CUDA and threads works here.
 func verbDoctor(context.Context, App, []string) error {
 	fmt.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(".", &disk); err == nil {
+		fmt.Printf("disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))
+	}
 	if err := torchx.Load(); err != nil {
 		return fmt.Errorf("libtorch does not load: %w", err)
 	}

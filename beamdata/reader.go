@@ -263,23 +263,3 @@ type queryAnswers struct {
 	top      int32             // the prior's best answer
 	accuracy map[int32]float64 // official VQA accuracy of the answers that humans gave; others 0
 }
-
-// scorerFor returns a scorer whose query i is row rows[i] of the reader.
-func (r *Reader) scorerFor(ids []int64) (Scorer, error) {
-	order := make(map[int64]int, len(r.IDs))
-	for i, id := range r.IDs {
-		order[id] = i
-	}
-	indices := make([]int, len(ids))
-	for i, id := range ids {
-		at, ok := order[id]
-		if !ok {
-			return nil, fmt.Errorf("%s: no row for query %d", r.path, id)
-		}
-		indices[i] = at
-	}
-	if slices.IsSorted(indices) && len(indices) == len(r.IDs) {
-		return r, nil
-	}
-	return subsetScorer{r, indices}, nil
-}

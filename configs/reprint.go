@@ -79,7 +79,7 @@ func (e *elem) reprint() string {
 }
 
 func escapeText(s string) string {
-	if strings.IndexAny(s, "\\()[]{}:=, \t") < 0 {
+	if !strings.ContainsAny(s, "\\()[]{}:=, \t") {
 		return s
 	}
 	var b strings.Builder

@@ -167,9 +167,6 @@ func (f *field) sub(key string) *field {
 	return nil
 }
 
-// free reports whether a section takes any key.
-func (f *field) free() bool { return f.kind == Null || f.kind == Map && f.elem != nil }
-
 func defaultNode(v reflect.Value, f *field) *Node {
 	n := defaultValue(v, f)
 	n.Origin = Origin{Source: "default"}

@@ -25,15 +25,6 @@ func sig(x float64, n int) string {
 	return strconv.FormatFloat(x, 'f', max(n-1-exp, 0), 64)
 }
 
-// signed is sig with a plus or a proper minus sign.
-func signed(x float64, n int) string {
-	s := sig(math.Abs(x), n)
-	if x < 0 {
-		return "−" + s
-	}
-	return "+" + s
-}
-
 // fixed writes x with the given decimals and a sign, for columns of differences.
 func fixed(x float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(x), 'f', decimals, 64)

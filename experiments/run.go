@@ -84,7 +84,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	}
 	err = execute(ctx, &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}, f)
 	var usage *UsageError
-	if free && errors.As(err, &usage) { // nothing was run: the corrected command may have the folder
+	if free && (errors.As(err, &usage) || err == nil && cfg.DryRun) { // nothing was run: the real command may have the folder
 		f.forget(errors.Is(statErr, fs.ErrNotExist))
 	}
 	return err

@@ -327,9 +327,11 @@ func advantageHistogram(adv []float64, valid []bool) []float64 {
 
 // EndEpoch moves β and the policy temperature by the epoch's mean KL and reports a β on its bound.
 func (g *GRPO) EndEpoch(int, Metrics) (Metrics, error) {
-	change := g.beta.EndEpoch()
+	g.beta.EndEpoch()
 	g.temp.EndEpoch()
-	return Metrics{"kl_beta_next": g.beta.Beta(), "kl_beta_at_bound": change.Bound != ""}, nil
+	beta, o := g.beta.Beta(), g.opt.KL
+	atBound := o.Controller != "fixed" && (beta <= o.BetaMin || beta >= o.BetaMax)
+	return Metrics{"kl_beta_next": beta, "kl_beta_at_bound": atBound}, nil
 }
 
 // Reference is the policy of the KL penalty.

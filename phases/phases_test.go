@@ -517,3 +517,25 @@ func TestDamagedCheckpointIsNamed(t *testing.T) {
 		t.Errorf("error %v, want one that names %s", err, path)
 	}
 }
+
+// TestBetaOnItsBoundIsReported: a coefficient that wants to leave its bounds is an event that names the keys.
+func TestBetaOnItsBoundIsReported(t *testing.T) {
+	train, val := toy(t)
+	opt := DefaultGRPOOptions()
+	opt.Epochs, opt.LR = 2, 1e-2
+	opt.KL.TargetMin, opt.KL.TargetMax, opt.KL.BetaMax = 0, 1e-9, 0.1 // any movement is too much, and 0.1 is the most
+	rec := &memory{}
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{phase}}, toyEnv(t, val, rec, t.TempDir()), nil); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, row := range rec.rows {
+		if strings.HasPrefix(row, "event ") && strings.Contains(row, "kl_beta_at_bound") && strings.Contains(row, "grpo.kl.beta_max") {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d warnings in 2 epochs, want 2:\n%s", found, strings.Join(rec.rows, "\n"))
+	}
+}

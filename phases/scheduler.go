@@ -287,7 +287,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		}
 	}
 	if b, ok := extra["kl_beta_at_bound"].(bool); ok && b {
-		if err := s.event(phase.Name(), epoch, "kl_beta_at_bound", fmt.Sprintf("the KL coefficient sits on its bound %v: widen grpo.kl.beta_min or beta_max, or the KL band", extra["kl_beta_next"])); err != nil {
+		if err := s.event(phase.Name(), epoch, "kl_beta_at_bound", fmt.Sprintf("the KL coefficient sits on its bound %v: widen %[2]s.kl.beta_min and %[2]s.kl.beta_max, or the band %[2]s.kl.target_min to target_max", extra["kl_beta_next"], phase.Name())); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,6 +254,29 @@ func TestGeneratorRepeatsAndRestores(t *testing.T) {
 }
 
 // TestMemoryIsFlat is the leak test: steps with forward, backward and update leave no tensor and no memory behind.
+// A generator lives on the device it was asked for, or there is none.
+func TestGeneratorDevice(t *testing.T) {
+	scoped(t)
+	const device = "cuda:0"
+	var g *Generator
+	err := Try(func() error { g = NewGenerator(1, device); return nil })
+	if !CUDAAvailable() {
+		if err == nil {
+			t.Errorf("a generator on %s without CUDA: want an error", device)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Free()
+	x := g.Uniform(Zeros(1).ToDevice(device), 0, 1, 100)
+	g.Seed(1)
+	if a, b := x.Floats(), g.Uniform(x, 0, 1, 100).Floats(); !slices.Equal(a, b) || slices.Max(a) == slices.Min(a) {
+		t.Errorf("the same seed gives %v, then %v", a[:3], b[:3])
+	}
+}
+
 func TestMemoryIsFlat(t *testing.T) {
 	scoped(t)
 	steps := 2000

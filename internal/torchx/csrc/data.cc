@@ -10,11 +10,6 @@
 #include <malloc.h>
 #endif
 
-#ifdef FULCRUM_CUDA
-#include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <c10/cuda/CUDAFunctions.h>
-#endif
-
 extern "C" {
 
 void fc_free_string(const char *s) { free(const_cast<char *>(s)); }
@@ -68,12 +63,8 @@ void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *cuda
 const char *fc_generator(uint64_t seed, const char *device, Generator *out) {
   return guard([&] {
     at::Device d{std::string(device)};
-    at::Generator g;
-#ifdef FULCRUM_CUDA
-    if (d.is_cuda()) g = at::cuda::detail::createCUDAGenerator(d.index());
-    else
-#endif
-      g = at::detail::createCPUGenerator();
+    // A copy of the device's default generator needs no CUDA headers.
+    at::Generator g = d.is_cpu() ? at::detail::createCPUGenerator() : at::globalContext().defaultGenerator(d).clone();
     g.set_current_seed(seed);
     *out = new at::Generator(g);
   });

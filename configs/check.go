@@ -224,7 +224,8 @@ func (s *Schema) check(root *Node, complete bool) (*Node, error) {
 	return out, c.faults.err()
 }
 
-// validate asks the section at path, after its sub-sections.
+// validate asks the section at path, after those of its sub-sections that it uses: a struct with
+// Uses(section string) bool says which.
 func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -235,7 +236,11 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 	if v.Kind() != reflect.Struct || n == nil || n.Kind != Map {
 		return
 	}
+	chooser, choosy := v.Addr().Interface().(interface{ Uses(section string) bool })
 	for _, sf := range f.fields {
+		if choosy && !chooser.Uses(sf.key) {
+			continue
+		}
 		c.validate(v.FieldByIndex(sf.index), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))
 	}
 	val, ok := v.Addr().Interface().(interface{ Validate() error })

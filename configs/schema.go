@@ -12,7 +12,8 @@ import (
 //
 // Struct tags: koanf:"key" (required; a field without it is not part of the config), help:"…",
 // enum:"a,b", range:"(0,1]" or "[0,inf)". A pointer may be null. A nested struct is a section, a
-// map[string]T takes any keys, an interface takes anything. A struct may have Validate() error.
+// map[string]T takes any keys, an interface takes anything. A struct may have Validate() error, and
+// Uses(section string) bool to say which of its sub-sections matter for the values that it holds.
 type Schema struct {
 	root     *field
 	defaults *Node

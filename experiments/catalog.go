@@ -26,6 +26,7 @@ func Tasks() *registry.Table[taskFunc] {
 	t := registry.New[taskFunc]("task")
 	t.Add("train", train)
 	t.Add("predict", predict)
+	t.Add("evaluate", evaluate)
 	return t
 }
 

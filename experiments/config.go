@@ -11,11 +11,12 @@ import (
 
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
-	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict"`
+	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate"`
 	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling"`
 	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
 	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = what suits the policy: 1 for the pointer, whose operations are small" range:"[0,inf)"`
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
+	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
 	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector)" enum:"pointer"`
 	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
@@ -31,6 +32,7 @@ type Config struct {
 	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
+	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
 	Report     reports.ReportOptions        `koanf:"report" help:"plots and report.md"`
 	Logging    reports.LoggingOptions       `koanf:"logging" help:"progress, TensorBoard, metrics.jsonl"`
 }
@@ -57,8 +59,19 @@ func DefaultConfig() *Config {
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(),
 		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
+}
+
+// Uses says whether a task looks at a section: what others hold is not checked against each other.
+func (c *Config) Uses(section string) bool {
+	switch section {
+	case "evaluate":
+		return c.Task == "evaluate"
+	case "report", "logging":
+		return true
+	}
+	return c.Task != "evaluate"
 }
 
 // Validate checks what several sections decide together, before any data or model is loaded.

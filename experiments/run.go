@@ -29,21 +29,22 @@ type taskFunc func(ctx context.Context, r *run) error
 
 // run is one run in progress.
 type run struct {
-	cfg       *Config
-	composed  *configs.Composed
-	exp       string   // the chosen experiment, or ""
-	overrides []string // of the command line
-	dir       string
-	hash      string
-	saved     *phases.Saved // the state a resume starts from
-	resumed   bool
-	device    string
-	begin     time.Time
-	log       *reports.Log
-	plotter   *reports.Plotter
-	bundle    *beamdata.Bundle
-	result    *phases.Result
-	former    *reports.Summary // of the sitting before a resume
+	cfg        *Config
+	composed   *configs.Composed
+	exp        string   // the chosen experiment, or ""
+	overrides  []string // of the command line
+	dir        string
+	hash       string
+	saved      *phases.Saved // the state a resume starts from
+	resumed    bool
+	device     string
+	begin      time.Time
+	log        *reports.Log
+	plotter    *reports.Plotter
+	bundle     *beamdata.Bundle
+	result     *phases.Result
+	evaluation *evaluation      // of task=evaluate
+	former     *reports.Summary // of the sitting before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -168,6 +169,9 @@ func (r *run) title() string {
 
 // headline says in the first line of output what runs, and plainly when it is not on real data.
 func (r *run) headline() string {
+	if r.cfg.Task == "evaluate" {
+		return r.title() + " " + *r.cfg.Evaluate.Results
+	}
 	data := r.cfg.Data.Name
 	if data == "shapes" {
 		data = "synthetic shapes (not real images)"
@@ -255,6 +259,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
 		}
+	}
+	if e := r.evaluation; e != nil {
+		s.Evaluation = e
 	}
 	if err := r.recorded(&s); err != nil {
 		r.log.Warnf("summary: %v", err)

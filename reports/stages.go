@@ -14,6 +14,7 @@ const (
 	policyInit       = "init"
 	policyBest       = "best"
 	policyOracle     = "oracle"
+	policyResults    = "results" // of a result file (task=evaluate)
 )
 
 // StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
@@ -214,6 +215,8 @@ func (s StageResult) title() string {
 		return "initial policy"
 	case policyOracle:
 		return "oracle"
+	case policyResults:
+		return "result file"
 	case policyBest:
 		if s.Phase == "" || s.Phase == policyInit {
 			return "best (initial policy)"

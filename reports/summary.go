@@ -55,8 +55,9 @@ type Summary struct {
 	Data        DataSummary       `json:"data"`
 	Phases      []PhaseSummary    `json:"phases"`
 	Best        *BestSummary      `json:"best,omitempty"`
-	Evaluations []StageResult     `json:"evaluations"` // of every stage, with intervals; see Stages
-	Warnings    []string          `json:"warnings"`    // one sentence each
+	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
+	Evaluation  any               `json:"evaluation,omitempty"` // of task=evaluate: the official accuracies
+	Warnings    []string          `json:"warnings"`             // one sentence each
 }
 
 // DataSummary says what a run was trained and judged on.

@@ -1,0 +1,390 @@
+package experiments
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/option"
+	"fulcrum/reports"
+	"fulcrum/rewardutil"
+)
+
+// EvaluateOptions configures task=evaluate: answers somebody generated, against ground truths. It needs no
+// policy, no training data and no libtorch.
+type EvaluateOptions struct {
+	Metric      string  `koanf:"metric" help:"vqa: the official VQA accuracy, leave-one-out over the ten answers" enum:"vqa"`
+	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
+	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
+	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
+	Missing     string  `koanf:"missing" help:"annotated questions without a result: left out and counted, an error, or scored 0" enum:"skip,error,zero"`
+	Out         *string `koanf:"out" help:"accuracies by question and type; null = evaluate.json in the run folder"`
+}
+
+// DefaultEvaluateOptions returns the official metric over the questions of the result file.
+func DefaultEvaluateOptions() EvaluateOptions {
+	return EvaluateOptions{Metric: "vqa", Missing: "skip"}
+}
+
+// Validate reports the files that are missing from the command line, all at once.
+func (o EvaluateOptions) Validate() error {
+	var errs []error
+	if o.Results == nil {
+		errs = append(errs, option.Errorf("results", "task=evaluate scores a result file: evaluate.results=FILE"))
+	}
+	if o.Annotations == nil {
+		errs = append(errs, option.Errorf("annotations", "task=evaluate needs the ground truths: evaluate.annotations=FILE"))
+	}
+	return errors.Join(errs...)
+}
+
+// evaluation is evaluate.json: the official accuracies, in percent, and what they were computed from.
+type evaluation struct {
+	Metric    string         `json:"metric"`
+	Compat    *string        `json:"compat"`
+	Questions int            `json:"questions"`           // scored
+	Annotated int            `json:"annotated_questions"` // in the annotation file
+	Missing   int            `json:"missing_results"`     // annotated, but without a result
+	ByType    map[string]int `json:"questionTypeCounts"`
+	ByAnswer  map[string]int `json:"answerTypeCounts"`
+	rewardutil.VQAReport
+}
+
+// evaluate runs task=evaluate.
+func evaluate(_ context.Context, r *run) error {
+	opt := r.cfg.Evaluate
+	annotations, err := readAnnotations(*opt.Annotations)
+	if err != nil {
+		return err
+	}
+	results, err := readResults(*opt.Results)
+	if err != nil {
+		return err
+	}
+	if opt.Questions != nil {
+		if err := checkQuestions(*opt.Questions, annotations, results); err != nil {
+			return err
+		}
+	}
+	scored, missing, err := complete(opt, annotations, results)
+	if err != nil {
+		return err
+	}
+	report, err := rewardutil.EvaluateVQA(annotations, scored, r.cfg.Compat != nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", *opt.Results, err)
+	}
+	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
+	e.count(annotations)
+	if missing > 0 {
+		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
+		if opt.Missing == "zero" {
+			how = "they score 0"
+		}
+		r.log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
+	}
+	if err := r.writeEvaluation(e, results); err != nil {
+		return err
+	}
+	return r.recordEvaluation(e, scored)
+}
+
+func readAnnotations(path string) ([]rewardutil.VQAAnnotation, error) {
+	f, err := openNamed(path, "evaluate.annotations")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	annotations, err := rewardutil.ReadVQAAnnotations(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	seen := make(map[int64]bool, len(annotations))
+	for _, a := range annotations {
+		switch {
+		case seen[a.QuestionID]:
+			return nil, fmt.Errorf("%s: question %d is annotated twice", path, a.QuestionID)
+		case len(a.Answers) == 0:
+			return nil, fmt.Errorf("%s: question %d has no answers", path, a.QuestionID)
+		}
+		seen[a.QuestionID] = true
+	}
+	return annotations, nil
+}
+
+// openNamed opens a file; an absent one is explained by the key that names it.
+func openNamed(path, key string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return f, nil
+}
+
+// readResults reads an official result file, a JSON list, or one object a line.
+func readResults(path string) ([]rewardutil.VQAResult, error) {
+	f, err := openNamed(path, "evaluate.results")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var entries []json.RawMessage
+	kind := "line"
+	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
+		kind = "entry"
+		if err := json.Unmarshal(trimmed, &entries); err != nil {
+			return nil, fmt.Errorf("%s: not an official result file [{\"question_id\": 1, \"answer\": \"…\"}, …]: %w", path, err)
+		}
+	} else {
+		for line := range bytes.Lines(text) {
+			entries = append(entries, bytes.TrimSpace(line))
+		}
+	}
+	out := make([]rewardutil.VQAResult, 0, len(entries))
+	at := make(map[int64]int, len(entries))
+	for i, entry := range entries {
+		if len(entry) == 0 {
+			continue
+		}
+		result, err := parseResult(entry)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %d: %w", path, kind, i+1, err)
+		}
+		if first, twice := at[result.QuestionID]; twice {
+			return nil, fmt.Errorf("%s: %s %d: question %d has a result already, in %s %d", path, kind, i+1, result.QuestionID, kind, first)
+		}
+		at[result.QuestionID] = i + 1
+		out = append(out, result)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no results: want [{\"question_id\": 1, \"answer\": \"…\"}, …]", path)
+	}
+	return out, nil
+}
+
+// parseResult reads one result. A null answer is an empty one, as in the reference.
+func parseResult(entry []byte) (rewardutil.VQAResult, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(entry, &fields); err != nil {
+		return rewardutil.VQAResult{}, fmt.Errorf("want an object with question_id and answer: %w", err)
+	}
+	id, ok := fields["question_id"]
+	if !ok {
+		if id, ok = fields["id"]; !ok {
+			return rewardutil.VQAResult{}, errors.New("no question_id")
+		}
+	}
+	var out rewardutil.VQAResult
+	if err := json.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
+		return out, fmt.Errorf("question_id is %s, want an integer", id)
+	}
+	answer, ok := fields["answer"]
+	if !ok {
+		var generation *string
+		completion, has := fields["completion"]
+		if !has {
+			return out, fmt.Errorf("question %d: no answer", out.QuestionID)
+		}
+		if err := json.Unmarshal(completion, &generation); err != nil {
+			return out, fmt.Errorf("question %d: completion is %.40s, want text", out.QuestionID, completion)
+		}
+		if generation != nil {
+			out.Answer = rewardutil.ExtractAnswer(*generation)
+		}
+		return out, nil
+	}
+	var text *string
+	if err := json.Unmarshal(answer, &text); err != nil {
+		return out, fmt.Errorf("question %d: answer is %.40s, want text", out.QuestionID, answer)
+	}
+	if text != nil {
+		out.Answer = *text
+	}
+	return out, nil
+}
+
+// checkQuestions refuses results and annotations that belong to other questions.
+func checkQuestions(path string, annotations []rewardutil.VQAAnnotation, results []rewardutil.VQAResult) error {
+	f, err := openNamed(path, "evaluate.questions")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var file struct {
+		Questions []struct {
+			ID *int64 `json:"question_id"`
+		} `json:"questions"`
+	}
+	if err := json.NewDecoder(f).Decode(&file); err != nil {
+		return fmt.Errorf("%s: not an official question file: %w", path, err)
+	}
+	known := make(map[int64]bool, len(file.Questions))
+	for i, q := range file.Questions {
+		if q.ID == nil {
+			return fmt.Errorf("%s: questions[%d] has no question_id", path, i)
+		}
+		known[*q.ID] = true
+	}
+	if len(known) == 0 {
+		return fmt.Errorf("%s: no questions: want an object with a list questions", path)
+	}
+	for _, r := range results {
+		if !known[r.QuestionID] {
+			return fmt.Errorf("%s: question %d, which has a result, is not among its %d questions", path, r.QuestionID, len(known))
+		}
+	}
+	for _, a := range annotations {
+		if !known[a.QuestionID] {
+			return fmt.Errorf("%s: question %d, which is annotated, is not among its %d questions: these files belong to different sets", path, a.QuestionID, len(known))
+		}
+	}
+	return nil
+}
+
+// noAnswer matches no ground truth, not even an empty one.
+const noAnswer = "\x00"
+
+// complete returns the results to score and how many annotated questions have none.
+func complete(opt EvaluateOptions, annotations []rewardutil.VQAAnnotation, results []rewardutil.VQAResult) (scored []rewardutil.VQAResult, missing int, err error) {
+	has := make(map[int64]bool, len(results))
+	for _, r := range results {
+		has[r.QuestionID] = true
+	}
+	var absent []string
+	scored = results
+	for _, a := range annotations {
+		if has[a.QuestionID] {
+			continue
+		}
+		missing++
+		if len(absent) < 5 {
+			absent = append(absent, fmt.Sprint(a.QuestionID))
+		}
+		if opt.Missing == "zero" {
+			scored = append(slices.Clip(scored), rewardutil.VQAResult{QuestionID: a.QuestionID, Answer: noAnswer})
+		}
+	}
+	if missing > 0 && opt.Missing == "error" {
+		more := ""
+		if missing > len(absent) {
+			more = ", …"
+		}
+		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s%s", *opt.Results, missing, len(annotations), strings.Join(absent, ", "), more)
+	}
+	return scored, missing, nil
+}
+
+// count fills in how many scored questions each type has.
+func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
+	e.ByType, e.ByAnswer = map[string]int{}, map[string]int{}
+	for _, a := range annotations {
+		if _, scored := e.ByQuestion[a.QuestionID]; scored {
+			e.ByType[cmp.Or(a.QuestionType, "other")]++
+			e.ByAnswer[cmp.Or(a.AnswerType, "other")]++
+		}
+	}
+}
+
+// writeEvaluation writes evaluate.json, results.json (the official result format) and report.md.
+func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
+	out := filepath.Join(r.dir, "evaluate.json")
+	if r.cfg.Evaluate.Out != nil {
+		out = *r.cfg.Evaluate.Out
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return fmt.Errorf("evaluate.out=%s: %w", out, err)
+	}
+	for _, file := range []struct {
+		path  string
+		value any
+	}{{out, e}, {filepath.Join(r.dir, "results.json"), results}} {
+		text, err := json.MarshalIndent(file.value, "", " ")
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(file.path, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown(r.cfg.Evaluate)), 0o644); err != nil {
+		return err
+	}
+	for _, row := range e.rows() {
+		fmt.Fprintf(os.Stdout, "%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
+	}
+	fmt.Fprintf(os.Stdout, "evaluation: %d questions → %s\n", e.Questions, out)
+	return nil
+}
+
+type accuracyRow struct {
+	name     string
+	n        int
+	accuracy float64 // percent
+}
+
+// rows lists the accuracies: overall, then by answer type and question type in alphabetical order.
+func (e evaluation) rows() []accuracyRow {
+	rows := []accuracyRow{{"overall", e.Questions, e.Overall}}
+	for _, table := range []struct {
+		title    string
+		accuracy map[string]float64
+		n        map[string]int
+	}{{"answer type ", e.ByAnswerType, e.ByAnswer}, {"question type ", e.ByQuestionType, e.ByType}} {
+		for _, name := range slices.Sorted(maps.Keys(table.accuracy)) {
+			rows = append(rows, accuracyRow{table.title + name, table.n[name], table.accuracy[name]})
+		}
+	}
+	return rows
+}
+
+func (e evaluation) markdown(opt EvaluateOptions) string {
+	var b strings.Builder
+	how := "the standard evaluation"
+	if e.Compat != nil {
+		how = "compat=" + *e.Compat
+	}
+	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", *opt.Results, *opt.Annotations, how, e.Questions, e.Annotated)
+	if e.Missing > 0 {
+		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, opt.Missing)
+	}
+	b.WriteString(".\n\n| | Questions | Accuracy (%) |\n|---|---:|---:|\n")
+	cell := strings.NewReplacer("|", `\|`, "\n", " ")
+	for _, row := range e.rows() {
+		fmt.Fprintf(&b, "| %s | %d | %.2f |\n", cell.Replace(row.name), row.n, row.accuracy)
+	}
+	b.WriteString("\nTo compare two evaluations question by question, with intervals: `run report FOLDER_A FOLDER_B`.\n")
+	return b.String()
+}
+
+// recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
+// paired comparisons (run report A B).
+func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) error {
+	r.evaluation = &e
+	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
+	for i, s := range scored {
+		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
+	}
+	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
+	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	return r.log.Scores(e.Metric, "results", "", 0, "accuracy", 0, ids, scores)
+}

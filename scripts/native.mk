@@ -21,7 +21,7 @@ CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 include $(OUT)/config.mk
 FLAGS = $(TORCH_CXXFLAGS) -I$(GOTORCH) -I$(CSRC)
-WARN = -Wall -Wextra -Wno-unknown-pragmas
+WARN = -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi
 
 ours := $(patsubst $(CSRC)/%.cc,$(OUT)/csrc/%.o,$(wildcard $(CSRC)/*.cc))
 theirs := $(OUT)/gotorch.o

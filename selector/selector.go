@@ -121,6 +121,9 @@ type ForwardOptions struct {
 type Output struct {
 	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible
+	// Entropy is -Σ_a π(a) log π(a) of every step, without gradient and not masked; no tensor where a
+	// policy doesn't give it.
+	Entropy torchx.Tensor // [B, G, T] nats
 }
 
 // Policy is a trainable distribution over sequences of actions.

@@ -404,3 +404,14 @@ func Contiguous(x Tensor) Tensor {
 	check("contiguous", C.fc_contiguous(x.c(), &out), x)
 	return adopt(out)
 }
+
+// PickLogp turns scores logits [B, R, K] into log π [B, G, T] of the actions [B, G, T] (int64 positions in
+// the row), and into each step's entropy [B, G, T] in nats, without gradient. R is 1 + (T-1)·G (all
+// candidates share the row of the first step) or T·G, step by step. What a candidate has taken before has
+// the logit taken. One fused pass forward and one backward on the CPU.
+func PickLogp(logits, actions Tensor, taken float64) (logp, entropy Tensor) {
+	must("pick_logp", logits, actions)
+	var l, e C.Tensor
+	check("pick_logp", C.fc_pick_logp(logits.c(), actions.c(), C.double(taken), &l, &e), logits, actions)
+	return adopt(l), adopt(e)
+}

@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// Params holds a model's parameters as views of one flat float32 buffer, and their gradients as views
+// Params holds a model's parameters as views of one flat buffer, and their gradients as views
 // of another, so that zeroing, the gradient norm, the optimiser and snapshots are one pass each.
 type Params struct {
 	names  []string
@@ -18,6 +18,14 @@ type Params struct {
 	flat   Tensor // [N]
 	grad   Tensor // [N]
 	offset []int
+	parts  map[part]Tensor
+	clean  bool // the gradient is all zeros
+}
+
+// part is a slice of a parameter along one dimension.
+type part struct {
+	name               string
+	dim, start, length int
 }
 
 // Spec names one parameter and its shape.
@@ -26,9 +34,13 @@ type Spec struct {
 	Shape []int
 }
 
-// NewParams allocates zeroed parameters on device, in the given order.
-func NewParams(specs []Spec, device string) *Params {
-	p := &Params{index: map[string]int{}}
+// NewParams allocates zeroed float32 parameters on device, in the given order.
+func NewParams(specs []Spec, device string) *Params { return NewParamsOf(Float32, specs, device) }
+
+// NewParamsOf is NewParams in another float type: gradient checks need float64.
+func NewParamsOf(dtype DType, specs []Spec, device string) *Params {
+	defer Scope()()
+	p := &Params{index: map[string]int{}, parts: map[part]Tensor{}, clean: true}
 	n := 0
 	for i, s := range specs {
 		if _, dup := p.index[s.Name]; dup {
@@ -40,8 +52,8 @@ func NewParams(specs []Spec, device string) *Params {
 		p.offset = append(p.offset, n)
 		n += numel(s.Shape)
 	}
-	p.flat = Own(Zeros(n).ToDevice(device))
-	p.grad = Own(FullLike(p.flat, 0, Float32, n))
+	p.flat = Own(FullLike(Zeros(1).ToDevice(device), 0, dtype, n))
+	p.grad = Own(FullLike(p.flat, 0, dtype, n))
 	for i, s := range specs {
 		shape, dims := cshape(s.Shape)
 		var out C.Tensor
@@ -67,6 +79,19 @@ func (p *Params) Get(name string) Tensor {
 		panic(&OpError{Op: "params", Msg: "no parameter " + name})
 	}
 	return p.views[i]
+}
+
+// Part returns length entries of a parameter along dim, from start on, as a leaf of its own: its gradient
+// goes straight into the parameter's. A computation uses either the parts of a parameter or the whole.
+func (p *Params) Part(name string, dim, start, length int) Tensor {
+	key := part{name, dim, start, length}
+	if t, ok := p.parts[key]; ok {
+		return t
+	}
+	var out C.Tensor
+	check("params", C.fc_param_part(p.Get(name).c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), &out), p.Get(name))
+	p.parts[key] = Own(adopt(out))
+	return p.parts[key]
 }
 
 // Shape returns the shape of the parameter called name (nil when there is none).
@@ -115,10 +140,13 @@ func (p *Params) SetValues(v []float32) {
 // CopyFrom overwrites all parameters with those of q, which has the same layout.
 func (p *Params) CopyFrom(q *Params) { Copy(p.flat, q.flat) }
 
-// ZeroGrad clears the gradient buffer.
+// ZeroGrad clears the gradient buffer before a backward pass, unless AdamW's last step has done so.
 func (p *Params) ZeroGrad() {
-	defer Scope()()
-	Copy(p.grad, FullLike(p.grad, 0, Float32, 1))
+	if !p.clean {
+		defer Scope()()
+		Copy(p.grad, FullLike(p.grad, 0, p.grad.DType(), 1))
+	}
+	p.clean = false
 }
 
 // GradNorm returns the global L2 norm of the gradient, summed in float64: the same for any thread count. sync
@@ -131,6 +159,9 @@ func (p *Params) GradNorm() float64 {
 // Free releases the buffers. Tensors computed from them must be gone.
 func (p *Params) Free() {
 	for _, v := range p.views {
+		v.Free()
+	}
+	for _, v := range p.parts {
 		v.Free()
 	}
 	p.flat.Free()
@@ -147,6 +178,8 @@ type AdamW struct {
 	lrScale   Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
 	decayMask Tensor // [N] or none: 1 where weight decay applies
 	steps     int
+
+	KeepGrad bool // leave the gradient as it is after a step; otherwise it is zero then
 }
 
 // NewAdamW returns an optimiser with zero moments.
@@ -178,11 +211,13 @@ func (a *AdamW) perParameter(f func(string) float64) Tensor {
 	return Own(t)
 }
 
-// Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr.
+// Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr, and
+// clears the gradients in the same pass.
 func (a *AdamW) Step(lr, gradScale float64) {
 	a.steps++
 	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(),
-		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.int64_t(a.steps)))
+		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.int64_t(a.steps), C.bool(!a.KeepGrad)))
+	a.params.clean = !a.KeepGrad
 }
 
 // State copies the moments to the host, with the number of steps taken. sync

@@ -16,20 +16,17 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 	src := source.(*Source)
 	in := p.loadQueries(src, queries)
 	e := p.encode(in, dropout{})
-	state := e.start()         // [B, 1, h], then [B, G, h]
+	state := e.state           // [B, 1, h], then [B, G, h]
 	var chosen []torchx.Tensor // t × [B, G, 1]
 	for step := range t {
-		logits := torchx.Expand(p.logits(e, state), in.b, g, in.k) // [B, G, K]
-		if temperature > 0 && temperature != 1 {
-			logits = torchx.Scale(logits, 1/temperature)
-		}
+		logits := torchx.Expand(p.logits(e, state, temperature), in.b, g, in.k) // [B, G, K]
 		if step > 0 {
-			logits = p.exclude(logits, torchx.Cat(2, chosen...))
+			logits = torchx.ScatterValue(logits, 2, torchx.Cat(2, chosen...), impossible) // never twice, whatever a taken one's logit
 		}
 		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, in.k)), -1) // [B, G]
 		chosen = append(chosen, torchx.Unsqueeze(action, 2))
 		if step+1 < t && p.stateful() {
-			state = p.advance(e, torchx.Expand(state, in.b, g, p.opt.HiddenDim), action)
+			state = p.advance(in, e, state, action)
 		}
 	}
 	actions := torchx.Data[int64](torchx.Cat(2, chosen...)) // [B, G, T] sync
@@ -58,13 +55,13 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 	for i := range beams {
 		beams[i] = []beam{{}}
 	}
-	state := e.start() // [B, N, h]
+	state := e.state // [B, N, h]
 	for step, n := 0, 1; step < t; step, n = step+1, width {
-		logits := torchx.Expand(p.logits(e, state), in.b, n, in.k) // [B, N, K]
+		logits := torchx.Expand(p.logits(e, state, 1), in.b, n, in.k) // [B, N, K]
 		if step > 0 {
-			logits = p.exclude(logits, p.move(torchx.From(taken(beams, n, step), in.b, n, step)))
+			logits = torchx.ScatterValue(logits, 2, p.move(torchx.From(taken(beams, n, step), in.b, n, step)), p.taken())
 		}
-		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1)) // [B, N, K] sync
+		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1).To(torchx.Float32)) // [B, N, K] sync
 		for i, q := range queries {
 			if step >= len(src.set.Pool(q)) {
 				continue // every example of this pool is taken
@@ -80,7 +77,7 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 				}
 			}
 			state = torchx.Reshape(torchx.Embedding(torchx.Reshape(state, in.b*n, p.opt.HiddenDim), p.move(torchx.From(index, len(index)))), in.b, width, p.opt.HiddenDim)
-			state = p.advance(e, state, p.move(torchx.From(action, in.b, width)))
+			state = p.advance(in, e, state, p.move(torchx.From(action, in.b, width)))
 		}
 	}
 	b := selector.NewBatch(src, queries, width, t)

@@ -1,6 +1,10 @@
 package pointer
 
 import (
+	"slices"
+	"unsafe"
+
+	"fulcrum/beamdata"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -8,13 +12,13 @@ import (
 // inputs is a batch on the device. Pools of different sizes are padded to the largest, K.
 type inputs struct {
 	b, g, t, k int
-	rows       torchx.Tensor // [U, d] the distinct embedding rows of the batch: shared candidates are projected once
-	query      torchx.Tensor // [B] int64 positions in rows
-	pool       torchx.Tensor // [B, K] int64 positions in rows (padding points at row 0)
+	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
+	u          int           // U; equal to K where all queries share one pool
+	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); no tensor when the pool is shared
 	padding    torchx.Tensor // [B, K] bool, true = padding; no tensor when all pools are full
 	cos        torchx.Tensor // [B, K] cos(E_q, E_j); no tensor without the skip term
 	actions    torchx.Tensor // [B, G, T] int64
-	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step
+	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; no tensor when every step is
 }
 
 // load moves what a forward pass needs to the device.
@@ -23,57 +27,118 @@ func (p *Policy) load(b *selector.Batch) *inputs {
 	in := p.loadQueries(src, b.Queries)
 	in.g, in.t = b.G, b.T
 	in.actions = p.move(torchx.From(b.Actions, in.b, in.g, in.t))
-	in.mask = p.move(torchx.From(b.Mask, in.b, in.g, in.t))
+	if slices.Contains(b.Mask, 0) {
+		in.mask = p.move(torchx.From(b.Mask, in.b, in.g, in.t)).To(p.dtype)
+	}
 	return in
 }
 
 func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
 	in := &inputs{b: len(queries)}
+	shared := true
+	first := src.set.Pool(queries[0])
 	for _, q := range queries {
-		in.k = max(in.k, len(src.set.Pool(q)))
+		pool := src.set.Pool(q)
+		in.k = max(in.k, len(pool))
+		shared = shared && len(pool) == len(first) && unsafe.SliceData(pool) == unsafe.SliceData(first)
 	}
-	slot := make(map[int32]int64, in.b*in.k)
-	var distinct []int64
-	place := func(row int32) int64 {
-		at, ok := slot[row]
-		if !ok {
-			at = int64(len(distinct))
-			slot[row] = at
-			distinct = append(distinct, int64(row))
+	var rows []int64
+	if shared {
+		rows = make([]int64, 0, in.k+in.b)
+		for _, row := range first {
+			rows = append(rows, int64(row))
 		}
-		return at
+	} else {
+		rows = in.place(p, src, queries)
 	}
-	query := make([]int64, in.b)
-	pool := make([]int64, in.b*in.k)
-	padding := make([]bool, in.b*in.k)
-	padded := false
-	for i, q := range queries {
-		query[i] = place(src.set.Row(q))
-		rows := src.set.Pool(q)
-		for j := range in.k {
-			if j < len(rows) {
-				pool[i*in.k+j] = place(rows[j])
-			} else {
-				padding[i*in.k+j] = true
-				padded = true
-			}
-		}
+	in.u = len(rows)
+	for _, q := range queries {
+		rows = append(rows, int64(src.set.Row(q)))
 	}
-	table := p.table(src)
-	in.rows = torchx.IndexSelect(table, 0, p.move(torchx.From(distinct, len(distinct)))) // [U, d]
-	in.query = p.move(torchx.From(query, in.b))
-	in.pool = p.move(torchx.From(pool, in.b, in.k))
-	if padded {
-		in.padding = p.move(torchx.From(padding, in.b, in.k))
-	}
+	in.rows = torchx.IndexSelect(p.table(src), 0, p.move(torchx.From(rows, len(rows)))).To(p.dtype) // [U+B, d]
 	if p.opt.Skip.Enabled {
 		cos := make([]float32, in.b*in.k)
 		for i, q := range queries {
 			copy(cos[i*in.k:], src.cosines(q))
 		}
-		in.cos = p.move(torchx.From(cos, in.b, in.k))
+		in.cos = p.move(torchx.From(cos, in.b, in.k)).To(p.dtype)
 	}
 	return in
+}
+
+// place lists the distinct candidates of different pools, which are projected once, and fills pool and padding.
+func (in *inputs) place(p *Policy, src *Source, queries []int) (rows []int64) {
+	slot := p.tables.slots(src.set.Table)
+	pool := make([]int64, in.b*in.k)
+	padding := make([]bool, in.b*in.k)
+	padded := false
+	for i, q := range queries {
+		own := src.set.Pool(q)
+		for j, row := range own {
+			at, ok := slot.get(row)
+			if !ok {
+				at = int64(len(rows))
+				slot.set(row, at)
+				rows = append(rows, int64(row))
+			}
+			pool[i*in.k+j] = at
+		}
+		for j := len(own); j < in.k; j++ {
+			padding[i*in.k+j], padded = true, true
+		}
+	}
+	in.pool = p.move(torchx.From(pool, in.b, in.k))
+	if padded {
+		in.padding = p.move(torchx.From(padding, in.b, in.k))
+	}
+	return rows
+}
+
+// rowsOf turns pool positions [B, N] into positions in the first U rows.
+func (in *inputs) rowsOf(position torchx.Tensor) torchx.Tensor {
+	if in.pool.Nil() {
+		return position
+	}
+	return torchx.Gather(in.pool, 1, position)
+}
+
+// spread gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
+func (in *inputs) spread(x torchx.Tensor) torchx.Tensor {
+	if in.pool.Nil() {
+		return x
+	}
+	return torchx.Embedding(x, in.pool)
+}
+
+// products multiplies vectors x [B, N, h] with every candidate's c ([B, K, h], or [K, h] shared): [B, N, K].
+func products(x, c torchx.Tensor) torchx.Tensor {
+	return torchx.MatMul(x, torchx.Transpose(c, -2, -1))
+}
+
+// slots remembers where a table's rows stand in a batch, without clearing anything between batches.
+type slots struct {
+	at    []int64
+	stamp []uint32
+	now   uint32
+}
+
+func (s *slots) get(row int32) (int64, bool) { return s.at[row], s.stamp[row] == s.now }
+
+func (s *slots) set(row int32, at int64) { s.at[row], s.stamp[row] = at, s.now }
+
+// slots returns the table's slots, empty.
+func (t *tables) slots(table *beamdata.Table) *slots {
+	s := t.slot[table]
+	if s == nil {
+		s = &slots{at: make([]int64, table.Rows), stamp: make([]uint32, table.Rows)}
+		t.slot[table] = s
+	}
+	s.now++
+	if s.now == 0 { // the stamps have gone round
+		clear(s.stamp)
+		s.now = 1
+	}
+	return s
 }
 
 // table returns the source's embedding table on the policy's device, uploaded once.

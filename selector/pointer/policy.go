@@ -25,22 +25,31 @@ type Policy struct {
 	opt    Options
 	dim    int // width d of the embeddings
 	device string
+	dtype  torchx.DType // of parameters and computation: float32, or float64 for gradient checks
 	params *torchx.Params
 	tables *tables
 }
 
 // tables are embedding tables on the device, shared by a policy and its clones.
 type tables struct {
-	on map[*beamdata.Table]torchx.Tensor
+	on   map[*beamdata.Table]torchx.Tensor
+	slot map[*beamdata.Table]*slots
 }
 
-// layer is one cross-attention layer.
-type layer struct{ inWeight, inBias, outWeight, outBias, normWeight, normBias torchx.Tensor }
+func newTables() *tables {
+	return &tables{map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]*slots{}}
+}
+
+// layer is one cross-attention layer: the packed projection in its three parts [h, h] and [h].
+type layer struct{ wq, wk, wv, bq, bv, outWeight, outBias, normWeight, normBias torchx.Tensor }
 
 func (p *Policy) layer(i int) layer {
+	h := p.opt.HiddenDim
 	attn, norm := fmt.Sprintf("cross_attn_layers.%d.", i), fmt.Sprintf("attn_norms.%d.", i)
+	weight := func(n int) torchx.Tensor { return p.params.Part(attn+"in_proj_weight", 0, n*h, h) }
+	bias := func(n int) torchx.Tensor { return p.params.Part(attn+"in_proj_bias", 0, n*h, h) }
 	return layer{
-		p.params.Get(attn + "in_proj_weight"), p.params.Get(attn + "in_proj_bias"),
+		weight(0), weight(1), weight(2), bias(0), bias(2), // the key bias moves all scores of a head alike
 		p.params.Get(attn + "out_proj.weight"), p.params.Get(attn + "out_proj.bias"),
 		p.params.Get(norm + "weight"), p.params.Get(norm + "bias"),
 	}
@@ -86,8 +95,12 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("selector.%w", err)
 	}
-	p := &Policy{opt: opt, dim: d, device: device, tables: &tables{on: map[*beamdata.Table]torchx.Tensor{}}}
-	p.params = torchx.NewParams(Specs(opt, d), device)
+	return newPolicy(opt, d, seed, device, torchx.Float32)
+}
+
+func newPolicy(opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
+	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables()}
+	p.params = torchx.NewParamsOf(dtype, Specs(opt, d), device)
 	for _, name := range p.params.Names() {
 		if err := p.params.Set(name, p.initial(name, seed)); err != nil {
 			return nil, err
@@ -156,8 +169,8 @@ func (p *Policy) Dim() int { return p.dim }
 
 // Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
-	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, tables: p.tables}
-	q.params = torchx.NewParams(Specs(p.opt, p.dim), p.device)
+	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables}
+	q.params = torchx.NewParamsOf(p.dtype, Specs(p.opt, p.dim), p.device)
 	q.params.CopyFrom(p.params)
 	return q
 }

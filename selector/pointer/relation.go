@@ -56,9 +56,9 @@ func relationSpecs(o RelationOptions, d int) []torchx.Spec {
 // relation scores the pool [B, K] for the queries of a batch.
 func (p *Policy) relation(in *inputs) torchx.Tensor {
 	o, w := p.opt.Relation, p.params.Get
-	q := torchx.Embedding(in.rows, in.query) // [B, d]
-	c := torchx.Embedding(in.rows, in.pool)  // [B, K, d], no gradient
-	var score torchx.Tensor                  // [B, K]
+	q := torchx.Narrow(in.rows, 0, in.u, in.b)         // [B, d]
+	c := in.spread(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
+	var score torchx.Tensor                            // [B, K]
 	add := func(x torchx.Tensor) {
 		if score.Nil() {
 			score = x
@@ -84,7 +84,7 @@ func (p *Policy) relation(in *inputs) torchx.Tensor {
 		}
 	}
 	if !z.Nil() {
-		add(torchx.Squeeze(torchx.MatMul(c, torchx.Unsqueeze(z, 2)), 2))
+		add(torchx.Squeeze(products(torchx.Unsqueeze(z, 1), c), 1))
 	}
 	if o.ProductDim > 0 {
 		scaled := torchx.Scale(q, math.Sqrt(float64(p.dim)))  // entries of unit size

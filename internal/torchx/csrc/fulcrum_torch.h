@@ -63,6 +63,9 @@ const char *fc_normalize(Tensor x, double eps, Tensor *out);  // x / max(|x|₂,
 const char *fc_all_finite(Tensor x, bool *out);
 const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the same for any thread count
 
+// --- rows: fused passes over the last dimension (rows.cc)
+const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor *logp, Tensor *entropy);
+
 // --- indexing and shape
 const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);
 const char *fc_scatter_value(Tensor x, int64_t dim, Tensor index, double value, Tensor *out);
@@ -85,12 +88,14 @@ const char *fc_backward(Tensor loss);
 const char *fc_require_grad(Tensor x);
 const char *fc_grad(Tensor x, Tensor *out);
 const char *fc_param_view(Tensor flat, Tensor flat_grad, int64_t offset, const int64_t *shape, int64_t dims, Tensor *out);
+const char *fc_param_part(Tensor param, int64_t dim, int64_t start, int64_t length, Tensor *out);
 
 // --- optimiser: one fused pass over flat float32 buffers [N]
 // g' = grad·grad_scale; AdamW (Loshchilov & Hutter 2019) with bias correction for step (1-based).
+// clear: the gradient is set to zero after it was read.
 // lr, weight_decay are per-element scales when lr_scale/decay_mask are given (may be NULL).
 const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask,
-                     double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step);
+                     double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step, bool clear);
 
 // --- random numbers
 const char *fc_generator(uint64_t seed, const char *device, Generator *out);

@@ -140,12 +140,6 @@ const char *fc_topk(Tensor x, int64_t k, int64_t dim, Tensor *values, Tensor *in
 const char *fc_layer_norm(Tensor x, Tensor weight, Tensor bias, double eps, Tensor *out) {
   return guard([&] { *out = wrap(at::layer_norm(*x, {x->size(-1)}, *weight, *bias, eps)); });
 }
-// x / max(|x|₂, eps) over the last dimension.   torch.nn.functional.normalize
-const char *fc_normalize(Tensor x, double eps, Tensor *out) {
-  return guard([&] {
-    *out = wrap(*x / x->norm(2, -1, true).clamp_min(eps).expand_as(*x));
-  });
-}
 const char *fc_all_finite(Tensor x, bool *out) {
   return guard([&] { *out = at::isfinite(*x).all().item<bool>(); });
 }
@@ -231,6 +225,17 @@ const char *fc_param_view(Tensor flat, Tensor flat_grad, int64_t offset, const i
     at::Tensor p = flat->detach().narrow(0, offset, n).view(ints(shape, dims)).detach();
     p.set_requires_grad(true);
     p.mutable_grad() = flat_grad->detach().narrow(0, offset, n).view(ints(shape, dims)).detach();
+    *out = wrap(std::move(p));
+  });
+}
+
+// Part of a parameter (narrow) as a leaf of its own: its gradient goes straight into the parameter's, without the
+// zeros of the whole that a narrow's gradient would add.
+const char *fc_param_part(Tensor param, int64_t dim, int64_t start, int64_t length, Tensor *out) {
+  return guard([&] {
+    at::Tensor p = param->detach().narrow(dim, start, length).detach();
+    p.set_requires_grad(param->requires_grad());
+    p.mutable_grad() = param->grad().detach().narrow(dim, start, length).detach();
     *out = wrap(std::move(p));
   });
 }

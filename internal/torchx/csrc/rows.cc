@@ -1,0 +1,293 @@
+// Fused passes over the last dimension, with their gradients: what a pointer selector does to every row of scores.
+// Composed from libtorch's operations the same work reads and writes each row about ten times as often: on the CPU,
+// where a training step is a few milliseconds, that was a third of it (docs/benchmarks.md).
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "guard.h"
+#include "simd.h"
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// --- one row at a time: float32 in vectors of eight, float64 (gradient checks) plainly
+
+INLINE vf load(const float *p) {
+  vf v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+INLINE void store(float *p, vf v) { std::memcpy(p, &v, sizeof v); }
+INLINE float sum(vf v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
+INLINE vf fill(float x) { return vf{x, x, x, x, x, x, x, x}; }
+INLINE vf max(vf a, vf b) { return a > b ? a : b; }
+
+// e^x for x ≤ 0 by Cephes' polynomial, relative error 2e-7.
+INLINE vf exp(vf x) {
+  x = x < -87.0f ? fill(-87.0f) : x;
+  const vf shifted = x * 1.44269504f + 12582912.0f;  // 1.5·2^23: the integer part lands in the low bits
+  const vf n = shifted - 12582912.0f;
+  const vf r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  vf y = 1.9875691500e-4f * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  return y * (vf)(((vi)shifted - (0x4B400000 - 127)) << 23);
+}
+
+// log Σ e^x over a row, and the row's entropy.
+FULCRUM_SIMD void stats(const float *x, int64_t k, float *lse, float *entropy) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf rest = fill(-INFINITY), top = rest;
+  for (int64_t j = whole; j < k; j++) rest[j - whole] = x[j];
+  for (int64_t j = 0; j < whole; j += kLanes) top = max(load(x + j), top);
+  top = max(rest, top);
+  float high = top[0];
+  for (int l = 1; l < kLanes; l++) high = top[l] > high ? top[l] : high;
+  vf total = fill(0), dot = fill(0);
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    const vf d = load(x + j) - high, e = exp(d);
+    total += e;
+    dot += e * d;
+  }
+  if (whole < k) {
+    const vf d = rest - high, e = exp(d);  // e^-87 where the row has ended
+    for (int64_t l = 0; l < k - whole; l++) {
+      total[l] += e[l];
+      dot[l] += e[l] * d[l];
+    }
+  }
+  const float s = sum(total);
+  *lse = high + std::log(s);
+  *entropy = std::log(s) - sum(dot) / s;
+}
+void stats(const double *x, int64_t k, double *lse, double *entropy) {
+  const double high = *std::max_element(x, x + k);
+  double s = 0, dot = 0;
+  for (int64_t j = 0; j < k; j++) {
+    const double e = std::exp(x[j] - high);
+    s += e;
+    dot += e * (x[j] - high);
+  }
+  *lse = high + std::log(s);
+  *entropy = std::log(s) - dot / s;
+}
+
+// out = scale · e^(x - lse)
+FULCRUM_SIMD void softmax(const float *x, float *out, int64_t k, float lse, float scale) {
+  const int64_t whole = k / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) store(out + j, scale * exp(load(x + j) - lse));
+  if (whole < k) {
+    vf rest = fill(0);
+    for (int64_t j = whole; j < k; j++) rest[j - whole] = x[j] - lse;
+    rest = scale * exp(rest);
+    for (int64_t j = whole; j < k; j++) out[j] = rest[j - whole];
+  }
+}
+void softmax(const double *x, double *out, int64_t k, double lse, double scale) {
+  for (int64_t j = 0; j < k; j++) out[j] = scale * std::exp(x[j] - lse);
+}
+
+FULCRUM_SIMD float dot(const float *a, const float *b, int64_t k) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf total = fill(0);
+  for (int64_t j = 0; j < whole; j += kLanes) total += load(a + j) * load(b + j);
+  float s = sum(total);
+  for (int64_t j = whole; j < k; j++) s += a[j] * b[j];
+  return s;
+}
+double dot(const double *a, const double *b, int64_t k) { return std::inner_product(a, a + k, b, 0.0); }
+
+// out = (x - y·shift) · scale
+FULCRUM_SIMD void subtract_scaled(const float *__restrict x, const float *__restrict y, float *__restrict out, int64_t k, float shift, float scale) {
+  for (int64_t j = 0; j < k; j++) out[j] = (x[j] - y[j] * shift) * scale;
+}
+void subtract_scaled(const double *x, const double *y, double *out, int64_t k, double shift, double scale) {
+  for (int64_t j = 0; j < k; j++) out[j] = (x[j] - y[j] * shift) * scale;
+}
+
+// Where the scores of step t of candidate g stand among a query's rows: candidates share the first step's when there are
+// only 1 + (T-1)·G rows.
+struct Layout {
+  int64_t b, r, k, g, t;
+  bool shared;
+  int64_t row(int64_t step, int64_t cand) const { return shared ? (step == 0 ? 0 : 1 + (step - 1) * g + cand) : step * g + cand; }
+};
+
+Layout layout(const at::Tensor &logits, const at::Tensor &actions) {
+  TORCH_CHECK(logits.dim() == 3 && actions.dim() == 3 && logits.size(0) == actions.size(0), "pick: logits ", logits.sizes(), ", actions ", actions.sizes());
+  Layout l{logits.size(0), logits.size(1), logits.size(2), actions.size(1), actions.size(2), false};
+  l.shared = l.r == 1 + (l.t - 1) * l.g;
+  TORCH_CHECK(l.shared || l.r == l.t * l.g, "pick: ", l.r, " rows of scores for ", l.g, " candidates of ", l.t, " steps");
+  return l;
+}
+
+// log π of every action, actions taken before at a logit of `taken`; and the entropy of each step, without gradient.
+struct PickLogp : torch::autograd::Function<PickLogp> {
+  template <class T>
+  static void run(const Layout &l, T *x, const int64_t *a, T taken, T *logp, T *entropy, T *lse) {
+    at::parallel_for(0, l.b, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; b++)
+        for (int64_t g = 0; g < l.g; g++)
+          for (int64_t t = 0; t < l.t; t++) {
+            const int64_t *act = a + (b * l.g + g) * l.t, row = b * l.r + l.row(t, g), out = (b * l.g + g) * l.t + t;
+            T *z = x + row * l.k;
+            T h;
+            if (!(l.shared && t == 0 && g > 0)) {
+              for (int64_t s = 0; s < t; s++) z[act[s]] = taken;
+              stats(z, l.k, lse + row, &h);
+            } else {
+              h = entropy[b * l.g * l.t];
+            }
+            logp[out] = z[act[t]] - lse[row];
+            entropy[out] = h;
+          }
+    });
+  }
+
+  template <class T>
+  static void back(const Layout &l, const T *x, const int64_t *a, const T *lse, const T *grad, T *dx) {
+    at::parallel_for(0, l.b, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; b++)
+        for (int64_t t = 0; t < l.t; t++)
+          for (int64_t g = 0; g < l.g; g++) {
+            const bool first = l.shared && t == 0;
+            if (first && g > 0) continue;
+            const int64_t row = b * l.r + l.row(t, g);
+            T total = 0;
+            for (int64_t i = first ? 0 : g; i < (first ? l.g : g + 1); i++) total += grad[(b * l.g + i) * l.t + t];
+            T *d = dx + row * l.k;
+            softmax(x + row * l.k, d, l.k, lse[row], -total);
+            for (int64_t i = first ? 0 : g; i < (first ? l.g : g + 1); i++) d[a[(b * l.g + i) * l.t + t]] += grad[(b * l.g + i) * l.t + t];
+            const int64_t *act = a + (b * l.g + g) * l.t;
+            for (int64_t s = 0; s < t; s++) d[act[s]] = 0;  // a taken action's logit is a constant
+          }
+    });
+  }
+
+  static variable_list forward(AutogradContext *ctx, at::Tensor logits, at::Tensor actions, double taken) {
+    const Layout l = layout(logits, actions);
+    at::Tensor x = logits.contiguous(), a = actions.contiguous();
+    if (l.t > 1 && x.is_same(logits)) x = x.clone();  // taken actions are written into it
+    at::Tensor logp = at::empty(actions.sizes(), logits.options()), entropy = at::empty(actions.sizes(), logits.options());
+    at::Tensor lse = at::empty({l.b, l.r}, logits.options());
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
+      run<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), static_cast<scalar_t>(taken), logp.data_ptr<scalar_t>(), entropy.data_ptr<scalar_t>(),
+                    lse.data_ptr<scalar_t>());
+    });
+    ctx->save_for_backward({x, a, lse});
+    ctx->mark_non_differentiable({entropy});
+    return {logp, entropy};
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &a = saved[1], &lse = saved[2];
+    at::Tensor grad = grads[0].contiguous(), dx = at::empty_like(x);
+    const Layout l = layout(x, a);
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
+      back<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), lse.data_ptr<scalar_t>(), grad.data_ptr<scalar_t>(), dx.data_ptr<scalar_t>());
+    });
+    return {dx, at::Tensor(), at::Tensor()};
+  }
+};
+
+// The same from libtorch's operations: other devices.
+std::pair<at::Tensor, at::Tensor> pick_composed(const at::Tensor &logits, const at::Tensor &actions, double taken) {
+  const Layout l = layout(logits, actions);
+  std::vector<at::Tensor> logp, entropy;
+  for (int64_t t = 0; t < l.t; t++) {
+    at::Tensor z = l.shared && t == 0 ? logits.narrow(1, 0, 1) : logits.narrow(1, l.row(t, 0), l.g);
+    if (t > 0) z = z.scatter(2, actions.narrow(2, 0, t), taken);
+    z = z.log_softmax(-1);
+    entropy.push_back(-(z.detach().exp() * z.detach()).sum(-1).expand({l.b, l.g}));
+    logp.push_back(z.expand({l.b, l.g, l.k}).gather(2, actions.narrow(2, t, 1)).squeeze(2));
+  }
+  return {at::stack(logp, 2), at::stack(entropy, 2)};
+}
+
+constexpr int64_t kRows = 64;  // a task's share
+
+// y = x / max(|x|, eps) over rows.
+struct UnitRows : torch::autograd::Function<UnitRows> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor input, double eps) {
+    at::Tensor x = input.contiguous(), y = at::empty_like(x);
+    const int64_t k = x.size(-1), rows = k == 0 ? 0 : x.numel() / k;
+    at::Tensor inverse = at::empty({rows}, x.options());
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "normalize", [&] {
+      const scalar_t *in = x.data_ptr<scalar_t>();
+      scalar_t *out = y.data_ptr<scalar_t>(), *inv = inverse.data_ptr<scalar_t>();
+      at::parallel_for(0, rows, kRows, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+          const scalar_t *row = in + i * k, norm = std::sqrt(dot(row, row, k)), least = static_cast<scalar_t>(eps);
+          const scalar_t scale = 1 / (norm > least ? norm : least);
+          subtract_scaled(row, row, out + i * k, k, scalar_t(0), scale);
+          inv[i] = norm > least ? scale : -scale;  // negative: the norm was clamped, a constant to the gradient
+        }
+      });
+    });
+    ctx->save_for_backward({y, inverse});
+    return y;
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &y = saved[0], &inverse = saved[1];
+    at::Tensor dy = grads[0].contiguous(), dx = at::empty_like(y);
+    const int64_t k = y.size(-1), rows = inverse.numel();
+    AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "normalize", [&] {
+      const scalar_t *yp = y.data_ptr<scalar_t>(), *dyp = dy.data_ptr<scalar_t>(), *inv = inverse.data_ptr<scalar_t>();
+      scalar_t *dxp = dx.data_ptr<scalar_t>();
+      at::parallel_for(0, rows, kRows, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {  // (dy - y (y·dy)) / |x|
+          const scalar_t along = inv[i] < 0 ? scalar_t(0) : dot(yp + i * k, dyp + i * k, k);
+          subtract_scaled(dyp + i * k, yp + i * k, dxp + i * k, k, along, std::abs(inv[i]));
+        }
+      });
+    });
+    return {dx, at::Tensor()};
+  }
+};
+
+bool fused(const at::Tensor &x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble); }
+
+}  // namespace
+
+extern "C" {
+
+// logits [B, R, K] → log π [B, G, T] of actions [B, G, T] (positions), and each step's entropy [B, G, T] without gradient.
+// R is 1 + (T-1)·G (one row for the first step of all candidates, then step by step) or T·G. Actions that a candidate has
+// taken before have the logit `taken`.
+const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor *logp, Tensor *entropy) {
+  return guard([&] {
+    if (fused(*logits)) {
+      variable_list out = PickLogp::apply(*logits, *actions, taken);
+      *logp = wrap(out[0]);
+      *entropy = wrap(out[1]);
+      return;
+    }
+    auto out = pick_composed(*logits, *actions, taken);
+    *logp = wrap(out.first);
+    *entropy = wrap(out.second);
+  });
+}
+
+// x / max(|x|₂, eps) over the last dimension.   torch.nn.functional.normalize
+const char *fc_normalize(Tensor x, double eps, Tensor *out) {
+  return guard([&] {
+    if (fused(*x)) {
+      *out = wrap(UnitRows::apply(*x, eps));
+      return;
+    }
+    *out = wrap(*x / x->norm(2, -1, true).clamp_min(eps).expand_as(*x));
+  });
+}
+
+}  // extern "C"

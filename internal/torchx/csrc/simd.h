@@ -1,0 +1,16 @@
+// FULCRUM_SIMD compiles a function once for each of these processors; the loader picks. Debian builds for the oldest.
+// vf and vi are vectors of eight, whatever the processor's width; sums in them keep their order on every machine.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FULCRUM_SIMD __attribute__((target_clones("arch=haswell", "default"), optimize("O3", "no-math-errno", "no-trapping-math")))
+#else
+#define FULCRUM_SIMD
+#endif
+#define INLINE inline __attribute__((always_inline))
+
+constexpr int kLanes = 8;
+typedef float vf __attribute__((vector_size(32)));
+typedef int32_t vi __attribute__((vector_size(32)));

@@ -1,0 +1,271 @@
+package experiments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/experiments/bench"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+)
+
+// measureArgument makes `run bench` a measuring process: what follows is its bench.Spec.
+const measureArgument = "--measure"
+
+// verbBench measures training steps on named workloads.
+func verbBench(ctx context.Context, a App, args []string) error {
+	if len(args) == 2 && args[0] == measureArgument {
+		return measure(ctx, args[1])
+	}
+	opt := bench.Options{Progress: os.Stderr}
+	f := pflag.NewFlagSet("bench", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact; all if not given")
+	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
+	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
+	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
+	f.IntVar(&opt.Passes, "passes", 1, "passes over the data in a process")
+	f.IntVar(&opt.MaxSteps, "steps", 0, "at most so many steps a pass (0: the workload's own)")
+	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
+	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
+	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
+	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
+	f.StringVar(&opt.Format, "format", "table", "table, markdown or json")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return benchHelp(f)
+		}
+		return usagef("bench: %v", err)
+	}
+	for _, arg := range f.Args() {
+		if strings.Contains(arg, "=") {
+			opt.Overrides = append(opt.Overrides, arg)
+		} else {
+			opt.Workloads = append(opt.Workloads, arg)
+		}
+	}
+	switch {
+	case !slices.Contains([]string{"table", "markdown", "json"}, opt.Format):
+		return usagef("bench: --format=%s: want table, markdown or json", opt.Format)
+	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1:
+		return usagef("bench: want --repeats, --passes and --threads of at least 1")
+	}
+	if opt.Peer != "" {
+		if opt.Python = bench.FindPython(opt.Python); opt.Python == "" {
+			return usagef("bench: --peer needs a Python that has torch: name it with --python")
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	opt.Program = []string{self, "bench", measureArgument}
+	return bench.Run(ctx, opt, os.Stdout)
+}
+
+func benchHelp(f *pflag.FlagSet) error {
+	fmt.Print("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  all of them on a GPU\n\n" +
+		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
+	for _, w := range bench.Workloads() {
+		fmt.Printf("  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
+	}
+	fmt.Printf("\nflags:\n%s", f.FlagUsages())
+	return nil
+}
+
+// measure does what one row of the benchmark asks for, as a run would: compose, load, build the policy
+// and the phase, step through the batches. It prints a bench.Measurement.
+func measure(ctx context.Context, text string) (err error) {
+	var spec bench.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return usagef("bench: %s: %v", measureArgument, err)
+	}
+	schema, err := App{}.Schema()
+	if err != nil {
+		return err
+	}
+	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: spec.Overrides, Now: time.Now(), AppName: "run"})
+	if err != nil {
+		return err
+	}
+	cfg, err := decode(composed)
+	if err != nil {
+		return err
+	}
+	m, err := Measure(ctx, cfg, spec)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(m)
+}
+
+// Measure trains a phase of cfg for the steps of spec and times them.
+func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measurement, err error) {
+	defer torchx.Recover(&err)
+	if err := torchx.Load(); err != nil {
+		return m, err
+	}
+	r := &run{cfg: cfg}
+	torchx.Attach(r.threads())
+	if r.device, err = torchx.Device(cfg.Device); err != nil {
+		return m, &UsageError{err.Error()}
+	}
+	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: r.device, Threads: torchx.Threads()}
+
+	clock := startClock()
+	bundle, err := beamdata.Load(cfg.Data)
+	if err != nil {
+		return m, err
+	}
+	m.Load, _ = clock.read()
+	m.LoadedMB = statusMB("VmRSS")
+	data := newTrainData(bundle)
+	shots := data.shots(cfg)
+	cfg.Selector.ShotNum = &shots
+	policy, err := r.policy(bundle.RCE.Table.Dim)
+	if err != nil {
+		return m, err
+	}
+	defer policy.Free()
+	initial := policy.Clone()
+	defer initial.Free()
+	build, err := Phases().Get(spec.Phase)
+	if err != nil {
+		return m, err
+	}
+	phase, err := build(cfg, data)
+	if err != nil {
+		return m, err
+	}
+	steps := stepsPerEpoch(phase)
+	if spec.MaxSteps > 0 {
+		steps = min(steps, spec.MaxSteps)
+	}
+	batches := batchesOf(phase, steps)
+	for _, queries := range batches {
+		m.Queries += len(queries)
+		m.Candidates += phase.Source().Recorded(queries).NumValid()
+	}
+	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
+
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg), Seed: cfg.Seed}
+	clock = startClock()
+	if err := phase.Begin(env, spec.Warmup+steps*spec.Passes); err != nil {
+		return m, err
+	}
+	defer phase.End()
+	if err := phase.BeginEpoch(1); err != nil {
+		return m, err
+	}
+	m.Begin, _ = clock.read()
+	done := 0
+	step := func(queries []int) (phases.Metrics, error) { // as the scheduler's
+		defer torchx.Scope()()
+		done++
+		return phase.Step(ctx, 1, done-1, 0, queries)
+	}
+	for i := range spec.Warmup {
+		if _, err := step(batches[i%len(batches)]); err != nil {
+			return m, err
+		}
+	}
+	runtime.GC() // what loading left behind is not the steps' to collect
+	var stepMS []float64
+	for range spec.Passes {
+		clock = startClock()
+		for i, queries := range batches {
+			if err := ctx.Err(); err != nil {
+				return m, context.Cause(ctx)
+			}
+			begin := time.Now()
+			metrics, err := step(queries)
+			if err != nil {
+				return m, fmt.Errorf("step %d: %w", i+1, err)
+			}
+			stepMS = append(stepMS, 1e3*time.Since(begin).Seconds())
+			if len(m.Losses) < steps {
+				m.Losses = append(m.Losses, metrics["loss"].(float64))
+			}
+		}
+		wall, cpu := clock.read()
+		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)
+	}
+	slices.Sort(stepMS)
+	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], statusMB("VmHWM")
+	return m, nil
+}
+
+// batchesOf cuts the phase's queries, in file order, into the first so many batches.
+func batchesOf(p phases.Phase, steps int) [][]int {
+	var out [][]int
+	n := p.Source().Len()
+	for at := 0; at < n && len(out) < steps; at += p.BatchSize() {
+		queries := make([]int, min(p.BatchSize(), n-at))
+		for i := range queries {
+			queries[i] = at + i
+		}
+		out = append(out, queries)
+	}
+	return out
+}
+
+// stopwatch measures wall time and the CPU time of all threads, after the device has done its work.
+type stopwatch struct {
+	wall time.Time
+	cpu  float64
+}
+
+func startClock() stopwatch {
+	synchronize()
+	return stopwatch{time.Now(), cpuSeconds()}
+}
+
+func (s stopwatch) read() (wall, cpu float64) {
+	synchronize()
+	return time.Since(s.wall).Seconds(), cpuSeconds() - s.cpu
+}
+
+func synchronize() {
+	if torchx.CUDAAvailable() {
+		torchx.Synchronize()
+	}
+}
+
+func cpuSeconds() float64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		var u syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	}
+	return float64(t.Nano()) / 1e9
+}
+
+// statusMB reads a memory figure of this process (VmRSS, VmHWM); 0 where there is none.
+func statusMB(key string) float64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kb float64
+		if n, _ := fmt.Sscanf(line, key+": %f kB", &kb); n == 1 {
+			return kb / 1024
+		}
+	}
+	return 0
+}

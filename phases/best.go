@@ -15,7 +15,7 @@ type CheckpointOptions struct {
 	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
 	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
 	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)"`
-	Format         string      `koanf:"format" help:"file format of checkpoints" enum:"safetensors"`
+	Format         string      `koanf:"format" help:"file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)" enum:"safetensors,pt"`
 }
 
 // BestOptions names the metric that decides.

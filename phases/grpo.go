@@ -27,8 +27,12 @@ type GRPOOptions struct {
 	Curriculum     rewardutil.CurriculumOptions        `koanf:"curriculum" help:"how many of a group's best candidates count"`
 	KL             rewardutil.KLOptions                `koanf:"kl" help:"KL penalty against the reference policy"`
 	Temperature    rewardutil.PolicyTemperatureOptions `koanf:"temperature" help:"KL-driven temperature of the policy: sharpened while KL is low, softened while it is high"`
-	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator: that of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"phase_start,epoch_start,every_n,batch"`
+	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL; ppo_clip: the surrogate alone (beta is still adapted and reported)" enum:"grpo,ppo_clip"`
+	Freeze         []string                            `koanf:"freeze" help:"parameters whose name contains one of these stay as they are in this phase"`
+	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator: that of the run's start, of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"init,phase_start,epoch_start,every_n,batch"`
+	OldPolicyHeads *int                                `koanf:"old_policy_heads" help:"attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's, whatever was trained" range:"[1,inf)"`
 	UpdateOldAfter int                                 `koanf:"update_old_after" help:"steps between refreshes (old_policy=every_n)" range:"[1,inf)"`
+	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
 	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)"`
 }
 
@@ -42,7 +46,7 @@ type ClipOptions struct {
 func DefaultGRPOOptions() GRPOOptions {
 	return GRPOOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1,
 		Clip: ClipOptions{Epsilon: 0.2}, Advantage: rewardutil.DefaultAdvantageOptions(), Curriculum: rewardutil.DefaultCurriculumOptions(),
-		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(), OldPolicy: "phase_start", UpdateOldAfter: 1000}
+		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(), Loss: "grpo", OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20}
 }
 
 // Validate checks the keys that depend on each other.

@@ -9,7 +9,7 @@ import (
 // KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
 type KLOptions struct {
 	Beta       float64 `koanf:"beta" help:"starting coefficient of the KL term; 0 leaves the term out and is never lifted" range:"[0,inf)"`
-	Estimator  string  `koanf:"estimator" help:"exact over the pool, or estimated from the candidates' log-ratios" enum:"exact,k1,k2,k3"`
+	Estimator  string  `koanf:"estimator" help:"exact over the pool, or estimated from the candidates' log-ratios; k3_reversed is the Python reference's ρ - 1 - log ρ with ρ = policy/reference" enum:"exact,k1,k2,k3,k3_reversed"`
 	Controller string  `koanf:"controller" help:"band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never" enum:"band,proportional,fixed"`
 	TargetMin  float64 `koanf:"target_min" help:"lower end of the band, nats per sequence" range:"[0,inf)"`
 	TargetMax  float64 `koanf:"target_max" help:"upper end of the band, nats per sequence" range:"(0,inf)"`
@@ -37,7 +37,7 @@ func DefaultKLOptions() KLOptions {
 func (o KLOptions) Validate() error {
 	errs := []error{
 		want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
-		oneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3"),
+		oneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3", "k3_reversed"),
 		oneOf("controller", o.Controller, "band", "proportional", "fixed"),
 		oneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
 	}

@@ -240,11 +240,7 @@ func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, l
 		}
 		return old, true
 	case g.opt.OldPolicy == "batch":
-		old := torchx.From(g.rolloutOld, b.B(), b.G)
-		if logp.IsCUDA() {
-			old = old.ToDevice("cuda")
-		}
-		return old, false
+		return torchx.ToLike(torchx.From(g.rolloutOld, b.B(), b.G), logp), false
 	case g.oldIsReference:
 		return sequence(ref.LogP), g.sinceOld == 0
 	}

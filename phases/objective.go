@@ -79,11 +79,7 @@ func onDevice(like torchx.Tensor, values []float64, b, g int) torchx.Tensor {
 	for i, v := range values {
 		f[i] = float32(v)
 	}
-	t := torchx.From(f, b, g)
-	if like.IsCUDA() {
-		t = t.ToDevice("cuda")
-	}
-	return t
+	return torchx.ToLike(torchx.From(f, b, g), like)
 }
 
 func indicator(valid []bool) []float64 {
@@ -97,9 +93,5 @@ func indicator(valid []bool) []float64 {
 }
 
 func maskTensor(like torchx.Tensor, b *selector.Batch) torchx.Tensor {
-	t := torchx.From(b.Mask, b.B(), b.G, b.T)
-	if like.IsCUDA() {
-		t = t.ToDevice("cuda")
-	}
-	return t
+	return torchx.ToLike(torchx.From(b.Mask, b.B(), b.G, b.T), like)
 }

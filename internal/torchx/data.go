@@ -148,6 +148,14 @@ func (t Tensor) To(dtype DType) Tensor {
 	return adopt(out)
 }
 
+// ToLike moves t to the device of like; no copy when it is there already.
+func ToLike(t, like Tensor) Tensor {
+	must("to", t, like)
+	var out C.Tensor
+	check("to", C.fc_to_like(t.c(), like.c(), &out), t, like)
+	return adopt(out)
+}
+
 // ToDevice moves to "cpu", "cuda" or "cuda:N".
 func (t Tensor) ToDevice(device string) Tensor {
 	must("to", t)

@@ -204,11 +204,8 @@ func (a *AdamW) perParameter(f func(string) float64) Tensor {
 			data[i] = v
 		}
 	}
-	t := From(data, len(data))
-	if a.params.flat.IsCUDA() {
-		t = t.ToDevice("cuda")
-	}
-	return Own(t)
+	defer Scope()()
+	return Own(ToLike(From(data, len(data)), a.params.flat))
 }
 
 // Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr, and

@@ -159,6 +159,38 @@ func TestAdamW(t *testing.T) {
 	}
 }
 
+// Parameters and their optimizer leave nothing behind, made outside any scope too.
+func TestParamsFreeAll(t *testing.T) {
+	Attach(1)
+	before := Live()
+	p := NewParams([]Spec{{"w", []int{2, 3}}, {"b", []int{3}}}, "cpu")
+	opt := NewAdamW(p, 0.9, 0.999, 1e-8, 0.01)
+	opt.ScaleLR(func(string) float64 { return 0.5 })
+	opt.MaskDecay(func(string) float64 { return 1 })
+	opt.Free()
+	p.Free()
+	if n := Live() - before; n != 0 {
+		t.Errorf("%d tensors left", n)
+	}
+}
+
+// ToLike shares the memory of a tensor that is already where it should be.
+func TestToLike(t *testing.T) {
+	scoped(t)
+	x := From([]float32{1, 2}, 2)
+	y := ToLike(x, Zeros(1))
+	Copy(x, From([]float32{3, 4}, 2))
+	golden.Close(t, y.Floats(), []float64{3, 4}, 0)
+	for n := 0; ; n++ {
+		device, err := Device(fmt.Sprintf("cuda:%d", n))
+		if err != nil {
+			break
+		}
+		far := Zeros(1).ToDevice(device)
+		golden.Close(t, Add(ToLike(x, far), far).Floats(), []float64{3, 4}, 0) // Add refuses two devices
+	}
+}
+
 func TestAdamWScalesAndMasks(t *testing.T) {
 	scoped(t)
 	p := NewParams([]Spec{{"frozen", []int{1}}, {"undecayed", []int{1}}}, "cpu")

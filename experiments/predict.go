@@ -40,10 +40,7 @@ func predict(ctx context.Context, r *run) error {
 		return err
 	}
 	defer policy.Free()
-	shots := max(bundle.Shots, 1)
-	if n := policy.Options().ShotNum; n != nil {
-		shots = *n
-	}
+	shots := shotsOf(policy, bundle)
 	path := filepath.Join(r.dir, "predictions.jsonl")
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out

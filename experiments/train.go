@@ -44,13 +44,12 @@ func train(ctx context.Context, r *run) error {
 	if len(plan.Phases) == 0 {
 		return usagef("schedule=%v: no phase has epochs", c.Schedule)
 	}
-	shots := data.shots(c)
-	c.Selector.ShotNum = &shots // a checkpoint says how many examples its policy selects
 	policy, err := r.policy(bundle.Val.Table.Dim)
 	if err != nil {
 		return err
 	}
 	defer policy.Free()
+	policy.SetShots(shotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	initial := policy.Clone()
 	defer initial.Free()
 	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())
@@ -58,7 +57,7 @@ func train(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c, *policy.Options().ShotNum), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash}
 	if r.saved == nil {
 		if err := r.baselines(bundle, env.Data.Shots); err != nil {
 			return err

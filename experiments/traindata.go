@@ -59,9 +59,9 @@ func (d *trainData) online(phase string) (*pointer.Source, error) {
 }
 
 // phasesData is what validation needs.
-func (d *trainData) phasesData(c *Config) phases.Data {
+func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	out := phases.Data{
-		Val: d.source(d.bundle.Val), Shots: d.shots(c), EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
+		Val: d.source(d.bundle.Val), Shots: shots, EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
 		ValTemperature: c.RCE.Temperature.End,
 	}
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
@@ -73,12 +73,12 @@ func (d *trainData) phasesData(c *Config) phases.Data {
 	return out
 }
 
-// shots is S: selector.shot_num, else that of the data.
-func (d *trainData) shots(c *Config) int {
-	if c.Selector.ShotNum != nil {
-		return *c.Selector.ShotNum
+// shotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.
+func shotsOf(p *pointer.Policy, b *beamdata.Bundle) int {
+	if n := p.Options().ShotNum; n != nil {
+		return *n
 	}
-	return max(d.bundle.Shots, 1)
+	return max(b.Shots, 1)
 }
 
 var _ selector.Scorer = (*pointer.Source)(nil)

@@ -195,12 +195,12 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 	if d, ok := found["d_model"]; ok && d != strconv.Itoa(o.Dim) {
 		return opt, fmt.Errorf("%s: made for embeddings of %s columns, data.embeddings has %d", c.Path, d, o.Dim)
 	}
-	if text, ok := found["shot_num"]; ok && (o.Overridden == nil || !o.Overridden("selector.shot_num")) {
+	if text, ok := found["shot_num"]; ok && opt.ShotNum == nil {
 		shots, err := strconv.Atoi(text)
 		if err != nil {
 			return opt, fmt.Errorf("%s: metadata selector.shot_num=%s: %w", c.Path, text, err)
 		}
-		opt.ShotNum = &shots // any number of shots can be asked of a trained selector, so an override is no contradiction
+		opt.ShotNum = &shots // any number can be asked of a trained selector, so a configured one is no contradiction
 	}
 	for _, set := range opt.keys() {
 		value, ok := found[set.key]

@@ -164,6 +164,9 @@ func (p *Policy) Params() *torchx.Params { return p.params }
 // Options returns the configuration the policy was built with.
 func (p *Policy) Options() Options { return p.opt }
 
+// SetShots sets how many examples the policy is asked for; its checkpoints say so.
+func (p *Policy) SetShots(n int) { p.opt.ShotNum = &n }
+
 // Dim returns the width of the embeddings it reads.
 func (p *Policy) Dim() int { return p.dim }
 

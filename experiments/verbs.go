@@ -47,11 +47,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	return nil
 }
 
-// verbCheckpoint inspects or verifies checkpoints: ours, the reference trainer's, Lightning's. Of a run
-// folder it inspects the best one and verifies all, and the state that a resume would take.
+// verbCheckpoint inspects, verifies or exports checkpoints: ours, the reference trainer's, Lightning's. Of a
+// run folder it inspects and exports the best one and verifies all, and the state that a resume would take.
 func verbCheckpoint(_ context.Context, _ App, args []string) error {
+	if len(args) > 0 && args[0] == "export" {
+		return exportCheckpoint(args[1:])
+	}
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
-		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER")
+		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
 	path, err := resolveCheckpoint(args[1])
 	if err != nil {

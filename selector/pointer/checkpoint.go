@@ -2,12 +2,9 @@ package pointer
 
 import (
 	"fmt"
-	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
-
-	"fulcrum/internal/tensorfile"
 )
 
 // OpenOptions says how Open builds a policy from a checkpoint.
@@ -25,79 +22,6 @@ type ConflictError struct{ Key, Value, Path, Trained string }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s=%s contradicts %s, which was trained with %s", e.Key, e.Value, e.Path, e.Trained)
-}
-
-// Checkpoint is a file's parameters under their names in a trainer state dict, and its metadata.
-type Checkpoint struct {
-	Path     string
-	Metadata map[string]string // of our own files; empty otherwise
-	Weights  map[string]tensorfile.Tensor
-	close    func() error
-}
-
-// Close releases the file; the weights must not be used any more.
-func (c *Checkpoint) Close() error { return c.close() }
-
-// ReadCheckpoint opens ours (.safetensors), the reference trainer's .pt, Lightning's .ckpt with the old
-// key names, or a bare state dict (parity spec §1.8). Nothing in the file is executed.
-func ReadCheckpoint(path string) (*Checkpoint, error) {
-	c := &Checkpoint{Path: path, Metadata: map[string]string{}, Weights: map[string]tensorfile.Tensor{}}
-	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
-		f, err := tensorfile.ReadSafetensors(path)
-		if err != nil {
-			return nil, err
-		}
-		c.Metadata, c.close = f.Metadata, f.Close
-		for _, t := range f.Tensors {
-			c.Weights[stateName(t.Name)] = t
-		}
-		return c, nil
-	}
-	f, err := tensorfile.ReadPT(path)
-	if err != nil {
-		return nil, err
-	}
-	c.close = f.Close
-	dict, ok := f.Value.(*tensorfile.Dict)
-	if !ok {
-		f.Close()
-		return nil, fmt.Errorf("%s: holds a %s, want a state dict", path, tensorfile.TypeName(f.Value))
-	}
-	for _, key := range []string{"model_state_dict", "state_dict"} {
-		if inner, ok := dict.Get(key); ok {
-			if d, ok := inner.(*tensorfile.Dict); ok {
-				dict = d
-				break
-			}
-		}
-	}
-	for i, key := range dict.Keys {
-		name, isName := key.(string)
-		t, isTensor := dict.Values[i].(tensorfile.Tensor)
-		if !isName || !isTensor {
-			f.Close()
-			return nil, fmt.Errorf("%s: entry %v is a %s, want only named tensors", path, key, tensorfile.TypeName(dict.Values[i]))
-		}
-		c.Weights[stateName(name)] = t
-	}
-	if len(c.Weights) == 0 {
-		f.Close()
-		return nil, fmt.Errorf("%s: holds no parameters", path)
-	}
-	return c, nil
-}
-
-// stateName maps Lightning's names to the trainer's, in the reference's order (parity spec §1.8).
-func stateName(name string) string {
-	name = strings.TrimPrefix(name, "lever_lm.")
-	name = strings.TrimPrefix(name, "pointer_selector.")
-	if rest, ok := strings.CutPrefix(name, "cross_attn."); ok {
-		return "cross_attn_layers.0." + rest
-	}
-	if rest, ok := strings.CutPrefix(name, "attn_norm."); ok {
-		return "attn_norms.0." + rest
-	}
-	return name
 }
 
 // Open builds a selector from a checkpoint. The architecture follows the file: our metadata, else the
@@ -180,7 +104,7 @@ func equalShape(a, b []int) bool {
 // architecture merges the configured options with what the file says.
 func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 	opt := o.Options
-	found := map[string]string{}
+	found := c.shapes()
 	for key, value := range c.Metadata {
 		if rest, ok := strings.CutPrefix(key, "selector."); ok {
 			found[rest] = value
@@ -188,9 +112,6 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 	}
 	if kind, ok := c.Metadata["policy"]; ok && kind != "pointer" {
 		return opt, fmt.Errorf("%s: a checkpoint of policy %s, want pointer", c.Path, kind)
-	}
-	if len(found) == 0 {
-		found = c.shapes()
 	}
 	if d, ok := found["d_model"]; ok && d != strconv.Itoa(o.Dim) {
 		return opt, fmt.Errorf("%s: made for embeddings of %s columns, data.embeddings has %d", c.Path, d, o.Dim)
@@ -216,32 +137,6 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 		}
 	}
 	return opt, nil
-}
-
-// shapes derives the architecture from a foreign state dict.
-func (c *Checkpoint) shapes() map[string]string {
-	found := map[string]string{}
-	if t, ok := c.Weights["query_proj.weight"]; ok && len(t.Shape) == 2 {
-		found["hidden_dim"] = strconv.Itoa(t.Shape[0])
-		found["d_model"] = found["hidden_dim"]
-	}
-	if t, ok := c.Weights["input_proj.weight"]; ok && len(t.Shape) == 2 {
-		found["d_model"] = strconv.Itoa(t.Shape[1])
-	}
-	layers := 0
-	for {
-		if _, ok := c.Weights[fmt.Sprintf("cross_attn_layers.%d.in_proj_weight", layers)]; !ok {
-			break
-		}
-		layers++
-	}
-	if layers > 0 {
-		found["num_layers"] = strconv.Itoa(layers)
-	}
-	if _, ok := c.Weights["query_update_gate.weight"]; ok {
-		found["state_update"] = "gate"
-	}
-	return found
 }
 
 // key is one architecture option as text.

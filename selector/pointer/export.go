@@ -1,0 +1,211 @@
+package pointer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/registry"
+	"fulcrum/internal/tensorfile"
+)
+
+// ExportFormats are the layouts that Export writes:
+//
+//	pt           the reference trainer's: epoch, phase, model_state_dict, kl_beta, metrics
+//	ckpt         its Lightning files with the old names: layer 0 is cross_attn and attn_norm
+//	v2           its v2 inference files, with the names that the v2 model really has, all layers
+//	safetensors  Hugging Face's, with our metadata
+func ExportFormats() []string { return []string{"ckpt", "pt", "safetensors", "v2"} }
+
+const (
+	lightningPrefix = "lever_lm.pointer_selector."
+	// extraKey holds the architecture where the reference's layouts have no place for it: beside the five
+	// (trainer) or four (Lightning) known entries, only when it cannot be derived from the shapes.
+	extraKey = "selector"
+	// startingBeta is what the reference stores before GRPO has moved the coefficient.
+	startingBeta = 0.1
+)
+
+// Export writes the checkpoint in another layout, weights bit for bit. The reference's layouts hold the
+// reference's selector and nothing else: parameters that its loader would drop, or miss, are refused by
+// name, because it does so silently and computes something else. Numbers beside the weights are 0-dim float64
+// tensors, because PyTorch before 2.0 refuses plain floats when weights_only=True. path is replaced in one step.
+func (c *Checkpoint) Export(path, format string) error {
+	if format == "safetensors" {
+		return c.exportSafetensors(path)
+	}
+	if !slices.Contains(ExportFormats(), format) {
+		return registry.Unknown("export format", format, ExportFormats())
+	}
+	if err := c.fitsReference(format); err != nil {
+		return err
+	}
+	state := tensorfile.NewDict()
+	state.Ordered = true
+	for _, name := range c.Names() {
+		state.Set(exportName(name, format), c.Weights[name])
+	}
+	epoch, err := c.epoch()
+	if err != nil {
+		return err
+	}
+	top := tensorfile.NewDict()
+	top.Set("epoch", epoch)
+	if format == "pt" {
+		phase, metrics, beta, err := c.progress()
+		if err != nil {
+			return err
+		}
+		top.Set("phase", phase)
+		top.Set("model_state_dict", state)
+		top.Set("kl_beta", tensorfile.Scalar(beta))
+		top.Set("metrics", metrics)
+	} else {
+		hyper := tensorfile.NewDict()
+		hyper.Set("lr", tensorfile.Scalar(1e-4))
+		hyper.Set("weight_decay", tensorfile.Scalar(0.001))
+		hyper.Set("warm_steps", tensorfile.Scalar(0.05))
+		top.Set("global_step", 0)
+		top.Set("pytorch-lightning_version", "2.0.0")
+		top.Set("state_dict", state)
+		top.Set("hyper_parameters", hyper)
+	}
+	if extra := c.extra(); extra != nil {
+		top.Set(extraKey, extra)
+	}
+	return tensorfile.WritePT(path, top)
+}
+
+func (c *Checkpoint) exportSafetensors(path string) error {
+	meta := map[string]string{"policy": "pointer"}
+	for key, value := range c.shapes() {
+		meta["selector."+key] = value
+	}
+	for key, value := range c.Metadata {
+		meta[key] = value
+	}
+	tensors := make([]tensorfile.Tensor, 0, len(c.Weights))
+	for _, name := range c.Names() {
+		tensors = append(tensors, c.Weights[name])
+	}
+	return tensorfile.WriteSafetensors(path, tensors, meta)
+}
+
+// exportName is a parameter's name in a layout.
+func exportName(name, format string) string {
+	switch format {
+	case "pt":
+		return name
+	case "ckpt":
+		if rest, ok := strings.CutPrefix(name, "cross_attn_layers.0."); ok {
+			name = "cross_attn." + rest
+		} else if rest, ok := strings.CutPrefix(name, "attn_norms.0."); ok {
+			name = "attn_norm." + rest
+		}
+	}
+	return lightningPrefix + name
+}
+
+// fitsReference refuses what the reference's selector does not have.
+func (c *Checkpoint) fitsReference(format string) error {
+	want := map[string]bool{}
+	for _, name := range referenceNames(max(c.layers(), 1)) {
+		want[name] = true
+	}
+	var extra, missing []string
+	for _, name := range c.Names() {
+		if !want[name] {
+			extra = append(extra, name)
+		}
+	}
+	found := c.shapes()
+	for name := range want {
+		if _, ok := c.Weights[name]; !ok && !(name == "input_proj.weight" && found["d_model"] == found["hidden_dim"]) {
+			missing = append(missing, name)
+		}
+	}
+	sort.Strings(missing)
+	if len(extra)+len(missing) > 0 {
+		return fmt.Errorf("%s: not the reference's selector: format %s has no place for [%s] and needs [%s] (format safetensors holds any selector)",
+			c.Path, format, strings.Join(extra, ", "), strings.Join(missing, ", "))
+	}
+	if t, ok := c.Metadata["selector.temperature"]; ok && t != "0.1" {
+		return fmt.Errorf("%s: selector.temperature=%s, and the reference divides by 0.1 whatever the file says (format safetensors keeps it)", c.Path, t)
+	}
+	return nil
+}
+
+// epoch is the file's epoch as the reference counts it, from 0.
+func (c *Checkpoint) epoch() (int, error) {
+	text, ok := c.Metadata["epoch"]
+	if !ok {
+		return 0, nil
+	}
+	epoch, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: metadata epoch=%q: want an integer", c.Path, text)
+	}
+	return max(epoch-1, 0), nil
+}
+
+// progress returns what a trainer file says beside the weights. The reference's SFT files name no phase.
+func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta float64, err error) {
+	phase = "sft"
+	if p, ok := c.Metadata["phase"]; ok {
+		phase = p
+	}
+	metrics, beta = tensorfile.NewDict(), startingBeta
+	values := map[string]any{}
+	if text, ok := c.Metadata["metrics"]; ok {
+		if err := json.Unmarshal([]byte(text), &values); err != nil {
+			return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
+		}
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		x, ok := values[name].(float64)
+		if text, isText := values[name].(string); isText {
+			x, err = strconv.ParseFloat(text, 64)
+			ok = err == nil
+		}
+		switch {
+		case !ok: // no number
+		case name == "kl_beta":
+			beta = x
+		default:
+			metrics.Set(referenceMetric(name, phase), tensorfile.Scalar(x))
+		}
+	}
+	return phase, metrics, beta, nil
+}
+
+// extra is the architecture that a reader cannot derive from the shapes; nil for the reference's own, with
+// one head.
+func (c *Checkpoint) extra() *tensorfile.Dict {
+	if heads, ok := c.Metadata["selector.num_heads"]; !ok || heads == "1" {
+		return nil
+	}
+	d := tensorfile.NewDict()
+	for _, key := range sortedKeys(c.Metadata) {
+		if name, ok := strings.CutPrefix(key, "selector."); ok {
+			d.Set(name, c.Metadata[key])
+		}
+	}
+	return d
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

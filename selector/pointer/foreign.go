@@ -1,0 +1,286 @@
+package pointer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/tensorfile"
+)
+
+// Checkpoint is a file's parameters under their names in a trainer state dict, and what it says about them.
+type Checkpoint struct {
+	Path     string
+	Layout   string            // safetensors, pt (the reference's trainer), ckpt (Lightning) or state_dict (bare)
+	Metadata map[string]string // as in our own files; of a foreign file what it says: epoch (1-based), phase, metrics, selector.*
+	Weights  map[string]tensorfile.Tensor
+	close    func() error
+}
+
+// Close releases the file; the weights must not be used any more.
+func (c *Checkpoint) Close() error { return c.close() }
+
+// ReadCheckpoint opens ours (.safetensors), the reference trainer's .pt, Lightning's .ckpt with the old
+// key names, or a bare state dict (parity spec §1.8). Nothing in the file is executed.
+func ReadCheckpoint(path string) (*Checkpoint, error) {
+	c := &Checkpoint{Path: path, Metadata: map[string]string{}, Weights: map[string]tensorfile.Tensor{}}
+	var err error
+	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
+		err = c.readSafetensors()
+	} else {
+		err = c.readPT()
+	}
+	if err == nil && len(c.Weights) == 0 {
+		err = fmt.Errorf("%s: holds no parameters", path)
+	}
+	if err != nil {
+		if c.close != nil {
+			c.close()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Checkpoint) readSafetensors() error {
+	f, err := tensorfile.ReadSafetensors(c.Path)
+	if err != nil {
+		return err
+	}
+	c.Layout, c.Metadata, c.close = "safetensors", f.Metadata, f.Close
+	for _, t := range f.Tensors {
+		if err := c.add(t.Name, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) readPT() error {
+	f, err := tensorfile.ReadPT(c.Path)
+	if err != nil {
+		return err
+	}
+	c.close = f.Close
+	dict, ok := f.Value.(*tensorfile.Dict)
+	if !ok {
+		return fmt.Errorf("%s: holds a %s, want a state dict", c.Path, tensorfile.TypeName(f.Value))
+	}
+	c.Layout = "state_dict"
+	for _, layout := range []struct{ name, key string }{{"pt", "model_state_dict"}, {"ckpt", "state_dict"}} {
+		inner, ok := dict.Get(layout.key)
+		if !ok {
+			continue
+		}
+		weights, ok := inner.(*tensorfile.Dict)
+		if !ok {
+			return fmt.Errorf("%s: %s is a %s, want a dict of parameters", c.Path, layout.key, tensorfile.TypeName(inner))
+		}
+		c.Layout = layout.name
+		if err := c.facts(dict); err != nil {
+			return err
+		}
+		dict = weights
+		break
+	}
+	for i, key := range dict.Keys {
+		name, isName := key.(string)
+		t, isTensor := dict.Values[i].(tensorfile.Tensor)
+		if !isName || !isTensor {
+			return fmt.Errorf("%s: entry %v is a %s, want only named tensors", c.Path, key, tensorfile.TypeName(dict.Values[i]))
+		}
+		if err := c.add(name, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add files a tensor under its name in a trainer state dict.
+func (c *Checkpoint) add(name string, t tensorfile.Tensor) error {
+	short := stateName(name)
+	if _, twice := c.Weights[short]; twice {
+		return fmt.Errorf("%s: two entries for parameter %s (%s is one)", c.Path, short, name)
+	}
+	t.Name = short
+	c.Weights[short] = t
+	return nil
+}
+
+// stateName maps Lightning's names to the trainer's, in the reference's order (parity spec §1.8).
+func stateName(name string) string {
+	name = strings.TrimPrefix(name, "lever_lm.")
+	name = strings.TrimPrefix(name, "pointer_selector.")
+	if rest, ok := strings.CutPrefix(name, "cross_attn."); ok {
+		return "cross_attn_layers.0." + rest
+	}
+	if rest, ok := strings.CutPrefix(name, "attn_norm."); ok {
+		return "attn_norms.0." + rest
+	}
+	return name
+}
+
+// facts turns what stands beside a foreign state dict into metadata of ours.
+func (c *Checkpoint) facts(dict *tensorfile.Dict) error {
+	if v, ok := dict.Get("epoch"); ok {
+		epoch, ok := v.(int64)
+		if !ok {
+			return fmt.Errorf("%s: epoch is a %s, want an integer", c.Path, tensorfile.TypeName(v))
+		}
+		c.Metadata["epoch"] = strconv.FormatInt(epoch+1, 10) // the reference counts from 0
+	}
+	if phase, ok := get[string](dict, "phase"); ok {
+		c.Metadata["phase"] = phase
+	}
+	metrics := map[string]any{}
+	if inner, ok := get[*tensorfile.Dict](dict, "metrics"); ok {
+		for i, key := range inner.Keys {
+			name, isName := key.(string)
+			if x, ok := asNumber(inner.Values[i]); ok && isName {
+				metrics[ourMetric(name)] = x
+			}
+		}
+	}
+	if v, ok := dict.Get("kl_beta"); ok {
+		if x, ok := asNumber(v); ok {
+			metrics["kl_beta"] = x
+		}
+	}
+	if len(metrics) > 0 {
+		text, err := json.Marshal(metrics)
+		if err != nil {
+			return err
+		}
+		c.Metadata["metrics"] = string(text)
+	}
+	inner, ok := get[*tensorfile.Dict](dict, extraKey)
+	if !ok {
+		return nil
+	}
+	for i, key := range inner.Keys { // written by Export
+		name, isName := key.(string)
+		text, isText := inner.Values[i].(string)
+		if !isName || !isText {
+			return fmt.Errorf("%s: %s: want text under text", c.Path, extraKey)
+		}
+		c.Metadata["selector."+name] = text
+	}
+	return nil
+}
+
+func get[T any](d *tensorfile.Dict, key string) (T, bool) {
+	v, _ := d.Get(key)
+	x, ok := v.(T)
+	return x, ok
+}
+
+// asNumber returns a number as our metadata holds it: text where JSON has none.
+func asNumber(v any) (any, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case *big.Int:
+		return v.String(), true
+	case bool:
+		return v, true
+	case tensorfile.Tensor: // how Export spells a number
+		if x, err := v.Float64s(); err == nil && len(x) == 1 {
+			return asNumber(x[0])
+		}
+	case float64:
+		if v-v != 0 {
+			return strings.ToLower(strings.TrimPrefix(number(v), "+")), true
+		}
+		return v, true
+	}
+	return nil, false
+}
+
+// ourMetric and referenceMetric translate the only metric that has another name there.
+func ourMetric(name string) string {
+	if name == "rce_loss" || name == "grpo_loss" {
+		return "loss"
+	}
+	return name
+}
+
+func referenceMetric(name, phase string) string {
+	if name == "loss" {
+		if strings.HasPrefix(phase, "grpo") {
+			return "grpo_loss"
+		}
+		return "rce_loss"
+	}
+	return name
+}
+
+// shapes derives the options that names and shapes of the weights decide. Heads leave no trace in them.
+func (c *Checkpoint) shapes() map[string]string {
+	found := map[string]string{}
+	_, skip := c.Weights["skip_scale"]
+	if t, ok := c.Weights["query_proj.weight"]; ok && len(t.Shape) == 2 {
+		found["encoder"] = "attention"
+		found["skip.enabled"] = strconv.FormatBool(skip)
+		found["hidden_dim"] = strconv.Itoa(t.Shape[0])
+		found["d_model"] = found["hidden_dim"]
+	}
+	if t, ok := c.Weights["input_proj.weight"]; ok && len(t.Shape) == 2 {
+		found["d_model"] = strconv.Itoa(t.Shape[1])
+	}
+	if layers := c.layers(); layers > 0 {
+		found["num_layers"] = strconv.Itoa(layers)
+	}
+	if _, ok := c.Weights["query_update_gate.weight"]; ok {
+		found["state_update"] = "gate"
+	}
+	return found
+}
+
+// layers counts the attention layers, from 0 without a gap.
+func (c *Checkpoint) layers() int {
+	n := 0
+	for {
+		if _, ok := c.Weights[fmt.Sprintf("cross_attn_layers.%d.in_proj_weight", n)]; !ok {
+			return n
+		}
+		n++
+	}
+}
+
+// Names returns the names of the parameters in the reference's order, others after them by name.
+func (c *Checkpoint) Names() []string {
+	rank := map[string]int{}
+	for i, name := range referenceNames(c.layers()) {
+		rank[name] = i - 1<<20
+	}
+	names := make([]string, 0, len(c.Weights))
+	for name := range c.Weights {
+		names = append(names, name)
+	}
+	sort.Slice(names, func(i, j int) bool {
+		a, b := names[i], names[j]
+		if rank[a] != rank[b] {
+			return rank[a] < rank[b]
+		}
+		return a < b
+	})
+	return names
+}
+
+// referenceNames lists the parameters of the reference's selector with that many attention layers.
+func referenceNames(layers int) []string {
+	names := []string{"input_proj.weight"}
+	for i := range layers {
+		for _, part := range []string{"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"} {
+			names = append(names, fmt.Sprintf("cross_attn_layers.%d.%s", i, part))
+		}
+	}
+	for i := range layers {
+		names = append(names, fmt.Sprintf("attn_norms.%d.weight", i), fmt.Sprintf("attn_norms.%d.bias", i))
+	}
+	return append(names, "query_proj.weight", "cand_proj.weight", "query_update_gate.weight", "query_update_gate.bias")
+}

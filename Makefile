@@ -10,7 +10,11 @@ LIBTORCH ?=
 export LIBTORCH
 # Arguments of `make run`.
 ARGS ?= exp=okvqa_v3
-# What `make bench` and `make fuzz` cover, and how long each fuzz target runs.
+# What `make bench` measures: workloads and flags of `bin/run bench --help`.
+BENCH_ARGS ?=
+# The program that `make bench` compares with, where it and a Python with torch are there.
+PEER ?= $(or $(FULCRUM_SHARED),../shared)/bench/torch_floor.py
+# What `make gobench` and `make fuzz` cover, and how long each fuzz target runs.
 PKG ?= ./...
 BENCH ?= .
 FUZZTIME ?= 30s
@@ -71,7 +75,11 @@ fmt: ## gofmt everything
 	@git ls-files -co --exclude-standard '*.go' | xargs gofmt -w
 
 .PHONY: bench
-bench: native ## benchmarks: make bench PKG=./phases BENCH=RCE
+bench: build ## training speed on named workloads: make bench BENCH_ARGS="rl_k64_b1 --repeats 5"
+	@bin/run bench $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
+
+.PHONY: gobench
+gobench: native ## Go benchmarks: make gobench PKG=./beamdata BENCH=Read
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h $(PKG)
 
 .PHONY: fuzz

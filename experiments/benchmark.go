@@ -40,11 +40,12 @@ func verbBench(ctx context.Context, a App, args []string) error {
 	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
 	f.IntVar(&opt.Passes, "passes", 1, "passes over the data in a process")
 	f.IntVar(&opt.MaxSteps, "steps", 0, "at most so many steps a pass (0: the workload's own)")
+	f.IntVar(&opt.Queries, "queries", 0, "at most so many queries (0: the workload's own)")
 	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
 	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
-	f.StringVar(&opt.Format, "format", "table", "table, markdown or json")
+	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run bench --measure; needs --dir")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return benchHelp(f)
@@ -59,14 +60,21 @@ func verbBench(ctx context.Context, a App, args []string) error {
 		}
 	}
 	switch {
-	case !slices.Contains([]string{"table", "markdown", "json"}, opt.Format):
-		return usagef("bench: --format=%s: want table, markdown or json", opt.Format)
+	case !slices.Contains([]string{"table", "markdown", "json", "specs"}, opt.Format):
+		return usagef("bench: --format=%s: want table, markdown, json or specs", opt.Format)
+	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
+		return usagef("bench: --format=specs names files that must stay: give --dir")
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1:
 		return usagef("bench: want --repeats, --passes and --threads of at least 1")
 	}
 	if opt.Peer != "" {
-		if opt.Python = bench.FindPython(opt.Python); opt.Python == "" {
-			return usagef("bench: --peer needs a Python that has torch: name it with --python")
+		if python := bench.FindPython(opt.Python); python != "" {
+			opt.Python = python
+		} else if opt.Python != "" {
+			return usagef("bench: --python=%s has no torch", opt.Python)
+		} else {
+			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
+			opt.Peer = ""
 		}
 	}
 	self, err := os.Executable()
@@ -134,12 +142,13 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	m.Load, _ = clock.read()
 	m.LoadedMB = statusMB("VmRSS")
 	data := newTrainData(bundle)
+	shots := data.shots(cfg)
+	cfg.Selector.ShotNum = &shots
 	policy, err := r.policy(bundle.RCE.Table.Dim)
 	if err != nil {
 		return m, err
 	}
 	defer policy.Free()
-	policy.SetShots(shotsOf(policy, bundle))
 	initial := policy.Clone()
 	defer initial.Free()
 	build, err := Phases().Get(spec.Phase)
@@ -161,7 +170,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	}
 	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
 
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg), Seed: cfg.Seed}
 	clock = startClock()
 	if err := phase.Begin(env, spec.Warmup+steps*spec.Passes); err != nil {
 		return m, err

@@ -1,0 +1,224 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// Options are what `run bench` can be told.
+type Options struct {
+	Workloads []string // none: those that suit the device
+	Phases    []string // rce, grpo, grpo-exact; none: all
+	Device    string
+	Threads   int
+	Repeats   int // processes for each row; the table shows medians
+	Passes    int // passes over the data in a process; the first is the one that counts beside a peer
+	MaxSteps  int // 0: the workload's own
+	Queries   int // 0: the workload's own
+	Dir       string
+	Data      string // folder with beams.json and emb.npy or emb.pt, instead of generated files
+	Peer      string // the peer program (Python); empty: none
+	Python    string
+	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
+	Overrides []string // of the configuration
+	Program   []string // how a measuring process is started
+	Progress  io.Writer
+}
+
+// Spec is what one process measures.
+type Spec struct {
+	Workload  string   `json:"workload"`
+	Variant   string   `json:"variant"`
+	Phase     string   `json:"phase"`
+	Warmup    int      `json:"warmup"` // steps before the clock starts
+	Passes    int      `json:"passes"`
+	MaxSteps  int      `json:"max_steps"` // 0 = all
+	Overrides []string `json:"overrides"` // the whole configuration
+}
+
+// Measurement is what one process found. Times are seconds.
+type Measurement struct {
+	Spec       Spec    `json:"-"`
+	Libtorch   string  `json:"libtorch"`
+	Device     string  `json:"device"`
+	Threads    int     `json:"threads"`
+	Batch      int     `json:"batch"`
+	Pool       int     `json:"pool"`       // K of the first query
+	Queries    int     `json:"queries"`    // trained on in a pass
+	Candidates int     `json:"candidates"` // of those queries
+	Steps      int     `json:"steps"`      // of a pass
+	Load       float64 `json:"load"`       // reading the files
+	LoadedMB   float64 `json:"loaded_mb"`  // resident after reading, libtorch included
+	Begin      float64 `json:"begin"`      // preparing the phase: optimizer, frozen policies
+	// Of each pass, from taking the first batch to the end of the last update.
+	Wall   []float64 `json:"wall"`
+	CPU    []float64 `json:"cpu"`
+	StepMS float64   `json:"step_ms"` // median step of all passes
+	PeakMB float64   `json:"peak_mb"`
+	Losses []float64 `json:"losses"` // of the first pass
+}
+
+// PerSecond is queries per second of wall time, PerCPU per second of CPU time of all threads.
+func (m Measurement) PerSecond() float64 { return float64(m.Queries) / median(m.Wall) }
+func (m Measurement) PerCPU() float64    { return float64(m.Queries) / median(m.CPU) }
+
+// Run generates the data, measures and prints.
+func Run(ctx context.Context, opt Options, out io.Writer) error {
+	workloads, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
+	if err != nil {
+		return err
+	}
+	variants, err := chooseVariants(opt.Phases)
+	if err != nil {
+		return err
+	}
+	dir := opt.Dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "fulcrum-bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	table := newTable(opt)
+	for _, w := range workloads {
+		if opt.Queries > 0 {
+			w.Data = w.Data.cut(opt.Queries)
+		}
+		files, err := opt.files(w, dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		if opt.Format == "specs" {
+			for _, v := range variants {
+				if err := json.NewEncoder(out).Encode(opt.spec(w, v, files)); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		rows, err := opt.rows(ctx, w, variants, files)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		table.add(w, rows)
+	}
+	if opt.Format == "specs" {
+		return nil
+	}
+	return table.print(out)
+}
+
+// files are the workload's own, or those of --data.
+func (o Options) files(w Workload, dir string) (Files, error) {
+	if o.Data == "" {
+		if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
+			fmt.Fprintf(o.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
+		}
+		return w.Data.Generate(dir)
+	}
+	return dumped(o.Data)
+}
+
+// row is what was measured of one workload and variant; Peer[i] ran right after Ours[i].
+type row struct {
+	variant
+	Ours []Measurement
+	Peer []PeerMeasurement
+}
+
+// rows measures all variants of a workload, in turns: this machine's speed may drift.
+func (o Options) rows(ctx context.Context, w Workload, variants []variant, files Files) ([]row, error) {
+	rows := make([]row, len(variants))
+	for repeat := range o.Repeats {
+		for i, v := range variants {
+			rows[i].variant = v
+			fmt.Fprintf(o.Progress, "%s %s %d/%d\n", w.Name, v.name, repeat+1, o.Repeats)
+			m, err := o.measure(ctx, o.spec(w, v, files))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", v.name, err)
+			}
+			rows[i].Ours = append(rows[i].Ours, m)
+			if o.Peer == "" || w.Peer == "" {
+				continue
+			}
+			p, err := o.measurePeer(ctx, w, v)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", v.name, err)
+			}
+			rows[i].Peer = append(rows[i].Peer, p)
+		}
+	}
+	return rows, nil
+}
+
+// spec is the configuration of a row: what a run would be given, with the peer's settings (no dropout,
+// every candidate counts, no shuffling).
+func (o Options) spec(w Workload, v variant, files Files) Spec {
+	s := Spec{Workload: w.Name, Variant: v.name, Phase: v.phase, Warmup: 1, Passes: o.Passes, MaxSteps: w.MaxSteps}
+	if o.MaxSteps > 0 {
+		s.MaxSteps = o.MaxSteps
+	}
+	if o.Device != "cpu" {
+		s.Warmup = 5 // kernels are loaded at their first use
+	}
+	s.Overrides = append(files.overrides(w.Data), "selector=v3", "grpo/curriculum=none",
+		"device="+o.Device, fmt.Sprint("threads=", o.Threads), fmt.Sprint("data.batch_size=", w.Batch),
+		"data.train_ratio=1", "data.shuffle=false", "report.plots=false")
+	if v.estimator != "" {
+		s.Overrides = append(s.Overrides, "grpo.kl.estimator="+v.estimator)
+	}
+	s.Overrides = append(s.Overrides, o.Overrides...)
+	return s
+}
+
+// measure runs one measuring process.
+func (o Options) measure(ctx context.Context, s Spec) (Measurement, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return Measurement{}, err
+	}
+	out, err := command(ctx, append(append([]string(nil), o.Program...), string(text)))
+	if err != nil {
+		return Measurement{}, err
+	}
+	m := Measurement{}
+	if err := json.Unmarshal(out, &m); err != nil || m.Steps == 0 || len(m.Losses) == 0 || len(m.Wall) == 0 {
+		return m, fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
+	}
+	m.Spec = s
+	return m, nil
+}
+
+// command runs a program that dies with this one and returns what it printed; its last line on stderr
+// is the error.
+func command(ctx context.Context, args []string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
+	defer runtime.UnlockOSThread()
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		if last := lines[len(lines)-1]; last != "" {
+			return nil, errors.New(strings.TrimPrefix(last, "run: "))
+		}
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
+	return stdout.Bytes(), nil
+}

@@ -1,0 +1,245 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"fulcrum/internal/rng"
+	"fulcrum/internal/tensorfile"
+)
+
+// Files are the paths of a workload's data.
+type Files struct {
+	Beams      string
+	Embeddings string
+}
+
+// overrides are the settings of a run on these files.
+func (f Files) overrides(d Dataset) []string {
+	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'", "data.max_samples=" + strconv.Itoa(d.Queries)}
+}
+
+// cut is the data set with fewer queries, under a name of its own. Candidates that are drawn from the
+// queries still need a pool of them.
+func (d Dataset) cut(queries int) Dataset {
+	if d.Examples == 0 {
+		queries = max(queries, d.Pool+1)
+	}
+	if queries < d.Queries {
+		d.Name += "_" + strconv.Itoa(queries)
+		d.Queries = queries
+	}
+	return d
+}
+
+// Generate writes the data set's files into dir, unless they are there already.
+func (d Dataset) Generate(dir string) (Files, error) {
+	f := Files{filepath.Join(dir, d.Name+".json"), filepath.Join(dir, d.Name+".safetensors")}
+	if _, err := os.Stat(f.Beams); err == nil {
+		return f, nil
+	}
+	rows, err := d.writeBeams(f.Beams + ".new")
+	if err != nil {
+		return f, err
+	}
+	if err := d.writeEmbeddings(f.Embeddings, rows); err != nil {
+		return f, err
+	}
+	return f, os.Rename(f.Beams+".new", f.Beams)
+}
+
+// writeEmbeddings draws unit rows that share a direction, as CLIP features do.
+func (d Dataset) writeEmbeddings(path string, rows int) error {
+	r := rng.New(7, "bench embeddings")
+	common := make([]float64, d.Dim)
+	for i := range common {
+		common[i] = 0.7 * r.NormFloat64()
+	}
+	data := make([]byte, 0, rows*d.Dim*4)
+	row := make([]float64, d.Dim)
+	for range rows {
+		norm := 0.0
+		for i := range row {
+			row[i] = r.NormFloat64() + common[i]
+			norm += row[i] * row[i]
+		}
+		for _, x := range row {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x/math.Sqrt(norm))))
+		}
+	}
+	table := tensorfile.Tensor{Name: "embeddings", DType: "F32", Shape: []int{rows, d.Dim}, Data: data}
+	return tensorfile.WriteSafetensors(path, []tensorfile.Tensor{table}, nil)
+}
+
+// writeBeams writes the beam file and returns how many embedding rows it needs.
+func (d Dataset) writeBeams(path string) (rows int, err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	w := &beamWriter{Dataset: d, out: bufio.NewWriterSize(file, 1<<20), r: rng.New(7, "bench beams"), examples: d.Examples, query: d.Examples}
+	if d.Examples == 0 {
+		w.examples = d.Queries
+	}
+	w.taken, w.used = make([]bool, w.examples), make([]bool, w.examples)
+	w.out.WriteString("{")
+	for range d.Queries {
+		if d.RL {
+			w.trajectories()
+			continue
+		}
+		beams := make([][]int, d.Min+w.r.IntN(d.Max-d.Min+1))
+		for i := range beams {
+			beams[i] = w.draw(d.Shots, w.examples)
+		}
+		w.beams(beams)
+	}
+	if !d.RL {
+		w.fill()
+	}
+	w.out.WriteString("}\n")
+	return max(w.query, w.examples), w.out.Flush()
+}
+
+type beamWriter struct {
+	Dataset
+	out      *bufio.Writer
+	r        *rand.Rand
+	examples int    // rows that candidates are drawn from
+	query    int    // global id of the next query
+	records  int    // written so far
+	taken    []bool // scratch of draw
+	used     []bool // examples that stand in a beam
+}
+
+// draw returns n distinct numbers below limit, none of them the query.
+func (w *beamWriter) draw(n, limit int) []int {
+	out := make([]int, 0, n)
+	for len(out) < n {
+		if x := w.r.IntN(limit); !w.taken[x] && x != w.query {
+			w.taken[x] = true
+			out = append(out, x)
+		}
+	}
+	for _, x := range out {
+		w.taken[x] = false
+	}
+	return out
+}
+
+// open starts the record of the next query.
+func (w *beamWriter) open() {
+	if w.records > 0 {
+		w.out.WriteString(",\n")
+	}
+	w.records++
+	fmt.Fprintf(w.out, `"%d": {`, w.query)
+}
+
+// beams writes a legacy record: lists of examples, the best first, each ending in the query.
+func (w *beamWriter) beams(beams [][]int) {
+	w.open()
+	w.out.WriteString(`"id_list": [`)
+	for i, beam := range beams {
+		w.comma(i)
+		w.out.WriteByte('[')
+		for _, id := range beam {
+			w.used[id] = true
+			w.int(id)
+			w.out.WriteString(", ")
+		}
+		w.int(w.query)
+		w.out.WriteByte(']')
+	}
+	w.out.WriteString(`], "score_list": [`)
+	for i := range beams {
+		w.comma(i)
+		w.float(0.06 - 0.03*(float64(i)+w.r.Float64())/float64(len(beams)))
+	}
+	w.out.WriteString("]}")
+	w.query++
+}
+
+// fill adds queries that no step sees, whose beams name the examples that are in no beam yet: the pool
+// of a legacy file is what its beams name, and it must hold exactly Pool.
+func (w *beamWriter) fill() {
+	var missing []int
+	for id, used := range w.used {
+		if !used {
+			missing = append(missing, id)
+		}
+	}
+	for len(missing) > 0 {
+		beams := make([][]int, w.Max)
+		for i := range beams {
+			n := min(w.Shots, len(missing))
+			beams[i] = append(beams[i], missing[:n]...)
+			missing = missing[n:]
+			for len(beams[i]) < w.Shots {
+				if x := w.r.IntN(w.examples); !slices.Contains(beams[i], x) {
+					beams[i] = append(beams[i], x)
+				}
+			}
+		}
+		w.beams(beams)
+	}
+}
+
+// trajectories writes an RL record with a pool of its own.
+func (w *beamWriter) trajectories() {
+	w.open()
+	fmt.Fprintf(w.out, `"query": {"query_id": %d}, "candidate_pool_ids": [`, w.query)
+	pool := w.draw(w.Pool, w.examples)
+	for i, id := range pool {
+		w.comma(i)
+		w.int(id)
+	}
+	w.out.WriteString(`], "pointer_candidates": [`)
+	for i := range w.Min + w.r.IntN(w.Max-w.Min+1) {
+		w.comma(i)
+		picks := w.draw(w.Shots, len(pool)) // positions in the pool
+		w.out.WriteString(`{"pointer": [`)
+		for j, at := range picks {
+			w.comma(j)
+			w.int(at)
+		}
+		w.out.WriteString(`], "pointer_global": [`)
+		for j, at := range picks {
+			w.comma(j)
+			w.int(pool[at])
+		}
+		correct, accuracy := 0, 0.0
+		if w.r.IntN(2) == 1 {
+			correct, accuracy = 1, []float64{0.3, 0.6, 0.9, 1}[w.r.IntN(4)]
+		}
+		fmt.Fprintf(w.out, `], "gen_method": "beam", "vqa_correct": %d, "vqa_acc_score": %g, "vqa_gt_prob": `, correct, accuracy)
+		w.float(w.r.Float64())
+		w.out.WriteString(`, "vqa_rel_score": `)
+		w.float(w.r.Float64())
+		w.out.WriteString(`, "vqa_eval_mode": "vqaEval", "eval_failed": false}`)
+	}
+	w.out.WriteString("]}")
+	w.query++
+}
+
+func (w *beamWriter) comma(i int) {
+	if i > 0 {
+		w.out.WriteString(", ")
+	}
+}
+
+func (w *beamWriter) int(x int) {
+	w.out.Write(strconv.AppendInt(w.out.AvailableBuffer(), int64(x), 10))
+}
+
+func (w *beamWriter) float(x float64) {
+	w.out.Write(strconv.AppendFloat(w.out.AvailableBuffer(), x, 'g', -1, 64))
+}

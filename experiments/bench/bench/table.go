@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table collects the rows and prints them.
+type table struct {
+	opt   Options
+	lines []Line
+}
+
+// Line is one row of the table: medians over the repeats.
+type Line struct {
+	Workload   string  `json:"workload"`
+	Phase      string  `json:"phase"`
+	Batch      int     `json:"batch"`
+	Pool       int     `json:"pool"`
+	Queries    int     `json:"queries"`
+	Steps      int     `json:"steps"`
+	PerSecond  float64 `json:"queries_per_second"`
+	PerCPU     float64 `json:"queries_per_cpu_second"`
+	StepMS     float64 `json:"step_ms"`
+	LoadSecond float64 `json:"load_seconds"`
+	LoadedMB   float64 `json:"loaded_mb"`
+	BeginMS    float64 `json:"begin_ms"`
+	PeakMB     float64 `json:"peak_mb"`
+	FirstLoss  float64 `json:"first_loss"`
+	LastLoss   float64 `json:"last_loss"`
+
+	PeerPerCPU float64   `json:"peer_queries_per_cpu_second,omitempty"` // measured here, or published
+	PeerPeakMB float64   `json:"peer_peak_mb,omitempty"`
+	PeerHere   bool      `json:"peer_measured_here"`
+	Ratio      float64   `json:"ratio,omitempty"`       // ours / peer, median over pairs that ran one after the other
+	RatioRange []float64 `json:"ratio_range,omitempty"` // least and greatest pair
+	Reference  float64   `json:"reference_queries_per_cpu_second,omitempty"`
+	ExactCost  float64   `json:"exact_cost,omitempty"` // CPU time of a pass with the exact KL over one with k3
+
+	libtorch, device string
+	threads          int
+}
+
+func newTable(opt Options) *table { return &table{opt: opt} }
+
+func (t *table) add(w Workload, rows []row) {
+	var k3 Line
+	for _, r := range rows {
+		of := func(f func(Measurement) float64) float64 { return medianOf(r.Ours, f) }
+		m := r.Ours[0]
+		l := Line{Workload: w.Name, Phase: r.name, Batch: m.Batch, Pool: m.Pool, Queries: m.Queries, Steps: m.Steps,
+			PerSecond: of(Measurement.PerSecond), PerCPU: of(Measurement.PerCPU),
+			StepMS: of(func(m Measurement) float64 { return m.StepMS }), LoadSecond: of(func(m Measurement) float64 { return m.Load }),
+			LoadedMB: of(func(m Measurement) float64 { return m.LoadedMB }), BeginMS: of(func(m Measurement) float64 { return 1e3 * m.Begin }),
+			PeakMB: of(func(m Measurement) float64 { return m.PeakMB }), FirstLoss: m.Losses[0], LastLoss: m.Losses[len(m.Losses)-1],
+			PeerPerCPU: w.Published.Peer[r.phase], Reference: w.Published.Reference[r.phase],
+			libtorch: m.Libtorch, device: m.Device, threads: m.Threads}
+		if len(r.Peer) > 0 {
+			l.PeerHere = true
+			l.PeerPerCPU = medianOf(r.Peer, func(p PeerMeasurement) float64 { return p.PerCPU })
+			l.PeerPeakMB = medianOf(r.Peer, func(p PeerMeasurement) float64 { return p.PeakMB })
+			pairs := make([]float64, len(r.Peer))
+			for i, p := range r.Peer {
+				pairs[i] = r.Ours[i].PerCPU() / p.PerCPU
+			}
+			l.Ratio, l.RatioRange = median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
+		}
+		switch r.name {
+		case "grpo":
+			k3 = l
+		case "grpo-exact":
+			if k3.PerCPU > 0 {
+				l.ExactCost = k3.PerCPU / l.PerCPU
+			}
+		}
+		t.lines = append(t.lines, l)
+	}
+}
+
+func (t *table) print(out io.Writer) error {
+	switch t.opt.Format {
+	case "json":
+		e := json.NewEncoder(out)
+		e.SetIndent("", " ")
+		return e.Encode(map[string]any{"machine": machine(), "libtorch": t.lines[0].libtorch, "device": t.lines[0].device,
+			"threads": t.lines[0].threads, "repeats": t.opt.Repeats, "rows": t.lines})
+	case "markdown":
+		fmt.Fprintf(out, "%s\n\n", t.heading())
+		for i, cells := range t.cells() {
+			fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+			if i == 0 {
+				fmt.Fprintln(out, "|---|---|"+strings.Repeat("--:|", len(cells)-2))
+			}
+		}
+		fmt.Fprintf(out, "\n%s\n", t.footnote())
+		return nil
+	}
+	fmt.Fprintln(out, t.heading())
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, cells := range t.cells() {
+		fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, t.footnote())
+	return err
+}
+
+func (t *table) heading() string {
+	l := t.lines[0]
+	threads := "1 thread"
+	if l.threads != 1 {
+		threads = fmt.Sprint(l.threads, " threads")
+	}
+	times := "one process a row"
+	if t.opt.Repeats > 1 {
+		times = fmt.Sprintf("medians of %d processes", t.opt.Repeats)
+	}
+	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", machine(), l.libtorch, l.device, threads, times)
+}
+
+func (t *table) footnote() string {
+	text := "CPU/s: queries per second of CPU time. load: reading the files; begin: preparing the phase; peak: of the whole process."
+	if slices.ContainsFunc(t.lines, func(l Line) bool { return l.PeerHere }) {
+		return text + " peer: hand-optimised PyTorch, run in turns with ours; ratio: ours / peer on CPU time (least–greatest pair)."
+	}
+	return text + " peer, in brackets: published figures of hand-optimised PyTorch on another machine's core (libtorch 1.13.1, OpenBLAS)."
+}
+
+// cells are the header and the rows as text.
+func (t *table) cells() [][]string {
+	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms", "peak MB", "peer/CPU s", "ratio", "exact/k3"}}
+	for _, l := range t.lines {
+		peer, ratio, exact := "", "", ""
+		if l.PeerPerCPU > 0 {
+			peer = number(l.PeerPerCPU)
+			if !l.PeerHere {
+				peer = "(" + peer + ")"
+			}
+		}
+		if l.PeerHere {
+			ratio = fmt.Sprintf("%.2f (%.2f–%.2f)", l.Ratio, l.RatioRange[0], l.RatioRange[1])
+		}
+		if l.ExactCost > 0 {
+			exact = fmt.Sprintf("%.2f", l.ExactCost)
+		}
+		cells = append(cells, []string{l.Workload, l.Phase, fmt.Sprint(l.Batch), fmt.Sprint(l.Pool), number(l.PerSecond), number(l.PerCPU),
+			fmt.Sprintf("%.2f", l.StepMS), fmt.Sprintf("%.2f", l.LoadSecond), fmt.Sprintf("%.1f", l.BeginMS), fmt.Sprintf("%.0f", l.PeakMB), peer, ratio, exact})
+	}
+	return cells
+}
+
+// number shows a rate with at least three digits.
+func number(x float64) string {
+	if x < 100 {
+		return fmt.Sprintf("%.3g", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// machine names the processor.
+func machine() string {
+	model := runtime.GOARCH
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %d cores, %s", model, runtime.NumCPU(), runtime.GOOS)
+}
+
+func medianOf[T any](xs []T, f func(T) float64) float64 {
+	values := make([]float64, len(xs))
+	for i, x := range xs {
+		values[i] = f(x)
+	}
+	return median(values)
+}
+
+// median returns the middle value, NaN of none.
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(xs))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/registry"
+)
+
+// Workload is one named shape of training data and batch.
+type Workload struct {
+	Name     string
+	Data     Dataset
+	Batch    int // queries a step
+	MaxSteps int // 0 = one pass over the data
+	OnCPU    bool
+	// Peer names the scenario of the peer program that computes the same, and PeerBatch its batch on own
+	// pools; empty: there is none.
+	Peer      string
+	PeerBatch int
+	Published Published
+}
+
+// Dataset is what the files of a workload hold. Everything is drawn from fixed seeds.
+type Dataset struct {
+	Name     string
+	RL       bool // own pools (RL format); else one pool shared by all (legacy format)
+	Queries  int
+	Pool     int // K, candidates of a query
+	Examples int // rows that candidates are drawn from; 0: from the rows of all queries
+	Min, Max int // candidates recorded for a query, uniform
+	Shots    int
+	Dim      int
+}
+
+// Published are queries per CPU second that were measured elsewhere, by phase ("rce", "grpo"): on one
+// core with libtorch 1.13.1 and OpenBLAS.
+type Published struct {
+	Reference map[string]float64 // the Python reference
+	Peer      map[string]float64 // hand-optimised PyTorch, dropout 0
+	Goal      map[string]float64
+}
+
+// Workloads returns every workload in the order of the table.
+func Workloads() []Workload {
+	legacy := Dataset{Name: "legacy_k64", Queries: 800, Pool: 64, Examples: 64, Min: 5, Max: 5, Shots: 2, Dim: 768}
+	big := Dataset{Name: "legacy_k1500", Queries: 96, Pool: 1500, Examples: 1500, Min: 5, Max: 5, Shots: 2, Dim: 768}
+	rl := Dataset{Name: "rl_k64", RL: true, Queries: 800, Pool: 64, Examples: 2000, Min: 5, Max: 16, Shots: 2, Dim: 768}
+	vqa := Dataset{Name: "vqav2_100k", RL: true, Queries: 100_000, Pool: 64, Min: 5, Max: 5, Shots: 2, Dim: 768}
+	shared, own := legacy, rl
+	shared.Name, shared.Queries = "legacy_k64_large", 25_600
+	own.Name, own.Queries, own.Min, own.Max = "own_k64_large", 25_600, 5, 5
+	both := func(rce, grpo float64) map[string]float64 { return map[string]float64{"rce": rce, "grpo": grpo} }
+	return []Workload{
+		{Name: "legacy_k64_b32", Data: legacy, Batch: 32, OnCPU: true, Peer: "legacy_k64_b32",
+			Published: Published{both(115, 118), both(3477, 3147), both(3477, 3147)}},
+		{Name: "legacy_k1500_b32", Data: big, Batch: 32, OnCPU: true, Peer: "legacy_k1500_b32",
+			Published: Published{both(2.3, 2.9), both(854, 858), both(854, 858)}},
+		{Name: "rl_k64_b1", Data: rl, Batch: 1, OnCPU: true, Peer: "rl_k64_b1", PeerBatch: 1,
+			Published: Published{both(58, 97), nil, both(250, 250)}},
+		{Name: "rl_k64_b32", Data: rl, Batch: 32, OnCPU: true, Peer: "rl_k64_b1", PeerBatch: 32,
+			Published: Published{nil, both(973, 807), both(1000, 1000)}},
+		{Name: "vqav2_100k", Data: vqa, Batch: 32, MaxSteps: 100, OnCPU: true},
+		{Name: "legacy_k64_b256", Data: shared, Batch: 256},
+		{Name: "own_k64_b256", Data: own, Batch: 256},
+	}
+}
+
+// choose returns the workloads of these names, or those that suit the device when there are none.
+func choose(names []string, cuda bool) ([]Workload, error) {
+	var known []string
+	var out []Workload
+	for _, w := range Workloads() {
+		known = append(known, w.Name)
+		if slices.Contains(names, w.Name) || len(names) == 0 && (w.OnCPU || cuda) {
+			out = append(out, w)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, registry.Unknown("workload", name, known)
+		}
+	}
+	return out, nil
+}
+
+// variant is a phase with the KL estimator of its penalty.
+type variant struct{ name, phase, estimator string }
+
+// variants returns what is measured of each workload: grpo's like-for-like estimator is k3.
+func variants() []variant {
+	return []variant{{"rce", "rce", ""}, {"grpo", "grpo", "k3"}, {"grpo-exact", "grpo", "exact"}}
+}
+
+func chooseVariants(names []string) ([]variant, error) {
+	var out []variant
+	var known []string
+	for _, v := range variants() {
+		known = append(known, v.name)
+		if slices.Contains(names, v.name) || len(names) == 0 {
+			out = append(out, v)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
+		}
+	}
+	return out, nil
+}

@@ -126,6 +126,13 @@ type Output struct {
 	Entropy torchx.Tensor // [B, G, T] nats
 }
 
+// HeadCloner is a Policy whose attention can be read with another number of heads: the same weights, in
+// the same shapes, make another function of them.
+type HeadCloner interface {
+	Policy
+	CloneWithHeads(heads int) (Policy, error)
+}
+
 // Policy is a trainable distribution over sequences of actions.
 type Policy interface {
 	// Forward returns log-probabilities, with gradient unless inside torchx.NoGrad.

@@ -217,6 +217,9 @@ func (a *AdamW) Step(lr, gradScale float64) {
 	a.params.clean = !a.KeepGrad
 }
 
+// Steps returns the number of steps taken.
+func (a *AdamW) Steps() int { return a.steps }
+
 // State copies the moments to the host, with the number of steps taken. sync
 func (a *AdamW) State() (m, v []float32, steps int) {
 	return Data[float32](a.m), Data[float32](a.v), a.steps

@@ -178,6 +178,18 @@ func (p *Policy) Clone() selector.Policy {
 	return q
 }
 
+// CloneWithHeads returns a selector with a copy of the weights, read with another number of attention
+// heads: the Python reference rebuilds its old policy so (defect D5 of the parity spec).
+func (p *Policy) CloneWithHeads(heads int) (selector.Policy, error) {
+	q := p.Clone().(*Policy)
+	q.opt.NumHeads = heads
+	if err := q.opt.Validate(); err != nil {
+		q.Free()
+		return nil, fmt.Errorf("selector.%w", err)
+	}
+	return q, nil
+}
+
 // Free releases the weights (tables stay with the other clones).
 func (p *Policy) Free() { p.params.Free() }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -23,11 +24,12 @@ type Options struct {
 	Repeats   int // processes for each row; the table shows medians
 	Passes    int // passes over the data in a process; the first is the one that counts beside a peer
 	MaxSteps  int // 0: the workload's own
+	Queries   int // 0: the workload's own
 	Dir       string
 	Data      string // folder with beams.json and emb.npy or emb.pt, instead of generated files
 	Peer      string // the peer program (Python); empty: none
 	Python    string
-	Format    string   // table, markdown, json
+	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
 	Overrides []string // of the configuration
 	Program   []string // how a measuring process is started
 	Progress  io.Writer
@@ -91,9 +93,20 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 	}
 	table := newTable(opt)
 	for _, w := range workloads {
+		if opt.Queries > 0 {
+			w.Data = w.Data.cut(opt.Queries)
+		}
 		files, err := opt.files(w, dir)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		if opt.Format == "specs" {
+			for _, v := range variants {
+				if err := json.NewEncoder(out).Encode(opt.spec(w, v, files)); err != nil {
+					return err
+				}
+			}
+			continue
 		}
 		rows, err := opt.rows(ctx, w, variants, files)
 		if err != nil {
@@ -101,13 +114,16 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 		}
 		table.add(w, rows)
 	}
+	if opt.Format == "specs" {
+		return nil
+	}
 	return table.print(out)
 }
 
 // files are the workload's own, or those of --data.
 func (o Options) files(w Workload, dir string) (Files, error) {
 	if o.Data == "" {
-		if _, err := os.Stat(dir + "/" + w.Data.Name + ".json"); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
 			fmt.Fprintf(o.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
 		}
 		return w.Data.Generate(dir)
@@ -178,8 +194,8 @@ func (o Options) measure(ctx context.Context, s Spec) (Measurement, error) {
 		return Measurement{}, err
 	}
 	m := Measurement{}
-	if err := json.Unmarshal(out, &m); err != nil {
-		return m, fmt.Errorf("the measuring process printed %q: %w", out, err)
+	if err := json.Unmarshal(out, &m); err != nil || m.Steps == 0 || len(m.Losses) == 0 || len(m.Wall) == 0 {
+		return m, fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
 	}
 	m.Spec = s
 	return m, nil

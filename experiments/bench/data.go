@@ -21,9 +21,22 @@ type Files struct {
 	Embeddings string
 }
 
-// Overrides are the settings of a run on these files.
+// overrides are the settings of a run on these files.
 func (f Files) overrides(d Dataset) []string {
 	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'", "data.max_samples=" + strconv.Itoa(d.Queries)}
+}
+
+// cut is the data set with fewer queries, under a name of its own. Candidates that are drawn from the
+// queries still need a pool of them.
+func (d Dataset) cut(queries int) Dataset {
+	if d.Examples == 0 {
+		queries = max(queries, d.Pool+1)
+	}
+	if queries < d.Queries {
+		d.Name += "_" + strconv.Itoa(queries)
+		d.Queries = queries
+	}
+	return d
 }
 
 // Generate writes the data set's files into dir, unless they are there already.

@@ -120,7 +120,11 @@ func (t *table) heading() string {
 	if l.threads != 1 {
 		threads = fmt.Sprint(l.threads, " threads")
 	}
-	return fmt.Sprintf("%s; libtorch %s, device %s, %s; medians of %d processes", machine(), l.libtorch, l.device, threads, t.opt.Repeats)
+	times := "one process a row"
+	if t.opt.Repeats > 1 {
+		times = fmt.Sprintf("medians of %d processes", t.opt.Repeats)
+	}
+	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", machine(), l.libtorch, l.device, threads, times)
 }
 
 func (t *table) footnote() string {

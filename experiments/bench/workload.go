@@ -48,8 +48,8 @@ func Workloads() []Workload {
 	rl := Dataset{Name: "rl_k64", RL: true, Queries: 800, Pool: 64, Examples: 2000, Min: 5, Max: 16, Shots: 2, Dim: 768}
 	vqa := Dataset{Name: "vqav2_100k", RL: true, Queries: 100_000, Pool: 64, Min: 5, Max: 5, Shots: 2, Dim: 768}
 	shared, own := legacy, rl
-	shared.Name, shared.Queries = "legacy_k64_25600", 25_600
-	own.Name, own.Queries, own.Min, own.Max = "own_k64_25600", 25_600, 5, 5
+	shared.Name, shared.Queries = "legacy_k64_large", 25_600
+	own.Name, own.Queries, own.Min, own.Max = "own_k64_large", 25_600, 5, 5
 	both := func(rce, grpo float64) map[string]float64 { return map[string]float64{"rce": rce, "grpo": grpo} }
 	return []Workload{
 		{Name: "legacy_k64_b32", Data: legacy, Batch: 32, OnCPU: true, Peer: "legacy_k64_b32",

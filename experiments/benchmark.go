@@ -142,13 +142,12 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	m.Load, _ = clock.read()
 	m.LoadedMB = statusMB("VmRSS")
 	data := newTrainData(bundle)
-	shots := data.shots(cfg)
-	cfg.Selector.ShotNum = &shots
 	policy, err := r.policy(bundle.RCE.Table.Dim)
 	if err != nil {
 		return m, err
 	}
 	defer policy.Free()
+	policy.SetShots(shotsOf(policy, bundle))
 	initial := policy.Clone()
 	defer initial.Free()
 	build, err := Phases().Get(spec.Phase)
@@ -170,7 +169,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	}
 	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
 
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg), Seed: cfg.Seed}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
 	clock = startClock()
 	if err := phase.Begin(env, spec.Warmup+steps*spec.Passes); err != nil {
 		return m, err

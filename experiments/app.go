@@ -36,6 +36,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
 	t.Add("doctor", verbDoctor)
+	t.Add("lever-plus", verbLeverPlus)
 	t.Add("bench", verbBench)
 	return t
 }

@@ -111,7 +111,8 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict})
+	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
+		Warn: func(message string) { r.log.Warnf("%s", message) }})
 	var conflict *pointer.ConflictError
 	if errors.As(err, &conflict) {
 		return nil, &UsageError{err.Error()}

@@ -14,7 +14,8 @@ type OpenOptions struct {
 	Dim        int                   // width of the embeddings
 	Seed       int64                 // of parameters that the file lacks (not strict)
 	Device     string
-	Strict     bool // unknown or missing parameters are errors
+	Strict     bool         // unknown or missing parameters are errors
+	Warn       func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
 }
 
 // ConflictError is an override that contradicts the checkpoint that it is given with.
@@ -40,7 +41,7 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.assign(c, o.Strict); err != nil {
+	if err := p.assign(c, o); err != nil {
 		p.Free()
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 }
 
 // assign copies the file's weights into the policy.
-func (p *Policy) assign(c *Checkpoint, strict bool) error {
+func (p *Policy) assign(c *Checkpoint, o OpenOptions) error {
 	var unknown, missing []string
 	for name := range c.Weights {
 		if !p.params.Has(name) {
@@ -61,7 +62,12 @@ func (p *Policy) assign(c *Checkpoint, strict bool) error {
 		}
 	}
 	sort.Strings(unknown)
-	if strict && len(unknown)+len(missing) > 0 {
+	sort.Strings(missing)
+	switch incomplete := len(unknown)+len(missing) > 0; {
+	case incomplete && !o.Strict && o.Warn != nil:
+		o.Warn(fmt.Sprintf("%s: unknown parameters [%s] were dropped, missing parameters [%s] keep their initial values (init.strict=false)",
+			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", ")))
+	case incomplete && o.Strict:
 		return fmt.Errorf("%s: unknown parameters [%s], missing parameters [%s] (init.strict=false ignores the unknown and keeps the initial values of the missing)",
 			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", "))
 	}
@@ -128,11 +134,15 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 		if !ok {
 			continue
 		}
+		overridden := o.Overridden != nil && o.Overridden("selector."+set.key)
+		if _, stated := c.Metadata["selector."+set.key]; overridden && !stated && !o.Strict {
+			continue // as the reference: what the file lacks keeps its initial values
+		}
 		before := set.get()
 		if err := set.set(value); err != nil {
 			return opt, fmt.Errorf("%s: metadata selector.%s=%s: %w", c.Path, set.key, value, err)
 		}
-		if o.Overridden != nil && o.Overridden("selector."+set.key) && before != set.get() {
+		if overridden && before != set.get() {
 			return opt, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}

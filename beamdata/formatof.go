@@ -1,0 +1,33 @@
+package beamdata
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// FormatOf returns the format of a beam file, legacy or rl, from its first query.
+func FormatOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	opt := DefaultOptions()
+	opt.Compat = true // scores that are not finite are a matter of training
+	r := &fileReader{opt: opt}
+	format, found := "", errors.New("found")
+	err = newParser(f, opt).each(func(rec *record) (err error) {
+		if format, err = r.detect(rec); err == nil {
+			err = found
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, found):
+		return format, nil
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return "", fmt.Errorf("%s: no query: no key of the object is a number", path)
+}

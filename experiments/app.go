@@ -38,6 +38,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("doctor", verbDoctor)
 	t.Add("lever-plus", verbLeverPlus)
 	t.Add("bench", verbBench)
+	t.Add("selftest", verbSelftest)
 	return t
 }
 

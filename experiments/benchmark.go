@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulcrum/beamdata"
-	"fulcrum/configs"
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -102,19 +101,7 @@ func measure(ctx context.Context, text string) (err error) {
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureArgument, err)
 	}
-	schema, err := App{}.Schema()
-	if err != nil {
-		return err
-	}
-	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: spec.Overrides, Now: time.Now(), AppName: "run"})
-	if err != nil {
-		return err
-	}
-	cfg, err := decode(composed)
-	if err != nil {
-		return err
-	}
-	m, err := Measure(ctx, cfg, spec)
+	m, err := measureSpec(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -204,9 +191,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 				return m, fmt.Errorf("step %d: %w", i+1, err)
 			}
 			stepMS = append(stepMS, 1e3*time.Since(begin).Seconds())
-			if len(m.Losses) < steps {
-				m.Losses = append(m.Losses, metrics["loss"].(float64))
-			}
+			m.Losses = append(m.Losses, metrics["loss"].(float64))
 		}
 		wall, cpu := clock.read()
 		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)

@@ -78,7 +78,7 @@ func indexOf(list []string, s string) int {
 }
 
 // verbs are the commands beside overrides.
-var verbs = [...]string{"attach", "bench", "checkpoint", "data", "diff", "doctor", "explain", "lever-plus", "report", "resume", "status", "verify"}
+var verbs = [...]string{"attach", "bench", "checkpoint", "data", "diff", "doctor", "explain", "lever-plus", "report", "resume", "selftest", "status", "verify"}
 
 func isVerb(s string) bool { return contains(verbs[:], s) }
 

@@ -65,7 +65,7 @@ type Measurement struct {
 	CPU    []float64 `json:"cpu"`
 	StepMS float64   `json:"step_ms"` // median step of all passes
 	PeakMB float64   `json:"peak_mb"`
-	Losses []float64 `json:"losses"` // of the first pass
+	Losses []float64 `json:"losses"` // of every timed step
 }
 
 // PerSecond is queries per second of wall time, PerCPU per second of CPU time of all threads.
@@ -173,7 +173,7 @@ func (o Options) spec(w Workload, v variant, files Files) Spec {
 	if o.Device != "cpu" {
 		s.Warmup = 5 // kernels are loaded at their first use
 	}
-	s.Overrides = append(files.overrides(w.Data), "selector=v3", "grpo/curriculum=none",
+	s.Overrides = append(files.Overrides(w.Data), "selector=v3", "grpo/curriculum=none",
 		"device="+o.Device, fmt.Sprint("threads=", o.Threads), fmt.Sprint("data.batch_size=", w.Batch),
 		"data.train_ratio=1", "data.shuffle=false", "report.plots=false")
 	if v.estimator != "" {
@@ -181,6 +181,21 @@ func (o Options) spec(w Workload, v variant, files Files) Spec {
 	}
 	s.Overrides = append(s.Overrides, o.Overrides...)
 	return s
+}
+
+// Specs are the rows of a workload with its data in dir and at most so many steps, for a caller that
+// measures them itself; device is left to it.
+func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
+	files, err := w.Data.Generate(dir)
+	if err != nil {
+		return nil, err
+	}
+	opt := Options{Device: "cpu", Threads: 1, Passes: 1, MaxSteps: steps}
+	var out []Spec
+	for _, v := range variants() {
+		out = append(out, opt.spec(w, v, files))
+	}
+	return out, nil
 }
 
 // measure runs one measuring process.

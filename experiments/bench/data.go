@@ -21,8 +21,8 @@ type Files struct {
 	Embeddings string
 }
 
-// overrides are the settings of a run on these files.
-func (f Files) overrides(d Dataset) []string {
+// Overrides are the settings of a run on these files.
+func (f Files) Overrides(d Dataset) []string {
 	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'", "data.max_samples=" + strconv.Itoa(d.Queries)}
 }
 

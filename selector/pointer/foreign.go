@@ -225,6 +225,9 @@ func (c *Checkpoint) shapes() map[string]string {
 	if t, ok := c.Weights["query_proj.weight"]; ok && len(t.Shape) == 2 {
 		found["encoder"] = "attention"
 		found["skip.enabled"] = strconv.FormatBool(skip)
+		if !skip { // the reference's selector has no relation either
+			found["relation.bilinear"], found["relation.gate_dim"], found["relation.product_dim"] = "none", "0", "0"
+		}
 		found["hidden_dim"] = strconv.Itoa(t.Shape[0])
 		found["d_model"] = found["hidden_dim"]
 	}

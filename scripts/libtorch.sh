@@ -64,6 +64,6 @@ if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; 
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CXXFLAGS = -O2 -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
+TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
 TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions -Wl,-z,defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

@@ -181,11 +181,17 @@ func MatMul(a, b Tensor) Tensor {
 	return adopt(out)
 }
 
-// Linear returns x·weightᵀ + bias over the last dimension; bias may be no tensor.
-func Linear(x, weight, bias Tensor) Tensor {
+// Linear returns x·weightᵀ + bias over the last dimension; bias may be no tensor. The gradients of weight
+// and bias, where they are parameters, go straight into their buffer.
+func Linear(x, weight, bias Tensor) Tensor { return linear(x, weight, bias, false) }
+
+// LinearT returns x·weight over the last dimension, as Linear does.
+func LinearT(x, weight Tensor) Tensor { return linear(x, weight, Tensor{}, true) }
+
+func linear(x, weight, bias Tensor, transposed bool) Tensor {
 	must("linear", x, weight)
 	var out C.Tensor
-	check("linear", C.fc_linear(x.c(), weight.c(), bias.c(), &out), x, weight, bias)
+	check("linear", C.fc_linear(x.c(), weight.c(), bias.c(), C.bool(transposed), &out), x, weight, bias)
 	return adopt(out)
 }
 

@@ -83,7 +83,7 @@ func (p *Policy) attention(w layer, in *inputs, drop dropout, x, c torchx.Tensor
 	dh := h / heads
 	u := torchx.Linear(x, w.wq, w.bq) // [B, h]
 	if heads == 1 {
-		u = torchx.Unsqueeze(torchx.MatMul(u, w.wk), 1) // [B, 1, h]
+		u = torchx.Unsqueeze(torchx.LinearT(u, w.wk), 1) // [B, 1, h]
 	} else {
 		u = torchx.Transpose(torchx.Reshape(u, in.b, heads, dh), 0, 1)                   // [H, B, dh]
 		u = torchx.Transpose(torchx.MatMul(u, torchx.Reshape(w.wk, heads, dh, h)), 0, 1) // [B, H, h]

@@ -21,7 +21,7 @@ FULCRUM_SIMD void adamw_span(float *__restrict p, float *__restrict g, float *__
     const float vi = b2 * v[i] + c2 * gi * gi;
     m[i] = mi;
     v[i] = vi;
-    p[i] = p[i] * keep - step_size * mi / (std::sqrt(vi) * inv_root + eps);
+    p[i] = p[i] * keep - step_size * mi / (__builtin_sqrtf(vi) * inv_root + eps);
     g[i] = clear ? 0.0f : g[i];
   }
 }
@@ -35,7 +35,7 @@ FULCRUM_SIMD void adamw_scaled_span(float *__restrict p, float *__restrict g, fl
     const float vi = b2 * v[i] + c2 * gi * gi;
     m[i] = mi;
     v[i] = vi;
-    p[i] = p[i] * (1 - decay * s[i] * d[i]) - step_size * s[i] * mi / (std::sqrt(vi) * inv_root + eps);
+    p[i] = p[i] * (1 - decay * s[i] * d[i]) - step_size * s[i] * mi / (__builtin_sqrtf(vi) * inv_root + eps);
     g[i] = clear ? 0.0f : g[i];
   }
 }

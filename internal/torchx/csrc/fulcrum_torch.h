@@ -47,7 +47,7 @@ const char *fc_to_device(Tensor x, const char *device, Tensor *out);
 
 // --- products
 const char *fc_matmul(Tensor a, Tensor b, Tensor *out);
-const char *fc_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor *out);
+const char *fc_linear(Tensor x, Tensor weight, Tensor bias_or_null, bool transposed, Tensor *out);
 const char *fc_baddbmm(Tensor add, Tensor a, Tensor b, Tensor *out);
 
 // --- reductions

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FULCRUM_SIMD __attribute__((target_clones("arch=haswell", "default"), optimize("O3", "no-math-errno", "no-trapping-math")))
+#define FULCRUM_SIMD __attribute__((target_clones("arch=haswell", "default"), optimize("O3")))
 #else
 #define FULCRUM_SIMD
 #endif

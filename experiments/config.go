@@ -47,7 +47,7 @@ type InitOptions struct {
 type PredictOptions struct {
 	Out      *string `koanf:"out" help:"file to write; null = predictions.jsonl in the run folder"`
 	Split    string  `koanf:"split" help:"queries to answer" enum:"train,val,eval,all"`
-	BeamSize int     `koanf:"beam_size" help:"width of the beam search; 1 = greedy" range:"[1,inf)"`
+	BeamSize int     `koanf:"beam_size" help:"width of the beam search; 1 = greedy" range:"[1,10000]"`
 }
 
 // DefaultConfig returns every key with its default. The YAML library overrides it.

@@ -19,7 +19,7 @@ type GRPOOptions struct {
 	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the policy and scored by the reader" enum:"offline,online"`
-	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,inf)"`
+	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
 	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online); the loss sees temperature 1" range:"(0,inf)"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
 	Clip           ClipOptions                         `koanf:"clip" help:"PPO's ratio clip"`

@@ -14,7 +14,7 @@ type Options struct {
 	Dropout     float64         `koanf:"dropout" help:"dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
 	AttnDropout float64         `koanf:"attn_dropout" help:"dropout on attention weights, in sft and rce only" range:"[0,1)"`
 	Smoothing   float64         `koanf:"label_smoothing" help:"share of the cross-entropy target spread over the pool (sft, rce)" range:"[0,1)"`
-	ShotNum     *int            `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,inf)"`
+	ShotNum     *int            `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,1000]"`
 	Temperature float64         `koanf:"temperature" help:"logits are cosines divided by this" range:"(0,inf)"`
 	StateUpdate string          `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example (v3), none" enum:"gate,none"`
 	Taken       string          `koanf:"taken" help:"examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference" enum:"excluded,minus_100"`

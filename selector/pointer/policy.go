@@ -95,6 +95,9 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("selector.%w", err)
 	}
+	if err := fits(opt, d); err != nil {
+		return nil, err
+	}
 	return newPolicy(opt, d, seed, device, torchx.Float32)
 }
 

@@ -1,0 +1,84 @@
+// Package hostmem says how much memory a process may take, so that a size typed wrong is an error with
+// a name instead of a process killed by the kernel.
+package hostmem
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Need returns an error when what needs more bytes than this machine, or the process's control group,
+// can give. Where the system does not say, nothing is refused.
+func Need(what string, bytes float64) error {
+	if have := Available(); bytes > have {
+		return fmt.Errorf("%s: needs %s of memory, %s are available", what, size(bytes), size(have))
+	}
+	return nil
+}
+
+// Available is the memory in bytes that can still be had; +Inf where the system does not say.
+func Available() float64 {
+	return math.Min(machine("/proc/meminfo"), group("/proc/self/cgroup", "/sys/fs/cgroup"))
+}
+
+// machine reads what the kernel can give without an end to anything: free, caches and swap.
+func machine(meminfo string) float64 {
+	text, err := os.ReadFile(meminfo)
+	if err != nil {
+		return math.Inf(1)
+	}
+	sum := 0.0
+	for _, line := range strings.Split(string(text), "\n") {
+		f := strings.Fields(line) // MemAvailable:   24094456 kB
+		if len(f) == 3 && (f[0] == "MemAvailable:" || f[0] == "SwapFree:") {
+			kB, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				return math.Inf(1)
+			}
+			sum += kB * 1024
+		}
+	}
+	if sum == 0 {
+		return math.Inf(1)
+	}
+	return sum
+}
+
+// group is the lowest limit of the process's control group (version 2) and those around it.
+func group(self, root string) float64 {
+	limit := math.Inf(1)
+	text, err := os.ReadFile(self)
+	if err != nil {
+		return limit
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		name, ok := strings.CutPrefix(line, "0::")
+		if !ok {
+			continue
+		}
+		for name = path.Clean("/" + name); ; name = path.Dir(name) {
+			if text, err := os.ReadFile(path.Join(root, name, "memory.max")); err == nil {
+				if v, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil { // else "max"
+					limit = math.Min(limit, v)
+				}
+			}
+			if name == "/" {
+				break
+			}
+		}
+	}
+	return limit
+}
+
+func size(bytes float64) string {
+	unit := 0
+	for bytes >= 1024 && unit < 6 {
+		bytes /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.3g %s", bytes, [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}[unit])
+}

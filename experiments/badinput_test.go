@@ -57,6 +57,11 @@ func TestBadInput(t *testing.T) {
 		{"a truncated checkpoint", tiny("init.checkpoint=" + truncated), 1, []string{truncated}},
 		{"a checkpoint that is none", tiny("init.checkpoint=" + beamFile), 1, []string{beamFile}},
 		{"a contradicting override", tiny("init.checkpoint="+run0, "selector.num_layers=2"), 2, []string{"selector.num_layers=2", "contradicts", "1"}},
+		{"a selector that no memory holds", tiny("selector.hidden_dim=1000000"), 1, []string{"selector.hidden_dim=1000000", "of memory"}},
+		{"more layers than memory holds", tiny("selector.num_layers=1000000000"), 1, []string{"selector.num_layers=1000000000", "of memory"}},
+		{"a size that overflows", tiny("selector.hidden_dim=4294967296", "selector.num_heads=1"), 1, []string{"selector.hidden_dim=4294967296", "of memory"}},
+		{"a relation that no memory holds", tiny("selector=relation", "selector.relation.gate_dim=100000000000"), 1, []string{"relation.gate_in.weight", "100000000000", "of memory"}},
+		{"more built-in queries than memory holds", tiny("data.shapes.train_queries=1000000000000"), 2, []string{"data.shapes.train_queries=1000000000000", "10000000"}},
 		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2, []string{"data.reader"}},
 
 		{"a beam that names an id outside the table", bad(func(rs []record) { rs[3].Pool[4] = fixtureRows }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},

@@ -18,6 +18,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
+	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -121,7 +122,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
-	taskErr := task(ctx, r)
+	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &InterruptedError{context.Cause(ctx), f.dir}
 	}

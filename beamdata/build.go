@@ -42,7 +42,7 @@ func (b *builder) fromFile(f *beamFile) (*store, error) {
 			st.positions = f.picks
 			return st, nil
 		}
-		return st, b.locate(st, f.picks, f.path)
+		return st, b.locate(st, f.picks, f.path, b.cut(f))
 	}
 	pool := f.gathered()
 	if b.opt.LegacyPool == "full_table" { // the reference: labels count in the gathered pool, candidates are the table
@@ -69,7 +69,15 @@ func (b *builder) fromFile(f *beamFile) (*store, error) {
 			}
 		}
 	}
-	return st, b.locate(st, f.picks, f.path)
+	return st, b.locate(st, f.picks, f.path, b.cut(f))
+}
+
+// cut is data.pool_size; the reference cuts the pools of RL files only.
+func (b *builder) cut(f *beamFile) *int {
+	if b.opt.Compat && f.format == "legacy" {
+		return nil
+	}
+	return b.opt.PoolSize
 }
 
 func repeat(pool []int32, n int) [][]int32 {
@@ -81,15 +89,15 @@ func repeat(pool []int32, n int) [][]int32 {
 }
 
 // locate turns picks (global ids) into positions of each query's pool, in place, after cutting the
-// pools to data.pool_size. A candidate that needs an id behind the cut is dropped and counted.
-func (b *builder) locate(st *store, picks []int32, path string) error {
+// pools to cut (null = whole). A candidate that needs an id behind the cut is dropped and counted.
+func (b *builder) locate(st *store, picks []int32, path string, cut *int) error {
 	var last []int32
 	shots := int64(st.shots)
 	kept := int64(0) // candidates so far
 	from := int64(0)
 	for i := range st.ids {
 		pool := st.pools[i]
-		if n := b.opt.PoolSize; n != nil && len(pool) > *n {
+		if n := cut; n != nil && len(pool) > *n {
 			pool = pool[:*n]
 			st.pools[i] = pool
 			if st.skip != nil && int(st.skip[i]) >= *n {
@@ -112,7 +120,7 @@ func (b *builder) locate(st *store, picks []int32, path string) error {
 				picks[kept*shots+k] = at
 			}
 			if !whole {
-				if b.opt.PoolSize == nil {
+				if cut == nil {
 					return fmt.Errorf("%s: query %d: a candidate is not in the query's pool", path, st.ids[i])
 				}
 				b.counts["candidate_behind_pool_cut"]++
@@ -178,5 +186,5 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	if found == 0 {
 		return nil, fmt.Errorf("%s: none of its %d queries is in %s", f.path, len(f.ids), r.path)
 	}
-	return st, b.locate(st, picks, f.path)
+	return st, b.locate(st, picks, f.path, b.opt.PoolSize)
 }

@@ -14,6 +14,7 @@ import (
 // Bundle is everything a run reads: training, validation and evaluation sets over one table.
 type Bundle struct {
 	Name      string
+	Format    string // of the beam file: legacy or rl; empty for built-in data
 	Synthetic bool
 	Notice    string // one plain sentence about what the data is, for the first output line and the report
 
@@ -104,6 +105,9 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	f, err := readBeams(path, key, l.table.Rows, l.opt)
 	if err != nil {
 		return nil, err
+	}
+	if l.bundle.Format == "" {
+		l.bundle.Format = f.format
 	}
 	for reason, n := range f.counts {
 		l.bundle.Counts[reason] += n

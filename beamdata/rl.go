@@ -84,7 +84,7 @@ func (r *fileReader) addRL(rec *record) error {
 func (r *fileReader) addPool(rec *record, pool []int64) error {
 	own := make([]int32, 0, len(pool))
 	for k, id := range pool {
-		if id == rec.id {
+		if id == rec.id && !r.opt.Compat { // the reference leaves it in (defect D19)
 			r.count("query_dropped_from_its_pool", 1)
 			if r.out.left == nil {
 				r.out.left = map[int64]int32{}

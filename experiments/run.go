@@ -97,6 +97,7 @@ func decode(c *configs.Composed) (*Config, error) {
 	if err := c.Decode(cfg); err != nil {
 		return nil, err
 	}
+	cfg.Data.Compat = cfg.compatible()
 	return cfg, nil
 }
 

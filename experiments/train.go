@@ -23,6 +23,9 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if c.compatible() {
+		c.reproduce(bundle.Format)
+	}
 	data := newTrainData(bundle)
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
@@ -68,6 +71,7 @@ func train(ctx context.Context, r *run) error {
 		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: stepsPerEpoch(p)})
 	}
 	r.log.Plan(planned)
+	env.GoOn = c.compatible()
 	result, err := phases.Run(ctx, plan, env, r.saved)
 	if err != nil {
 		return err

@@ -62,13 +62,15 @@ func (d *trainData) online(phase string) (*pointer.Source, error) {
 func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	out := phases.Data{
 		Val: d.source(d.bundle.Val), Shots: shots, EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
-		ValTemperature: c.RCE.Temperature.End,
+		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw"},
+		Advantage: c.GRPO.Advantage,
+	}
+	if c.compatible() {
+		out.Normalize, out.ValLoss = compatNormalize(c.Data.Normalize), c.compatValLoss()
 	}
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)
-	}
-	if c.RCE.Rewards == "normalized" {
-		out.Normalize = func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) }
 	}
 	return out
 }

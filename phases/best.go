@@ -40,11 +40,11 @@ func (o BestOptions) Validate() error {
 
 // bestCandidate is an epoch that competes for best; the initial policy is epoch 0 of phase init.
 type bestCandidate struct {
-	Phase string  `json:"phase"`
-	Epoch int     `json:"epoch"`
-	File  string  `json:"file"`
-	Value float64 `json:"value"`
-	KL    float64 `json:"kl"`
+	Phase string
+	Epoch int
+	File  string
+	Value float64 // NaN never wins
+	KL    float64
 }
 
 // best is the leading candidate.

@@ -20,7 +20,7 @@ type GRPOOptions struct {
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the policy and scored by the reader" enum:"offline,online"`
 	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
-	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online); the loss sees temperature 1" range:"(0,inf)"`
+	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature), which the loss sees too" range:"(0,inf)"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
 	Clip           ClipOptions                         `koanf:"clip" help:"PPO's ratio clip"`
 	Advantage      rewardutil.AdvantageOptions         `koanf:"advantage" help:"group-relative advantages"`
@@ -34,6 +34,10 @@ type GRPOOptions struct {
 	UpdateOldAfter int                                 `koanf:"update_old_after" help:"steps between refreshes (old_policy=every_n)" range:"[1,inf)"`
 	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
 	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)"`
+
+	// Set by the program, not by users: advantages of normalised rewards within the top k, groups without
+	// a signal, and the stale gradients of frozen parameters, as the Python reference has them.
+	Compat bool `koanf:"-"`
 }
 
 // ClipOptions is PPO's clip range.
@@ -57,6 +61,9 @@ func (o GRPOOptions) Validate() error {
 	if o.Rollout == "online" && o.OldPolicy != "batch" {
 		return option.Errorf("old_policy", "want batch with rollout=online (the policy that sampled a group is the old policy), got %s", o.OldPolicy)
 	}
+	if o.OldPolicyHeads != nil && o.OldPolicy != "init" {
+		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s", o.OldPolicy)
+	}
 	return nil
 }
 
@@ -77,15 +84,16 @@ type GRPO struct {
 	learn     *learner
 	beta      *rewardutil.KLController
 	temp      *rewardutil.PolicyTemperature
-	old       selector.Policy // ratio's denominator; nil with old_policy=batch
-	reference selector.Policy // of the KL penalty
-	sinceOld  int             // steps since old was refreshed
-	// oldIsReference: both are the policy of the phase's start, so one frozen forward pass serves both.
-	oldIsReference bool
-	rollout        *selector.Batch // the batch in hand, for further passes
-	rolloutAdv     []float64
-	rolloutOld     []float32 // [B*G] sequence log-probabilities under the policy of the first pass
-	info           Metrics   // what was measured when the batch in hand was made
+	old       *frozenPolicy // ratio's denominator; nil with old_policy=batch; may be reference
+	reference *frozenPolicy // of the KL penalty
+	sinceOld  int           // steps since old was refreshed
+	recorded  int           // candidates of the whole source (offline)
+
+	rollout      *selector.Batch // the batch in hand, for further passes
+	rolloutIndex []int           // [B*G] where its candidates stand in their recorded groups
+	rolloutAdv   []float64       // [B*G]
+	rolloutOld   []float32       // [B*G] sequence log-probabilities under the policy of the first pass
+	info         Metrics         // what was measured when the batch in hand was made
 }
 
 // NewGRPO returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
@@ -106,7 +114,6 @@ func (g *GRPO) Passes() int             { return g.opt.NumIterations }
 // Begin takes the old and reference policies and makes the optimizer.
 func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	g.env = env
-	g.learn = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps)
 	var err error
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err
@@ -114,14 +121,75 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	if g.temp, err = rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
-	g.oldIsReference = g.opt.OldPolicy == "phase_start" && g.opt.KL.Reference == "phase_start"
-	if g.opt.OldPolicy != "batch" && !g.oldIsReference {
-		g.old = env.Policy.Clone()
+	if g.opt.Rollout == "offline" {
+		if err := g.checkGroups(); err != nil {
+			return err
+		}
 	}
-	if g.opt.KL.Reference == "init" {
-		g.reference = env.Initial
-	} else {
-		g.reference = env.Policy.Clone()
+	if err := g.freezePolicies(); err != nil {
+		return err
+	}
+	g.learn = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps)
+	if err := g.learn.freeze(g.opt.Freeze); err != nil {
+		return err
+	}
+	if g.opt.Compat && len(g.opt.Freeze) > 0 && env.LastGradient != nil {
+		g.learn.still.setStale(env.LastGradient)
+	}
+	return nil
+}
+
+// freezePolicies makes the old and the reference policy, one for both where they are the same.
+func (g *GRPO) freezePolicies() error {
+	switch g.opt.OldPolicy {
+	case "batch":
+	case "init":
+		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
+		if n := g.opt.OldPolicyHeads; n != nil {
+			p, ok := g.env.Initial.(selector.HeadCloner)
+			if !ok {
+				return fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, *n)
+			}
+			rebuilt, err := p.CloneWithHeads(*n)
+			if err != nil {
+				return fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
+			}
+			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
+		}
+	default:
+		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
+	}
+	switch ref := g.opt.KL.Reference; {
+	case ref == g.opt.OldPolicy && g.old.constant:
+		g.reference = g.old
+	case ref == "init":
+		g.reference = &frozenPolicy{Policy: g.env.Initial, constant: true}
+	default:
+		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start", owned: true}
+	}
+	return nil
+}
+
+// maxSilent is the share of groups without a learning signal that a run may have.
+const maxSilent = 0.95
+
+// checkGroups counts the recorded candidates and refuses groups that can teach nothing.
+func (g *GRPO) checkGroups() error {
+	const chunk = 1024
+	signal, groups := 0, 0
+	g.recorded = 0
+	for at := 0; at < g.src.Len(); at += chunk {
+		queries := make([]int, min(chunk, g.src.Len()-at))
+		for i := range queries {
+			queries[i] = at + i
+		}
+		b := g.src.Recorded(queries)
+		g.recorded += b.NumValid()
+		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
+		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
+	}
+	if silent := 1 - share(signal, groups); silent > maxSilent && !g.opt.Compat {
+		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
 	}
 	return nil
 }
@@ -144,70 +212,109 @@ func (g *GRPO) refreshOld() {
 
 // Step makes one GRPO update.
 func (g *GRPO) Step(ctx context.Context, epoch, step, pass int, queries []int) (Metrics, error) {
-	if g.opt.OldPolicy == "every_n" && step > 0 && step%g.opt.UpdateOldAfter == 0 {
-		g.refreshOld()
-	}
 	if pass == 0 {
-		if err := g.collect(epoch, step, queries); err != nil {
+		if g.opt.OldPolicy == "every_n" && g.sinceOld >= g.opt.UpdateOldAfter {
+			g.refreshOld()
+		}
+		if err := g.collect(ctx, epoch, step, queries); err != nil {
 			return nil, err
 		}
 	}
 	batch := g.rollout // [B, G, T], the curriculum's top k
 	exact := g.opt.KL.Estimator == "exact"
 	temperature := g.temp.Value()
-	forward := selector.ForwardOptions{Temperature: temperature, Dist: exact || g.opt.EntropyWeight > 0}
+	forward := selector.ForwardOptions{Temperature: temperature, Dist: exact}
 
-	out := g.env.Policy.Forward(batch, forward)  // with gradient, dropout off
-	logp := sequence(out.LogP)                   // [B, G]
-	ref := g.frozen(g.reference, batch, forward) // no gradient
-	oldLogp, fresh := g.oldLogProbs(batch, forward, logp, ref, pass)
+	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Dist: exact || g.opt.EntropyWeight > 0}) // with gradient, dropout off
+	logp := sequence(out.LogP)                                                                                                    // [B, G]
+	ref := g.reference.view(batch, g.rolloutIndex, forward, out)                                                                  // no gradient
+	old, fresh := g.oldLogProbs(batch, forward, out, logp, ref, pass)                                                             // [B, G] no gradient
+	denominator := old
+	if fresh {
+		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+	}
 
 	adv := onDevice(logp, g.rolloutAdv, batch.B(), batch.G)
 	valid := onDevice(logp, indicator(batch.Valid), batch.B(), batch.G) // 1 = counts
-	mask := maskTensor(logp, batch)                                     // 1 = a scored step
 	n := batch.NumValid()
-	logRatio := torchx.Sub(logp, oldLogp)
-	ratio := torchx.Exp(torchx.Clamp(logRatio, -maxLogRatio, maxLogRatio)) // [B, G]
-	low, high := g.opt.Clip.Epsilon, g.opt.Clip.Epsilon
-	if g.opt.Clip.EpsilonHigh != nil {
-		high = *g.opt.Clip.EpsilonHigh
-	}
+	ratio := torchx.Exp(clampTo(torchx.Sub(logp, denominator), g.opt.MaxLogRatio)) // [B, G]
+	low, high := g.opt.Clip.sides()
 	ppo := surrogate(ratio, adv, valid, low, high, n)
-	kl := weighted(g.kl(out, ref, logp, mask), valid, n) // nats per sequence
+	kl := weighted(g.kl(out, ref, logp, batch), valid, n) // nats per sequence
 	beta := g.beta.Beta()
-	loss := torchx.Add(ppo, torchx.Scale(kl, beta))
+	klWeight := beta
+	if g.opt.Loss == "ppo_clip" {
+		klWeight = 0
+	}
+	loss := ppo
+	if klWeight != 0 {
+		loss = torchx.Add(ppo, torchx.Scale(kl, klWeight))
+	}
 	if g.opt.EntropyWeight > 0 {
-		loss = torchx.Sub(loss, torchx.Scale(entropy(out.Dist, mask, countSteps(batch)), g.opt.EntropyWeight))
+		loss = torchx.Sub(loss, torchx.Scale(entropy(out.Dist, maskTensor(logp, batch), countSteps(batch)), g.opt.EntropyWeight))
 	}
 	m, err := g.learn.update(loss, step)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := g.measure(m, ppo, kl, ratio, logRatio, out, batch, beta, low, high, temperature, fresh); err != nil {
+	host := read(ppo, kl, logp, old, out.Entropy)
+	if err := g.measure(m, host[2], host[3], fresh); err != nil {
 		return nil, err
 	}
-	g.beta.Step(m["kl"].(float64))
-	g.temp.Step(m["kl"].(float64))
+	m["ppo_loss"], m["kl"], m["kl_loss"], m["kl_beta"] = host[0][0], host[1][0], klWeight*host[1][0], beta
+	if h := host[4]; h != nil {
+		m["entropy"] = meanEntropy(h, batch)
+	}
+	if g.opt.Temperature.Enabled {
+		m["policy_temperature"] = temperature
+	}
+	for k, x := range g.info {
+		m[k] = x
+	}
+	if g.opt.OldPolicy == "batch" && pass == 0 {
+		g.rolloutOld = rounded(host[2])
+	}
+	g.beta.Step(host[1][0])
+	g.temp.Step(host[1][0])
 	g.sinceOld++
 	return m, nil
 }
 
+// sides are the widths of the clip range below and above 1.
+func (o ClipOptions) sides() (low, high float64) {
+	if o.EpsilonHigh != nil {
+		return o.Epsilon, *o.EpsilonHigh
+	}
+	return o.Epsilon, o.Epsilon
+}
+
 // collect makes the batch in hand: recorded groups or fresh samples, their advantages over the whole
 // group, then the curriculum's top k.
-func (g *GRPO) collect(epoch, step int, queries []int) error {
+func (g *GRPO) collect(ctx context.Context, epoch, step int, queries []int) error {
 	var groups *selector.Batch
 	if g.opt.Rollout == "online" {
 		src := g.src.(selector.Scorer)
-		groups = g.env.Policy.Sample(src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp, rng.Key(g.env.Seed, "rollout "+g.name, step))
+		groups = g.env.Policy.Sample(src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, step))
 		if err := src.Score(groups); err != nil {
 			return err
 		}
 	} else {
+		if err := g.lookAhead(ctx); err != nil {
+			return err
+		}
 		groups = g.src.Recorded(queries)
 	}
-	top, adv, before, after := g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
-	g.rollout, g.rolloutAdv = groups.Take(top.K, top.Index, top.Valid), adv
+	var top rewardutil.Selection
+	var adv []float64
+	var before, after rewardutil.AdvantageStats
+	if g.opt.Compat {
+		top, adv, after = g.opt.Curriculum.ApplyCompat(normalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
+		before = after
+	} else {
+		top, adv, before, after = g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
+	}
+	g.rollout, g.rolloutIndex, g.rolloutAdv = groups.Take(top.K, top.Index, top.Valid), top.Index, adv
 	g.rolloutOld = nil
 	mean := 0.0
 	for i, v := range groups.Valid {
@@ -227,80 +334,104 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 	return nil
 }
 
-func share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
-
-// oldLogProbs returns the ratio's denominator [B, G] without gradient, and whether it was taken from
-// the very weights that the numerator has now: the ratio must then be exactly 1.
-func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, logp torchx.Tensor, ref selector.Output, pass int) (torchx.Tensor, bool) {
-	switch {
-	case g.opt.OldPolicy == "batch" && pass == 0:
-		old := torchx.Detach(logp)
-		if g.opt.NumIterations > 1 {
-			g.rolloutOld = torchx.Data[float32](old) // sync
-		}
-		return old, true
-	case g.opt.OldPolicy == "batch":
-		return torchx.ToLike(torchx.From(g.rolloutOld, b.B(), b.G), logp), false
-	case g.oldIsReference:
-		return sequence(ref.LogP), g.sinceOld == 0
+// lookAhead computes once what the constant policies think of all recorded groups. A policy temperature
+// that moves would make it wrong.
+func (g *GRPO) lookAhead(ctx context.Context) error {
+	if g.opt.Temperature.Enabled {
+		return nil
 	}
-	return sequence(g.frozen(g.old, b, forward).LogP), g.sinceOld == 0
+	for _, f := range []*frozenPolicy{g.reference, g.old} {
+		if f == nil || !f.constant || f.tried {
+			continue
+		}
+		var err error
+		if f.known, err = know(ctx, f.Policy, g.src, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
+			return err
+		}
+		f.tried = true
+	}
+	return nil
 }
 
-// frozen evaluates an old or reference policy without gradient.
-func (g *GRPO) frozen(p selector.Policy, b *selector.Batch, forward selector.ForwardOptions) selector.Output {
-	defer torchx.NoGrad()()
-	return p.Forward(b, forward)
+func share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
+
+// oldLogProbs returns the old policy's log-probabilities [B, G], and whether that policy has the very
+// weights that the numerator has now.
+func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, out selector.Output, logp torchx.Tensor, ref view, pass int) (torchx.Tensor, bool) {
+	switch {
+	case g.opt.OldPolicy == "batch" && pass == 0:
+		return torchx.Detach(logp), true
+	case g.opt.OldPolicy == "batch":
+		return torchx.ToLike(torchx.From(g.rolloutOld, b.B(), b.G), logp), false
+	case g.old == g.reference:
+		return ref.logp, g.sinceOld == 0 && g.opt.OldPolicy != "init"
+	}
+	forward.Dist = false
+	return g.old.view(b, g.rolloutIndex, forward, out).logp, g.sinceOld == 0 && g.opt.OldPolicy != "init"
 }
 
 // kl is the penalty of each candidate [B, G] in nats per sequence, with gradient.
-func (g *GRPO) kl(out, ref selector.Output, logp, mask torchx.Tensor) torchx.Tensor {
+func (g *GRPO) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	if g.opt.KL.Estimator == "exact" {
-		return exactKL(out.Dist, ref.Dist, mask)
+		return exactKL(out.Dist, ref.dist, maskTensor(logp, b))
 	}
-	return sampledKL(g.opt.KL.Estimator, torchx.Sub(logp, sequence(ref.LogP)))
+	return sampledKL(g.opt.KL.Estimator, torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
 }
 
-// measure adds the step's metrics with one wait for the device.
-func (g *GRPO) measure(m Metrics, ppo, kl, ratio, logRatio torchx.Tensor, out selector.Output, b *selector.Batch, beta, low, high, temperature float64, fresh bool) error {
-	defer torchx.NoGrad()()
-	values := []torchx.Tensor{ppo, kl}
-	if !out.Dist.Nil() {
-		values = append(values, entropy(out.Dist, maskTensor(ratio, b), countSteps(b)))
-	}
-	v := scalars(values...)
-	ratios, logs := ratio.Floats(), logRatio.Floats()
+// nearlyEqual is how far the log-probabilities of equal weights may lie apart when they were computed in
+// batches of different shapes.
+const nearlyEqual = 1e-3
+
+// measure adds the metrics of the ratios, from the log-probabilities [B*G] that made them.
+func (g *GRPO) measure(m Metrics, logp, old []float64, fresh bool) error {
 	var sum float64
 	clipped, clamped, n := 0, 0, 0
-	for i, ok := range b.Valid {
+	low, high := g.opt.Clip.sides()
+	for i, ok := range g.rollout.Valid {
 		if !ok {
 			continue
 		}
 		n++
-		sum += ratios[i]
-		if ratios[i] < 1-low || ratios[i] > 1+high {
+		d := float64(float32(logp[i]) - float32(old[i])) // as the step computed it
+		if fresh {
+			if !(math.Abs(d) <= nearlyEqual) {
+				return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", logp[i], old[i])
+			}
+			d = 0
+		}
+		if math.Abs(d) > g.opt.MaxLogRatio {
+			clamped++
+			d = math.Copysign(g.opt.MaxLogRatio, d)
+		}
+		ratio := math.Exp(d)
+		sum += ratio
+		if ratio < 1-low || ratio > 1+high {
 			clipped++
 		}
-		if math.Abs(logs[i]) > maxLogRatio {
-			clamped++
-		}
-		if fresh && ratios[i] != 1 {
-			return fmt.Errorf("ratio %.9g at the first step after the old policy was refreshed, want exactly 1: the policy's forward pass is not deterministic", ratios[i])
-		}
 	}
-	m["ppo_loss"], m["kl"], m["kl_loss"], m["kl_beta"] = v[0], v[1], beta*v[1], beta
 	m["mean_ratio"] = sum / math.Max(float64(n), 1)
 	m["clip_fraction"], m["clamp_fraction"] = share(clipped, n), share(clamped, n)
-	if len(v) > 2 {
-		m["entropy"] = v[2]
-	}
-	if g.opt.Temperature.Enabled {
-		m["policy_temperature"] = temperature
-	}
-	for k, x := range g.info {
-		m[k] = x
-	}
 	return nil
+}
+
+// meanEntropy averages the entropies [B*G*T] over the scored steps.
+func meanEntropy(h []float64, b *selector.Batch) float64 {
+	sum, n := 0.0, 0
+	for i, scored := range b.Mask {
+		if scored != 0 {
+			sum += h[i]
+			n++
+		}
+	}
+	return sum / math.Max(float64(n), 1)
+}
+
+func rounded(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
 }
 
 func countSteps(b *selector.Batch) float64 {
@@ -318,7 +449,7 @@ const advantageBins = 20
 func advantageHistogram(adv []float64, valid []bool) []float64 {
 	h := make([]float64, advantageBins)
 	for i, ok := range valid {
-		if ok {
+		if ok && !math.IsNaN(adv[i]) {
 			h[max(0, min(advantageBins-1, int(math.Floor((adv[i]+5)/10*advantageBins))))]++
 		}
 	}
@@ -330,12 +461,12 @@ func (g *GRPO) EndEpoch(int, Metrics) (Metrics, error) {
 	g.beta.EndEpoch()
 	g.temp.EndEpoch()
 	beta, o := g.beta.Beta(), g.opt.KL
-	atBound := o.Controller != "fixed" && (beta <= o.BetaMin || beta >= o.BetaMax)
-	return Metrics{"kl_beta_next": beta, "kl_beta_at_bound": atBound}, nil
+	moves := o.Controller != "fixed" && (beta > 0 || o.LiftZero)
+	return Metrics{"kl_beta_next": beta, "kl_beta_at_bound": moves && (beta <= o.BetaMin || beta >= o.BetaMax)}, nil
 }
 
 // Reference is the policy of the KL penalty.
-func (g *GRPO) Reference() selector.Policy { return g.reference }
+func (g *GRPO) Reference() selector.Policy { return g.reference.Policy }
 
 type grpoValues struct {
 	Beta        rewardutil.ControlState `json:"beta"`
@@ -343,16 +474,28 @@ type grpoValues struct {
 	SinceOld    int                     `json:"since_old"`
 }
 
-// State returns the optimizer, the controllers and the frozen policies.
+// kept are the frozen policies that a saved state holds, by role: those that no checkpoint file has.
+func (g *GRPO) kept() map[string]selector.Policy {
+	k := map[string]selector.Policy{}
+	if g.opt.KL.Reference != "init" {
+		k["reference"] = g.reference.Policy
+	}
+	if g.old != nil && g.old != g.reference && g.opt.OldPolicy != "init" {
+		k["old"] = g.old.Policy
+	}
+	return k
+}
+
+// State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
 func (g *GRPO) State() PhaseState {
 	m, v, steps := g.learn.optim.State()
 	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
 	s := PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
-	if g.old != nil {
-		s.Frozen["old"] = g.old.Params().Values()
+	for role, p := range g.kept() {
+		s.Frozen[role] = p.Params().Values()
 	}
-	if g.opt.KL.Reference != "init" {
-		s.Frozen["reference"] = g.reference.Params().Values()
+	if stale := g.learn.still.staleGradient(g.learn.params.Numel()); stale != nil {
+		s.Frozen[lastGradient] = stale
 	}
 	return s
 }
@@ -370,13 +513,21 @@ func (g *GRPO) Restore(s PhaseState) error {
 		return fmt.Errorf("%s: saved state: %w", g.name, err)
 	}
 	g.sinceOld = v.SinceOld
-	for role, p := range map[string]selector.Policy{"old": g.old, "reference": g.reference} {
-		if w, ok := s.Frozen[role]; ok && p != nil {
-			if len(w) != p.Params().Numel() {
-				return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
-			}
-			p.Params().SetValues(w)
+	for role, p := range g.kept() {
+		w, ok := s.Frozen[role]
+		if !ok {
+			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
 		}
+		if len(w) != p.Params().Numel() {
+			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
+		}
+		p.Params().SetValues(w)
+	}
+	if stale, ok := s.Frozen[lastGradient]; ok && g.learn.still != nil {
+		if len(stale) != g.learn.params.Numel() {
+			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.params.Numel())
+		}
+		g.learn.still.setStale(stale)
 	}
 	return g.learn.optim.SetState(s.M, s.V, s.OptimizerSteps)
 }
@@ -384,11 +535,9 @@ func (g *GRPO) Restore(s PhaseState) error {
 // End frees the optimizer and the frozen policies.
 func (g *GRPO) End() {
 	g.learn.free()
-	if g.old != nil {
-		g.old.Free()
+	if g.old != g.reference {
+		g.old.free()
 	}
-	if g.reference != g.env.Initial {
-		g.reference.Free()
-	}
-	g.rollout, g.rolloutAdv, g.rolloutOld = nil, nil, nil
+	g.reference.free()
+	g.rollout, g.rolloutIndex, g.rolloutAdv, g.rolloutOld = nil, nil, nil, nil
 }

@@ -5,13 +5,13 @@ import "sort"
 // sums accumulates step metrics over an epoch. Every number is averaged over the steps that have it;
 // lists (histograms) are added up. It is saved with a state in mid-epoch.
 type sums struct {
-	Total map[string]float64   `json:"total"`
+	Total map[string]number    `json:"total"`
 	Count map[string]int       `json:"count"`
 	Lists map[string][]float64 `json:"lists"`
 }
 
 func newSums() sums {
-	return sums{map[string]float64{}, map[string]int{}, map[string][]float64{}}
+	return sums{map[string]number{}, map[string]int{}, map[string][]float64{}}
 }
 
 func (s *sums) add(m Metrics) {
@@ -21,10 +21,10 @@ func (s *sums) add(m Metrics) {
 	for name, v := range m {
 		switch v := v.(type) {
 		case float64:
-			s.Total[name] += v
+			s.Total[name] += number(v)
 			s.Count[name]++
 		case int:
-			s.Total[name] += float64(v)
+			s.Total[name] += number(v)
 			s.Count[name]++
 		case []float64:
 			l := s.Lists[name]
@@ -43,7 +43,7 @@ func (s *sums) add(m Metrics) {
 func (s sums) means() Metrics {
 	m := Metrics{}
 	for name, n := range s.Count {
-		m[name] = s.Total[name] / float64(n)
+		m[name] = float64(s.Total[name]) / float64(n)
 	}
 	for name, l := range s.Lists {
 		m[name] = l

@@ -1,13 +1,11 @@
 package phases
 
 import (
+	"math"
+
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
-
-// maxLogRatio bounds log-ratios before they are exponentiated: e^20 is far outside any clip range and
-// far inside float32.
-const maxLogRatio = 20
 
 // sequence sums log-probabilities over the scored steps: [B, G, T] → [B, G].
 func sequence(logp torchx.Tensor) torchx.Tensor { return torchx.Sum(logp, 2) }
@@ -45,17 +43,30 @@ func exactKL(dist, ref, mask torchx.Tensor) torchx.Tensor {
 }
 
 // sampledKL estimates KL(π ‖ ref) from one log-ratio a candidate, r = log π - log ref (Schulman 2020,
-// "Approximating KL divergence"): k1 = r, k2 = r²/2, k3 = e^-r - 1 + r.
-func sampledKL(estimator string, logRatio torchx.Tensor) torchx.Tensor {
+// "Approximating KL divergence"): k1 = r, k2 = r²/2, k3 = e^-r - 1 + r. k3_reversed is the Python
+// reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref. limit bounds what is
+// exponentiated.
+func sampledKL(estimator string, logRatio torchx.Tensor, limit float64) torchx.Tensor {
 	switch estimator {
 	case "k1":
 		return logRatio
 	case "k2":
 		return torchx.Scale(torchx.Square(logRatio), 0.5)
+	case "k3_reversed":
+		r := clampTo(logRatio, limit)
+		return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
 	default: // k3
-		r := torchx.Clamp(logRatio, -maxLogRatio, maxLogRatio)
+		r := clampTo(logRatio, limit)
 		return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
 	}
+}
+
+// clampTo cuts x to ±limit; an infinite limit cuts nothing, NaN included.
+func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
+	if math.IsInf(limit, 1) {
+		return x
+	}
+	return torchx.Clamp(x, -limit, limit)
 }
 
 // entropy is the mean over scored steps of -Σ_a π(a) log π(a), in nats; no gradient wanted.
@@ -64,13 +75,24 @@ func entropy(dist, mask torchx.Tensor, steps float64) torchx.Tensor {
 	return torchx.Scale(torchx.Sum(torchx.Mul(perStep, mask)), 1/max(steps, 1))
 }
 
-// scalars reads several one-element tensors with a single wait for the device.
-func scalars(ts ...torchx.Tensor) []float64 {
-	flat := make([]torchx.Tensor, len(ts))
-	for i, t := range ts {
-		flat[i] = torchx.Reshape(torchx.Detach(t), 1)
+// read copies several tensors to the host with a single wait for the device. A tensor that is none gives
+// nil.
+func read(ts ...torchx.Tensor) [][]float64 {
+	flat := make([]torchx.Tensor, 0, len(ts))
+	out := make([][]float64, len(ts))
+	for _, t := range ts {
+		if !t.Nil() {
+			flat = append(flat, torchx.Reshape(torchx.Detach(t), t.Numel()))
+		}
 	}
-	return torchx.Cat(0, flat...).Floats() // sync
+	all := torchx.Cat(0, flat...).Floats() // sync
+	for i, t := range ts {
+		if !t.Nil() {
+			n := t.Numel()
+			out[i], all = all[:n], all[n:]
+		}
+	}
+	return out
 }
 
 // onDevice moves host values [B*G] to the device of like as [B, G].

@@ -16,6 +16,9 @@ type OptimOptions struct {
 	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
 	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)"`
 	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)"`
+
+	// Set by the program, not by users.
+	GoOn bool `koanf:"-"` // compat: step on after a NaN or infinite loss or gradient
 }
 
 // DefaultOptimOptions returns PyTorch's AdamW with gradients clipped to norm 1.
@@ -39,32 +42,67 @@ type learner struct {
 	lr     float64
 	sched  rewardutil.LRScheduleOptions
 	total  int // optimizer steps of the whole phase
+	still  *stillParams
+	goOn   bool    // go on after NaN and infinity
+	scale  float64 // the clipping factor of the last step
 }
 
 func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) *learner {
-	return &learner{p, torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), opt.GradClipNorm, lr, sched, total}
+	return &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
+		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
+}
+
+// freeze keeps the parameters whose name contains one of parts as they are.
+func (l *learner) freeze(parts []string) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	still, err := newStillParams(l.params, parts)
+	if err != nil {
+		return err
+	}
+	l.still = still
+	l.optim.ScaleLR(func(name string) float64 { return oneIf(!still.names[name]) })
+	return nil
 }
 
 // update makes one optimizer step down the gradient of loss at step (0-based). Nothing changes when the
-// loss or the gradient is not finite: that is an error.
+// loss or the gradient is not finite: that is an error, unless compat goes on.
 func (l *learner) update(loss torchx.Tensor, step int) (Metrics, error) {
-	value := loss.Item() // sync
-	if math.IsNaN(value) || math.IsInf(value, 0) {
-		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", value)
-	}
 	l.params.ZeroGrad()
 	torchx.Backward(loss)
+	l.still.replace()
 	norm := l.params.GradNorm() // before clipping; sync
-	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+	value := loss.Item()
+	if notFinite(value) && !l.goOn {
+		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", value)
+	}
+	if notFinite(norm) && !l.goOn {
 		return nil, fmt.Errorf("the gradient norm is %v at loss %g: the weights were left as they were; lower the learning rate", norm, value)
 	}
-	scale := 1.0
+	l.scale = 1.0
 	if l.clip > 0 {
-		scale = math.Min(1, l.clip/(norm+1e-6))
+		l.scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 	}
 	lr := l.lr * l.sched.At(step, l.total)
-	l.optim.Step(lr, scale)
-	return Metrics{"loss": value, "grad_norm": norm, "lr": lr}, nil
+	l.optim.Step(lr, l.scale)
+	m := Metrics{"loss": value, "grad_norm": norm, "lr": lr}
+	if stale, ok := l.still.clip(l.scale); ok {
+		m["frozen_grad_norm"] = stale
+	}
+	return m, nil
 }
 
-func (l *learner) free() { l.optim.Free() }
+func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (l *learner) free() {
+	l.optim.Free()
+	l.still.free()
+}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
 
@@ -72,10 +73,14 @@ type Recorder interface {
 type Env struct {
 	Policy  selector.Policy
 	Initial selector.Policy // a frozen copy of the policy that the run started from
-	Data    Data
-	Seed    int64
-	Rec     Recorder
-	Dir     string // run folder; checkpoints go to Dir/checkpoints
+	// LastGradient [N] is the clipped gradient of the phase before (RCEOptions.KeepGradient); nil without.
+	LastGradient []float32
+	// GoOn: compat trains and saves on after NaN and infinity.
+	GoOn bool
+	Data Data
+	Seed int64
+	Rec  Recorder
+	Dir  string // run folder; checkpoints go to Dir/checkpoints
 	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
 	ConfigHash string
 }
@@ -88,8 +93,20 @@ type Data struct {
 
 	EvalName string // how the held-out split is called in metrics
 	Shuffle  bool
-	// ValTemperature is the τ of val_loss's weights: fixed, so that epochs and phases compare.
-	ValTemperature float64
-	// Normalize turns a group's raw rewards into those of the RCE weights (data.normalize).
+	// Normalize puts a group's raw rewards on a common scale (data.normalize): for RCE's weights, and for
+	// compat's advantages.
 	Normalize func(rewards []float64) []float64
+	// ValLoss says how val_loss is computed: the same for all epochs and phases, so that they compare.
+	ValLoss ValLoss
+	// Advantage is how val_advantage is computed.
+	Advantage rewardutil.AdvantageOptions
+}
+
+// ValLoss configures val_loss, the reward-weighted cross entropy of recorded candidates.
+type ValLoss struct {
+	Temperature float64 // τ of the weights
+	Relative    bool    // τ counts in deviations of the group
+	Raw         bool    // weights of raw rewards, not of those that Data.Normalize gives
+	Smoothing   float64 // label smoothing
+	Batch       int     // mean over batches of so many queries, a short last one included (compat); 0: over queries
 }

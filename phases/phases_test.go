@@ -135,7 +135,7 @@ func toyEnv(t *testing.T, val *pointer.Source, rec Recorder, dir string) *Env {
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: Data{
-		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, ValTemperature: 0.5,
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: ValLoss{Temperature: 0.5},
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, rewardutil.DefaultNormalizeOptions()) }}}
 }
 
@@ -370,12 +370,13 @@ func TestObjectives(t *testing.T) {
 		{"k1", func(r float64) float64 { return r }},
 		{"k2", func(r float64) float64 { return r * r / 2 }},
 		{"k3", func(r float64) float64 { r = math.Min(r, 20); return math.Exp(-r) - 1 + r }},
+		{"k3_reversed", func(r float64) float64 { r = math.Min(r, 20); return math.Exp(r) - 1 - r }},
 	} {
 		want := make([]float64, len(r))
 		for i := range r {
 			want[i] = tc.f(r[i])
 		}
-		golden.Close(t, sampledKL(tc.estimator, torchx.From(r, 3)).Floats(), want, 1e-12)
+		golden.Close(t, sampledKL(tc.estimator, torchx.From(r, 3), 20).Floats(), want, 1e-12)
 	}
 
 	p, q := []float64{0.7, 0.2, 0.1, 0}, []float64{0.25, 0.25, 0.5, 0}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -18,6 +19,10 @@ type RCEOptions struct {
 	Temperature rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's beams, annealed by step"`
 	Rewards     string                        `koanf:"rewards" help:"what the weights are a softmax of: the recorded rewards, or those of data.normalize" enum:"raw,normalized"`
 	Top1Only    bool                          `koanf:"top1_only" help:"imitate the best beam only (the weights are then one-hot)"`
+
+	// Set by the program, not by users.
+	FirstListed  bool `koanf:"-"` // compat: top1_only takes the first listed beam, and the mean over its steps
+	KeepGradient bool `koanf:"-"` // compat: leave the last step's clipped gradient in Env.LastGradient
 }
 
 // DefaultRCEOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
@@ -47,9 +52,10 @@ type RCE struct {
 	batch     int
 	smoothing float64
 
-	env   *Env
-	learn *learner
-	total int
+	env      *Env
+	learn    *learner
+	total    int
+	gradient []float32 // restored, until the next step makes its own (KeepGradient)
 }
 
 // NewRCE returns the rce phase on recorded beams.
@@ -80,6 +86,7 @@ func (r *RCE) Passes() int             { return 1 }
 func (r *RCE) Begin(env *Env, totalSteps int) error {
 	r.env, r.total = env, totalSteps
 	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
+	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil
 }
 
@@ -98,9 +105,12 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	if err != nil {
 		return nil, err
 	}
+	r.gradient = nil
 	m["items"] = batch.NumValid()
-	if !r.opt.Top1Only {
+	if r.name == "rce" {
 		m["temperature"] = tau
+	}
+	if !r.opt.Top1Only {
 		m["effective_sample_size"] = stats.ESS
 	}
 	return m, nil
@@ -109,7 +119,10 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 // beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.
 func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, rewardutil.WeightStats) {
 	rewards := b.Rewards
-	if opt.Top1Only {
+	switch {
+	case opt.Top1Only && opt.FirstListed:
+		return firstWeights(b)
+	case opt.Top1Only:
 		return top1Weights(b)
 	}
 	if opt.Rewards == "normalized" && normalize != nil {
@@ -132,16 +145,50 @@ func top1Weights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
 	return w, stats
 }
 
+// firstWeights puts 1/T on the first listed candidate of each query, as the reference does (defect D14):
+// the loss is then a mean over steps.
+func firstWeights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
+	w := make([]float64, len(b.Valid))
+	stats := rewardutil.WeightStats{ESS: 1}
+	for i := range b.B() {
+		if b.Valid[i*b.G] {
+			w[i*b.G] = 1 / float64(b.T)
+			stats.Groups++
+		}
+	}
+	return w, stats
+}
+
 // EndEpoch has nothing to adapt.
 func (r *RCE) EndEpoch(int, Metrics) (Metrics, error) { return nil, nil }
 
 // Reference is the policy that the run started from.
 func (r *RCE) Reference() selector.Policy { return r.env.Initial }
 
-// State returns the optimizer's state.
+// lastGradient is the name of a clipped gradient in a saved state.
+const lastGradient = "last_gradient"
+
+// State returns the optimizer's state, and the last gradient where the next phase wants it.
 func (r *RCE) State() PhaseState {
 	m, v, steps := r.learn.optim.State()
-	return PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps}
+	s := PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps}
+	if g := r.clippedGradient(); g != nil {
+		s.Frozen = map[string][]float32{lastGradient: g}
+	}
+	return s
+}
+
+// clippedGradient is the gradient of the last step after clipping; nil unless it is kept.
+func (r *RCE) clippedGradient() []float32 {
+	if !r.opt.KeepGradient || r.gradient != nil || r.learn.optim.Steps() == 0 {
+		return r.gradient
+	}
+	g := torchx.Data[float32](r.learn.params.Grad())
+	scale := float32(r.learn.scale)
+	for i := range g {
+		g[i] *= scale
+	}
+	return g
 }
 
 // Restore sets the optimizer's state.
@@ -149,8 +196,20 @@ func (r *RCE) Restore(s PhaseState) error {
 	if err := r.learn.optim.SetState(s.M, s.V, s.OptimizerSteps); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
+	if r.opt.KeepGradient {
+		g, ok := s.Frozen[lastGradient]
+		if !ok {
+			return fmt.Errorf("%s: the saved state lacks the last gradient", r.name)
+		}
+		r.gradient = g
+	}
 	return nil
 }
 
 // End frees the optimizer.
-func (r *RCE) End() { r.learn.free() }
+func (r *RCE) End() {
+	if r.opt.KeepGradient {
+		r.env.LastGradient = r.clippedGradient()
+	}
+	r.learn.free()
+}

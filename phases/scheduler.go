@@ -22,7 +22,6 @@ var ErrInterrupted = errors.New("interrupted; the state is saved")
 type Plan struct {
 	Phases     []Phase
 	Checkpoint CheckpointOptions
-	// InitMetrics are known about the initial policy besides its validation.
 }
 
 // Result is what a finished run reports.
@@ -178,7 +177,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 		return nil
 	}
 	if i > 0 { // the end of the last epoch is saved already
-		if err := finite(s.env.Policy); err != nil {
+		if err := finite(s.env); err != nil {
 			return err
 		}
 		var err error
@@ -243,7 +242,7 @@ func (s *scheduler) start() error {
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
 func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	env := s.env
-	if err := finite(env.Policy); err != nil {
+	if err := finite(env); err != nil {
 		return err
 	}
 	m := s.pos.Sums.means()

@@ -179,9 +179,6 @@ func (s *Saved) restore(dir string, env *Env, phase Phase) error {
 	if err := loadWeights(filepath.Join(checkpointDir(dir), s.pos.Weights), env.Policy); err != nil {
 		return err
 	}
-	if s.pos.PhaseDone {
-		return nil
-	}
 	moments, err := loadFlat(filepath.Join(s.Dir, "optimizer.safetensors"))
 	if err != nil {
 		return err

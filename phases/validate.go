@@ -14,7 +14,8 @@ const evalBatch = 128
 
 // Validation is what a policy is worth on a set of queries.
 type Validation struct {
-	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ; NaN without any
+	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ
+	LossKnown  bool      // there are recorded candidates; compat's loss may be NaN all the same
 	KL         float64   // exact KL(policy ‖ reference) along the greedy selection, nats per sequence
 	Reward     float64   // mean reward of the greedy selection; NaN where nothing can score it
 	Accuracy   float64   // mean task accuracy of the greedy selection; NaN where unknown
@@ -28,7 +29,7 @@ type Validation struct {
 func (v Validation) Metrics(prefix string) Metrics {
 	m := Metrics{}
 	for name, x := range map[string]float64{"loss": v.Loss, "kl": v.KL, "reward": v.Reward, "accuracy": v.Accuracy, "advantage": v.Advantage} {
-		if !math.IsNaN(x) {
+		if !math.IsNaN(x) || name == "loss" && v.LossKnown {
 			m[prefix+name] = x
 		}
 	}
@@ -40,7 +41,8 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	defer torchx.NoGrad()()
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
-	var loss, kl, advantage, lossQueries, advGroups float64
+	var losses []float64 // of the queries with recorded candidates
+	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
 	canScore = canScore && scorer.CanScore()
 	for at := 0; at < n; at += evalBatch {
@@ -51,10 +53,9 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 		if err := torchx.Try(func() error {
 			defer torchx.Scope()()
 			if b := src.Recorded(queries); b.NumValid() > 0 {
-				out := policy.Forward(b, selector.ForwardOptions{})
-				l, groups := recordedLoss(out, b, data)
-				loss, lossQueries = loss+l, lossQueries+groups
-				a, groups := recordedAdvantage(out, b)
+				out := policy.Forward(b, selector.ForwardOptions{Dist: data.ValLoss.Smoothing > 0})
+				losses = append(losses, recordedLosses(out, b, data)...)
+				a, groups := recordedAdvantage(out, b, data.Advantage)
 				advantage, advGroups = advantage+a, advGroups+groups
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
@@ -79,30 +80,52 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			return v, err
 		}
 	}
-	v.Loss, v.KL, v.Advantage = loss/lossQueries, kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
+	v.Loss, v.LossKnown = meanOfBatches(losses, data.ValLoss.Batch), len(losses) > 0
+	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)
 	return v, nil
 }
 
-// recordedLoss is the sum over queries of reward-weighted cross entropy at data.ValTemperature, and the
-// number of queries with candidates. τ is fixed, so the numbers of different epochs and phases compare.
-func recordedLoss(out selector.Output, b *selector.Batch, data Data) (loss, groups float64) {
-	rewards := b.Rewards
-	if data.Normalize != nil {
+// recordedLosses returns the reward-weighted cross entropy of each query that has recorded candidates.
+func recordedLosses(out selector.Output, b *selector.Batch, data Data) []float64 {
+	opt, rewards := data.ValLoss, b.Rewards
+	if data.Normalize != nil && !opt.Raw {
 		rewards = normalizeGroups(b, data.Normalize)
 	}
-	w, stats := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, data.ValTemperature, false)
-	ce := torchx.Neg(sequence(out.LogP)).Floats() // sync
-	for i := range w {
-		loss += w[i] * ce[i]
+	w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
+	ce := crossEntropy(out, maskTensor(out.LogP, b), opt.Smoothing).Floats() // [B, G] sync
+	var losses []float64
+	for i := range b.B() {
+		loss, any := 0.0, false
+		for at := i * b.G; at < (i+1)*b.G; at++ {
+			if b.Valid[at] {
+				loss, any = loss+w[at]*ce[at], true
+			}
+		}
+		if any {
+			losses = append(losses, loss)
+		}
 	}
-	return loss, float64(stats.Groups)
+	return losses
+}
+
+// meanOfBatches is the mean over batches of their means, a short last batch weighing as much as a full
+// one (as the reference averages, defect D16); the plain mean with batch 0. NaN when there is nothing.
+func meanOfBatches(x []float64, batch int) float64 {
+	if batch == 0 {
+		return mean(x)
+	}
+	var means []float64
+	for at := 0; at < len(x); at += batch {
+		means = append(means, mean(x[at:min(at+batch, len(x))]))
+	}
+	return mean(means)
 }
 
 // recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
 // recorded candidates renormalised within the group: the gain the policy expects among them.
-func recordedAdvantage(out selector.Output, b *selector.Batch) (sum, groups float64) {
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, rewardutil.DefaultAdvantageOptions())
+func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.AdvantageOptions) (sum, groups float64) {
+	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
 	logp := sequence(out.LogP).Floats() // sync
 	for i := range b.B() {
 		top, total, gain := math.Inf(-1), 0.0, 0.0

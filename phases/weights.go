@@ -26,7 +26,7 @@ func saveWeights(path string, p selector.Policy, phase string, epoch int, config
 	meta := p.Metadata()
 	meta["format_version"] = formatVersion
 	meta["phase"], meta["epoch"], meta["config_hash"] = phase, strconv.Itoa(epoch), configHash
-	text, err := json.Marshal(metrics)
+	text, err := json.Marshal(metrics.numbers())
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -117,9 +117,9 @@ func fileHash(path string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// finite refuses weights that must not reach a checkpoint.
-func finite(p selector.Policy) error {
-	if !torchx.AllFinite(p.Params().Flat()) {
+// finite refuses weights that must not reach a checkpoint; compat goes on with any.
+func finite(env *Env) error {
+	if !env.GoOn && !torchx.AllFinite(env.Policy.Params().Flat()) {
 		return fmt.Errorf("the weights hold NaN or infinity: no checkpoint was written")
 	}
 	return nil

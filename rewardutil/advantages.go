@@ -211,5 +211,8 @@ func CompatAdvantages(normalized []float64, valid []bool, B, G int, clip float64
 		}
 	}
 	stats.describe(kept)
+	if len(kept) == 1 {
+		stats.Std = math.NaN() // as torch.std
+	}
 	return adv, stats
 }

@@ -1,0 +1,154 @@
+package phases
+
+import (
+	"context"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// frozenPolicy is an old or reference policy. Where its weights stay for the whole phase and the groups
+// are recorded, what it thinks of them is computed once (known) and looked up in every step.
+type frozenPolicy struct {
+	selector.Policy
+	owned    bool       // freed with the phase
+	constant bool       // nothing refreshes it within the phase
+	tried    bool       // known was asked for
+	known    *knowledge // nil: evaluated in every step
+}
+
+// frozenBatch is how many queries a frozen policy evaluates at once. Fixed, because the last bits of a
+// matrix product depend on its shape and a resumed run must find the same.
+const frozenBatch = 64
+
+// distBudget bounds the host memory of known distributions, in bytes.
+const distBudget = 256 << 20
+
+// impossibleLogP stands where a known distribution has no entry: the padding of a larger pool.
+const impossibleLogP = -1e9
+
+// knowledge is what a constant policy thinks of every recorded candidate, on the host.
+type knowledge struct {
+	logp    [][]float32 // [Q][G] sequence log-probabilities
+	dist    [][]float32 // [Q][G·T·A]; nil where nobody asked
+	actions []int       // [Q] A of dist
+}
+
+// know evaluates p on all recorded candidates of src, in file order, without gradient. It returns nil
+// where their distributions would not fit into distBudget.
+func know(ctx context.Context, p selector.Policy, src selector.Source, dist bool, candidates int) (*knowledge, error) {
+	defer torchx.NoGrad()()
+	n := src.Len()
+	k := &knowledge{logp: make([][]float32, n)}
+	if dist {
+		k.dist, k.actions = make([][]float32, n), make([]int, n)
+	}
+	fits := true
+	for at := 0; at < n && fits; at += frozenBatch {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		queries := make([]int, min(frozenBatch, n-at))
+		for i := range queries {
+			queries[i] = at + i
+		}
+		err := torchx.Try(func() error {
+			defer torchx.Scope()()
+			b := src.Recorded(queries)
+			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
+			k.take(b, out)
+			fits = !dist || at > 0 || 4*candidates*b.T*k.actions[0] <= distBudget
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !fits {
+		return nil, nil
+	}
+	return k, nil
+}
+
+// take copies a chunk's output to the host.
+func (k *knowledge) take(b *selector.Batch, out selector.Output) {
+	logp := torchx.Data[float32](sequence(out.LogP)) // [B, G] sync
+	var dist []float32
+	width := 0 // of a candidate: T·A
+	if k.dist != nil {
+		dist = torchx.Data[float32](out.Dist) // [B, G, T, A]
+		width = len(dist) / len(b.Valid)
+	}
+	for i, q := range b.Queries {
+		size := 0
+		for j := range b.G {
+			if b.Valid[i*b.G+j] {
+				size = j + 1
+			}
+		}
+		at := i * b.G
+		k.logp[q] = append([]float32(nil), logp[at:at+size]...)
+		if k.dist != nil {
+			k.dist[q] = append([]float32(nil), dist[at*width:(at+size)*width]...)
+			k.actions[q] = width / b.T
+		}
+	}
+}
+
+// sequences returns log-probabilities [B*G] of a batch whose candidate i*G+j is number index[i*G+j] of
+// its query's recorded group; 0 where not valid.
+func (k *knowledge) sequences(b *selector.Batch, index []int) []float32 {
+	out := make([]float32, len(b.Valid))
+	for at, ok := range b.Valid {
+		if ok {
+			out[at] = k.logp[b.Queries[at/b.G]][index[at]]
+		}
+	}
+	return out
+}
+
+// distributions returns the same candidates' distributions [B*G*T*A] over pools padded to actions.
+func (k *knowledge) distributions(b *selector.Batch, index []int, actions int) []float32 {
+	out := make([]float32, len(b.Valid)*b.T*actions)
+	for at, ok := range b.Valid {
+		if !ok {
+			continue
+		}
+		q := b.Queries[at/b.G]
+		from := k.dist[q][index[at]*b.T*k.actions[q]:]
+		for t := range b.T {
+			to := out[(at*b.T+t)*actions:][:actions]
+			for i := copy(to, from[t*k.actions[q]:][:k.actions[q]]); i < actions; i++ {
+				to[i] = impossibleLogP
+			}
+		}
+	}
+	return out
+}
+
+// view is what a frozen policy thinks of the batch in hand, without gradient.
+type view struct {
+	logp torchx.Tensor // [B, G]
+	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
+}
+
+// view looks the batch up, or evaluates it. like is the output of the policy in training.
+func (f *frozenPolicy) view(b *selector.Batch, index []int, forward selector.ForwardOptions, like selector.Output) view {
+	if f.known == nil {
+		defer torchx.NoGrad()()
+		out := f.Forward(b, forward)
+		return view{sequence(out.LogP), out.Dist}
+	}
+	v := view{logp: torchx.ToLike(torchx.From(f.known.sequences(b, index), b.B(), b.G), like.LogP)}
+	if forward.Dist && f.known.dist != nil {
+		a := like.Dist.Shape()[3]
+		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like.LogP)
+	}
+	return v
+}
+
+func (f *frozenPolicy) free() {
+	if f != nil && f.owned {
+		f.Free()
+	}
+}

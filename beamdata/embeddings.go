@@ -97,7 +97,7 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 			var tensors []tensorfile.Tensor
 			for i, x := range v.Values {
 				if t, ok := x.(tensorfile.Tensor); ok {
-					t.Name = fmt.Sprint(v.Keys[i])
+					t.Name = tensorfile.Show(v.Keys[i])
 					tensors = append(tensors, t)
 				}
 			}

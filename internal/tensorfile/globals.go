@@ -137,7 +137,7 @@ func call(target, arg any) (any, error) {
 		if len(args) == 0 {
 			return bad()
 		}
-		return fmt.Sprint(args[0]), nil
+		return Show(args[0]), nil
 	case "_codecs encode":
 		return callEncode(args)
 	case "numpy.core.multiarray _reconstruct":
@@ -335,7 +335,7 @@ func rebuildTensor(args Tuple, dtype DType) (any, error) {
 	}
 	offset, ok := args[1].(int64)
 	if !ok || offset < 0 || offset > math.MaxInt32*int64(1<<20) {
-		return nil, fmt.Errorf("tensor offset %v", args[1])
+		return nil, fmt.Errorf("tensor offset %s", Show(args[1]))
 	}
 	size, err := ints(args[2])
 	if err != nil {
@@ -423,11 +423,14 @@ func ints(v any) ([]int, error) {
 	default:
 		return nil, fmt.Errorf("want a tuple, found %s", TypeName(v))
 	}
+	if len(items) > 64 {
+		return nil, fmt.Errorf("%d dimensions, want at most 64", len(items))
+	}
 	out := make([]int, len(items))
 	for i, x := range items {
 		n, ok := x.(int64)
 		if !ok || n < 0 {
-			return nil, fmt.Errorf("want non-negative integers, found %v", x)
+			return nil, fmt.Errorf("want non-negative integers, found %s", Show(x))
 		}
 		out[i] = int(n)
 	}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +55,7 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 	if err != nil {
 		return nil, err
 	}
+	u := newUnpacker(data)
 	arrays := map[string]*Array{}
 	for _, entry := range z.File {
 		name, ok := strings.CutSuffix(entry.Name, ".npy")
@@ -63,15 +63,15 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 			continue
 		}
 		if _, dup := arrays[name]; dup {
-			return nil, fmt.Errorf("array %q appears twice", name)
+			return nil, fmt.Errorf("array %.60q appears twice", name)
 		}
-		content, err := unzip(entry)
+		content, err := u.unzip(entry)
 		if err != nil {
-			return nil, fmt.Errorf("array %q: %w", name, err)
+			return nil, fmt.Errorf("array %.60q: %w", name, err)
 		}
 		a, err := parseNPY(content)
 		if err != nil {
-			return nil, fmt.Errorf("array %q: %w", name, err)
+			return nil, fmt.Errorf("array %.60q: %w", name, err)
 		}
 		a.Name = name
 		arrays[name] = a
@@ -80,24 +80,6 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 		return nil, fmt.Errorf("no .npy entry")
 	}
 	return arrays, nil
-}
-
-// unzip returns an entry's content, checked against its CRC. Memory grows with what really comes
-// out, never with what the directory claims.
-func unzip(entry *zip.File) ([]byte, error) {
-	r, err := entry.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	var b bytes.Buffer
-	if entry.UncompressedSize64/2048 <= entry.CompressedSize64 { // deflate reaches at most 1032:1
-		b.Grow(int(entry.UncompressedSize64) + bytes.MinRead)
-	}
-	if _, err := io.Copy(&b, r); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }
 
 // parseNPY decodes format versions 1 to 3.

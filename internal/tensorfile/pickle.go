@@ -12,8 +12,8 @@ import (
 
 // unpickler interprets a pickle of protocol 0 to 5. It has no way to call anything: globals are
 // names, and REDUCE, NEWOBJ and BUILD work for the few in globals.go and refuse the rest. Every
-// opcode does work proportional to the bytes it reads or the items already on the stack, so the
-// input's length bounds time and memory.
+// opcode does work proportional to the bytes it reads or the items already on the stack, and calls
+// have a budget for what they copy, so the input's length bounds time and memory.
 type unpickler struct {
 	data       []byte
 	pos        int
@@ -21,13 +21,14 @@ type unpickler struct {
 	marks      []int
 	memo       map[int]any
 	persistent func(id any) (any, error) // resolves storages; nil refuses
+	budget     int                       // bytes that calls may still copy: an argument in the memo can be used a million times
 }
 
 // global is a name on the stack: "module name", one of the list in globals.go.
 type global string
 
 func unpickle(data []byte, persistent func(any) (any, error)) (value any, used int, err error) {
-	u := &unpickler{data: data, memo: map[int]any{}, persistent: persistent}
+	u := &unpickler{data: data, memo: map[int]any{}, persistent: persistent, budget: *copyBudget(data)}
 	for {
 		at := u.pos
 		op, err := u.byte()
@@ -122,6 +123,9 @@ func (u *unpickler) step(op byte) error {
 		if err != nil {
 			return err
 		}
+		if u.budget -= copied(arg); u.budget < 0 {
+			return fmt.Errorf("refused: values blow up to many times the file's size")
+		}
 		var v any
 		if op == 'b' {
 			v, err = build(target, arg)
@@ -134,6 +138,26 @@ func (u *unpickler) step(op byte) error {
 		return u.push(v)
 	}
 	return fmt.Errorf("opcode %#02x is not supported", op)
+}
+
+// copied bounds the bytes that a call with this argument copies.
+func copied(arg any) int {
+	n := 0
+	if args, ok := arg.(Tuple); ok {
+		for _, a := range args {
+			switch a := a.(type) {
+			case string:
+				n += len(a)
+			case []byte:
+				n += len(a)
+			case Tuple:
+				n += len(a)
+			case *List:
+				n += 16 * len(a.Items)
+			}
+		}
+	}
+	return n
 }
 
 var errStack = fmt.Errorf("stack is empty")

@@ -69,11 +69,12 @@ func parseZipPT(data []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zip archive is damaged or truncated: %w", err)
 	}
+	u := newUnpacker(data)
 	entries := map[string]*zip.File{}
 	root := ""
 	for _, e := range z.File {
 		if entries[e.Name] != nil {
-			return nil, fmt.Errorf("entry %q appears twice", e.Name)
+			return nil, fmt.Errorf("entry %.60q appears twice", e.Name)
 		}
 		entries[e.Name] = e
 		if prefix, ok := strings.CutSuffix(e.Name, "data.pkl"); ok && (prefix == "" || strings.HasSuffix(prefix, "/")) {
@@ -90,7 +91,7 @@ func parseZipPT(data []byte) (any, error) {
 		return nil, fmt.Errorf("TorchScript archive, want what torch.save writes")
 	}
 	if order := entries[root+"byteorder"]; order != nil {
-		text, err := stored(order, data)
+		text, err := u.stored(order)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +99,7 @@ func parseZipPT(data []byte) (any, error) {
 			return nil, fmt.Errorf("byte order %.20q, want little", text)
 		}
 	}
-	pkl, err := stored(entries[root+"data.pkl"], data)
+	pkl, err := u.stored(entries[root+"data.pkl"])
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +112,15 @@ func parseZipPT(data []byte) (any, error) {
 		}
 		if have := cache[key]; have != nil {
 			if have.dtype != s.dtype {
-				return nil, fmt.Errorf("storage %s has two types", key)
+				return nil, fmt.Errorf("storage %.40q has two types", key)
 			}
 			return have, nil
 		}
 		e := entries[root+"data/"+key]
 		if e == nil {
-			return nil, fmt.Errorf("storage %s is missing from the archive", key)
+			return nil, fmt.Errorf("storage %.40q is missing from the archive", key)
 		}
-		if s.data, err = stored(e, data); err != nil {
+		if s.data, err = u.stored(e); err != nil {
 			return nil, err
 		}
 		if err := s.checkSize(key); err != nil {
@@ -137,25 +138,25 @@ func parseZipPT(data []byte) (any, error) {
 
 // stored returns an entry's bytes, in place where it is not compressed, checked against its CRC
 // (0 = PyTorch was told not to compute it).
-func stored(e *zip.File, data []byte) ([]byte, error) {
+func (u *unpacker) stored(e *zip.File) ([]byte, error) {
 	if e.Method != zip.Store {
-		b, err := unzip(e)
+		b, err := u.unzip(e)
 		if err != nil {
-			return nil, fmt.Errorf("entry %s: %w", e.Name, err)
+			return nil, fmt.Errorf("entry %.60q: %w", e.Name, err)
 		}
 		return b, nil
 	}
 	at, err := e.DataOffset()
 	if err != nil {
-		return nil, fmt.Errorf("entry %s: %w", e.Name, err)
+		return nil, fmt.Errorf("entry %.60q: %w", e.Name, err)
 	}
-	n := e.UncompressedSize64
+	data, n := u.data, e.UncompressedSize64
 	if at < 0 || n > uint64(len(data)) || uint64(at) > uint64(len(data))-n {
-		return nil, fmt.Errorf("entry %s is truncated", e.Name)
+		return nil, fmt.Errorf("entry %.60q is truncated", e.Name)
 	}
 	b := data[at : uint64(at)+n]
 	if e.CRC32 != 0 && crc32.ChecksumIEEE(b) != e.CRC32 {
-		return nil, fmt.Errorf("entry %s is damaged (checksum differs)", e.Name)
+		return nil, fmt.Errorf("entry %.60q is damaged (checksum differs)", e.Name)
 	}
 	return b, nil
 }
@@ -173,14 +174,14 @@ func storageID(id any) (string, *storage, error) {
 		return "", nil, fmt.Errorf("unknown persistent id")
 	}
 	if len(t) > 5 && t[5] != nil {
-		return "", nil, fmt.Errorf("storage %s is a view (PyTorch before 0.4), which is not read", key)
+		return "", nil, fmt.Errorf("storage %.40q is a view (PyTorch before 0.4), which is not read", key)
 	}
 	s := &storage{numel: numel}
 	if class != "torch.storage UntypedStorage" {
 		name, isTorch := strings.CutPrefix(string(class), "torch ")
 		dtype, known := storageType(name)
 		if !isTorch || !known {
-			return "", nil, fmt.Errorf("storage %s has the unknown type %s", key, TypeName(t[1]))
+			return "", nil, fmt.Errorf("storage %.40q has the unknown type %s", key, TypeName(t[1]))
 		}
 		s.dtype = dtype
 	}
@@ -190,7 +191,7 @@ func storageID(id any) (string, *storage, error) {
 func (s *storage) checkSize(key string) error {
 	width := max(s.dtype.Size(), 1)
 	if int64(len(s.data)) != s.numel*int64(width) {
-		return fmt.Errorf("storage %s holds %d bytes, want %d elements of %d", key, len(s.data), s.numel, width)
+		return fmt.Errorf("storage %.40q holds %d bytes, want %d elements of %d", key, len(s.data), s.numel, width)
 	}
 	return nil
 }
@@ -209,7 +210,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		return nil, err
 	}
 	if version != any(int64(1001)) {
-		return nil, fmt.Errorf("legacy protocol version %v, want 1001", version)
+		return nil, fmt.Errorf("legacy protocol version %s, want 1001", Show(version))
 	}
 	info, err := next(nil)
 	if err != nil {
@@ -230,7 +231,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		}
 		if have := storages[key]; have != nil {
 			if have.dtype != s.dtype {
-				return nil, fmt.Errorf("storage %s has two types", key)
+				return nil, fmt.Errorf("storage %.40q has two types", key)
 			}
 			return have, nil
 		}
@@ -253,7 +254,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		key, _ := k.(string)
 		s := storages[key]
 		if s == nil || !s.absent {
-			return nil, fmt.Errorf("storage %v is unknown or listed twice", k)
+			return nil, fmt.Errorf("storage %s is unknown or listed twice", Show(k))
 		}
 		if len(data)-pos < 8 {
 			return nil, errors.New("file is truncated")
@@ -262,7 +263,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		pos += 8
 		width := int64(max(s.dtype.Size(), 1))
 		if numel < 0 || numel > int64(len(data)-pos)/width {
-			return nil, fmt.Errorf("storage %s of %d elements: file is truncated", key, numel)
+			return nil, fmt.Errorf("storage %.40q of %d elements: file is truncated", key, numel)
 		}
 		s.data, s.absent = data[pos:pos+int(numel*width)], false
 		if err := s.checkSize(key); err != nil {
@@ -272,7 +273,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 	}
 	for key, s := range storages {
 		if s.absent {
-			return nil, fmt.Errorf("storage %s is missing from the file", key)
+			return nil, fmt.Errorf("storage %.40q is missing from the file", key)
 		}
 	}
 	v, _, err := unpickle(data[object:], resolve)

@@ -81,6 +81,18 @@ func Tensors(v any) ([]Tensor, bool) {
 	return out, true
 }
 
+// Show returns a short one-line text of a value, for messages: foreign values may be huge, hold line breaks,
+// or share their parts so often that printing them whole never ends.
+func Show(v any) string {
+	switch v := v.(type) {
+	case bool, int64, float64:
+		return fmt.Sprint(v)
+	case string:
+		return fmt.Sprintf("%.60q", v)
+	}
+	return TypeName(v)
+}
+
 // TypeName returns the Python-like name of a value's type, for messages.
 func TypeName(v any) string {
 	switch v := v.(type) {

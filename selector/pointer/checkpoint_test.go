@@ -157,15 +157,23 @@ func TestOpenIsStrict(t *testing.T) {
 	}{
 		{"an unknown parameter", 1, func(s *tensorfile.Dict) { s.Set("extra.weight", tensorfile.Scalar(1)) }, []string{"unknown parameters [extra.weight]", "missing parameters []"}},
 		{"a missing one", 1, func(s *tensorfile.Dict) { rename(s, "cand_proj.weight", "cand.weight") }, []string{"unknown parameters [cand.weight], missing parameters [cand_proj.weight]"}},
-		{"a gap in the layers", 3, func(s *tensorfile.Dict) { rename(s, "cross_attn_layers.1.in_proj_weight", "cross_attn_layers.9.in_proj_weight") }, []string{"cross_attn_layers.2.in_proj_weight", "cross_attn_layers.9.in_proj_weight"}},
+		{"a gap in the layers", 3, func(s *tensorfile.Dict) {
+			rename(s, "cross_attn_layers.1.in_proj_weight", "cross_attn_layers.9.in_proj_weight")
+		}, []string{"cross_attn_layers.2.in_proj_weight", "cross_attn_layers.9.in_proj_weight"}},
 		{"two entries for one parameter", 1, func(s *tensorfile.Dict) {
 			v, _ := s.Get("attn_norms.0.bias")
 			s.Set("lever_lm.pointer_selector.attn_norm.bias", v)
 		}, []string{"two entries for parameter attn_norms.0.bias"}},
-		{"another shape", 1, func(s *tensorfile.Dict) { s.Set("query_update_gate.bias", tensorfile.FromFloat32s("", []int{4}, make([]float32, 4))) }, []string{"query_update_gate.bias has shape [4], want [8]"}},
-		{"integers", 1, func(s *tensorfile.Dict) { s.Set("query_update_gate.bias", tensorfile.FromInt64s("", []int{8}, make([]int64, 8))) }, []string{"query_update_gate.bias", "want a float type"}},
-		{"NaN", 1, func(s *tensorfile.Dict) { s.Set("attn_norms.0.bias", tensorfile.FromFloat32s("", []int{8}, append(make([]float32, 7), nan()))) }, []string{"attn_norms.0.bias holds NaN at 7"}},
-		{"no tensor", 1, func(s *tensorfile.Dict) { s.Set("lr", 0.1) }, []string{"entry lr is a float, want only named tensors"}},
+		{"another shape", 1, func(s *tensorfile.Dict) {
+			s.Set("query_update_gate.bias", tensorfile.FromFloat32s("", []int{4}, make([]float32, 4)))
+		}, []string{"query_update_gate.bias has shape [4], want [8]"}},
+		{"integers", 1, func(s *tensorfile.Dict) {
+			s.Set("query_update_gate.bias", tensorfile.FromInt64s("", []int{8}, make([]int64, 8)))
+		}, []string{"query_update_gate.bias", "want a float type"}},
+		{"NaN", 1, func(s *tensorfile.Dict) {
+			s.Set("attn_norms.0.bias", tensorfile.FromFloat32s("", []int{8}, append(make([]float32, 7), nan())))
+		}, []string{"attn_norms.0.bias holds NaN at 7"}},
+		{"no tensor", 1, func(s *tensorfile.Dict) { s.Set("lr", 0.1) }, []string{`entry "lr" is a float, want only named tensors`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := openSmall(foreign(t, tc.layers, tc.edit), true)

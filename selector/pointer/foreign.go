@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"fulcrum/internal/tensorfile"
 )
@@ -91,7 +92,7 @@ func (c *Checkpoint) readPT() error {
 		name, isName := key.(string)
 		t, isTensor := dict.Values[i].(tensorfile.Tensor)
 		if !isName || !isTensor {
-			return fmt.Errorf("%s: entry %v is a %s, want only named tensors", c.Path, key, tensorfile.TypeName(dict.Values[i]))
+			return fmt.Errorf("%s: entry %s is a %s, want only named tensors", c.Path, tensorfile.Show(key), tensorfile.TypeName(dict.Values[i]))
 		}
 		if err := c.add(name, t); err != nil {
 			return err
@@ -102,6 +103,9 @@ func (c *Checkpoint) readPT() error {
 
 // add files a tensor under its name in a trainer state dict.
 func (c *Checkpoint) add(name string, t tensorfile.Tensor) error {
+	if len(name) > 200 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%s: %.60q is no name of a parameter", c.Path, name)
+	}
 	short := stateName(name)
 	if _, twice := c.Weights[short]; twice {
 		return fmt.Errorf("%s: two entries for parameter %s (%s is one)", c.Path, short, name)

@@ -56,6 +56,7 @@ func TestBadInput(t *testing.T) {
 		{"a folder without checkpoints", tiny("init.checkpoint=" + filepath.Dir(beamFile)), 1, []string{filepath.Dir(beamFile), "best"}},
 		{"a truncated checkpoint", tiny("init.checkpoint=" + truncated), 1, []string{truncated}},
 		{"a checkpoint that is none", tiny("init.checkpoint=" + beamFile), 1, []string{beamFile}},
+		{"a contradicting group", tiny("init.checkpoint="+run0, "selector=v3"), 2, []string{"v3 contradicts", run0, "trained with v3_skip"}},
 		{"a contradicting override", tiny("init.checkpoint="+run0, "selector.num_layers=2"), 2, []string{"selector.num_layers=2", "contradicts", "1"}},
 		{"a selector that no memory holds", tiny("selector.hidden_dim=1000000"), 1, []string{"selector.hidden_dim=1000000", "of memory"}},
 		{"more layers than memory holds", tiny("selector.num_layers=1000000000"), 1, []string{"selector.num_layers=1000000000", "of memory"}},

@@ -151,8 +151,12 @@ func (r *run) logOptions() reports.LogOptions {
 	return opt
 }
 
-// overridden reports whether a key was set on the command line.
+// overridden reports whether a key was set on the command line, the variant of a selector also by its
+// group (selector=v3).
 func (r *run) overridden(key string) bool {
+	if key == "selector.variant" && r.overridden("selector") {
+		return true
+	}
 	for _, o := range r.overrides {
 		if name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "="); ok && name == key {
 			return true

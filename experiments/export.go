@@ -1,11 +1,13 @@
 package experiments
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -69,6 +71,35 @@ func exportPath(path, format string) string {
 		return base + "_v2.ckpt"
 	}
 	return base + "." + format
+}
+
+// exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
+// the metrics that it stores there and the KL coefficient after the epoch.
+func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[string]any) error {
+	c, err := pointer.ReadCheckpoint(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	kept := map[string]any{"kl_beta": r.cfg.GRPO.KL.Beta}
+	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
+		x, ok := metrics[name].(float64)
+		switch {
+		case !ok:
+		case name == "kl_beta_next":
+			kept["kl_beta"] = x
+		case x-x != 0: // JSON has no such number
+			kept[name] = strconv.FormatFloat(x, 'g', -1, 64)
+		default:
+			kept[name] = x
+		}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	c.Metadata["metrics"] = string(text)
+	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }
 
 func contains(list []string, s string) bool {

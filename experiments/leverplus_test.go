@@ -47,12 +47,22 @@ func TestLeverPlus(t *testing.T) {
 	}
 	a, b := outcomeOf(t, dir), outcomeOf(t, other)
 	a.same(t, b, 0)
+	for _, name := range []string{"rce_epoch1.pt", "grpo_epoch1.pt"} { // the reference's own file names
+		if read(t, filepath.Join(dir, name)) != read(t, filepath.Join(other, name)) {
+			t.Errorf("%s differs", name)
+		}
+		inspected := mustRun(t, "checkpoint", "inspect", filepath.Join(dir, name))
+		if !strings.Contains(inspected.stdout, `"kl_beta":`) || !strings.Contains(inspected.stdout, `"val_loss":`) || !strings.Contains(inspected.stdout, "epoch = 1\n") {
+			t.Errorf("%s: %s", name, inspected.stdout)
+		}
+	}
 
 	more := mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + dir, "hydra.run.dir=" + folder(t)}, beams(t, records())...)...)
 	if !strings.Contains(more.stdout, "predictions: 24 queries") {
 		t.Errorf("the run cannot be used: %s", more.stdout)
 	}
 	refused(t, run(t, leverPlusArgs(t, "--output_dir", dir)...), 2, "already holds a run")
+	refused(t, run(t, leverPlusArgs(t, "--output_dir", folder(t), "selector=v3_skip")...), 2, "checkpoint.format=pt", "skip_scale")
 }
 
 func TestLeverPlusRefuses(t *testing.T) {

@@ -60,7 +60,14 @@ func train(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c, *policy.Options().ShotNum), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash}
+	var export func(checkpoint, phase string, epoch int, metrics map[string]any) error
+	if c.Checkpoint.Format == "pt" {
+		if err := policy.FitsReference(); err != nil {
+			return usagef("checkpoint.format=pt: %v", err)
+		}
+		export = r.exportTrainer
+	}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(c, *policy.Options().ShotNum), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash, Export: export}
 	if r.saved == nil {
 		if err := r.baselines(bundle, env.Data.Shots); err != nil {
 			return err

@@ -275,6 +275,11 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, phase.Name(), epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
 			return err
 		}
+		if env.Export != nil {
+			if err := env.Export(filepath.Join(s.ckpt, file), phase.Name(), epoch, m); err != nil {
+				return err
+			}
+		}
 		m["checkpoint"] = filepath.Join("checkpoints", file)
 	}
 	if err := env.Rec.Record("epoch", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {

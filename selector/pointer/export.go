@@ -138,6 +138,16 @@ func (c *Checkpoint) fitsReference(format string) error {
 	return nil
 }
 
+// FitsReference reports what of the policy the reference's layouts cannot hold; nil when its checkpoints can be
+// exported as pt, ckpt and v2.
+func (p *Policy) FitsReference() error {
+	c := &Checkpoint{Path: "this selector", Metadata: p.Metadata(), Weights: map[string]tensorfile.Tensor{}}
+	for _, name := range p.params.Names() {
+		c.Weights[name] = tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: p.params.Shape(name)}
+	}
+	return c.fitsReference("pt")
+}
+
 // epoch is the file's epoch as the reference counts it, from 0.
 func (c *Checkpoint) epoch() (int, error) {
 	text, ok := c.Metadata["epoch"]

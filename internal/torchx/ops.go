@@ -411,13 +411,32 @@ func Contiguous(x Tensor) Tensor {
 	return adopt(out)
 }
 
-// PickLogp turns scores logits [B, R, K] into log π [B, G, T] of the actions [B, G, T] (int64 positions in
-// the row), and into each step's entropy [B, G, T] in nats, without gradient. R is 1 + (T-1)·G (all
-// candidates share the row of the first step) or T·G, step by step. What a candidate has taken before has
-// the logit taken. One fused pass forward and one backward on the CPU.
-func PickLogp(logits, actions Tensor, taken float64) (logp, entropy Tensor) {
+// Picked is what PickLogp makes of rows of scores, each [B, G, T].
+type Picked struct {
+	LogP    Tensor // log π of the action
+	Entropy Tensor // of the step's distribution in nats, without gradient
+	KL      Tensor // KL(π ‖ reference) of the step's distribution in nats; no tensor without a reference
+}
+
+// PickLogp turns scores logits [B, R, K] into log π of the actions [B, G, T] (int64 positions in the row).
+// R is 1 + (T-1)·G (all candidates share the row of the first step) or T·G, step by step. What a candidate
+// has taken before has the logit taken. reference, which may be no tensor, is what RowLogP made of the
+// same batch. On the CPU it is one fused pass forward and one backward.
+func PickLogp(logits, actions Tensor, taken float64, reference Tensor) Picked {
 	must("pick_logp", logits, actions)
-	var l, e C.Tensor
-	check("pick_logp", C.fc_pick_logp(logits.c(), actions.c(), C.double(taken), &l, &e), logits, actions)
-	return adopt(l), adopt(e)
+	var l, e, kl C.Tensor
+	check("pick_logp", C.fc_pick_logp(logits.c(), actions.c(), C.double(taken), reference.c(), &l, &e, &kl), logits, actions)
+	p := Picked{LogP: adopt(l), Entropy: adopt(e)}
+	if kl != nil {
+		p.KL = adopt(kl)
+	}
+	return p
+}
+
+// RowLogP returns the log-probabilities of all actions [B, R, K] in the rows of logits, laid out as in PickLogp.
+func RowLogP(logits, actions Tensor, taken float64) Tensor {
+	must("row_logp", logits, actions)
+	var out C.Tensor
+	check("row_logp", C.fc_row_logp(logits.c(), actions.c(), C.double(taken), &out), logits, actions)
+	return adopt(out)
 }

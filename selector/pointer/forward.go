@@ -171,10 +171,13 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		temperature = 1
 	}
 	logits := p.teacherForced(in, p.encode(in, drop), temperature) // [B, R, K]
-	var out selector.Output
-	out.LogP, out.Entropy = torchx.PickLogp(logits, in.actions, p.taken()) // [B, G, T]
+	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)
+	out := selector.Output{LogP: picked.LogP, Entropy: picked.Entropy, KL: picked.KL} // [B, G, T]
 	if !in.mask.Nil() {
 		out.LogP = torchx.Mul(out.LogP, in.mask)
+	}
+	if opt.Rows {
+		out.Rows = torchx.RowLogP(logits, in.actions, p.taken())
 	}
 	if opt.Dist {
 		out.Dist = p.distributions(in, logits)

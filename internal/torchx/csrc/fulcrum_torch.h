@@ -65,7 +65,8 @@ const char *fc_all_finite(Tensor x, bool *out);
 const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the same for any thread count
 
 // --- rows: fused passes over the last dimension (rows.cc)
-const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor *logp, Tensor *entropy);
+const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref_or_null, Tensor *logp, Tensor *entropy, Tensor *kl);
+const char *fc_row_logp(Tensor logits, Tensor actions, double taken, Tensor *out);
 
 // --- indexing and shape
 const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);

@@ -81,6 +81,45 @@ void stats(const double *x, int64_t k, double *lse, double *entropy) {
   *entropy = std::log(s) - dot / s;
 }
 
+// Σ e^(x-lse) (x - lse - ref): the KL divergence from the log-probabilities ref.
+FULCRUM_SIMD float divergence(const float *x, const float *ref, int64_t k, float lse) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf total = fill(0);
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    const vf logp = load(x + j) - lse;
+    total += exp(logp) * (logp - load(ref + j));
+  }
+  vf rest = fill(0), at = fill(0);
+  for (int64_t j = whole; j < k; j++) {
+    rest[j - whole] = x[j] - lse;
+    at[j - whole] = x[j] - lse - ref[j];
+  }
+  return sum(total + exp(rest) * at);
+}
+double divergence(const double *x, const double *ref, int64_t k, double lse) {
+  double s = 0;
+  for (int64_t j = 0; j < k; j++) s += std::exp(x[j] - lse) * (x[j] - lse - ref[j]);
+  return s;
+}
+
+// out = e^(x-lse) · (scale + along · (x - lse - ref - kl)): the gradient of -scale·lse and along·divergence
+FULCRUM_SIMD void softmax_kl(const float *x, const float *ref, float *out, int64_t k, float lse, float scale, float along, float kl) {
+  const int64_t whole = k / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    const vf logp = load(x + j) - lse;
+    store(out + j, exp(logp) * (scale + along * (logp - load(ref + j) - kl)));
+  }
+  if (whole < k) {
+    vf rest = fill(0);
+    for (int64_t j = whole; j < k; j++) rest[j - whole] = x[j] - lse;
+    rest = exp(rest);
+    for (int64_t j = whole; j < k; j++) out[j] = rest[j - whole] * (scale + along * (x[j] - lse - ref[j] - kl));
+  }
+}
+void softmax_kl(const double *x, const double *ref, double *out, int64_t k, double lse, double scale, double along, double kl) {
+  for (int64_t j = 0; j < k; j++) out[j] = std::exp(x[j] - lse) * (scale + along * (x[j] - lse - ref[j] - kl));
+}
+
 // out = scale · e^(x - lse)
 FULCRUM_SIMD void softmax(const float *x, float *out, int64_t k, float lse, float scale) {
   const int64_t whole = k / kLanes * kLanes;
@@ -130,91 +169,112 @@ Layout layout(const at::Tensor &logits, const at::Tensor &actions) {
   return l;
 }
 
-// log π of every action, actions taken before at a logit of `taken`; and the entropy of each step, without gradient.
+// log π of every action, actions taken before at a logit of `taken`; the entropy of each step, without gradient; and
+// the KL divergence of each step's distribution from the log-probabilities ref, where they are given.
 struct PickLogp : torch::autograd::Function<PickLogp> {
   template <class T>
-  static void run(const Layout &l, T *x, const int64_t *a, T taken, T *logp, T *entropy, T *lse) {
+  static void run(const Layout &l, T *x, const int64_t *a, T taken, const T *ref, T *logp, T *entropy, T *kl, T *lse, T *row_kl) {
     at::parallel_for(0, l.b, 1, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; b++)
-        for (int64_t g = 0; g < l.g; g++)
-          for (int64_t t = 0; t < l.t; t++) {
+        for (int64_t t = 0; t < l.t; t++)
+          for (int64_t g = 0; g < l.g; g++) {
             const int64_t *act = a + (b * l.g + g) * l.t, row = b * l.r + l.row(t, g), out = (b * l.g + g) * l.t + t;
             T *z = x + row * l.k;
-            T h;
-            if (!(l.shared && t == 0 && g > 0)) {
-              for (int64_t s = 0; s < t; s++) z[act[s]] = taken;
-              stats(z, l.k, lse + row, &h);
+            if (l.shared && t == 0 && g > 0) {
+              entropy[out] = entropy[b * l.g * l.t];
             } else {
-              h = entropy[b * l.g * l.t];
+              for (int64_t s = 0; s < t; s++) z[act[s]] = taken;
+              stats(z, l.k, lse + row, entropy + out);
+              if (ref != nullptr) row_kl[row] = divergence(z, ref + row * l.k, l.k, lse[row]);
             }
             logp[out] = z[act[t]] - lse[row];
-            entropy[out] = h;
+            if (ref != nullptr) kl[out] = row_kl[row];
           }
     });
   }
 
   template <class T>
-  static void back(const Layout &l, const T *x, const int64_t *a, const T *lse, const T *grad, T *dx) {
+  static void back(const Layout &l, const T *x, const int64_t *a, const T *lse, const T *ref, const T *row_kl, const T *grad, const T *grad_kl, T *dx) {
     at::parallel_for(0, l.b, 1, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; b++)
         for (int64_t t = 0; t < l.t; t++)
           for (int64_t g = 0; g < l.g; g++) {
-            const bool first = l.shared && t == 0;
+            const bool first = l.shared && t == 0;  // the row of all candidates
             if (first && g > 0) continue;
-            const int64_t row = b * l.r + l.row(t, g);
-            T total = 0;
-            for (int64_t i = first ? 0 : g; i < (first ? l.g : g + 1); i++) total += grad[(b * l.g + i) * l.t + t];
+            const int64_t row = b * l.r + l.row(t, g), last = first ? l.g : g + 1;
+            T total = 0, along = 0;
+            for (int64_t i = g; i < last; i++) total += grad[(b * l.g + i) * l.t + t];
             T *d = dx + row * l.k;
-            softmax(x + row * l.k, d, l.k, lse[row], -total);
-            for (int64_t i = first ? 0 : g; i < (first ? l.g : g + 1); i++) d[a[(b * l.g + i) * l.t + t]] += grad[(b * l.g + i) * l.t + t];
+            if (ref != nullptr) {
+              for (int64_t i = g; i < last; i++) along += grad_kl[(b * l.g + i) * l.t + t];
+              softmax_kl(x + row * l.k, ref + row * l.k, d, l.k, lse[row], -total, along, row_kl[row]);
+            } else {
+              softmax(x + row * l.k, d, l.k, lse[row], -total);
+            }
+            for (int64_t i = g; i < last; i++) d[a[(b * l.g + i) * l.t + t]] += grad[(b * l.g + i) * l.t + t];
             const int64_t *act = a + (b * l.g + g) * l.t;
             for (int64_t s = 0; s < t; s++) d[act[s]] = 0;  // a taken action's logit is a constant
           }
     });
   }
 
-  static variable_list forward(AutogradContext *ctx, at::Tensor logits, at::Tensor actions, double taken) {
+  static variable_list forward(AutogradContext *ctx, at::Tensor logits, at::Tensor actions, double taken, c10::optional<at::Tensor> ref) {
     const Layout l = layout(logits, actions);
-    at::Tensor x = logits.contiguous(), a = actions.contiguous();
-    if (l.t > 1 && x.is_same(logits)) x = x.clone();  // taken actions are written into it
-    at::Tensor logp = at::empty(actions.sizes(), logits.options()), entropy = at::empty(actions.sizes(), logits.options());
-    at::Tensor lse = at::empty({l.b, l.r}, logits.options());
+    at::Tensor x = logits.contiguous(), a = actions.contiguous(), r = ref ? ref->contiguous() : at::Tensor();
+    TORCH_CHECK(!ref || r.sizes() == x.sizes(), "pick: logits ", x.sizes(), ", reference ", ref ? r.sizes() : x.sizes());
+    if (l.t > 1 && x.data_ptr() == logits.data_ptr()) x = x.clone();  // taken actions are written into it
+    at::Tensor logp = at::empty(actions.sizes(), x.options()), entropy = at::empty(actions.sizes(), x.options());
+    at::Tensor kl = at::empty(ref ? actions.sizes() : at::IntArrayRef({0}), x.options());
+    at::Tensor lse = at::empty({l.b, l.r}, x.options()), row_kl = at::empty_like(lse);
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
-      run<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), static_cast<scalar_t>(taken), logp.data_ptr<scalar_t>(), entropy.data_ptr<scalar_t>(),
-                    lse.data_ptr<scalar_t>());
+      run<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), static_cast<scalar_t>(taken), ref ? r.data_ptr<scalar_t>() : nullptr,
+                    logp.data_ptr<scalar_t>(), entropy.data_ptr<scalar_t>(), kl.data_ptr<scalar_t>(), lse.data_ptr<scalar_t>(), row_kl.data_ptr<scalar_t>());
     });
-    ctx->save_for_backward({x, a, lse});
-    ctx->mark_non_differentiable({entropy});
-    return {logp, entropy};
+    ctx->save_for_backward({x, a, lse, row_kl, r});
+    if (ref)
+      ctx->mark_non_differentiable({entropy});
+    else
+      ctx->mark_non_differentiable({entropy, kl});
+    return {logp, entropy, kl};
   }
 
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &a = saved[1], &lse = saved[2];
-    at::Tensor grad = grads[0].contiguous(), dx = at::empty_like(x);
+    const at::Tensor &x = saved[0], &a = saved[1], &lse = saved[2], &row_kl = saved[3], &ref = saved[4];
+    at::Tensor grad = grads[0].contiguous(), grad_kl = grads[2].contiguous(), dx = at::empty_like(x);
     const Layout l = layout(x, a);
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
-      back<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), lse.data_ptr<scalar_t>(), grad.data_ptr<scalar_t>(), dx.data_ptr<scalar_t>());
+      back<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), lse.data_ptr<scalar_t>(), ref.defined() ? ref.data_ptr<scalar_t>() : nullptr,
+                     row_kl.data_ptr<scalar_t>(), grad.data_ptr<scalar_t>(), grad_kl.data_ptr<scalar_t>(), dx.data_ptr<scalar_t>());
     });
-    return {dx, at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-// The same from libtorch's operations: other devices.
-std::pair<at::Tensor, at::Tensor> pick_composed(const at::Tensor &logits, const at::Tensor &actions, double taken) {
-  const Layout l = layout(logits, actions);
-  std::vector<at::Tensor> logp, entropy;
+// The log-probabilities of whole rows, taken actions and all, step by step: libtorch's operations, for any device.
+std::vector<at::Tensor> step_rows(const Layout &l, const at::Tensor &logits, const at::Tensor &actions, double taken) {
+  std::vector<at::Tensor> rows;
   for (int64_t t = 0; t < l.t; t++) {
     at::Tensor z = l.shared && t == 0 ? logits.narrow(1, 0, 1) : logits.narrow(1, l.row(t, 0), l.g);
     if (t > 0) z = z.scatter(2, actions.narrow(2, 0, t), taken);
-    z = z.log_softmax(-1);
-    entropy.push_back(-(z.detach().exp() * z.detach()).sum(-1).expand({l.b, l.g}));
-    logp.push_back(z.expand({l.b, l.g, l.k}).gather(2, actions.narrow(2, t, 1)).squeeze(2));
+    rows.push_back(z.log_softmax(-1));
   }
-  return {at::stack(logp, 2), at::stack(entropy, 2)};
+  return rows;
 }
 
-constexpr int64_t kRows = 64;  // a task's share
+variable_list pick_composed(const at::Tensor &logits, const at::Tensor &actions, double taken, const at::Tensor &ref) {
+  const Layout l = layout(logits, actions);
+  std::vector<at::Tensor> logp, entropy, kl, rows = step_rows(l, logits, actions, taken);
+  for (int64_t t = 0; t < l.t; t++) {
+    const at::Tensor &z = rows[t];
+    entropy.push_back(-(z.detach().exp() * z.detach()).sum(-1).expand({l.b, l.g}));
+    logp.push_back(z.expand({l.b, l.g, l.k}).gather(2, actions.narrow(2, t, 1)).squeeze(2));
+    if (ref.defined()) kl.push_back((z.exp() * (z - ref.narrow(1, l.shared && t == 0 ? 0 : l.row(t, 0), z.size(1)))).sum(-1).expand({l.b, l.g}));
+  }
+  return {at::stack(logp, 2), at::stack(entropy, 2), ref.defined() ? at::stack(kl, 2) : at::Tensor()};
+}
+
+constexpr int64_t kRows = 64;  // of a task
 
 // y = x / max(|x|, eps) over rows.
 struct UnitRows : torch::autograd::Function<UnitRows> {
@@ -264,19 +324,20 @@ extern "C" {
 
 // logits [B, R, K] → log π [B, G, T] of actions [B, G, T] (positions), and each step's entropy [B, G, T] without gradient.
 // R is 1 + (T-1)·G (one row for the first step of all candidates, then step by step) or T·G. Actions that a candidate has
-// taken before have the logit `taken`.
-const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor *logp, Tensor *entropy) {
+// taken before have the logit `taken`. With the log-probabilities ref [B, R, K] also each step's KL(π ‖ ref) [B, G, T].
+const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref, Tensor *logp, Tensor *entropy, Tensor *kl) {
   return guard([&] {
-    if (fused(*logits)) {
-      variable_list out = PickLogp::apply(*logits, *actions, taken);
-      *logp = wrap(out[0]);
-      *entropy = wrap(out[1]);
-      return;
-    }
-    auto out = pick_composed(*logits, *actions, taken);
-    *logp = wrap(out.first);
-    *entropy = wrap(out.second);
+    variable_list out = fused(*logits) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
+                                       : pick_composed(*logits, *actions, taken, ref == nullptr ? at::Tensor() : *ref);
+    *logp = wrap(out[0]);
+    *entropy = wrap(out[1]);
+    if (ref != nullptr) *kl = wrap(out[2]);
   });
+}
+
+// The log-probabilities of all actions [B, R, K], in the rows of the logits.
+const char *fc_row_logp(Tensor logits, Tensor actions, double taken, Tensor *out) {
+  return guard([&] { *out = wrap(at::cat(step_rows(layout(*logits, *actions), *logits, *actions, taken), 1)); });
 }
 
 // x / max(|x|₂, eps) over the last dimension.   torch.nn.functional.normalize

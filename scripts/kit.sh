@@ -1,22 +1,47 @@
 #!/bin/bash
-# Packs what a machine with a C++ compiler and a PyTorch needs to run Fulcrum: the Go program, the
-# forwarding library, and the C++ sources with one script that builds them against that PyTorch.
-# Neither Go nor nvcc is needed there.
+# Packs what a machine with a C++ compiler and a PyTorch needs to run Fulcrum and to check that it does
+# so rightly: the Go program, the forwarding library, the C++ sources with one script that builds them
+# against that PyTorch, the numeric tests with their goldens, and one script that runs all checks.
+# Neither Go nor nvcc nor a network is needed there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 arch=$(go env GOARCH)
 name=fulcrum-kit-linux-$arch
 dir=build/kit/$name
 rm -rf build/kit
-mkdir -p "$dir/bin/lib" "$dir/src/gotorch"
+mkdir -p "$dir/bin/lib" "$dir/src/gotorch" "$dir/goldens"
 cp bin/run "$dir/bin/"
 cp bin/lib/libcgotorch.so "$dir/bin/lib/"
 cp -r internal/torchx/csrc "$dir/src/"
 gotorch=$(scripts/gotorch-dir)
 cp -r "$gotorch/cgotorch" "$gotorch/LICENSE" "$dir/src/gotorch/"
-chmod -R u+w "$dir"
 cp scripts/libtorch.sh "$dir/src/"
+
+# The tests of the packages that compute, as programs; each runs in a folder with its testdata.
+for package in internal/tensorfile internal/torchx beamdata rewardutil selector/pointer phases experiments; do
+	scripts/env go test -c -trimpath -ldflags='-s -w' -o "$dir/bin/${package//\//-}.test" "./$package"
+	mkdir -p "$dir/goldens/$package"
+	if [ -d "$package/testdata" ]; then cp -r "$package/testdata" "$dir/goldens/$package/"; fi
+done
+# The recorded runs of the Python reference, where this machine has them.
+parity=${FULCRUM_SHARED:-../shared}/parity
+if [ -d "$parity" ]; then
+	mkdir -p "$dir/goldens/shared"
+	cp -r "$parity" "$dir/goldens/shared/"
+fi
+
 cp scripts/kit_build.sh "$dir/build.sh"
+cp scripts/kit_check.sh "$dir/check.sh"
 cp LICENSE "$dir/"
+cat >"$dir/README" <<EOF
+Fulcrum for Linux on $arch, with glibc 2.34 or newer (Debian 12, Ubuntu 22.04, RHEL 9).
+
+  ./build.sh     builds the libtorch part against the PyTorch of python3 (LIBTORCH=/path: another one)
+  ./check.sh     doctor, goldens and benchmarks, on the CPU and, where there is one, on a GPU
+  bin/run        the program: bin/run --help
+
+Needed: a C++ compiler, nm (binutils), and a PyTorch or libtorch with its headers, 1.13 or newer.
+EOF
+chmod -R u+w "$dir"
 tar -C build/kit -czf "build/$name.tar.gz" --owner=0 --group=0 --sort=name "$name"
 echo "build/$name.tar.gz"

@@ -8,6 +8,12 @@ set -euo pipefail
 cd "$(dirname "$0")"
 if [ -z "${LIBTORCH:-}" ] && LIBTORCH=python src/libtorch.sh >/dev/null 2>&1; then LIBTORCH=python; fi
 export LIBTORCH=${LIBTORCH:-}
+# The program was linked on a machine with this much.
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/^glibc //')
+if [ -n "$glibc" ] && [ "$(printf '%s\n' 2.34 "$glibc" | sort -V | head -n 1)" != 2.34 ]; then
+	echo "build: glibc $glibc here, bin/run needs 2.34 or newer (Debian 12, Ubuntu 22.04, RHEL 9)" >&2
+	exit 1
+fi
 settings=$(src/libtorch.sh)
 setting() { sed -n "s/^$1 = //p" <<<"$settings"; }
 cxx=${CXX:-g++}
@@ -25,4 +31,4 @@ printf '%s\n' "$out/gotorch.cc" src/csrc/*.cc | xargs -P "$(nproc)" -I '{}' sh -
 # shellcheck disable=SC2046
 $cxx -o bin/lib/libfulcrum_torch.so.new "$out"/*.o $(setting TORCH_LDFLAGS)
 mv bin/lib/libfulcrum_torch.so.new bin/lib/libfulcrum_torch.so
-echo "done: bin/run doctor shows what it found"
+echo "done: check.sh runs doctor, goldens and benchmarks"

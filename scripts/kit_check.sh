@@ -1,0 +1,65 @@
+#!/bin/bash
+# Checks a built kit on this machine and prints a summary: what libtorch and devices there are, whether
+# they compute what they should, and how fast. Ends with 1 when anything failed. Logs go to check/.
+#
+#   ./check.sh                 everything: 5 to 20 minutes
+#   ./check.sh --quick         a few steps of each benchmark: about a minute
+#   ./check.sh --no-bench      no benchmarks
+#   PEER=torch_floor.py ./check.sh      benchmarks beside that PyTorch program
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+bench=(--repeats 3)
+for arg in "$@"; do
+	case $arg in
+	--quick) bench=(--repeats 1 --steps 3 --queries 320) ;;
+	--no-bench) bench=() ;;
+	*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	esac
+done
+if [ ! -e bin/lib/libfulcrum_torch.so ]; then echo "check: run ./build.sh first" >&2; exit 2; fi
+out=$PWD/check
+rm -rf "$out"
+mkdir -p "$out"
+failed=0
+summary=()
+# step NAME COMMAND…: runs it, keeps its output in a file, notes how it ended.
+step() {
+	local name=$1 begin=$SECONDS verdict=ok
+	shift
+	echo "== $name"
+	("$@") >"$out/$name.log" 2>&1 || { verdict=FAILED; failed=1; }
+	summary+=("$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - begin)))")
+	[ $verdict = ok ] || tail -n 20 "$out/$name.log"
+}
+# golden PACKAGE [FLAGS]: its test program, in the folder of its testdata.
+golden() {
+	cd "goldens/$1" || return 1
+	FULCRUM_SHARED=$root/goldens/shared FULCRUM_PROGRAM=$root/bin/run \
+		"$root/bin/${1//\//-}.test" -test.short -test.timeout 30m "${@:2}"
+}
+root=$PWD
+
+step doctor bin/run doctor
+cat "$out/doctor.log"
+step selftest bin/run selftest
+cat "$out/selftest.log"
+for package in internal/tensorfile internal/torchx beamdata rewardutil selector/pointer phases; do # AlgorithmsPage reads docs/
+	step "golden-${package//\//-}" golden "$package" -test.skip 'AlgorithmsPage'
+done
+step golden-experiments golden experiments -test.run 'LeverPlus|Compat|Parity|Reference|Scenario'
+if [ ${#bench[@]} -gt 0 ]; then
+	if [ -n "${PEER:-}" ]; then bench+=(--peer "$PEER"); fi
+	step bench-cpu bin/run bench --dir "$out/data" "${bench[@]}"
+	cat "$out/bench-cpu.log"
+	if grep -q '^cuda *available' "$out/doctor.log"; then
+		step bench-cuda bin/run bench --device cuda --dir "$out/data" "${bench[@]}"
+		cat "$out/bench-cuda.log"
+	fi
+	rm -rf "$out/data"
+fi
+
+echo
+echo "== summary"
+printf '%s\n' "${summary[@]}"
+grep -q '^cuda *available' "$out/doctor.log" || echo "cuda: none here, so nothing was checked on a GPU"
+exit $failed

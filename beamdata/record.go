@@ -233,8 +233,8 @@ func (p *parser) trajectory() (trajectory, error) {
 			t.scores.Set(field, v)
 			return nil
 		case kind == 'f':
-			failed, err := s.boolean()
-			t.failed = failed
+			failed, err := p.score() // a bool, or 0 and 1
+			t.failed = failed != 0
 			return err
 		}
 		v, err := s.text()

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
+	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
@@ -58,7 +58,7 @@ func claim(dir string) (*folder, error) {
 		return nil, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
 	}
 	// The kernel's lock dies with its holder; children don't inherit it (O_CLOEXEC).
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, wholeFile()); err != nil {
 		lock.Close()
 		return nil, usagef("%s: another process is writing this run folder", dir)
 	}
@@ -73,9 +73,12 @@ func locked(dir string) bool {
 	if err != nil {
 		return false
 	}
-	defer lock.Close() // and with it a lock that was to be had
-	return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
+	defer lock.Close()
+	l := wholeFile() // asks who holds it and takes nothing: a run that starts just now is not in the way
+	return unix.FcntlFlock(lock.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
 }
+
+func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 
 // isRun reports whether dir holds a run.
 func isRun(dir string) bool {
@@ -87,21 +90,31 @@ func isRun(dir string) bool {
 	return false
 }
 
-// empty reports whether dir is absent or has nothing in it but a lock.
-func empty(dir string) (bool, error) {
-	entries, err := os.ReadDir(dir)
+// entries are the names in dir, nil when there is no such folder.
+func entries(dir string) (map[string]bool, error) {
+	list, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return true, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
+		return nil, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
 	}
-	for _, e := range entries {
-		if e.Name() != ".lock" {
-			return false, nil
+	names := map[string]bool{}
+	for _, e := range list {
+		names[e.Name()] = true
+	}
+	return names, nil
+}
+
+// unstarted reports whether names are all that a run leaves that was killed before its configuration
+// was written.
+func unstarted(names map[string]bool) bool {
+	for name := range names {
+		if name != ".lock" && name != ".hydra" {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // refuseForeign refuses a folder that holds a run, unless the task may replace the files of an earlier
@@ -125,22 +138,30 @@ func taskOf(dir string) string {
 	return c.Task
 }
 
-// clean removes the temporary files of a process that was killed and, where the folder is used again
-// for another run of its kind, what that run recorded.
-func (f *folder) clean(reuse bool) error {
-	patterns := []string{".*.tmp*", ".hydra/.*.tmp*", "plots/.*.tmp*", "checkpoints/.*.tmp*"}
-	if reuse {
-		patterns = append(patterns, "summary.json", "metrics.jsonl", "evals.jsonl")
-	}
-	for _, pattern := range patterns {
-		old, err := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
-		if err != nil {
+// clean removes the temporary files of a process that was killed. The folder holds a run or a sweep: in
+// any other, what looks like a temporary file is somebody else's.
+func (f *folder) clean() error {
+	for _, sub := range []string{"", ".hydra", "plots", "checkpoints"} {
+		entries, err := os.ReadDir(filepath.Join(f.dir, sub))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		for _, path := range old {
-			if err := os.RemoveAll(path); err != nil {
-				return err
+		for _, e := range entries {
+			if atomicfile.IsTemp(e.Name()) {
+				if err := os.RemoveAll(filepath.Join(f.dir, sub, e.Name())); err != nil {
+					return err
+				}
 			}
+		}
+	}
+	return nil
+}
+
+// reuse removes what an earlier run of the same kind recorded.
+func (f *folder) reuse() error {
+	for _, name := range []string{"summary.json", "metrics.jsonl", "evals.jsonl"} {
+		if err := os.RemoveAll(filepath.Join(f.dir, name)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -151,12 +172,14 @@ func globLiteral(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// forget removes all that this process wrote into a folder that was free: nothing was run.
-func (f *folder) forget(made bool) {
+// forget removes all that this process wrote beside the files that were there before: nothing was run.
+func (f *folder) forget(before map[string]bool, made bool) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "summary.json", "report.md", "run.log", "plots", "events.out.tfevents.*", ".lock"} {
 		old, _ := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
 		for _, path := range old {
-			os.RemoveAll(path)
+			if !before[filepath.Base(path)] {
+				os.RemoveAll(path)
+			}
 		}
 	}
 	if made {

@@ -186,3 +186,44 @@ func TestDeterminism(t *testing.T) {
 		t.Error("another seed gives the same checkpoint: the comparison above sees nothing")
 	}
 }
+
+// A folder that holds other things but no run: a dry run and a refused run leave it as it is, a run adds
+// its own files and takes nothing away.
+func TestForeignFolder(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	theirs := []string{".draft.tmp", ".draft.tmp.txt", ".notes.tmp1", ".summary.json.tmp12", "plots/.figure.tmp3", "report.md", ".lock.tmplink"}
+	for _, name := range theirs {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), "theirs")
+	}
+	unchanged := func(what string, exact bool) {
+		t.Helper()
+		n := 0
+		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				n++
+			}
+			return err
+		})
+		for _, name := range theirs {
+			if !exists(filepath.Join(dir, name)) || name != "report.md" && read(t, filepath.Join(dir, name)) != "theirs" {
+				t.Errorf("%s: %s is gone", what, name)
+			}
+		}
+		if exact && n != len(theirs) {
+			t.Errorf("%s: %d files, want %d", what, n, len(theirs))
+		}
+	}
+	said := mustRun(t, tiny("dry_run=true", "hydra.run.dir="+dir)...)
+	if !strings.Contains(said.stdout, "→ "+dir) || !strings.Contains(said.stderr, "nothing was trained") {
+		t.Errorf("the dry run says neither its folder nor what it is:\n%s%s", said.stdout, said.stderr)
+	}
+	unchanged("a dry run", true)
+	refused(t, run(t, tiny("schedule=[sft]", "hydra.run.dir="+dir)...), 2, "sft")
+	unchanged("a usage error", true)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "hydra.run.dir="+dir)...)
+	unchanged("a run", false)
+}

@@ -41,6 +41,10 @@ func predict(ctx context.Context, r *run) error {
 	}
 	defer policy.Free()
 	shots := shotsOf(policy, bundle)
+	if r.cfg.DryRun {
+		r.logf("dry_run: everything loads and checks; nothing was predicted")
+		return nil
+	}
 	path := filepath.Join(r.dir, "predictions.jsonl")
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out

@@ -74,7 +74,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && s.State == reports.StateDone {
 		return finished(dir, cfg)
 	}
-	if err := f.clean(false); err != nil {
+	if err := f.clean(); err != nil {
 		return err
 	}
 	r := &run{cfg: cfg, composed: c, exp: saved.exp(), overrides: saved.Hydra.Overrides.Task, resumed: true}

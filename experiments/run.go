@@ -5,10 +5,10 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,6 +35,7 @@ type run struct {
 	exp        string   // the chosen experiment, or ""
 	overrides  []string // of the command line
 	dir        string
+	instead    string // of a dry run: the folder that the run would have
 	hash       string
 	saved      *phases.Saved // the state a resume starts from
 	resumed    bool
@@ -65,8 +66,11 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := refuseForeign(dir, cfg); err != nil { // before anything is written there
 		return err
 	}
-	_, statErr := os.Stat(dir)
-	free, err := empty(dir)
+	r := &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}
+	if cfg.DryRun {
+		return rehearse(ctx, r, dir)
+	}
+	before, err := entries(dir)
 	if err != nil {
 		return err
 	}
@@ -78,16 +82,48 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := refuseForeign(dir, cfg); err != nil { // another process may have come first
 		return err
 	}
-	if err := f.clean(isRun(dir)); err != nil {
-		return err
+	again, made := isRun(dir), before == nil
+	if unstarted(before) {
+		before = nil
+	}
+	if again || before == nil {
+		if err := f.clean(); err != nil {
+			return err
+		}
+	}
+	if again {
+		if err := f.reuse(); err != nil {
+			return err
+		}
 	}
 	if err := f.snapshot(c); err != nil {
 		return err
 	}
-	err = execute(ctx, &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}, f)
+	err = execute(ctx, r, f)
 	var usage *UsageError
-	if free && (errors.As(err, &usage) || err == nil && cfg.DryRun) { // nothing was run: the real command may have the folder
-		f.forget(errors.Is(statErr, fs.ErrNotExist))
+	if !again && errors.As(err, &usage) { // nothing was run: the corrected command may have the folder
+		f.forget(before, made)
+	}
+	return err
+}
+
+// rehearse makes a dry run in a folder of its own, so that dir stays as it is.
+func rehearse(ctx context.Context, r *run, dir string) error {
+	tmp, err := os.MkdirTemp("", "fulcrum-dry-run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	f, err := claim(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.release()
+	r.instead = dir
+	err = execute(ctx, r, f)
+	var interrupted *InterruptedError
+	if errors.As(err, &interrupted) { // there is nothing to resume
+		return interrupted.Cause
 	}
 	return err
 }
@@ -115,7 +151,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "%s → %s\n", r.headline(), f.dir)
+	fmt.Fprintf(os.Stdout, "%s → %s\n", r.headline(), cmp.Or(r.instead, f.dir))
 	if r.log, err = reports.OpenLog(f.dir, r.logOptions()); err != nil {
 		return err
 	}

@@ -55,9 +55,9 @@ func (a App) Sweep(ctx context.Context, base configs.Request, jobs [][]string, m
 	if err != nil {
 		return err
 	}
-	if free, err := empty(dir); err != nil {
+	if names, err := entries(dir); err != nil {
 		return err
-	} else if !free {
+	} else if delete(names, ".lock"); len(names) > 0 {
 		return usagef("%s is not empty: go on with a sweep by  run resume %s  or name another hydra.sweep.dir", dir, dir)
 	}
 	composer, err := configs.NewComposer(base)
@@ -123,7 +123,7 @@ func resumeSweep(ctx context.Context, dir string) error {
 		return err
 	}
 	defer f.release()
-	if err := f.clean(false); err != nil {
+	if err := f.clean(); err != nil {
 		return err
 	}
 	return s.run(ctx)

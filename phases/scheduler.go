@@ -206,7 +206,7 @@ func (s *scheduler) dropMidEpoch(keep string) error {
 	}
 	for _, path := range old {
 		if filepath.Base(path) != keep {
-			if err := removeState(path); err != nil {
+			if err := atomicfile.RemoveAll(path); err != nil {
 				return err
 			}
 		}
@@ -352,12 +352,12 @@ func (s *scheduler) prune() error {
 				return err
 			}
 		}
-		if err := removeState(s.statePath(c)); err != nil {
+		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
 			return err
 		}
 	}
 	for _, c := range stale(s.plan.Checkpoint.KeepStates) {
-		if err := removeState(s.statePath(c)); err != nil {
+		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
 			return err
 		}
 	}

@@ -98,25 +98,13 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 		return err
 	}
 	final := filepath.Join(ckpt, name)
-	if err := removeState(final); err != nil { // left by a run that was killed after saving and resumed from before
+	if err := atomicfile.RemoveAll(final); err != nil { // left by a run that was killed after saving and resumed from before
 		return err
 	}
 	if err := os.Rename(tmp, final); err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	return atomicfile.SyncDir(ckpt)
-}
-
-// removeState removes a state folder in one step: a kill leaves it whole or as a temporary file.
-func removeState(path string) error {
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp-removed")
-	if err := os.RemoveAll(tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(path, tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(tmp)
 }
 
 // FindState returns the state that a resume of the run folder dir starts from: the furthest one. It

@@ -4,9 +4,12 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 // File is a file under construction. It becomes visible under its name at Commit.
@@ -74,6 +77,25 @@ func Write(path string, data []byte, perm os.FileMode) error {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return f.Commit()
+}
+
+// temporary is how this package names what it has not finished: CreateTemp's number, or a word.
+var temporary = regexp.MustCompile(`^\..+\.tmp([0-9]+|link|gone)$`)
+
+// IsTemp reports whether name is that of a temporary file or folder of this package, left by a process
+// that was killed.
+func IsTemp(name string) bool { return temporary.MatchString(name) }
+
+// RemoveAll removes a folder in one step: a kill leaves it whole or under a temporary name.
+func RemoveAll(path string) error {
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmpgone")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(path, tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(tmp)
 }
 
 // Symlink makes link point at target, replacing what link was in one step.

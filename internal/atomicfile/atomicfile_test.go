@@ -76,3 +76,39 @@ func TestMissingFolderIsNamed(t *testing.T) {
 		t.Error("writing into a missing folder succeeded")
 	}
 }
+
+func TestIsTemp(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Create(filepath.Join(dir, "x.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	for name, want := range map[string]bool{
+		filepath.Base(f.Name()): true, ".last.safetensors.tmplink": true, ".rce_epoch1.state.tmpgone": true,
+		".draft.tmp": false, ".draft.tmp.txt": false, "x.tmp1": false, ".tmp1": false, ".x.tmp1~": false,
+	} {
+		if IsTemp(name) != want {
+			t.Errorf("IsTemp(%q) = %v, want %v", name, !want, want)
+		}
+	}
+}
+
+func TestRemoveAll(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	for range 2 { // the second time there is nothing to remove
+		if err := RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(path, "sub"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

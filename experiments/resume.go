@@ -21,6 +21,7 @@ type savedRun struct {
 		} `yaml:"overrides"`
 		Runtime struct {
 			Choices map[string]*string `yaml:"choices"`
+			Cwd     string             `yaml:"cwd"`
 		} `yaml:"runtime"`
 	} `yaml:"hydra"`
 }
@@ -32,7 +33,8 @@ func (s savedRun) exp() string {
 	return ""
 }
 
-// openSaved composes the configuration that a run folder holds, with further overrides.
+// openSaved composes the configuration that a run folder holds, with further overrides, and goes to the
+// folder that the run was started in: its relative paths mean what they meant. dir is absolute.
 func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
 	var saved savedRun
 	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
@@ -45,6 +47,9 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	if err := yaml.Unmarshal(text, &saved); err != nil {
 		return nil, saved, fmt.Errorf("%s: %w", filepath.Join(dir, ".hydra", "hydra.yaml"), err)
 	}
+	if err := enter(saved.Hydra.Runtime.Cwd, dir); err != nil {
+		return nil, saved, err
+	}
 	schema, err := App{}.Schema()
 	if err != nil {
 		return nil, saved, err
@@ -53,9 +58,29 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	return c, saved, err
 }
 
+// enter makes the folder cwd, where the run in dir was started, the current one.
+func enter(cwd, dir string) error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if cwd == "" || cwd == here {
+		return nil
+	}
+	if err := os.Chdir(cwd); err != nil {
+		return usagef("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
+	}
+	fmt.Fprintf(os.Stderr, "relative paths start in %s, as when the run was started\n", cwd)
+	return nil
+}
+
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
 // usable state starts over in place; a finished run says so.
 func (a App) Resume(ctx context.Context, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
 	c, saved, err := openSaved(dir, nil)
 	if err != nil {
 		return err
@@ -116,11 +141,28 @@ func finished(dir string, cfg *Config) error {
 	return nil
 }
 
-// Rerun repeats a run's configuration in a new run folder, with further overrides.
+// Rerun repeats a run's configuration in a new run folder, with further overrides. A relative
+// hydra.run.dir starts in the current folder, other relative paths where the first run was started.
 func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
 	c, saved, err := openSaved(dir, overrides)
 	if err != nil {
 		return err
 	}
-	return start(ctx, c, saved.exp(), append(saved.Hydra.Overrides.Task, overrides...))
+	out, err := hydraValue(c, "run.dir")
+	if err != nil {
+		return err
+	}
+	if now, err := os.Getwd(); err != nil {
+		return err
+	} else if now != here && !filepath.IsAbs(out) {
+		out = filepath.Join(here, out)
+	}
+	return start(ctx, c, saved.exp(), append(saved.Hydra.Overrides.Task, overrides...), out)
 }

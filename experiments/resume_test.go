@@ -289,3 +289,40 @@ func refused(t *testing.T, r result, code int, want ...string) {
 		}
 	}
 }
+
+// Relative paths mean what they meant when the run was started, wherever it is resumed or repeated.
+func TestResumeElsewhere(t *testing.T) {
+	t.Parallel()
+	data := beams(t, records())
+	home := filepath.Dir(strings.TrimPrefix(data[1], "data.beams="))
+	here, elsewhere := filepath.Join(home, "here"), filepath.Join(home, "elsewhere")
+	for _, dir := range []string{here, elsewhere} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := small([]string{"data=beams", "data.beams=../beams.json", "data.embeddings=../emb.npy"}, "rce.epochs=200", "hydra.run.dir=../run")
+	p := startWith(t, here, nil, args...)
+	p.until(func() bool { return exists(filepath.Join(home, "run/checkpoints/rce_epoch2.state")) })
+	p.signal(syscall.SIGINT)
+	if r := p.wait(); r.code != 130 {
+		t.Fatalf("exit code %d, want 130: %s", r.code, r.stderr)
+	}
+	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")), "epochs: 200", "epochs: 3", 1))
+	if r := startWith(t, elsewhere, nil, "--rerun", "../run", "hydra.run.dir=again").wait(); r.code != 0 || !exists(filepath.Join(elsewhere, "again/report.md")) {
+		t.Errorf("--rerun from another folder: exit code %d: %s", r.code, r.stderr)
+	}
+	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")), "epochs: 3", "epochs: 200", 1))
+	if err := os.Rename(here, here+"2"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, startWith(t, elsewhere, nil, "resume", "../run").wait(), 2, "was started in "+here)
+	if err := os.Rename(here+"2", here); err != nil {
+		t.Fatal(err)
+	}
+	r := startWith(t, elsewhere, nil, "resume", "../run")
+	r.until(func() bool { return strings.Contains(r.stderr.String(), "rce   epoch 4/") })
+	if text := r.stderr.String(); strings.Contains(text, "run: ") {
+		t.Errorf("resume from another folder: %s", text)
+	}
+}

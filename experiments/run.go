@@ -51,15 +51,15 @@ type run struct {
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
 func (a App) Run(ctx context.Context, c *configs.Composed) error {
-	return start(ctx, c, c.Choice("exp"), c.TaskOverrides())
-}
-
-func start(ctx context.Context, c *configs.Composed, exp string, overrides []string) error {
-	cfg, err := decode(c)
+	dir, err := hydraValue(c, "run.dir")
 	if err != nil {
 		return err
 	}
-	dir, err := hydraValue(c, "run.dir")
+	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir)
+}
+
+func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir string) error {
+	cfg, err := decode(c)
 	if err != nil {
 		return err
 	}

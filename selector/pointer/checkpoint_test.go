@@ -239,8 +239,17 @@ func TestForeignArchitectureFollowsTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Free()
-	if p.Options().Skip.Enabled {
-		t.Error("skip terms were added to a selector that has none")
+	if p.Options().Skip.Enabled || p.Options().Variant != "v3" {
+		t.Errorf("became %+v", p.Options())
+	}
+	for _, key := range []string{"selector.variant", "selector.temperature"} { // both are what the reference has
+		_, err := openSmall(foreign(t, 1, nil), true, func(o *OpenOptions) {
+			o.Options.Variant, o.Options.Temperature = "v3_skip", 0.2
+			o.Overridden = func(k string) bool { return k == key }
+		})
+		if conflict, ok := err.(*ConflictError); !ok || conflict.Key != key {
+			t.Errorf("%s: %v", key, err)
+		}
 	}
 }
 

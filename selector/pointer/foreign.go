@@ -222,27 +222,30 @@ func referenceMetric(name, phase string) string {
 	return name
 }
 
-// shapes derives the options that names and shapes of the weights decide. Heads leave no trace in them.
+// shapes derives the options that names and shapes of the weights decide. Without skip terms it is the
+// reference's selector: v3 in everything but the number of heads, which leaves no trace in shapes, and what a
+// choice costs (taken).
 func (c *Checkpoint) shapes() map[string]string {
 	found := map[string]string{}
-	_, skip := c.Weights["skip_scale"]
-	if t, ok := c.Weights["query_proj.weight"]; ok && len(t.Shape) == 2 {
-		found["encoder"] = "attention"
-		found["skip.enabled"] = strconv.FormatBool(skip)
-		if !skip { // the reference's selector has no relation either
-			found["relation.bilinear"], found["relation.gate_dim"], found["relation.product_dim"] = "none", "0", "0"
-		}
-		found["hidden_dim"] = strconv.Itoa(t.Shape[0])
-		found["d_model"] = found["hidden_dim"]
+	t, ok := c.Weights["query_proj.weight"]
+	if !ok || len(t.Shape) != 2 {
+		return found
 	}
+	if _, skip := c.Weights["skip_scale"]; !skip {
+		v3 := DefaultOptions()
+		for _, k := range v3.keys() {
+			found[k.key] = k.get()
+		}
+		delete(found, "num_heads")
+		delete(found, "taken")
+	}
+	found["hidden_dim"] = strconv.Itoa(t.Shape[0])
+	found["d_model"] = found["hidden_dim"]
 	if t, ok := c.Weights["input_proj.weight"]; ok && len(t.Shape) == 2 {
 		found["d_model"] = strconv.Itoa(t.Shape[1])
 	}
 	if layers := c.layers(); layers > 0 {
 		found["num_layers"] = strconv.Itoa(layers)
-	}
-	if _, ok := c.Weights["query_update_gate.weight"]; ok {
-		found["state_update"] = "gate"
 	}
 	return found
 }

@@ -107,7 +107,7 @@ func leverPlusOverrides(values map[string]string) (overrides, notices []string, 
 	}
 	if format == "rl" {
 		if batch, given := values["batch_size"]; given && batch != "1" {
-			note("RL beam files always train with batches of 1, as in the reference: --batch_size %s has no effect (override data.batch_size)", batch)
+			note("RL beam files always train with batches of 1, as in the reference: --batch_size %s has no effect", batch)
 		}
 		values["batch_size"] = "1"
 	}

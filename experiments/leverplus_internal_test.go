@@ -186,3 +186,47 @@ func TestLeverPlusOverrides(t *testing.T) {
 		})
 	}
 }
+
+// docs/lever_plus.md maps every switch, with its default and the key that it sets, and nothing else.
+func TestLeverPlusPageIsCurrent(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "lever_plus.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.HasPrefix(cells[1], " `--") {
+			rows[strings.Trim(cells[1], " `-")] = cells
+		}
+	}
+	for _, s := range switches() {
+		row, ok := rows[s.name]
+		if !ok {
+			t.Errorf("no row for --%s", s.name)
+			continue
+		}
+		initial := s.initial
+		switch {
+		case s.kind == flag:
+			initial = "off"
+		case s.required || s.name == "img_emb":
+			initial = "required"
+		case initial == "":
+			initial = "none"
+		}
+		key := s.key
+		if s.kind == flag && key != "" {
+			key += "=" + s.value
+		}
+		if key == "" {
+			key = "–"
+		}
+		if got, gotKey := strings.Trim(row[2], " `"), strings.Trim(row[3], " `"); got != initial || gotKey != key {
+			t.Errorf("--%s: the page says %s and %s, want %s and %s", s.name, got, gotKey, initial, key)
+		}
+		delete(rows, s.name)
+	}
+	for name := range rows {
+		t.Errorf("--%s is no switch", name)
+	}
+}

@@ -160,7 +160,7 @@ type key struct {
 func (o *Options) keys() []key {
 	return []key{
 		textKey("variant", &o.Variant), intKey("hidden_dim", &o.HiddenDim), intKey("num_layers", &o.NumLayers), intKey("num_heads", &o.NumHeads),
-		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
+		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), intKey("distinct_steps", &o.DistinctSteps), textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
 		textKey("encoder", &o.Encoder), floatKey("relation.scale", &o.Relation.Scale), textKey("relation.bilinear", &o.Relation.Bilinear),
 		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),
 	}

@@ -16,17 +16,18 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 	src := source.(*Source)
 	in := p.loadQueries(src, queries)
 	e := p.encode(in, dropout{})
-	state := e.state           // [B, 1, h], then [B, G, h]
+	at := p.start(e)
 	var chosen []torchx.Tensor // t × [B, G, 1]
 	for step := range t {
-		logits := torchx.Expand(p.logits(e, state, temperature), in.b, g, in.k) // [B, G, K]
+		r := rows{first: step, last: step, n: g}
 		if step > 0 {
-			logits = torchx.ScatterValue(logits, 2, torchx.Cat(2, chosen...), impossible) // never twice, whatever a taken one's logit
+			r.chosen = torchx.Cat(2, chosen...)
 		}
+		logits := r.exclude(p.score(e, r, []cursor{at}, temperature), impossible)          // [B, 1 or G, K], never twice, whatever a taken one's logit
 		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, in.k)), -1) // [B, G]
 		chosen = append(chosen, torchx.Unsqueeze(action, 2))
-		if step+1 < t && p.stateful() {
-			state = p.advance(in, e, state, action)
+		if step+1 < t {
+			at = p.advance(e, at, action)
 		}
 	}
 	actions := torchx.Data[int64](torchx.Cat(2, chosen...)) // [B, G, T] sync
@@ -55,12 +56,13 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 	for i := range beams {
 		beams[i] = []beam{{}}
 	}
-	state := e.state // [B, N, h]
+	at := p.start(e)
 	for step, n := 0, 1; step < t; step, n = step+1, width {
-		logits := torchx.Expand(p.logits(e, state, 1), in.b, n, in.k) // [B, N, K]
+		r := rows{first: step, last: step, n: n}
 		if step > 0 {
-			logits = torchx.ScatterValue(logits, 2, p.move(torchx.From(taken(beams, n, step), in.b, n, step)), p.taken())
+			r.chosen = p.move(torchx.From(taken(beams, n, step), in.b, n, step))
 		}
+		logits := r.exclude(p.score(e, r, []cursor{at}, 1), p.taken())                 // [B, N, K]
 		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1).To(torchx.Float32)) // [B, N, K] sync
 		for i, q := range queries {
 			if step >= len(src.set.Pool(q)) {
@@ -68,16 +70,12 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 			}
 			beams[i] = extend(beams[i], logp[i*n*in.k:(i+1)*n*in.k], in.k, width)
 		}
-		if step+1 < t && p.stateful() {
+		if step+1 < t {
 			parent, action := pad(beams, width)
-			index := make([]int64, 0, in.b*width)
-			for i := range in.b {
-				for j := range width {
-					index = append(index, int64(i*n)+parent[i*width+j])
-				}
+			for i := range parent {
+				parent[i] += int64(i / width * width)
 			}
-			state = torchx.Reshape(torchx.Embedding(torchx.Reshape(state, in.b*n, p.opt.HiddenDim), p.move(torchx.From(index, len(index)))), in.b, width, p.opt.HiddenDim)
-			state = p.advance(in, e, state, p.move(torchx.From(action, in.b, width)))
+			at = p.advance(e, at.follow(p.move(torchx.From(parent, len(parent)))), p.move(torchx.From(action, in.b, width)))
 		}
 	}
 	b := selector.NewBatch(src, queries, width, t)

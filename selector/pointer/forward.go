@@ -15,9 +15,18 @@ const impossible = -1e9
 type encoded struct {
 	state torchx.Tensor // [B, 1, h] unit query state before the first choice; no tensor without the encoder
 	unit  torchx.Tensor // [U, h] unit candidate vectors
+	pool  torchx.Tensor // [B, K] int64: which of them are a query's; no tensor where the pool is shared
 	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared
 	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; no tensor without the skip term
 	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; no tensor when nothing is padded
+}
+
+// vector returns the unit vectors [B, N, h] of the candidates at positions [B, N] of their pools.
+func (e encoded) vector(position torchx.Tensor) torchx.Tensor {
+	if !e.pool.Nil() {
+		position = torchx.Gather(e.pool, 1, position)
+	}
+	return torchx.Embedding(e.unit, position)
 }
 
 // dropout applies training-time dropout; the zero value does nothing.
@@ -35,7 +44,7 @@ func (d dropout) on(x torchx.Tensor, rate float64) torchx.Tensor {
 
 // encode runs the query and pool encoder (parity spec §4, steps 1-3).
 func (p *Policy) encode(in *inputs, drop dropout) encoded {
-	var e encoded
+	e := encoded{pool: in.pool}
 	if p.opt.Skip.Enabled {
 		skip := torchx.Mul(in.cos, torchx.Scale(p.params.Get("skip_scale"), p.opt.Skip.Scale)) // [B, K]
 		if p.opt.Relation.enabled() {
@@ -110,22 +119,39 @@ func (p *Policy) attention(w layer, in *inputs, drop dropout, x, c torchx.Tensor
 	return torchx.LayerNorm(torchx.Add(attn, x), w.normWeight, w.normBias, 1e-5)
 }
 
-// logits scores the pool for states [B, N, h]: cosine / temperature, plus the skip term → [B, N, K].
-// Without the encoder there is no state, and N is 1.
-func (p *Policy) logits(e encoded, state torchx.Tensor, temperature float64) torchx.Tensor {
-	var score torchx.Tensor
+// score returns the logits [B, R, K] of the pool in the rows that the cursors stand for, one cursor a step: learned
+// score / temperature, plus the skip term. All steps are one product.
+func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64) torchx.Tensor {
+	return r.spread(p.logits(e, p.queries(cursors), temperature))
+}
+
+// queries joins the vectors that score the pool at each step: [B, R, h], or [B, 1, h] where no choice changes them.
+func (p *Policy) queries(cursors []cursor) torchx.Tensor {
+	if !p.stateful() || len(cursors) == 1 {
+		return cursors[0].state
+	}
+	states := make([]torchx.Tensor, len(cursors))
+	for t, c := range cursors {
+		states[t] = c.state
+	}
+	return torchx.Cat(1, states...)
+}
+
+// logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder there are none, and N is 1.
+func (p *Policy) logits(e encoded, query torchx.Tensor, temperature float64) torchx.Tensor {
+	var z torchx.Tensor
 	if p.opt.Encoder == "attention" {
-		score = products(torchx.Scale(state, 1/(p.opt.Temperature*temperature)), e.cand)
+		z = products(torchx.Scale(query, 1/(p.opt.Temperature*temperature)), e.cand)
 		if p.opt.Skip.Enabled {
-			score = torchx.Add(torchx.Mul(score, p.params.Get("learned_scale")), scaled(e.skip, temperature))
+			z = torchx.Add(torchx.Mul(z, p.params.Get("learned_scale")), scaled(e.skip, temperature))
 		}
 	} else {
-		score = scaled(e.skip, temperature)
+		z = scaled(e.skip, temperature)
 	}
 	if !e.base.Nil() {
-		score = torchx.Add(score, e.base)
+		z = torchx.Add(z, e.base)
 	}
-	return score
+	return z
 }
 
 func scaled(x torchx.Tensor, temperature float64) torchx.Tensor {
@@ -133,19 +159,6 @@ func scaled(x torchx.Tensor, temperature float64) torchx.Tensor {
 		return x
 	}
 	return torchx.Scale(x, 1/temperature)
-}
-
-// stateful reports whether a choice changes the scores of later ones beyond excluding itself.
-func (p *Policy) stateful() bool { return p.opt.Encoder == "attention" && p.opt.StateUpdate == "gate" }
-
-// advance is the state [B, N, h] after choosing action [B, N] (int64) in state [B, N or 1, h] (spec §4, step 4).
-func (p *Policy) advance(in *inputs, e encoded, state, action torchx.Tensor) torchx.Tensor {
-	h := p.opt.HiddenDim
-	chosen := torchx.Embedding(e.unit, in.rowsOf(action)) // [B, N, h]
-	gate := torchx.Sigmoid(torchx.Add(
-		torchx.Linear(state, p.params.Part("query_update_gate.weight", 1, 0, h), p.params.Get("query_update_gate.bias")),
-		torchx.Linear(chosen, p.params.Part("query_update_gate.weight", 1, h, h), torchx.Tensor{})))
-	return torchx.Normalize(torchx.Add(chosen, torchx.Mul(gate, torchx.Sub(state, chosen)))) // gate·s + (1-gate)·e
 }
 
 // taken is the logit of an example chosen before.
@@ -170,7 +183,8 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 	if temperature == 0 {
 		temperature = 1
 	}
-	logits := p.teacherForced(in, p.encode(in, drop), temperature) // [B, R, K]
+	e, r := p.encode(in, drop), rows{0, in.t - 1, in.g, in.actions}
+	logits := p.score(e, r, p.teacherForced(in, e), temperature) // [B, R, K], R = 1 + (T-1)·G
 	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)
 	out := selector.Output{LogP: picked.LogP, Entropy: picked.Entropy, KL: picked.KL} // [B, G, T]
 	if !in.mask.Nil() {
@@ -180,39 +194,25 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		out.Rows = torchx.RowLogP(logits, in.actions, p.taken())
 	}
 	if opt.Dist {
-		out.Dist = p.distributions(in, logits)
+		out.Dist = p.distributions(in, r, logits)
 	}
 	return out
 }
 
-// teacherForced scores the pool before every step of every candidate: [B, R, K] with R = 1 + (T-1)·G rows,
-// the first step's, then step by step.
-func (p *Policy) teacherForced(in *inputs, e encoded, temperature float64) torchx.Tensor {
-	r := 1 + (in.t-1)*in.g
-	if !p.stateful() {
-		return torchx.Expand(p.logits(e, e.state, temperature), in.b, r, in.k)
-	}
-	states := []torchx.Tensor{e.state}
+// teacherForced walks along the candidates: where each of their T steps is chosen from.
+func (p *Policy) teacherForced(in *inputs, e encoded) []cursor {
+	cursors := []cursor{p.start(e)}
 	for t := 1; t < in.t; t++ {
-		states = append(states, p.advance(in, e, states[t-1], torchx.Squeeze(torchx.Narrow(in.actions, 2, t-1, 1), 2)))
+		cursors = append(cursors, p.advance(e, cursors[t-1], torchx.Squeeze(torchx.Narrow(in.actions, 2, t-1, 1), 2)))
 	}
-	if len(states) == 1 {
-		return p.logits(e, e.state, temperature)
-	}
-	return p.logits(e, torchx.Cat(1, states...), temperature)
+	return cursors
 }
 
 // distributions are the log-probabilities of the whole pool at every step [B, G, T, K].
-func (p *Policy) distributions(in *inputs, logits torchx.Tensor) torchx.Tensor {
-	steps := make([]torchx.Tensor, in.t)
-	for t := range in.t {
-		var z torchx.Tensor
-		if t == 0 {
-			z = torchx.Narrow(logits, 1, 0, 1)
-		} else {
-			z = torchx.ScatterValue(torchx.Narrow(logits, 1, 1+(t-1)*in.g, in.g), 2, torchx.Narrow(in.actions, 2, 0, t), p.taken())
-		}
-		steps[t] = torchx.Expand(torchx.LogSoftmax(z, -1), in.b, in.g, in.k)
+func (p *Policy) distributions(in *inputs, r rows, logits torchx.Tensor) torchx.Tensor {
+	steps := r.blocks(r.exclude(logits, p.taken()))
+	for t, z := range steps {
+		steps[t] = torchx.Expand(torchx.LogSoftmax(z, -1), in.b, in.g, -1)
 	}
 	return torchx.Stack(2, steps...)
 }

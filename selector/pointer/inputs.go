@@ -94,14 +94,6 @@ func (in *inputs) place(p *Policy, src *Source, queries []int) (rows []int64) {
 	return rows
 }
 
-// rowsOf turns pool positions [B, N] into positions in the first U rows.
-func (in *inputs) rowsOf(position torchx.Tensor) torchx.Tensor {
-	if in.pool.Nil() {
-		return position
-	}
-	return torchx.Gather(in.pool, 1, position)
-}
-
 // spread gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
 func (in *inputs) spread(x torchx.Tensor) torchx.Tensor {
 	if in.pool.Nil() {

@@ -10,9 +10,7 @@ package pointer
 
 import (
 	"fmt"
-	"math"
 	"strconv"
-	"strings"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/rng"
@@ -55,36 +53,35 @@ func (p *Policy) layer(i int) layer {
 	}
 }
 
-// Specs lists the parameters of a selector over d-wide embeddings, in the reference's state-dict names
-// (parity spec §1.8); skip_scale and learned_scale are ours.
-func Specs(opt Options, d int) []torchx.Spec {
+// weights lists the parameters of a selector over d-wide embeddings as the reference initialises them (parity
+// spec §4): Xavier-uniform projections and gate, PyTorch's attention defaults, output projections at identity
+// plus a little noise. What a variant adds stands in the variant's file.
+func weights(opt Options, d int) []weight {
 	h := opt.HiddenDim
-	var s []torchx.Spec
+	var w []weight
 	if opt.Skip.Enabled {
-		s = append(s, torchx.Spec{Name: "skip_scale", Shape: []int{1}})
-		s = append(s, relationSpecs(opt.Relation, d)...)
+		w = append(w, weight{name: "skip_scale", shape: []int{1}, start: constant(1)})
+		w = append(w, relationWeights(opt.Relation, d)...)
 	}
 	if opt.Encoder == "none" {
-		return s
+		return w
 	}
 	if d != h {
-		s = append(s, torchx.Spec{Name: "input_proj.weight", Shape: []int{h, d}})
+		w = append(w, weight{name: "input_proj.weight", shape: []int{h, d}, start: xavier})
 	}
 	for i := range opt.NumLayers {
 		attn, norm := fmt.Sprintf("cross_attn_layers.%d.", i), fmt.Sprintf("attn_norms.%d.", i)
-		s = append(s,
-			torchx.Spec{Name: attn + "in_proj_weight", Shape: []int{3 * h, h}}, torchx.Spec{Name: attn + "in_proj_bias", Shape: []int{3 * h}},
-			torchx.Spec{Name: attn + "out_proj.weight", Shape: []int{h, h}}, torchx.Spec{Name: attn + "out_proj.bias", Shape: []int{h}},
-			torchx.Spec{Name: norm + "weight", Shape: []int{h}}, torchx.Spec{Name: norm + "bias", Shape: []int{h}})
+		w = append(w,
+			weight{name: attn + "in_proj_weight", shape: []int{3 * h, h}, start: xavier}, weight{name: attn + "in_proj_bias", shape: []int{3 * h}, start: zeros},
+			weight{name: attn + "out_proj.weight", shape: []int{h, h}, start: kaiming}, weight{name: attn + "out_proj.bias", shape: []int{h}, start: zeros},
+			weight{name: norm + "weight", shape: []int{h}, start: constant(1)}, weight{name: norm + "bias", shape: []int{h}, start: zeros})
 	}
-	s = append(s, torchx.Spec{Name: "query_proj.weight", Shape: []int{h, h}}, torchx.Spec{Name: "cand_proj.weight", Shape: []int{h, h}})
-	if opt.StateUpdate == "gate" {
-		s = append(s, torchx.Spec{Name: "query_update_gate.weight", Shape: []int{h, 2 * h}}, torchx.Spec{Name: "query_update_gate.bias", Shape: []int{h}})
-	}
+	w = append(w, weight{name: "query_proj.weight", shape: []int{h, h}, start: nearIdentity}, weight{name: "cand_proj.weight", shape: []int{h, h}, start: nearIdentity})
+	w = append(w, updateWeights(opt, h)...)
 	if opt.Skip.Enabled {
-		s = append(s, torchx.Spec{Name: "learned_scale", Shape: []int{1}})
+		w = append(w, weight{name: "learned_scale", shape: []int{1}, start: constant(opt.Skip.LearnedScale)})
 	}
-	return s
+	return w
 }
 
 // New returns a freshly initialised selector for d-wide embeddings. The weights depend on seed only.
@@ -104,61 +101,18 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 func newPolicy(opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
 	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables()}
 	p.params = torchx.NewParamsOf(dtype, Specs(opt, d), device)
-	for _, name := range p.params.Names() {
-		if err := p.params.Set(name, p.initial(name, seed)); err != nil {
+	for _, w := range weights(opt, d) {
+		values := make([]float32, p.params.Get(w.name).Numel())
+		stream := w.name
+		if w.stream != "" {
+			stream = w.stream
+		}
+		w.start(rng.New(seed, "init "+stream), w.shape, values)
+		if err := p.params.Set(w.name, values); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
-}
-
-// initial draws one parameter as the reference initialises it (parity spec §4): Xavier-uniform
-// projections and gate, PyTorch's attention defaults, output heads at identity plus a little noise.
-func (p *Policy) initial(name string, seed int64) []float32 {
-	shape := p.params.Shape(name)
-	n := 1
-	for _, s := range shape {
-		n *= s
-	}
-	out := make([]float32, n)
-	r := rng.New(seed, "init "+name)
-	uniform := func(bound float64) {
-		for i := range out {
-			out[i] = float32((2*r.Float64() - 1) * bound)
-		}
-	}
-	fill := func(v float32) {
-		for i := range out {
-			out[i] = v
-		}
-	}
-	switch {
-	case name == "skip_scale":
-		fill(1)
-	case name == "relation.gate_in.weight" || name == "relation.product_in.weight" || name == "relation.gate_in.bias" || name == "relation.product_in.bias":
-		bound := 1 / math.Sqrt(float64(p.dim)) // PyTorch's default for linear layers
-		if name == "relation.gate_in.weight" {
-			bound *= p.opt.Relation.GateInitial
-		}
-		uniform(bound)
-	case strings.HasPrefix(name, "relation."): // bilinear and output weights start at 0
-	case name == "learned_scale":
-		fill(float32(p.opt.Skip.LearnedScale))
-	case name == "query_proj.weight" || name == "cand_proj.weight":
-		for i := range out {
-			out[i] = float32(0.01 * r.NormFloat64())
-		}
-		for i := range shape[0] {
-			out[i*shape[1]+i]++
-		}
-	case strings.HasSuffix(name, "out_proj.weight"): // Kaiming-uniform, a = √5: bound 1/√fan_in
-		uniform(1 / math.Sqrt(float64(shape[1])))
-	case len(shape) == 2: // Xavier-uniform
-		uniform(math.Sqrt(6 / float64(shape[0]+shape[1])))
-	case strings.HasPrefix(name, "attn_norms.") && strings.HasSuffix(name, ".weight"):
-		fill(1)
-	}
-	return out
 }
 
 // Params returns the trainable parameters.

@@ -36,21 +36,22 @@ func (o RelationOptions) validate(skip SkipOptions) error {
 	return nil
 }
 
-// relationSpecs lists the relation's parameters for d-wide embeddings.
-func relationSpecs(o RelationOptions, d int) []torchx.Spec {
-	var s []torchx.Spec
+// relationWeights lists the relation's parameters for d-wide embeddings.
+func relationWeights(o RelationOptions, d int) []weight {
+	bound := 1 / math.Sqrt(float64(d)) // PyTorch's default for linear layers
+	var w []weight
 	if o.Bilinear != "none" {
-		s = append(s, torchx.Spec{Name: "relation.bilinear.weight", Shape: []int{d, d}})
+		w = append(w, weight{name: "relation.bilinear.weight", shape: []int{d, d}, start: zeros})
 	}
 	if g := o.GateDim; g > 0 {
-		s = append(s, torchx.Spec{Name: "relation.gate_in.weight", Shape: []int{g, d}}, torchx.Spec{Name: "relation.gate_in.bias", Shape: []int{g}},
-			torchx.Spec{Name: "relation.gate_out.weight", Shape: []int{d, g}}, torchx.Spec{Name: "relation.gate_out.bias", Shape: []int{d}})
+		w = append(w, weight{name: "relation.gate_in.weight", shape: []int{g, d}, start: uniform(bound * o.GateInitial)}, weight{name: "relation.gate_in.bias", shape: []int{g}, start: uniform(bound)},
+			weight{name: "relation.gate_out.weight", shape: []int{d, g}, start: zeros}, weight{name: "relation.gate_out.bias", shape: []int{d}, start: zeros})
 	}
 	if m := o.ProductDim; m > 0 {
-		s = append(s, torchx.Spec{Name: "relation.product_in.weight", Shape: []int{m, d}}, torchx.Spec{Name: "relation.product_in.bias", Shape: []int{m}},
-			torchx.Spec{Name: "relation.product_out.weight", Shape: []int{1, m}}, torchx.Spec{Name: "relation.product_out.bias", Shape: []int{1}})
+		w = append(w, weight{name: "relation.product_in.weight", shape: []int{m, d}, start: uniform(bound)}, weight{name: "relation.product_in.bias", shape: []int{m}, start: uniform(bound)},
+			weight{name: "relation.product_out.weight", shape: []int{1, m}, start: zeros}, weight{name: "relation.product_out.bias", shape: []int{1}, start: zeros})
 	}
-	return s
+	return w
 }
 
 // relation scores the pool [B, K] for the queries of a batch.

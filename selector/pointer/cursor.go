@@ -1,0 +1,113 @@
+package pointer
+
+import "fulcrum/internal/torchx"
+
+// cursor is where the partial selections of a batch stand: N of each query after equally many choices (N is 1
+// before the first). All that a choice changes is here, so a variant is written once for teacher forcing,
+// sampling and beam search.
+type cursor struct {
+	step   int             // choices made
+	state  torchx.Tensor   // [B, N, h] unit query state; no tensor without the encoder
+	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; no tensor without it
+	memory []torchx.Tensor // each [B, N, …]: what the diversity term remembers of the chosen
+}
+
+// start stands before the first choice.
+func (p *Policy) start(e encoded) cursor {
+	c := cursor{state: e.state}
+	if p.opt.StateUpdate == "gru" {
+		c.hidden = e.state
+	}
+	return c
+}
+
+// stateful reports whether a choice changes the scores of later ones beyond excluding itself.
+func (p *Policy) stateful() bool { return p.opt.Encoder == "attention" && p.opt.StateUpdate != "none" }
+
+// advance is the cursor after choosing the examples at positions [B, N] (int64) of their pools.
+func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {
+	c.step++
+	if p.stateful() {
+		p.update(&c, e.vector(position))
+	}
+	return c
+}
+
+// follow keeps the selections that index [B·N] names among the B·N, for beam search. What they share (N = 1) stays.
+func (c cursor) follow(index torchx.Tensor) cursor {
+	take := func(x torchx.Tensor) torchx.Tensor {
+		if x.Nil() || x.Shape()[1] == 1 {
+			return x
+		}
+		shape := x.Shape() // [B, N, …]
+		x = torchx.Reshape(x, append([]int{shape[0] * shape[1]}, shape[2:]...)...)
+		return torchx.Reshape(torchx.IndexSelect(x, 0, index), shape...)
+	}
+	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden)}
+	for _, m := range c.memory {
+		out.memory = append(out.memory, take(m))
+	}
+	return out
+}
+
+// rows says what the rows of a score matrix [B, R, …] are: the scores before the choices first … last (from 0), a
+// single row a query for choice 0 and n for each later one, as PickLogp wants them.
+type rows struct {
+	first, last, n int
+	chosen         torchx.Tensor // [B, n, ≥ last] positions chosen before; no tensor when last is 0
+}
+
+func (r rows) count(step int) int {
+	if step == 0 {
+		return 1
+	}
+	return r.n
+}
+
+func (r rows) total() int {
+	total := 0
+	for t := r.first; t <= r.last; t++ {
+		total += r.count(t)
+	}
+	return total
+}
+
+// spread repeats what is the same for all steps, or for all selections of a step: x [B, 1 | steps | R, n] → [B, R, n].
+func (r rows) spread(x torchx.Tensor) torchx.Tensor {
+	shape, total := x.Shape(), r.total()
+	switch shape[1] {
+	case total:
+		return x
+	case 1:
+		return torchx.Expand(x, -1, total, -1)
+	}
+	blocks := make([]torchx.Tensor, 0, r.last-r.first+1)
+	for t := r.first; t <= r.last; t++ {
+		blocks = append(blocks, torchx.Expand(torchx.Narrow(x, 1, t-r.first, 1), -1, r.count(t), -1))
+	}
+	return torchx.Cat(1, blocks...)
+}
+
+// exclude gives the examples chosen before the logit v in the scores z [B, R, ≥ K].
+func (r rows) exclude(z torchx.Tensor, v float64) torchx.Tensor {
+	blocks := r.blocks(z)
+	for i := range blocks {
+		if t := r.first + i; t > 0 {
+			blocks[i] = torchx.ScatterValue(blocks[i], 2, torchx.Narrow(r.chosen, 2, 0, t), v)
+		}
+	}
+	if len(blocks) == 1 {
+		return blocks[0]
+	}
+	return torchx.Cat(1, blocks...)
+}
+
+// blocks cuts z [B, R, …] into steps.
+func (r rows) blocks(z torchx.Tensor) []torchx.Tensor {
+	out, at := make([]torchx.Tensor, 0, r.last-r.first+1), 0
+	for t := r.first; t <= r.last; t++ {
+		out = append(out, torchx.Narrow(z, 1, at, r.count(t)))
+		at += r.count(t)
+	}
+	return out
+}

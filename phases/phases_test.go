@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 // memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type memory struct {
 	rows, evals []string
-	stopAt      int // global step after which stop is called; 0 = never
+	stopAt      int    // global step after which stop is called; 0 = never
+	stopAfter   string // or the row, by how it begins
 	stop        func()
 }
 
@@ -50,6 +51,9 @@ func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields 
 	}
 	m.rows = append(m.rows, fmt.Sprintf("%s %s %d %d %d %s", kind, phase, epoch, step, globalStep, text))
 	if m.stopAt > 0 && kind == "step" && globalStep == m.stopAt {
+		m.stop()
+	}
+	if m.stopAfter != "" && strings.HasPrefix(m.rows[len(m.rows)-1], m.stopAfter) {
 		m.stop()
 	}
 	return nil
@@ -163,6 +167,56 @@ func toyPlan(train *pointer.Source) Plan {
 		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16),
 		NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 16),
 	}}
+}
+
+// TestInterruptedBetweenEpochs: a stop that comes when an epoch has ended without a checkpoint, or before
+// the very first step, saves a state too, and the resume from it is exact.
+func TestInterruptedBetweenEpochs(t *testing.T) {
+	train, val := toy(t)
+	plan := func() Plan {
+		rce, grpo := DefaultRCEOptions(), DefaultGRPOOptions()
+		rce.Epochs, rce.LR = 4, 1e-3
+		grpo.Epochs, grpo.LR, grpo.OldPolicy, grpo.KL.Reference = 4, 3e-3, "epoch_start", "epoch_start"
+		p := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+			NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
+			NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+		p.Checkpoint.EveryEpochs, p.Checkpoint.Best.Metric = 3, str("val_kl") // the start stays best
+		return p
+	}
+	whole, dir := &memory{}, t.TempDir()
+	if _, err := Run(context.Background(), plan(), toyEnv(t, val, whole, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := files(t, dir)
+	if _, ok := want["checkpoints/rce_epoch2.safetensors"]; ok {
+		t.Fatal("every epoch has a checkpoint: this test sees nothing")
+	}
+	for _, after := range []string{"eval init", "epoch rce 1 ", "epoch rce 2 ", "epoch rce 3 ", "epoch rce 4 ", "epoch grpo 1 ", "epoch grpo 2 "} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		rec := &memory{stopAfter: after, stop: cancel}
+		_, err := Run(ctx, plan(), toyEnv(t, val, rec, dir), nil)
+		cancel()
+		saved, stateErr := FindState(dir)
+		if !errors.Is(err, ErrInterrupted) || stateErr != nil || saved == nil {
+			t.Fatalf("stopped after %q: %v; state %v, %v", after, err, saved, stateErr)
+		}
+		if last := rec.rows[saved.Rows()-1]; !strings.HasPrefix(last, after) && !strings.HasPrefix(last, "eval ") {
+			t.Errorf("stopped after %q, the state is of %q", after, last)
+		}
+		rec.stopAfter, rec.rows, rec.evals = "", rec.rows[:saved.Rows()], rec.evals[:saved.Evals()]
+		env := toyEnv(t, val, rec, dir)
+		env.Policy.Params().SetValues(make([]float32, env.Policy.Params().Numel()))
+		if _, err := Run(context.Background(), plan(), env, saved); err != nil {
+			t.Fatalf("resumed after %q: %v", after, err)
+		}
+		if !reflect.DeepEqual(rec.rows, whole.rows) || !reflect.DeepEqual(rec.evals, whole.evals) {
+			t.Errorf("resumed after %q: the rows differ", after)
+		}
+		if got := files(t, dir); !reflect.DeepEqual(got, want) {
+			t.Errorf("resumed after %q: the checkpoints differ", after)
+		}
+	}
 }
 
 // TestResumeIsExact stops the run after every single optimizer step in turn, resumes it with fresh

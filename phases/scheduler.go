@@ -47,6 +47,10 @@ type scheduler struct {
 	pos  position
 	ckpt string
 
+	// saved: the state at the end of the last epoch is on disk, so that a stop before the next step has
+	// nothing to save.
+	saved bool
+
 	initialEval *Validation // on the held-out queries, else on the validation queries
 }
 
@@ -87,7 +91,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 			if err := saved.restore(s.env.Dir, s.env, phase); err != nil {
 				return err
 			}
-			saved = nil
+			s.saved, saved = true, nil
 		} else {
 			s.pos = s.pos.enter(i, phase.Name())
 		}
@@ -169,14 +173,16 @@ func (pos position) enter(index int, name string) position {
 	return pos
 }
 
-// maybeSave saves a state in mid-epoch when it is due, or because the run is asked to stop.
+// maybeSave saves a state in mid-epoch when it is due, or because the run is asked to stop. Before the
+// epoch's first step that is the end of the epoch before (or the start), where that is not saved already;
+// BeginEpoch comes again after the resume, with the same weights.
 func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) error {
 	stop := ctx.Err() != nil
 	every := s.plan.Checkpoint.EverySteps
-	if !stop && (every == nil || i == 0 || s.pos.GlobalStep%*every != 0) {
+	if !stop && (every == nil || s.pos.GlobalStep == 0 || s.pos.GlobalStep%*every != 0) {
 		return nil
 	}
-	if i > 0 { // the end of the last epoch is saved already
+	if i > 0 || !s.saved {
 		if err := finite(s.env); err != nil {
 			return err
 		}
@@ -303,7 +309,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
-	if !saved {
+	if s.saved = saved; !saved {
 		return nil
 	}
 	return s.saveEpochState(phase, epoch, file)

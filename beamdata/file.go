@@ -91,7 +91,7 @@ func (r *fileReader) add(rec *record) error {
 	switch {
 	case !r.rl:
 		return r.addLegacy(rec)
-	case r.opt.Compat && !r.opt.QueriesOnly:
+	case r.opt.Compat && !(r.opt.QueriesOnly && rec.hasPool):
 		return r.addCompatRL(rec)
 	}
 	return r.addRL(rec)

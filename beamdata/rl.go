@@ -104,7 +104,7 @@ func (r *fileReader) addPool(rec *record, pool []int64) error {
 
 // skipTrajectory counts and drops what has no trustworthy score.
 func (r *fileReader) skipTrajectory(t *trajectory) bool {
-	if r.opt.QueriesOnly {
+	if r.opt.QueriesOnly && !r.opt.Compat {
 		return false
 	}
 	switch {

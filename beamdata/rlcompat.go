@@ -36,9 +36,12 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		if err := r.checkShots(len(picks)); err != nil {
 			return fmt.Errorf("pointer_candidates[%d] %w", i, err)
 		}
-		reward, err := r.opt.Reward.Reward(t.scores)
-		if err != nil {
-			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
+		reward := 0.0
+		if !r.opt.QueriesOnly { // then only the pool counts
+			var err error
+			if reward, err = r.opt.Reward.Reward(t.scores); err != nil {
+				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
+			}
 		}
 		labels = append(labels, picks)
 		r.out.reward = append(r.out.reward, reward)
@@ -49,7 +52,7 @@ func (r *fileReader) addCompatRL(rec *record) error {
 	switch rewards := r.out.reward[first:]; {
 	case len(rewards) == 0:
 		reason = "query_without_trajectories"
-	case r.opt.RequirePositiveQuery && !slices.ContainsFunc(rewards, func(v float64) bool { return v >= 1 }):
+	case r.opt.RequirePositiveQuery && !r.opt.QueriesOnly && !slices.ContainsFunc(rewards, func(v float64) bool { return v >= 1 }):
 		reason = "query_without_positive_trajectory"
 	}
 	if reason != "" {

@@ -17,10 +17,6 @@ type frozenPolicy struct {
 	known    *knowledge // nil: evaluated in every step
 }
 
-// frozenBatch is how many queries a frozen policy evaluates at once. Fixed, because the last bits of a
-// matrix product depend on its shape and a resumed run must find the same.
-const frozenBatch = 64
-
 // distBudget bounds the host memory of known distributions, in bytes.
 const distBudget = 256 << 20
 
@@ -34,9 +30,10 @@ type knowledge struct {
 	actions []int       // [Q] A of dist
 }
 
-// know evaluates p on all recorded candidates of src, in file order, without gradient. It returns nil
-// where their distributions would not fit into distBudget.
-func know(ctx context.Context, p selector.Policy, src selector.Source, dist bool, candidates int) (*knowledge, error) {
+// know evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
+// order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. It
+// returns nil where the distributions of so many candidates would not fit into distBudget.
+func know(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist bool, candidates int) (*knowledge, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
 	k := &knowledge{logp: make([][]float32, n)}
@@ -44,11 +41,11 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, dist bool
 		k.dist, k.actions = make([][]float32, n), make([]int, n)
 	}
 	fits := true
-	for at := 0; at < n && fits; at += frozenBatch {
+	for at := 0; at < n && fits; at += batch {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		queries := make([]int, min(frozenBatch, n-at))
+		queries := make([]int, min(batch, n-at))
 		for i := range queries {
 			queries[i] = at + i
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
@@ -87,6 +89,7 @@ type GRPO struct {
 	old       *frozenPolicy // ratio's denominator; nil with old_policy=batch; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
+	startsOld bool          // the phase starts with the old policy's weights
 	recorded  int           // candidates of the whole source (offline)
 
 	rollout      *selector.Batch // the batch in hand, for further passes
@@ -156,7 +159,9 @@ func (g *GRPO) freezePolicies() error {
 			}
 			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
 		}
+		g.startsOld = maps.Equal(g.old.Metadata(), g.env.Policy.Metadata()) && slices.Equal(g.old.Params().Values(), g.env.Policy.Params().Values())
 	default:
+		g.startsOld = true
 		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
 	}
 	switch ref := g.opt.KL.Reference; {
@@ -232,6 +237,9 @@ func (g *GRPO) Step(ctx context.Context, epoch, step, pass int, queries []int) (
 	denominator := old
 	if fresh {
 		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+		if g.old == g.reference {
+			ref.logp = denominator
+		}
 	}
 
 	adv := onDevice(logp, g.rolloutAdv, batch.B(), batch.G)
@@ -345,7 +353,7 @@ func (g *GRPO) lookAhead(ctx context.Context) error {
 			continue
 		}
 		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
+		if f.known, err = know(ctx, f.Policy, g.src, g.batch, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
 			return err
 		}
 		f.tried = true
@@ -364,10 +372,10 @@ func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, o
 	case g.opt.OldPolicy == "batch":
 		return torchx.ToLike(torchx.From(g.rolloutOld, b.B(), b.G), logp), false
 	case g.old == g.reference:
-		return ref.logp, g.sinceOld == 0 && g.opt.OldPolicy != "init"
+		return ref.logp, g.sinceOld == 0 && g.startsOld
 	}
 	forward.Dist = false
-	return g.old.view(b, g.rolloutIndex, forward, out).logp, g.sinceOld == 0 && g.opt.OldPolicy != "init"
+	return g.old.view(b, g.rolloutIndex, forward, out).logp, g.sinceOld == 0 && g.startsOld
 }
 
 // kl is the penalty of each candidate [B, G] in nats per sequence, with gradient.

@@ -1,0 +1,155 @@
+package phases
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil"
+	"fulcrum/selector/pointer"
+)
+
+// gauge is a Recorder that looks at memory every so many steps and keeps nothing else.
+type gauge struct {
+	t        *testing.T
+	every    int
+	phase    string
+	live     int // tensors alive at the phase's first look
+	resident int // kB at the phase's second look: by then every size of buffer has been seen
+	looks    int
+	steps    int
+}
+
+// allowance is what memory may wander by within a phase: 1 kB leaked a step shows in 4,000 steps.
+const allowance = 4 << 10 // kB
+
+func (g *gauge) Record(kind, phase string, _, step, _ int, _ map[string]any) error {
+	if kind != "step" {
+		return nil
+	}
+	g.steps++
+	if phase != g.phase {
+		g.phase, g.looks = phase, 0
+	}
+	if step%g.every != 0 {
+		return nil
+	}
+	debug.FreeOSMemory() // Go's garbage is not what is looked for
+	live, kb := torchx.Live(), residentKB(g.t)
+	g.looks++
+	switch {
+	case g.looks == 1:
+		g.live = live
+	case g.looks == 2:
+		g.resident = kb
+	case kb > g.resident+allowance:
+		return fmt.Errorf("resident memory grew from %d kB to %d kB", g.resident, kb)
+	}
+	if live != g.live {
+		return fmt.Errorf("%d tensors alive, %d at the first look", live, g.live)
+	}
+	return nil
+}
+
+func (g *gauge) Scores(string, string, string, int, string, int, []int64, []float64) error {
+	return nil
+}
+func (g *gauge) Mark() (int, int, error) { return 0, 0, nil }
+
+func residentKB(t *testing.T) int {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var kb int
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kb); n == 1 {
+			return kb
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+// ragged is a set as RL files give it: pools of 20 to 64 and 5 to 16 candidates, different for every query.
+func ragged(t *testing.T, queries int) *pointer.Source {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 3))
+	const examples, dim = 200, 16
+	data := make([]float32, (examples+queries)*dim)
+	for i := range data {
+		data[i] = float32(r.NormFloat64())
+	}
+	table := beamdata.NewTable(examples+queries, dim, data)
+	score := nearby{table: table}
+	qs := make([]beamdata.Query, queries)
+	for i := range qs {
+		pool := make([]int32, 20+r.IntN(45))
+		for j, row := range r.Perm(examples)[:len(pool)] {
+			pool[j] = int32(row)
+		}
+		score.pools, score.rows = append(score.pools, pool), append(score.rows, int64(examples+i))
+		qs[i] = beamdata.Query{ID: int64(examples + i), Pool: pool}
+		for range 5 + r.IntN(12) {
+			p := r.Perm(len(pool))
+			positions := []int32{int32(p[0]), int32(p[1])}
+			reward, _ := score.Score(i, positions)
+			qs[i].Candidates, qs[i].Rewards = append(qs[i].Candidates, positions), append(qs[i].Rewards, reward)
+		}
+	}
+	set, err := beamdata.NewSet("ragged", table, 2, qs, score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pointer.NewSource(set)
+}
+
+// TestMemoryIsFlat makes 10,000 optimizer steps (1,000 in the short form) on single queries of ever
+// changing shapes, through the scheduler: RCE, GRPO on recorded groups, GRPO on sampled groups.
+func TestMemoryIsFlat(t *testing.T) {
+	queries := 1000
+	if testing.Short() {
+		queries = 100
+	}
+	torchx.Attach(1)
+	before := torchx.Live()
+	opt := pointer.DefaultOptions()
+	opt.HiddenDim = 16
+	p, err := pointer.New(opt, 16, 1, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	initial := p.Clone()
+	train := ragged(t, queries)
+	rec := &gauge{t: t, every: queries / 5}
+	env := &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: Data{
+		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: ValLoss{Temperature: 0.5}}}
+	rce, grpo, online := DefaultRCEOptions(), DefaultGRPOOptions(), DefaultGRPOOptions()
+	rce.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
+	grpo.OldPolicy = "epoch_start"
+	online.Rollout, online.OldPolicy = "online", "batch"
+	sched := rewardutil.DefaultLRScheduleOptions()
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+		NewRCE(rce, DefaultOptimOptions(), sched, train, 1, 0),
+		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 1),
+		NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 1),
+	}}
+	if _, err := Run(context.Background(), plan, env, nil); err != nil {
+		t.Fatal(err)
+	}
+	if rec.steps != 10*queries {
+		t.Errorf("%d steps, want %d", rec.steps, 10*queries)
+	}
+	p.Free()
+	initial.Free()
+	if live := torchx.Live() - before; live > 1 { // the embedding table stays for other policies
+		t.Errorf("%d tensors outlived the run and its policies", live)
+	}
+	t.Logf("%d steps, at last %d kB resident", rec.steps, residentKB(t))
+}

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -554,22 +555,47 @@ func TestKeepAndPatience(t *testing.T) {
 	}
 }
 
-// TestDamagedCheckpointIsNamed: a state whose weights were truncated is refused by name.
+// TestDamagedCheckpointIsNamed: a state is refused when one of its files is not what was saved, by name.
 func TestDamagedCheckpointIsNamed(t *testing.T) {
 	train, val := toy(t)
 	dir := t.TempDir()
-	rce := DefaultRCEOptions()
-	rce.Epochs = 1
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	grpo := DefaultGRPOOptions()
+	grpo.Epochs = 1
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
 	if _, err := Run(context.Background(), plan, toyEnv(t, val, &memory{}, dir), nil); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "checkpoints", "rce_epoch1.safetensors")
-	if err := os.Truncate(path, 100); err != nil {
+	if _, err := FindState(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FindState(dir); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("error %v, want one that names %s", err, path)
+	for _, name := range []string{"grpo_epoch1.safetensors", "init_epoch0.safetensors", "grpo_epoch1.state/state.json",
+		"grpo_epoch1.state/optimizer.safetensors", "grpo_epoch1.state/frozen.safetensors", "grpo_epoch1.state/SHA256SUMS"} {
+		path := filepath.Join(dir, "checkpoints", name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flipped := bytes.Clone(whole)
+		flipped[len(flipped)-3] ^= 1
+		for what, damaged := range map[string][]byte{"cut short": whole[:len(whole)/2], "one bit flipped": flipped, "empty": {}} {
+			if err := os.WriteFile(path, damaged, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s %s: error %v, want one line that names it", name, what, err)
+			} else if name != "grpo_epoch1.state/SHA256SUMS" && !strings.Contains(err.Error(), path) {
+				t.Errorf("%s %s: the error names another file: %v", name, what, err)
+			}
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Base(path)) {
+			t.Errorf("%s missing: error %v, want one that names it", name, err)
+		}
+		if err := os.WriteFile(path, whole, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -33,10 +33,9 @@ type position struct {
 	Rows    int             `json:"rows"`    // of metrics.jsonl
 	Evals   int             `json:"evals"`   // of evals.jsonl
 
-	Weights     string          `json:"weights"`      // file, relative to the checkpoints folder
-	WeightsHash string          `json:"weights_hash"` // SHA-256
-	Values      json.RawMessage `json:"values"`       // the phase's own
-	OptimSteps  int             `json:"optim_steps"`
+	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
+	Values     json.RawMessage `json:"values"`  // the phase's own
+	OptimSteps int             `json:"optim_steps"`
 }
 
 // Saved is a state found in a run folder.
@@ -57,8 +56,12 @@ func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
 
 const stateSuffix = ".state"
 
-// save writes a state folder in one step: it is complete or absent. weights is empty for the end of an
-// epoch (the checkpoint file is named by pos.Weights) and a path inside the folder otherwise.
+// sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
+// folder included, as sha256sum does: `cd rce_epoch1.state && sha256sum -c SHA256SUMS`.
+const sumsFile = "SHA256SUMS"
+
+// save writes a state folder in one step: it is complete or absent. At the end of an epoch the weights
+// are the checkpoint that pos.Weights names, in mid-epoch a file of the folder.
 func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool) error {
 	s := phase.State()
 	pos.FormatVersion, pos.ConfigHash = formatVersion, env.ConfigHash
@@ -71,21 +74,22 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	weights := filepath.Join(ckpt, pos.Weights)
+	names := []string{"../" + checkpointName("init", 0), "optimizer.safetensors"}
 	if midEpoch {
 		pos.Weights = filepath.Join(name, "weights.safetensors")
-		weights = filepath.Join(tmp, "weights.safetensors")
-		if err := saveWeights(weights, env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
+		names = append(names, "weights.safetensors")
+		if err := saveWeights(filepath.Join(tmp, "weights.safetensors"), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
 			return err
 		}
 	}
-	if pos.WeightsHash, err = fileHash(weights); err != nil {
-		return err
+	if !midEpoch {
+		names = append(names, "../"+pos.Weights)
 	}
 	if err := saveFlat(filepath.Join(tmp, "optimizer.safetensors"), map[string][]float32{"m": s.M, "v": s.V}); err != nil {
 		return err
 	}
 	if len(s.Frozen) > 0 {
+		names = append(names, "frozen.safetensors")
 		if err := saveFlat(filepath.Join(tmp, "frozen.safetensors"), s.Frozen); err != nil {
 			return err
 		}
@@ -97,6 +101,9 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	if err := atomicfile.Write(filepath.Join(tmp, "state.json"), append(text, '\n'), 0o644); err != nil {
 		return err
 	}
+	if err := writeSums(tmp, append(names, "state.json")); err != nil {
+		return err
+	}
 	final := filepath.Join(ckpt, name)
 	if err := atomicfile.RemoveAll(final); err != nil { // left by a run that was killed after saving and resumed from before
 		return err
@@ -105,6 +112,46 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	return atomicfile.SyncDir(ckpt)
+}
+
+func writeSums(dir string, names []string) error {
+	sort.Strings(names)
+	var text strings.Builder
+	for _, name := range names {
+		hash, err := fileHash(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s  %s\n", hash, name)
+	}
+	return atomicfile.Write(filepath.Join(dir, sumsFile), []byte(text.String()), 0o644)
+}
+
+// verify reads all files that a resume from the state folder dir needs and names the first that is not
+// what was saved.
+func verify(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	if err != nil {
+		return fmt.Errorf("damaged state: %w", err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(lines) < 4 {
+		return fmt.Errorf("%s: damaged: %d lines, want one for each file", filepath.Join(dir, sumsFile), len(lines))
+	}
+	for _, line := range lines {
+		want, name, ok := strings.Cut(line, "  ")
+		if !ok {
+			return fmt.Errorf("%s: damaged line %q", filepath.Join(dir, sumsFile), line)
+		}
+		path := filepath.Join(dir, name)
+		switch hash, err := fileHash(path); {
+		case err != nil:
+			return fmt.Errorf("%s needs %s: %w", dir, name, err)
+		case hash != want:
+			return fmt.Errorf("%s: damaged (its content is not what was saved); remove %s to resume from the state before it", path, dir)
+		}
+	}
+	return nil
 }
 
 // FindState returns the state that a resume of the run folder dir starts from: the furthest one. It
@@ -151,15 +198,7 @@ func FindState(dir string) (*Saved, error) {
 		return a.EpochSteps > b.EpochSteps // the end of an epoch stands behind a state saved at its last step
 	})
 	last := found[len(found)-1]
-	weights := filepath.Join(ckpt, last.pos.Weights)
-	hash, err := fileHash(weights)
-	if err != nil {
-		return nil, fmt.Errorf("%s needs %s: %w", last.Dir, last.pos.Weights, err)
-	}
-	if hash != last.pos.WeightsHash {
-		return nil, fmt.Errorf("%s: damaged checkpoint (its content is not what was saved); remove %s to resume from the state before it", weights, last.Dir)
-	}
-	return last, nil
+	return last, verify(last.Dir)
 }
 
 // restore loads the state into a phase that has begun.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"path"
 	"slices"
 	"strings"
 )
@@ -51,10 +52,24 @@ func lookupGlobal(module, name string) (any, error) {
 	case orderedDict, numpyArray, numpyDtype, "builtins set", "_codecs encode",
 		"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3",
 		"torch._utils _rebuild_parameter", "torch.storage UntypedStorage",
-		"numpy.core.multiarray _reconstruct", "numpy.core.multiarray scalar", "numpy.core.numeric _frombuffer":
+		"numpy.core.multiarray _reconstruct", "numpy.core.multiarray scalar", "numpy.core.numeric _frombuffer",
+		"pathlib PosixPath", "pathlib PurePosixPath", "builtins int", "builtins float", "builtins list", "builtins dict", "builtins str":
+		return g, nil
+	}
+	if dictLike(g) {
 		return g, nil
 	}
 	return nil, fmt.Errorf("refused: the file asks for %.100q, and only tensors, arrays and plain values are read", module+"."+name)
+}
+
+// dictLike says which classes of Lightning's hyper-parameters are read as plain dicts.
+func dictLike(g global) bool {
+	switch g {
+	case "collections defaultdict", "argparse Namespace", "pytorch_lightning.utilities.parsing AttributeDict",
+		"lightning_fabric.utilities.data AttributeDict", "lightning.fabric.utilities.data AttributeDict":
+		return true
+	}
+	return false
 }
 
 func storageType(class string) (DType, bool) {
@@ -82,7 +97,23 @@ func call(target, arg any) (any, error) {
 	bad := func() (any, error) {
 		return nil, fmt.Errorf("%s: unexpected arguments", strings.Replace(string(g), " ", ".", 1))
 	}
+	if dictLike(g) {
+		if len(args) > 1 {
+			return bad()
+		}
+		return NewDict(), nil // a defaultdict's factory is dropped
+	}
 	switch g {
+	case "pathlib PosixPath", "pathlib PurePosixPath":
+		parts := make([]string, len(args))
+		for i := range args {
+			part, ok := argString(args, i)
+			if !ok {
+				return bad()
+			}
+			parts[i] = part
+		}
+		return path.Join(parts...), nil
 	case "torch._utils _rebuild_tensor":
 		if len(args) != 3 {
 			return bad()

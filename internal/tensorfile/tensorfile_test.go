@@ -355,3 +355,21 @@ func TestReferenceCheckpoints(t *testing.T) {
 		t.Errorf("Lightning checkpoint: %d tensors, want 11", len(tensors))
 	}
 }
+
+// A whole Lightning checkpoint: what stands beside the weights is read as plain values or dropped.
+func TestLightningCheckpoint(t *testing.T) {
+	p, err := ReadPT("testdata/lightning.ckpt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if tensors, ok := Tensors(get(t, p.Value, "state_dict")); !ok || len(tensors) != 1 || tensors[0].Name != "lever_lm.pointer_selector.query_proj.weight" {
+		t.Errorf("state dict %v", tensors)
+	}
+	if lr := get(t, get(t, p.Value, "hyper_parameters"), "lr"); lr != any(1e-4) {
+		t.Errorf("lr %v", lr)
+	}
+	if dir := get(t, get(t, get(t, p.Value, "callbacks"), "ModelCheckpoint"), "dirpath"); dir != any("/a/b") {
+		t.Errorf("dirpath %v", dir)
+	}
+}

@@ -27,3 +27,12 @@ for name, a in dict(f2=np.array([1.5, -2], "f2"), f4=np.arange(6, dtype="<f4").r
                     b1=np.array([True, False]), text=np.array(["ab", "é", ""]), empty=np.zeros((0, 3), "f4"), scalar=np.float32(3)).items(): np.save("npy_%s.npy" % name, a)
 np.save("npy_object.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
 np.savez_compressed("arrays.npz", x=np.arange(3, dtype="i2"), names=np.array(["a", "bc"]))
+# A Lightning checkpoint as it comes out of a training: hyper-parameters, callbacks and optimizer states beside the weights.
+import argparse, pathlib, sys, types
+for module in ["pytorch_lightning", "pytorch_lightning.utilities", "pytorch_lightning.utilities.parsing"]: sys.modules[module] = types.ModuleType(module)
+class AttributeDict(dict): pass
+AttributeDict.__module__ = "pytorch_lightning.utilities.parsing"; sys.modules[AttributeDict.__module__].AttributeDict = AttributeDict
+torch.save({"epoch": 7, "global_step": 80, "state_dict": collections.OrderedDict({"lever_lm.pointer_selector.query_proj.weight": torch.eye(2)}),
+    "hyper_parameters": AttributeDict(lr=1e-4, args=argparse.Namespace(x=1)), "callbacks": {"ModelCheckpoint": {"best": torch.tensor(0.5), "dirpath": pathlib.PosixPath("/a/b")}},
+    "optimizer_states": [{"state": collections.defaultdict(dict, {0: {"step": torch.tensor(3.0), "exp_avg": torch.zeros(2, 2)}}), "param_groups": [{"lr": 1e-4, "betas": (0.9, 0.999), "params": [0]}]}],
+    "loops": None}, "lightning.ckpt")

@@ -63,6 +63,8 @@ func TestBadInput(t *testing.T) {
 		{"a size that overflows", tiny("selector.hidden_dim=4294967296", "selector.num_heads=1"), 1, []string{"selector.hidden_dim=4294967296", "of memory"}},
 		{"a relation that no memory holds", tiny("selector=relation", "selector.relation.gate_dim=100000000000"), 1, []string{"relation.gate_in.weight", "100000000000", "of memory"}},
 		{"more built-in queries than memory holds", tiny("data.shapes.train_queries=1000000000000"), 2, []string{"data.shapes.train_queries=1000000000000", "10000000"}},
+		{"a metric that is none", tiny("checkpoint.best.metric=loss"), 2, []string{"checkpoint.best.metric=loss", "val_loss"}},
+		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2, []string{"checkpoint.best.metric", "val_accuracy", "data.reader"}},
 		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2, []string{"data.reader"}},
 
 		{"a beam that names an id outside the table", bad(func(rs []record) { rs[3].Pool[4] = fixtureRows }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},

@@ -30,6 +30,9 @@ func train(ctx context.Context, r *run) error {
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
 	}
+	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
+		return err
+	}
 	plan := phases.Plan{Checkpoint: c.Checkpoint}
 	for _, name := range c.Schedule {
 		make, err := Phases().Get(name)
@@ -80,11 +83,36 @@ func train(ctx context.Context, r *run) error {
 	r.log.Plan(planned)
 	env.GoOn = c.compatible()
 	result, err := phases.Run(ctx, plan, env, r.saved)
+	var unknown *phases.MetricError
+	if errors.As(err, &unknown) { // the initial policy has shown it
+		return &UsageError{err.Error()}
+	}
 	if err != nil {
 		return err
 	}
 	r.result = &result
 	return r.examples(bundle, initial, env, result)
+}
+
+// checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.
+func checkBestMetric(metric *string, b *beamdata.Bundle) error {
+	if metric == nil {
+		return nil
+	}
+	switch *metric {
+	case "val_reward", "val_accuracy":
+		if b.Val.Scorer == nil {
+			return usagef("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
+		}
+	case "val_loss", "val_advantage":
+		for i := range b.Val.Len() {
+			if b.Val.NumCandidates(i) > 0 {
+				return nil
+			}
+		}
+		return usagef("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
+	}
+	return nil
 }
 
 func stepsPerEpoch(p phases.Phase) int {

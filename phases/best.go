@@ -3,6 +3,7 @@ package phases
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"fulcrum/internal/option"
 )
@@ -20,7 +21,7 @@ type CheckpointOptions struct {
 
 // BestOptions names the metric that decides.
 type BestOptions struct {
-	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss"`
+	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage"`
 	Mode   *string  `koanf:"mode" help:"max or min; null = max, or min for losses and val_kl" enum:"max,min"`
 	KLMax  *float64 `koanf:"kl_max" help:"only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound" range:"[0,inf)"`
 }
@@ -45,6 +46,7 @@ type bestCandidate struct {
 	File  string
 	Value float64 // NaN never wins
 	KL    float64
+	Saved bool // it has a checkpoint (not every epoch has one with every_epochs > 1)
 }
 
 // best is the leading candidate.
@@ -68,7 +70,7 @@ func newRule(o BestOptions, canScore bool) rule {
 	}
 	if o.Metric != nil {
 		r.metric, r.sign = *o.Metric, 1
-		if *o.Metric == "val_loss" || *o.Metric == "val_kl" || *o.Metric == "loss" {
+		if *o.Metric == "val_loss" || *o.Metric == "val_kl" {
 			r.sign = -1
 		}
 	}
@@ -92,7 +94,7 @@ func (r rule) choose(history []bestCandidate) best {
 		ok := c.KL <= r.klMax
 		switch {
 		case i == 0, ok && !b.Qualified:
-		case ok && r.sign*c.Value > r.sign*b.Candidate.Value:
+		case ok && (r.sign*c.Value > r.sign*b.Candidate.Value || math.IsNaN(b.Candidate.Value) && !math.IsNaN(c.Value)):
 		case !ok && !b.Qualified && c.KL < b.Candidate.KL:
 		default:
 			continue
@@ -100,6 +102,21 @@ func (r rule) choose(history []bestCandidate) best {
 		b = best{Candidate: c, Qualified: ok}
 	}
 	return b
+}
+
+// outside returns the trained candidate with the lowest KL where none is within kl_max: the initial policy,
+// whose KL is 0, is then best whatever the others are worth.
+func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool) {
+	for _, c := range history {
+		switch {
+		case c.Epoch == 0:
+		case c.KL <= r.klMax:
+			return c, false
+		case !none || c.KL < nearest.KL:
+			nearest, none = c, true
+		}
+	}
+	return nearest, none
 }
 
 // stale returns how many epochs of the named phase have passed since the best checkpoint.
@@ -115,7 +132,17 @@ func (b best) stale(history []bestCandidate, phase string) int {
 func (r rule) value(m Metrics) (float64, error) {
 	v, ok := m[r.metric].(float64)
 	if !ok {
-		return 0, fmt.Errorf("checkpoint.best.metric=%s: this epoch has no such metric; it has %v", r.metric, m.names())
+		return 0, &MetricError{r.metric, m.names()}
 	}
 	return v, nil
+}
+
+// MetricError says that the deciding metric is not known on the run's data.
+type MetricError struct {
+	Metric string
+	Known  []string
+}
+
+func (e *MetricError) Error() string {
+	return fmt.Sprintf("checkpoint.best.metric=%s: the validation queries do not give it, only %s", e.Metric, strings.Join(e.Known, ", "))
 }

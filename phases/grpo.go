@@ -476,6 +476,9 @@ func (g *GRPO) EndEpoch(int, Metrics) (Metrics, error) {
 // Reference is the policy of the KL penalty.
 func (g *GRPO) Reference() selector.Policy { return g.reference.Policy }
 
+// ReferenceName is that policy as grpo.kl.reference names it.
+func (g *GRPO) ReferenceName() string { return g.opt.KL.Reference }
+
 type grpoValues struct {
 	Beta        rewardutil.ControlState `json:"beta"`
 	Temperature rewardutil.ControlState `json:"temperature"`

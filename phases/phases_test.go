@@ -489,7 +489,7 @@ func (p poisoned) Recorded(queries []int) *selector.Batch {
 
 func TestBest(t *testing.T) {
 	h := []bestCandidate{
-		{"init", 0, "init", 0.5, 0}, {"rce", 1, "a", 0.7, 0.2}, {"rce", 2, "b", 0.9, 2}, {"grpo", 1, "c", 0.7, 0.1}, {"grpo", 2, "d", 0.6, 0.1},
+		{"init", 0, "init", 0.5, 0, true}, {"rce", 1, "a", 0.7, 0.2, true}, {"rce", 2, "b", 0.9, 2, true}, {"grpo", 1, "c", 0.7, 0.1, true}, {"grpo", 2, "d", 0.6, 0.1, true},
 	}
 	for _, tc := range []struct {
 		name      string
@@ -503,6 +503,7 @@ func TestBest(t *testing.T) {
 		{"smallest loss where nothing scores", BestOptions{}, false, h, "init", true},
 		{"kl_max excludes, ties go to the earlier", BestOptions{KLMax: floatp(1)}, true, h, "a", true},
 		{"none qualifies: lowest KL", BestOptions{KLMax: floatp(0.05)}, true, h[1:], "c", false},
+		{"NaN never wins, nor stays", BestOptions{}, true, []bestCandidate{{"init", 0, "init", math.NaN(), 0, true}, {"rce", 1, "a", 0.1, 1, true}, {"rce", 2, "b", math.NaN(), 1, true}}, "a", true},
 		{"mode min", BestOptions{Metric: str("val_reward"), Mode: str("min")}, true, h, "init", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -511,6 +512,15 @@ func TestBest(t *testing.T) {
 				t.Errorf("best %s (qualified %v), want %s (%v)", b.Candidate.File, b.Qualified, tc.want, tc.qualified)
 			}
 		})
+	}
+	for _, tc := range []struct {
+		klMax   *float64
+		nearest string
+		none    bool
+	}{{nil, "a", false}, {floatp(0.2), "a", false}, {floatp(0.05), "c", true}} {
+		if nearest, none := newRule(BestOptions{KLMax: tc.klMax}, true).outside(h); nearest.File != tc.nearest || none != tc.none {
+			t.Errorf("kl_max %v: nearest trained candidate %s, outside %v; want %s, %v", tc.klMax, nearest.File, none, tc.nearest, tc.none)
+		}
 	}
 	if n := newRule(BestOptions{KLMax: floatp(1)}, true).choose(h).stale(h, "grpo"); n != 2 {
 		t.Errorf("%d epochs of grpo without a better one, want 2", n)
@@ -552,6 +562,73 @@ func TestKeepAndPatience(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(rec.rows, "\n"), "early_stop") {
 		t.Error("no event says that the phase ended early")
+	}
+}
+
+// TestUnknownMetricStopsBeforeTraining: a deciding metric that the data does not give is refused by the
+// initial policy's validation, by name.
+func TestUnknownMetricStopsBeforeTraining(t *testing.T) {
+	train, val := toy(t) // its scorer knows no accuracy
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(DefaultRCEOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan.Checkpoint.Best.Metric = str("val_accuracy")
+	rec := &memory{}
+	_, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
+	var unknown *MetricError
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "val_accuracy") || !strings.Contains(err.Error(), "val_reward") || len(rec.rows) != 0 {
+		t.Errorf("error %v after %d rows, want a MetricError that names what there is, before any", err, len(rec.rows))
+	}
+}
+
+// TestKeepCountsCheckpoints: with a checkpoint every third epoch, keep=1 keeps the last of them and not only
+// what the last epoch happened to write.
+func TestKeepCountsCheckpoints(t *testing.T) {
+	train, val := toy(t)
+	rce := DefaultRCEOptions()
+	rce.Epochs, rce.LR = 8, 1e-3
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan.Checkpoint.EveryEpochs, plan.Checkpoint.Keep, plan.Checkpoint.Best.Metric = 3, intp(2), str("val_kl") // the start stays best
+	dir := t.TempDir()
+	if _, err := Run(context.Background(), plan, toyEnv(t, val, &memory{}, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "checkpoints", "rce_epoch*.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range kept {
+		kept[i] = filepath.Base(path)
+	}
+	if want := []string{"rce_epoch6.safetensors", "rce_epoch8.safetensors"}; !reflect.DeepEqual(kept, want) {
+		t.Errorf("kept %v, want %v", kept, want)
+	}
+}
+
+// TestBestOutsideKL: where only the initial policy is within kl_max, a warning says so; evaluations name
+// the policy that their KL is measured against.
+func TestBestOutsideKL(t *testing.T) {
+	train, val := toy(t)
+	grpo := DefaultGRPOOptions()
+	grpo.Epochs, grpo.LR, grpo.KL.Reference = 2, 1e-2, "phase_start"
+	for _, tc := range []struct {
+		klMax float64
+		warns bool
+	}{{1e-12, true}, {1e6, false}} {
+		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+		plan.Checkpoint.Best.KLMax = &tc.klMax
+		rec := &memory{}
+		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := strings.Join(rec.rows, "\n")
+		if got := len(r.Warnings) == 1 && strings.Contains(rows, "best_outside_kl"); got != tc.warns || tc.warns && (r.BestPhase != "init" || !strings.Contains(r.Warnings[0], "best is the initial policy")) {
+			t.Errorf("kl_max %g: best %s, warnings %q; want a warning: %v", tc.klMax, r.BestPhase, r.Warnings, tc.warns)
+		}
+		for policy, reference := range map[string]string{"init": "init", "grpo": "phase_start", "best": "init"} {
+			if n := strings.Count(rows, fmt.Sprintf(`"kl_reference":%q,"loss":`, reference)); n == 0 || !strings.Contains(rows, fmt.Sprintf(`"policy":%q`, policy)) {
+				t.Errorf("no evaluation of %s says that its KL is against %s", policy, reference)
+			}
+		}
 	}
 }
 

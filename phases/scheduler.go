@@ -235,12 +235,12 @@ func (s *scheduler) start() error {
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err
 	}
-	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL}}
+	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL, Saved: true}}
 	s.pos.Best = s.rule.choose(s.pos.History)
-	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v); err != nil {
+	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
 		return err
 	}
-	held, err := s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0)
+	held, err := s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0, initReference)
 	s.initialEval = cmp.Or(held, &v)
 	return err
 }
@@ -271,12 +271,13 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	}
 	file := checkpointName(phase.Name(), epoch)
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
-	s.pos.History = append(s.pos.History, bestCandidate{phase.Name(), epoch, file, value, v.KL})
+	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Name(), Epoch: epoch, File: file, Value: value, KL: v.KL})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	patience := s.plan.Checkpoint.PatienceEpochs
 	stopped := patience != nil && epoch < phase.Epochs() && s.pos.Best.stale(s.pos.History, phase.Name()) >= *patience
 	s.pos.PhaseDone = stopped || epoch == phase.Epochs()
 	saved := s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
+	s.pos.History[len(s.pos.History)-1].Saved = saved
 	if saved {
 		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, phase.Name(), epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
 			return err
@@ -302,10 +303,10 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		}
 	}
 	if s.pos.PhaseDone {
-		if err := s.recordEval("val", phase.Name(), phase.Name(), epoch, env.Data.Val, v); err != nil {
+		if err := s.recordEval("val", phase.Name(), phase.Name(), epoch, env.Data.Val, v, referenceOf(phase)); err != nil {
 			return err
 		}
-		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch); err != nil {
+		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch, referenceOf(phase)); err != nil {
 			return err
 		}
 	}
@@ -345,12 +346,17 @@ func (s *scheduler) links(last string) error {
 // prune removes old checkpoints and states as checkpoint.keep and keep_states say. The initial policy
 // and the best checkpoint stay.
 func (s *scheduler) prune() error {
-	h := s.pos.History
+	var files []bestCandidate // that training wrote
+	for _, c := range s.pos.History[1:] {
+		if c.Saved {
+			files = append(files, c)
+		}
+	}
 	stale := func(keep *int) []bestCandidate {
-		if keep == nil || len(h)-1 <= *keep {
+		if keep == nil || len(files) <= *keep {
 			return nil
 		}
-		return h[1 : len(h)-*keep]
+		return files[:len(files)-*keep]
 	}
 	for _, c := range stale(s.plan.Checkpoint.Keep) {
 		if c.File != s.pos.Best.Candidate.File {
@@ -392,8 +398,8 @@ func (s *scheduler) finish() (Result, error) {
 	if err := s.prune(); err != nil {
 		return r, err
 	}
-	if !b.Qualified {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("no checkpoint has val_kl ≤ %g (checkpoint.best.kl_max): best is the one with the lowest, %.4g nats", s.rule.klMax, b.Candidate.KL))
+	if nearest, none := s.rule.outside(s.pos.History); none {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no epoch has val_kl ≤ %g (checkpoint.best.kl_max): best is the initial policy; the nearest is %s epoch %d with %.4g nats", s.rule.klMax, nearest.Phase, nearest.Epoch, nearest.KL))
 		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
 			return r, err
 		}
@@ -405,16 +411,28 @@ func (s *scheduler) finish() (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v); err != nil {
+	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v, initReference); err != nil {
 		return r, err
 	}
-	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch)
+	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch, initReference)
 	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
 	return r, err
 }
 
+// initReference says that a KL is measured against the policy that the run started from. A best
+// checkpoint may come from any phase, so its evaluation at the end takes that one.
+const initReference = "init"
+
+// referenceOf names the policy that a phase's KL is measured against.
+func referenceOf(phase Phase) string {
+	if p, ok := phase.(interface{ ReferenceName() string }); ok {
+		return p.ReferenceName()
+	}
+	return initReference
+}
+
 // evaluateHeldOut scores a policy on the queries that enter no choice; nil where there are none.
-func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int) (*Validation, error) {
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (*Validation, error) {
 	if s.env.Data.Eval == nil {
 		return nil, nil
 	}
@@ -422,13 +440,13 @@ func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase st
 	if err != nil {
 		return nil, fmt.Errorf("evaluating %s on %s: %w", name, s.env.Data.EvalName, err)
 	}
-	return &v, s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v)
+	return &v, s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v, referenceName)
 }
 
 // recordEval records an evaluation as a row, and query by query for paired comparisons.
-func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation) error {
+func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation, reference string) error {
 	m := v.Metrics("")
-	m["split"], m["policy"] = split, policy
+	m["split"], m["policy"], m["kl_reference"] = split, policy, reference
 	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}

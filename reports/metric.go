@@ -22,6 +22,7 @@ func Metrics() []Metric {
 		{"message", "", "of an event: one sentence with its number, cause and key to change"},
 		{"split", "", "which queries were evaluated: val, or the name of another set"},
 		{"policy", "", "who chose: init, random, similarity, oracle, best, or the phase that ended"},
+		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start or epoch_start (grpo.kl.reference; for init and best always init)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection over the split"},
 		{"loss", "", "the loss that was differentiated"},

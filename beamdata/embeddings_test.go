@@ -138,3 +138,23 @@ func BenchmarkHalfTable(b *testing.B) {
 		}
 	}
 }
+
+// The reference's pickled float64 array (parity pack) is an embedding table in float32.
+func TestPickledArrayIsATable(t *testing.T) {
+	table, err := OpenTable(golden.Shared(t, "parity", "units", "emb_numpy_f64.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want [][]float64
+	golden.JSON(t, golden.Shared(t, "parity", "units", "emb_numpy_f64.json"), &want)
+	if table.Rows != len(want) || table.Dim != len(want[0]) {
+		t.Fatalf("%d×%d, want %d×%d", table.Rows, table.Dim, len(want), len(want[0]))
+	}
+	for i, row := range want {
+		for k, x := range row {
+			if table.Row(i)[k] != float32(x) {
+				t.Errorf("row %d column %d: %v, want %v", i, k, table.Row(i)[k], float32(x))
+			}
+		}
+	}
+}

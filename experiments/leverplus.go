@@ -143,7 +143,10 @@ func torchDevice(value string, given bool) (device, notice string) {
 	if !given {
 		value = "cuda:0"
 	}
-	if !strings.HasPrefix(value, "cuda") {
+	switch {
+	case strings.HasPrefix(value, "cpu"): // cpu:0
+		return "cpu", ""
+	case !strings.HasPrefix(value, "cuda"):
 		return value, ""
 	}
 	if err := torchx.Load(); err == nil && torchx.CUDAAvailable() {

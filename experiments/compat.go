@@ -18,7 +18,7 @@ func (c *Config) reproduce(format string) {
 	case "rl":
 		c.Data.BatchSize = 1
 	}
-	c.RCE.FirstListed = true
+	c.RCE.Compat = true
 	c.RCE.KeepGradient = len(c.GRPO.Freeze) > 0
 	c.GRPO.Compat = true
 	c.Optim.GoOn = true

@@ -144,7 +144,7 @@ func tolerances(name string, fourShots bool) map[string]near {
 	if fourShots {
 		ratio = near{1e-5, 1e-3}
 	}
-	grad := near{1e-4, 1e-3} // an absolute part, because a group without advantage has a gradient of pure rounding noise
+	grad := near{1e-4, 1e-3}        // an absolute part, because a group without advantage has a gradient of pure rounding noise
 	if name == "d_rce0_grpo_only" { // ratio 1 and no advantage: the first gradients are rounding noise (D20)
 		ratio, grad = near{abs: 2e-2}, near{abs: math.Inf(1)}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
@@ -21,8 +22,8 @@ type RCEOptions struct {
 	Top1Only    bool                          `koanf:"top1_only" help:"imitate the best beam only (the weights are then one-hot)"`
 
 	// Set by the program, not by users.
-	FirstListed  bool `koanf:"-"` // compat: top1_only takes the first listed beam, and the mean over its steps
-	KeepGradient bool `koanf:"-"` // compat: leave the last step's clipped gradient in Env.LastGradient
+	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
+	KeepGradient bool `koanf:"-"` // leave the last step's clipped gradient in Env.LastGradient
 }
 
 // DefaultRCEOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
@@ -120,7 +121,7 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, rewardutil.WeightStats) {
 	rewards := b.Rewards
 	switch {
-	case opt.Top1Only && opt.FirstListed:
+	case opt.Top1Only && opt.Compat:
 		return firstWeights(b)
 	case opt.Top1Only:
 		return top1Weights(b)
@@ -128,7 +129,22 @@ func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func(
 	if opt.Rewards == "normalized" && normalize != nil {
 		rewards = normalizeGroups(b, normalize)
 	}
-	return rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
+	w, stats := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
+	if opt.Compat {
+		infiniteIsNaN(w, rewards, b.G)
+	}
+	return w, stats
+}
+
+// infiniteIsNaN makes the weights of groups with an infinite reward NaN, as torch.softmax does.
+func infiniteIsNaN(w, rewards []float64, g int) {
+	for i, r := range rewards {
+		if math.IsInf(r, 1) {
+			for at := i / g * g; at < (i/g+1)*g; at++ {
+				w[at] = math.NaN()
+			}
+		}
+	}
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
@@ -196,7 +212,7 @@ func (r *RCE) Restore(s PhaseState) error {
 	if err := r.learn.optim.SetState(s.M, s.V, s.OptimizerSteps); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
-	if r.opt.KeepGradient {
+	if r.opt.KeepGradient && s.OptimizerSteps > 0 {
 		g, ok := s.Frozen[lastGradient]
 		if !ok {
 			return fmt.Errorf("%s: the saved state lacks the last gradient", r.name)

@@ -129,17 +129,21 @@ type view struct {
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
 }
 
-// view looks the batch up, or evaluates it. like is the output of the policy in training.
-func (f *frozenPolicy) view(b *selector.Batch, index []int, forward selector.ForwardOptions, like selector.Output) view {
+// view looks the batch up, or evaluates it.
+func (f *frozenPolicy) view(b *selector.Batch, index []int, forward selector.ForwardOptions) view {
 	if f.known == nil {
 		defer torchx.NoGrad()()
 		out := f.Forward(b, forward)
 		return view{sequence(out.LogP), out.Dist}
 	}
-	v := view{logp: torchx.ToLike(torchx.From(f.known.sequences(b, index), b.B(), b.G), like.LogP)}
-	if forward.Dist && f.known.dist != nil {
-		a := like.Dist.Shape()[3]
-		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like.LogP)
+	like := f.Params().Flat()
+	v := view{logp: torchx.ToLike(torchx.From(f.known.sequences(b, index), b.B(), b.G), like)}
+	if forward.Dist {
+		a := 0
+		for _, q := range b.Queries {
+			a = max(a, f.known.actions[q])
+		}
+		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like)
 	}
 	return v
 }

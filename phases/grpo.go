@@ -230,10 +230,10 @@ func (g *GRPO) Step(ctx context.Context, epoch, step, pass int, queries []int) (
 	temperature := g.temp.Value()
 	forward := selector.ForwardOptions{Temperature: temperature, Dist: exact}
 
-	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Dist: exact || g.opt.EntropyWeight > 0}) // with gradient, dropout off
-	logp := sequence(out.LogP)                                                                                                    // [B, G]
-	ref := g.reference.view(batch, g.rolloutIndex, forward, out)                                                                  // no gradient
-	old, fresh := g.oldLogProbs(batch, forward, out, logp, ref, pass)                                                             // [B, G] no gradient
+	ref := g.reference.view(batch, g.rolloutIndex, forward)                                                                                   // no gradient
+	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: g.opt.EntropyWeight > 0}) // with gradient, dropout off
+	logp := sequence(out.LogP)                                                                                                                // [B, G]
+	old, fresh := g.oldLogProbs(batch, forward, logp, ref, pass)                                                                              // [B, G] no gradient
 	denominator := old
 	if fresh {
 		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
@@ -365,7 +365,7 @@ func share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
 
 // oldLogProbs returns the old policy's log-probabilities [B, G], and whether that policy has the very
 // weights that the numerator has now.
-func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, out selector.Output, logp torchx.Tensor, ref view, pass int) (torchx.Tensor, bool) {
+func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, logp torchx.Tensor, ref view, pass int) (torchx.Tensor, bool) {
 	switch {
 	case g.opt.OldPolicy == "batch" && pass == 0:
 		return torchx.Detach(logp), true
@@ -375,13 +375,13 @@ func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, o
 		return ref.logp, g.sinceOld == 0 && g.startsOld
 	}
 	forward.Dist = false
-	return g.old.view(b, g.rolloutIndex, forward, out).logp, g.sinceOld == 0 && g.startsOld
+	return g.old.view(b, g.rolloutIndex, forward).logp, g.sinceOld == 0 && g.startsOld
 }
 
 // kl is the penalty of each candidate [B, G] in nats per sequence, with gradient.
 func (g *GRPO) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	if g.opt.KL.Estimator == "exact" {
-		return exactKL(out.Dist, ref.dist, maskTensor(logp, b))
+		return maskedSum(out.KL, b)
 	}
 	return sampledKL(g.opt.KL.Estimator, torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
 }

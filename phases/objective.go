@@ -2,6 +2,7 @@ package phases
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -36,10 +37,12 @@ func surrogate(ratio, adv, valid torchx.Tensor, low, high float64, candidates in
 	return torchx.Scale(torchx.Sum(torchx.Mul(gain, valid)), -1/float64(max(candidates, 1)))
 }
 
-// exactKL is Σ_t Σ_a π(a)·(log π(a) - log ref(a)) along each candidate's steps: [B, G], nats per sequence.
-func exactKL(dist, ref, mask torchx.Tensor) torchx.Tensor {
-	perStep := torchx.Sum(torchx.Mul(torchx.Exp(dist), torchx.Sub(dist, ref)), 3) // [B, G, T]
-	return torchx.Sum(torchx.Mul(perStep, mask), 2)
+// maskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
+func maskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
+	if slices.Contains(b.Mask, 0) {
+		perStep = torchx.Mul(perStep, maskTensor(perStep, b))
+	}
+	return torchx.Sum(perStep, 2)
 }
 
 // sampledKL estimates KL(π ‖ ref) from one log-ratio a candidate, r = log π - log ref (Schulman 2020,

@@ -60,9 +60,9 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
 			if policy != reference { // else the KL is 0
-				out := policy.Forward(greedy, selector.ForwardOptions{Dist: true})
 				ref := reference.Forward(greedy, selector.ForwardOptions{Dist: true})
-				kl += torchx.Sum(exactKL(out.Dist, ref.Dist, maskTensor(out.LogP, greedy))).Item()
+				out := policy.Forward(greedy, selector.ForwardOptions{Reference: ref.Dist})
+				kl += torchx.Sum(maskedSum(out.KL, greedy)).Item()
 			}
 			for i := range queries {
 				v.Selections = append(v.Selections, append([]int64(nil), greedy.Action(i, 0)...))

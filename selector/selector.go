@@ -115,16 +115,13 @@ type ForwardOptions struct {
 	DropoutSeed uint64        // the stream of this step's dropout masks
 	Temperature float64       // policy temperature; 0 means 1
 	Dist        bool          // also return the whole log-distribution of every step
-	Rows        bool          // also return Rows, for another policy's Reference
-	Reference   torchx.Tensor // Rows of the reference policy on the same batch: also return KL
+	Reference   torchx.Tensor // Dist of the reference policy on the same batch, if wanted: also return KL
 }
 
 // Output is what a policy thinks of a batch.
 type Output struct {
 	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible
-	// Rows are the log-distributions of all steps in the policy's own layout, shared ones once.
-	Rows torchx.Tensor // [B, R, A]
 	// KL is the exact KL(π ‖ reference) of every step, not masked, with gradient.
 	KL torchx.Tensor // [B, G, T] nats
 	// Entropy is -Σ_a π(a) log π(a) of every step, without gradient and not masked; no tensor where a

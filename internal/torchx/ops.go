@@ -420,8 +420,8 @@ type Picked struct {
 
 // PickLogp turns scores logits [B, R, K] into log π of the actions [B, G, T] (int64 positions in the row).
 // R is 1 + (T-1)·G (all candidates share the row of the first step) or T·G, step by step. What a candidate
-// has taken before has the logit taken. reference, which may be no tensor, is what RowLogP made of the
-// same batch. On the CPU it is one fused pass forward and one backward.
+// has taken before has the logit taken. reference, which may be no tensor, holds the
+// log-probabilities [B, G, T, K] that the KL is taken from. On the CPU it is one fused pass forward and one backward.
 func PickLogp(logits, actions Tensor, taken float64, reference Tensor) Picked {
 	must("pick_logp", logits, actions)
 	var l, e, kl C.Tensor
@@ -431,12 +431,4 @@ func PickLogp(logits, actions Tensor, taken float64, reference Tensor) Picked {
 		p.KL = adopt(kl)
 	}
 	return p
-}
-
-// RowLogP returns the log-probabilities of all actions [B, R, K] in the rows of logits, laid out as in PickLogp.
-func RowLogP(logits, actions Tensor, taken float64) Tensor {
-	must("row_logp", logits, actions)
-	var out C.Tensor
-	check("row_logp", C.fc_row_logp(logits.c(), actions.c(), C.double(taken), &out), logits, actions)
-	return adopt(out)
 }

@@ -190,9 +190,6 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 	if !in.mask.Nil() {
 		out.LogP = torchx.Mul(out.LogP, in.mask)
 	}
-	if opt.Rows {
-		out.Rows = torchx.RowLogP(logits, in.actions, p.taken())
-	}
 	if opt.Dist {
 		out.Dist = p.distributions(in, r, logits)
 	}

@@ -66,7 +66,6 @@ const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the sam
 
 // --- rows: fused passes over the last dimension (rows.cc)
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref_or_null, Tensor *logp, Tensor *entropy, Tensor *kl);
-const char *fc_row_logp(Tensor logits, Tensor actions, double taken, Tensor *out);
 
 // --- indexing and shape
 const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);

@@ -185,7 +185,7 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
             } else {
               for (int64_t s = 0; s < t; s++) z[act[s]] = taken;
               stats(z, l.k, lse + row, entropy + out);
-              if (ref != nullptr) row_kl[row] = divergence(z, ref + row * l.k, l.k, lse[row]);
+              if (ref != nullptr) row_kl[row] = divergence(z, ref + out * l.k, l.k, lse[row]);
             }
             logp[out] = z[act[t]] - lse[row];
             if (ref != nullptr) kl[out] = row_kl[row];
@@ -207,7 +207,7 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
             T *d = dx + row * l.k;
             if (ref != nullptr) {
               for (int64_t i = g; i < last; i++) along += grad_kl[(b * l.g + i) * l.t + t];
-              softmax_kl(x + row * l.k, ref + row * l.k, d, l.k, lse[row], -total, along, row_kl[row]);
+              softmax_kl(x + row * l.k, ref + ((b * l.g + g) * l.t + t) * l.k, d, l.k, lse[row], -total, along, row_kl[row]);
             } else {
               softmax(x + row * l.k, d, l.k, lse[row], -total);
             }
@@ -221,7 +221,7 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
   static variable_list forward(AutogradContext *ctx, at::Tensor logits, at::Tensor actions, double taken, c10::optional<at::Tensor> ref) {
     const Layout l = layout(logits, actions);
     at::Tensor x = logits.contiguous(), a = actions.contiguous(), r = ref ? ref->contiguous() : at::Tensor();
-    TORCH_CHECK(!ref || r.sizes() == x.sizes(), "pick: logits ", x.sizes(), ", reference ", ref ? r.sizes() : x.sizes());
+    TORCH_CHECK(!ref || r.sizes() == at::IntArrayRef({l.b, l.g, l.t, l.k}), "pick: logits ", x.sizes(), ", reference ", ref ? r.sizes() : x.sizes());
     if (l.t > 1 && x.data_ptr() == logits.data_ptr()) x = x.clone();  // taken actions are written into it
     at::Tensor logp = at::empty(actions.sizes(), x.options()), entropy = at::empty(actions.sizes(), x.options());
     at::Tensor kl = at::empty(ref ? actions.sizes() : at::IntArrayRef({0}), x.options());
@@ -251,25 +251,16 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
   }
 };
 
-// The log-probabilities of whole rows, taken actions and all, step by step: libtorch's operations, for any device.
-std::vector<at::Tensor> step_rows(const Layout &l, const at::Tensor &logits, const at::Tensor &actions, double taken) {
-  std::vector<at::Tensor> rows;
+variable_list pick_composed(const at::Tensor &logits, const at::Tensor &actions, double taken, const at::Tensor &ref) {
+  const Layout l = layout(logits, actions);
+  std::vector<at::Tensor> logp, entropy, kl;
   for (int64_t t = 0; t < l.t; t++) {
     at::Tensor z = l.shared && t == 0 ? logits.narrow(1, 0, 1) : logits.narrow(1, l.row(t, 0), l.g);
     if (t > 0) z = z.scatter(2, actions.narrow(2, 0, t), taken);
-    rows.push_back(z.log_softmax(-1));
-  }
-  return rows;
-}
-
-variable_list pick_composed(const at::Tensor &logits, const at::Tensor &actions, double taken, const at::Tensor &ref) {
-  const Layout l = layout(logits, actions);
-  std::vector<at::Tensor> logp, entropy, kl, rows = step_rows(l, logits, actions, taken);
-  for (int64_t t = 0; t < l.t; t++) {
-    const at::Tensor &z = rows[t];
+    z = z.log_softmax(-1);
     entropy.push_back(-(z.detach().exp() * z.detach()).sum(-1).expand({l.b, l.g}));
     logp.push_back(z.expand({l.b, l.g, l.k}).gather(2, actions.narrow(2, t, 1)).squeeze(2));
-    if (ref.defined()) kl.push_back((z.exp() * (z - ref.narrow(1, l.shared && t == 0 ? 0 : l.row(t, 0), z.size(1)))).sum(-1).expand({l.b, l.g}));
+    if (ref.defined()) kl.push_back((z.exp() * (z - ref.select(2, t).narrow(1, 0, z.size(1)))).sum(-1).expand({l.b, l.g}));
   }
   return {at::stack(logp, 2), at::stack(entropy, 2), ref.defined() ? at::stack(kl, 2) : at::Tensor()};
 }
@@ -324,7 +315,7 @@ extern "C" {
 
 // logits [B, R, K] → log π [B, G, T] of actions [B, G, T] (positions), and each step's entropy [B, G, T] without gradient.
 // R is 1 + (T-1)·G (one row for the first step of all candidates, then step by step) or T·G. Actions that a candidate has
-// taken before have the logit `taken`. With the log-probabilities ref [B, R, K] also each step's KL(π ‖ ref) [B, G, T].
+// taken before have the logit `taken`. With the log-probabilities ref [B, G, T, K] also each step's KL(π ‖ ref) [B, G, T].
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref, Tensor *logp, Tensor *entropy, Tensor *kl) {
   return guard([&] {
     variable_list out = fused(*logits) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
@@ -333,11 +324,6 @@ const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref
     *entropy = wrap(out[1]);
     if (ref != nullptr) *kl = wrap(out[2]);
   });
-}
-
-// The log-probabilities of all actions [B, R, K], in the rows of the logits.
-const char *fc_row_logp(Tensor logits, Tensor actions, double taken, Tensor *out) {
-  return guard([&] { *out = wrap(at::cat(step_rows(layout(*logits, *actions), *logits, *actions, taken), 1)); });
 }
 
 // x / max(|x|₂, eps) over the last dimension.   torch.nn.functional.normalize

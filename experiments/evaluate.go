@@ -53,6 +53,9 @@ func (o EvaluateOptions) Validate() error {
 type evaluation struct {
 	Metric    string         `json:"metric"`
 	Compat    *string        `json:"compat"`
+	Results   string         `json:"results"`             // file
+	Truth     string         `json:"annotations"`         // file
+	Rule      string         `json:"missing"`             // what missing results count as
 	Questions int            `json:"questions"`           // scored
 	Annotated int            `json:"annotated_questions"` // in the annotation file
 	Missing   int            `json:"missing_results"`     // annotated, but without a result
@@ -85,7 +88,7 @@ func evaluate(_ context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
+	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Missing, Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
 	e.count(annotations)
 	if missing > 0 {
 		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
@@ -324,7 +327,7 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 			return err
 		}
 	}
-	if err := atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown(r.cfg.Evaluate)), 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown()), 0o644); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -355,15 +358,15 @@ func (e evaluation) rows() []accuracyRow {
 	return rows
 }
 
-func (e evaluation) markdown(opt EvaluateOptions) string {
+func (e evaluation) markdown() string {
 	var b strings.Builder
 	how := "the standard evaluation"
 	if e.Compat != nil {
 		how = "compat=" + *e.Compat
 	}
-	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", *opt.Results, *opt.Annotations, how, e.Questions, e.Annotated)
+	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", e.Results, e.Truth, how, e.Questions, e.Annotated)
 	if e.Missing > 0 {
-		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, opt.Missing)
+		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, e.Rule)
 	}
 	b.WriteString(".\n\n| | Questions | Accuracy (%) |\n|---|---:|---:|\n")
 	cell := strings.NewReplacer("|", `\|`, "\n", " ")
@@ -387,4 +390,21 @@ func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) erro
 		return err
 	}
 	return r.log.Scores(e.Metric, "results", "", 0, "accuracy", 0, ids, scores)
+}
+
+// rewriteEvaluation writes the report.md of a finished task=evaluate again.
+func rewriteEvaluation(dir string) error {
+	var summary struct{ Evaluation *evaluation }
+	path := filepath.Join(dir, "summary.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &summary); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if summary.Evaluation == nil {
+		return fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
+	}
+	return atomicfile.Write(filepath.Join(dir, "report.md"), []byte(summary.Evaluation.markdown()), 0o644)
 }

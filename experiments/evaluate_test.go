@@ -69,6 +69,13 @@ func TestEvaluateCompatGolden(t *testing.T) {
 		t.Errorf("no warning about the missing questions: %s", r.stderr)
 	}
 
+	before := read(t, filepath.Join(dir, "report.md"))
+	write(t, filepath.Join(dir, "report.md"), "")
+	mustRun(t, "report", dir)
+	if got := read(t, filepath.Join(dir, "report.md")); got != before {
+		t.Errorf("the report made again differs:\n%s", got)
+	}
+
 	// what it wrote in the official format scores the same
 	again := folder(t)
 	mustRun(t, "task=evaluate", "compat=lever_plus", "evaluate.results="+filepath.Join(dir, "results.json"),
@@ -101,6 +108,22 @@ func TestEvaluateStandard(t *testing.T) {
 	comparison := mustRun(t, "report", dir, dir)
 	if !strings.Contains(comparison.stdout, "Accuracy on vqa") {
 		t.Errorf("two evaluations do not compare:\n%s", comparison.stdout)
+	}
+}
+
+// A sweep over result files ranks them.
+func TestEvaluateSweep(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	for name, answer := range map[string]string{"good": "cat", "bad": "dog"} {
+		write(t, filepath.Join(work, name+".json"), `[{"question_id": 1, "answer": "`+answer+`"}]`)
+	}
+	write(t, filepath.Join(work, "truth.json"), `{"annotations": [{"question_id": 1, "answers": [`+strings.Repeat(`{"answer": "cat"},`, 9)+`{"answer": "cow"}]}]}`)
+	sweep := folder(t)
+	mustRun(t, "-m", "task=evaluate", "evaluate.results="+work+"/good.json,"+work+"/bad.json", "evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
+	report := read(t, filepath.Join(sweep, "report.md"))
+	if !strings.Contains(report, "Number 0 with accuracy 1.000") || !strings.Contains(report, "Judged by accuracy") {
+		t.Errorf("report:\n%s", report)
 	}
 }
 

@@ -304,6 +304,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	}
 	if e := r.evaluation; e != nil {
 		s.Evaluation = e
+		s.Best = &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)} // what a sweep compares
 	}
 	if err := r.recorded(&s); err != nil {
 		r.log.Warnf("summary: %v", err)

@@ -39,7 +39,11 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		if !isRun(dir) {
 			return usagef("%s: neither a run folder nor a sweep folder", dir)
 		}
-		if err := reports.RebuildReport(dir); err != nil {
+		rebuild := reports.RebuildReport
+		if taskOf(dir) == "evaluate" {
+			rebuild = rewriteEvaluation
+		}
+		if err := rebuild(dir); err != nil {
 			return err
 		}
 	}

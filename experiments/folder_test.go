@@ -180,6 +180,12 @@ func TestDeterminism(t *testing.T) {
 	mustRun(t, tiny("hydra.run.dir="+again, "report.plots=false", "logging.progress=false")...)
 	outcomeOf(t, dir).same(t, outcomeOf(t, again), 0)
 
+	strict := folder(t)
+	mustRun(t, tiny("hydra.run.dir="+strict, "report.plots=false", "deterministic=true")...) // every operation has a deterministic form
+	if a, b := outcomeOf(t, again).metrics, outcomeOf(t, strict).metrics; strings.Join(a, "\n") != strings.Join(b, "\n") {
+		t.Error("deterministic=true changes the metrics on a CPU")
+	}
+
 	other := folder(t)
 	mustRun(t, tiny("hydra.run.dir="+other, "report.plots=false", "seed=4")...)
 	if a, b := outcomeOf(t, again), outcomeOf(t, other); a.files["last.safetensors"] == "" || a.files["rce_epoch1.safetensors"] == b.files["rce_epoch1.safetensors"] {

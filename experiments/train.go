@@ -131,6 +131,7 @@ func (r *run) loadData() (*beamdata.Bundle, error) {
 		return nil, err
 	}
 	torchx.Attach(r.threads())
+	torchx.SetDeterministic(r.cfg.Deterministic)
 	if r.device, err = torchx.Device(r.cfg.Device); err != nil {
 		return nil, &UsageError{err.Error()}
 	}

@@ -360,6 +360,28 @@ func residentKB(t *testing.T) int {
 	return 0
 }
 
+// Deterministic operations are all that the policies need, and on the CPU they give what the others give.
+func TestDeterministic(t *testing.T) {
+	scoped(t)
+	step := func() []float64 {
+		p := NewParams([]Spec{{"w", []int{5, 3}}}, "cpu")
+		defer p.Free()
+		p.SetValues([]float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+		w := p.Get("w")
+		rows := Embedding(w, From([]int64{0, 4, 4, 2}, 2, 2))                                     // [2, 2, 3]
+		picked := Gather(LogSoftmax(Scale(rows, 0.1), -1), 2, From([]int64{0, 1, 2, 0}, 2, 2, 1)) // [2, 2, 1]
+		Backward(Sum(Add(picked, SumKeep(IndexSelect(MatMul(rows, Transpose(w, 0, 1)), 2, From([]int64{1, 1}, 2)), 2))))
+		return p.Grad().Floats()
+	}
+	want := step()
+	SetDeterministic(true)
+	defer SetDeterministic(false)
+	if !Deterministic() {
+		t.Error("SetDeterministic(true) has no effect")
+	}
+	golden.Close(t, step(), want, 0)
+}
+
 func TestDevice(t *testing.T) {
 	for _, tc := range []struct{ in, want, err string }{
 		{"cpu", "cpu", ""},

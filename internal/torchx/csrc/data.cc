@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -114,6 +115,15 @@ void fc_set_num_threads(int n) {
   using Set = void (*)(int);
   if (auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(n);
 }
+// Operations that have a deterministic form use it, others fail. cuBLAS has one only with a workspace of
+// fixed size, which it reads from the environment at its first product.
+void fc_set_deterministic(bool on) {
+  if (on) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(on);
+  at::globalContext().setBenchmarkCuDNN(false);
+}
+bool fc_deterministic(void) { return at::globalContext().deterministicAlgorithms(); }
 int fc_get_num_threads(void) { return at::get_num_threads(); }
 bool fc_cuda_available(void) { return torch::cuda::is_available(); }
 int fc_cuda_device_count(void) { return static_cast<int>(torch::cuda::device_count()); }

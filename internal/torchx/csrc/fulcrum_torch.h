@@ -111,6 +111,8 @@ const char *fc_normal_(Tensor x, double mean, double std, Generator g);
 void fc_keep_freed_memory(void);
 void fc_set_num_threads(int n);
 int fc_get_num_threads(void);
+void fc_set_deterministic(bool on);
+bool fc_deterministic(void);
 bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);

@@ -45,8 +45,8 @@ type run struct {
 	plotter    *reports.Plotter
 	bundle     *beamdata.Bundle
 	result     *phases.Result
-	evaluation *evaluation      // of task=evaluate
-	former     *reports.Summary // of the sitting before a resume
+	evaluation *evaluation // of task=evaluate
+	earlier    sittings    // before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -182,7 +182,7 @@ func (r *run) logOptions() reports.LogOptions {
 			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals()}
 		}
 		opt.Restored = &at
-		r.former, _ = reports.ReadSummary(r.dir)
+		r.earlier = earlierSittings(r.dir)
 	}
 	return opt
 }
@@ -274,9 +274,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
 		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{},
 	}
-	if r.former != nil {
-		s.Start = r.former.Start
-		s.WallSeconds += r.former.WallSeconds
+	if r.earlier.seconds > 0 {
+		s.Start = r.earlier.start.Format(time.RFC3339)
+		s.WallSeconds += r.earlier.seconds
 	}
 	var interrupted *InterruptedError
 	switch {

@@ -1,0 +1,54 @@
+package experiments
+
+import (
+	"sort"
+	"time"
+
+	"fulcrum/reports"
+)
+
+// sittings is the time that a run was at work before a resume.
+type sittings struct {
+	start   time.Time
+	seconds float64
+}
+
+// earlierSittings adds up the sittings of the run in dir: from its rows, because one that was killed left no
+// summary, or from the summary, which knows the time before the first row and after the last.
+func earlierSittings(dir string) sittings {
+	var s sittings
+	if rows, err := reports.ReadRun(dir); err == nil {
+		s = sittingsOf(rows)
+	}
+	if former, _ := reports.ReadSummary(dir); former != nil && former.WallSeconds > s.seconds {
+		if start, err := time.Parse(time.RFC3339, former.Start); err == nil {
+			return sittings{start, former.WallSeconds}
+		}
+	}
+	return s
+}
+
+// sittingsOf adds up the time between the first and the last row of each sitting; a resume event begins one.
+func sittingsOf(rows *reports.Run) sittings {
+	type moment struct {
+		at    float64
+		first bool
+	}
+	var all []moment
+	for _, list := range [][]reports.Row{rows.Epochs, rows.EvalRows, rows.Events} {
+		for _, row := range list {
+			all = append(all, moment{row.Time, row.Text("event") == "resume"})
+		}
+	}
+	if len(all) == 0 {
+		return sittings{}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
+	s := sittings{start: time.UnixMilli(int64(all[0].at * 1000))}
+	for i := 1; i < len(all); i++ {
+		if !all[i].first {
+			s.seconds += all[i].at - all[i-1].at
+		}
+	}
+	return s
+}

@@ -135,6 +135,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	}
 	defer policy.Free()
 	policy.SetShots(shotsOf(policy, bundle))
+	data.serve(policy)
 	initial := policy.Clone()
 	defer initial.Free()
 	build, err := Phases().Get(spec.Phase)

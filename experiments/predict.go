@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/atomicfile"
@@ -114,6 +115,15 @@ func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
 	return set, nil
 }
 
+// scored returns the actions of the best selection of query i, of at most n examples: Stop is the last if it ends early.
+func scored(b *selector.Batch, i, n int) []int64 {
+	actions := b.Action(i, 0)[:n]
+	if end := slices.Index(actions, pointer.Stop); end >= 0 {
+		return actions[:end+1]
+	}
+	return actions
+}
+
 // answer decodes one batch of queries.
 func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction, err error) {
 	defer torchx.Recover(&err)
@@ -122,13 +132,16 @@ func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, quer
 	b, scores := policy.Decode(src, queries, shots, width)
 	best := selector.NewBatch(src, queries, 1, shots)
 	for i, q := range queries {
-		best.Set(i, 0, b.Action(i, 0)[:min(shots, set.PoolSize(q))], 0)
+		best.Set(i, 0, scored(b, i, min(shots, set.PoolSize(q))), 0)
 	}
 	steps := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
 	for i, q := range queries {
 		pool := set.Pool(q)
 		p := prediction{QueryID: set.IDs[q], LogProb: scores[i*width], Pointer: []int64{}, PointerPos: []int64{}, Scores: []float64{}}
-		for t, at := range best.Action(i, 0)[:min(shots, len(pool))] {
+		for t, at := range scored(b, i, min(shots, len(pool))) {
+			if at == pointer.Stop {
+				break
+			}
 			p.PointerPos = append(p.PointerPos, int64(set.FilePosition(q, int32(at))))
 			p.Pointer = append(p.Pointer, int64(pool[at]))
 			p.Scores = append(p.Scores, steps[i*shots+t])

@@ -56,6 +56,7 @@ func train(ctx context.Context, r *run) error {
 	}
 	defer policy.Free()
 	policy.SetShots(shotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
+	data.serve(policy)
 	initial := policy.Clone()
 	defer initial.Free()
 	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())

@@ -13,17 +13,29 @@ import (
 type trainData struct {
 	bundle  *beamdata.Bundle
 	sources map[*beamdata.Set]*pointer.Source
+	endAt   int // recorded candidates of fewer examples end with a Stop; 0 = none do
 }
 
 func newTrainData(b *beamdata.Bundle) *trainData {
-	return &trainData{b, map[*beamdata.Set]*pointer.Source{}}
+	return &trainData{bundle: b, sources: map[*beamdata.Set]*pointer.Source{}}
 }
 
 func (d *trainData) source(set *beamdata.Set) *pointer.Source {
 	if d.sources[set] == nil {
 		d.sources[set] = pointer.NewSource(set)
+		d.sources[set].EndRecorded(d.endAt)
 	}
 	return d.sources[set]
+}
+
+// serve makes recorded candidates end as the policy's own selections do.
+func (d *trainData) serve(p *pointer.Policy) {
+	if opt := p.Options(); opt.Stop.Enabled {
+		d.endAt = *opt.ShotNum
+	}
+	for _, src := range d.sources {
+		src.EndRecorded(d.endAt)
+	}
 }
 
 // beams are the recorded beams that sft and rce imitate.

@@ -160,7 +160,11 @@ type key struct {
 func (o *Options) keys() []key {
 	return []key{
 		textKey("variant", &o.Variant), intKey("hidden_dim", &o.HiddenDim), intKey("num_layers", &o.NumLayers), intKey("num_heads", &o.NumHeads),
-		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), intKey("distinct_steps", &o.DistinctSteps), textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
+		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), intKey("distinct_steps", &o.DistinctSteps),
+		textKey("head", &o.Head), textKey("decoder", &o.Decoder), textKey("diversity.kind", &o.Diversity.Kind), intKey("diversity.prototypes", &o.Diversity.Prototypes), floatKey("diversity.ridge", &o.Diversity.Ridge),
+		intKey("candidate_encoder.layers", &o.CandidateEncoder.Layers), intKey("candidate_encoder.heads", &o.CandidateEncoder.Heads), intKey("candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim),
+		optionalIntKey("coarse.top_m", &o.Coarse.TopM), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled), intKey("stop.min_shots", &o.Stop.MinShots),
+		textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
 		textKey("encoder", &o.Encoder), floatKey("relation.scale", &o.Relation.Scale), textKey("relation.bilinear", &o.Relation.Bilinear),
 		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),
 	}
@@ -172,6 +176,24 @@ func textKey(name string, p *string) key {
 
 func intKey(name string, p *int) key {
 	return key{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) { *p, err = strconv.Atoi(s); return }}
+}
+
+// optionalIntKey is an integer or null.
+func optionalIntKey(name string, p **int) key {
+	return key{name, func() string {
+		if *p == nil {
+			return "null"
+		}
+		return strconv.Itoa(**p)
+	}, func(s string) error {
+		if s == "null" {
+			*p = nil
+			return nil
+		}
+		n, err := strconv.Atoi(s)
+		*p = &n
+		return err
+	}}
 }
 
 func floatKey(name string, p *float64) key {

@@ -21,14 +21,21 @@ func (p *Policy) start(e encoded) cursor {
 	return c
 }
 
-// stateful reports whether a choice changes the scores of later ones beyond excluding itself.
+// stateful reports whether a choice changes the query state.
 func (p *Policy) stateful() bool { return p.opt.Encoder == "attention" && p.opt.StateUpdate != "none" }
 
 // advance is the cursor after choosing the examples at positions [B, N] (int64) of their pools.
 func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {
 	c.step++
+	if !p.stateful() && p.diversity == nil {
+		return c
+	}
+	chosen := e.vector(position) // [B, N, h]
 	if p.stateful() {
-		p.update(&c, e.vector(position))
+		p.update(&c, chosen)
+	}
+	if p.diversity != nil {
+		c.memory = p.diversity.remember(p, e, c.memory, chosen)
 	}
 	return c
 }
@@ -65,7 +72,7 @@ func (r rows) count(step int) int {
 }
 
 func (r rows) total() int {
-	total := 0
+	total := 0 // none when first > last
 	for t := r.first; t <= r.last; t++ {
 		total += r.count(t)
 	}
@@ -90,16 +97,22 @@ func (r rows) spread(x torchx.Tensor) torchx.Tensor {
 
 // exclude gives the examples chosen before the logit v in the scores z [B, R, ≥ K].
 func (r rows) exclude(z torchx.Tensor, v float64) torchx.Tensor {
+	blocks := r.excluded(z, v)
+	if len(blocks) == 1 {
+		return blocks[0]
+	}
+	return torchx.Cat(1, blocks...)
+}
+
+// excluded is exclude, step by step.
+func (r rows) excluded(z torchx.Tensor, v float64) []torchx.Tensor {
 	blocks := r.blocks(z)
 	for i := range blocks {
 		if t := r.first + i; t > 0 {
 			blocks[i] = torchx.ScatterValue(blocks[i], 2, torchx.Narrow(r.chosen, 2, 0, t), v)
 		}
 	}
-	if len(blocks) == 1 {
-		return blocks[0]
-	}
-	return torchx.Cat(1, blocks...)
+	return blocks
 }
 
 // blocks cuts z [B, R, …] into steps.

@@ -1,6 +1,8 @@
 package pointer
 
 import (
+	"slices"
+
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -17,26 +19,34 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 	in := p.loadQueries(src, queries)
 	e := p.encode(in, dropout{})
 	at := p.start(e)
-	var chosen []torchx.Tensor // t × [B, G, 1]
+	columns := in.k
+	if p.opt.Stop.Enabled {
+		columns++
+	}
+	var drawn, chosen []torchx.Tensor // t × [B, G, 1] columns, and the positions that they take
 	for step := range t {
 		r := rows{first: step, last: step, n: g}
 		if step > 0 {
 			r.chosen = torchx.Cat(2, chosen...)
 		}
-		logits := r.exclude(p.score(e, r, []cursor{at}, temperature), impossible)          // [B, 1 or G, K], never twice, whatever a taken one's logit
-		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, in.k)), -1) // [B, G]
+		logits := r.exclude(p.score(e, r, []cursor{at}, temperature), impossible)             // [B, 1 or G, K], never twice, whatever a taken one's logit
+		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, columns)), -1) // [B, G]
+		drawn = append(drawn, torchx.Unsqueeze(action, 2))
+		if p.opt.Stop.Enabled {
+			action = torchx.MaskedFill(action, torchx.Compare(action, "eq", float64(in.k)), 0) // what follows is not looked at
+		}
 		chosen = append(chosen, torchx.Unsqueeze(action, 2))
 		if step+1 < t {
 			at = p.advance(e, at, action)
 		}
 	}
-	actions := torchx.Data[int64](torchx.Cat(2, chosen...)) // [B, G, T] sync
+	actions := torchx.Data[int64](torchx.Cat(2, drawn...)) // [B, G, T] sync
 	b := selector.NewBatch(src, queries, g, t)
 	for i := range queries {
 		steps := min(t, len(src.set.Pool(queries[i]))) // a pool smaller than t ends the selection early
 		for j := range g {
 			at := (i*g + j) * t
-			b.Set(i, j, actions[at:at+steps], 0)
+			b.Set(i, j, p.uncolumn(actions[at:at+steps], in.k), 0)
 		}
 	}
 	return b
@@ -62,13 +72,14 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 		if step > 0 {
 			r.chosen = p.move(torchx.From(taken(beams, n, step), in.b, n, step))
 		}
-		logits := r.exclude(p.score(e, r, []cursor{at}, 1), p.taken())                 // [B, N, K]
-		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1).To(torchx.Float32)) // [B, N, K] sync
+		logits := r.exclude(p.score(e, r, []cursor{at}, 1), p.taken()) // [B, N, A]
+		columns := logits.Shape()[2]
+		logp := torchx.Data[float32](torchx.LogSoftmax(logits, -1).To(torchx.Float32)) // [B, N, A] sync
 		for i, q := range queries {
 			if step >= len(src.set.Pool(q)) {
 				continue // every example of this pool is taken
 			}
-			beams[i] = extend(beams[i], logp[i*n*in.k:(i+1)*n*in.k], in.k, width)
+			beams[i] = extend(beams[i], logp[i*n*columns:(i+1)*n*columns], columns, in.k, width)
 		}
 		if step+1 < t {
 			parent, action := pad(beams, width)
@@ -96,29 +107,36 @@ type beam struct {
 	logp    float64
 }
 
-// extend returns the width best continuations of beams, given log-probabilities [N, K].
-func extend(beams []beam, logp []float32, k, width int) []beam {
+func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
+
+// extend returns the width best continuations of beams, given log-probabilities [N, columns] of the k candidates and
+// perhaps of Stop. A beam that has ended stays as it is.
+func extend(beams []beam, logp []float32, columns, k, width int) []beam {
 	var best []beam // sorted, best first; stable: the earlier beam and the smaller position win ties
+	insert := func(x beam) {
+		at := len(best)
+		for at > 0 && best[at-1].logp < x.logp {
+			at--
+		}
+		if best = slices.Insert(best, at, x); len(best) > width {
+			best = best[:width]
+		}
+	}
 	for n, from := range beams {
-		for j := range k {
-			lp := logp[n*k+j]
-			if lp < impossible/2 || holds(from.actions, int64(j)) {
-				continue
+		if from.ended() {
+			insert(beam{from.actions, n, from.logp})
+			continue
+		}
+		for j := range columns {
+			action, lp := int64(j), logp[n*columns+j]
+			if j == k {
+				action = Stop
 			}
 			score := from.logp + float64(lp)
-			if len(best) == width && score <= best[width-1].logp {
+			if lp < impossible/2 || holds(from.actions, action) || len(best) == width && score <= best[width-1].logp {
 				continue
 			}
-			at := len(best)
-			for at > 0 && best[at-1].logp < score {
-				at--
-			}
-			best = append(best, beam{})
-			copy(best[at+1:], best[at:])
-			best[at] = beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), int64(j)), n, score}
-			if len(best) > width {
-				best = best[:width]
-			}
+			insert(beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), action), n, score})
 		}
 	}
 	return best
@@ -133,14 +151,15 @@ func holds(actions []int64, a int64) bool {
 	return false
 }
 
-// taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last.
+// taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. What stands behind a
+// beam's end is not looked at.
 func taken(beams [][]beam, n, step int) []int64 {
 	out := make([]int64, 0, len(beams)*n*step)
 	for _, bs := range beams {
 		for j := range n {
 			a := bs[min(j, len(bs)-1)].actions
 			for s := range step {
-				out = append(out, a[min(s, len(a)-1)])
+				out = append(out, max(a[min(s, len(a)-1)], 0))
 			}
 		}
 	}
@@ -153,7 +172,7 @@ func pad(beams [][]beam, width int) (parent, action []int64) {
 		for j := range width {
 			x := bs[min(j, len(bs)-1)]
 			parent = append(parent, int64(x.parent))
-			action = append(action, x.actions[len(x.actions)-1])
+			action = append(action, max(x.actions[len(x.actions)-1], 0))
 		}
 	}
 	return parent, action

@@ -19,6 +19,18 @@ type encoded struct {
 	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared
 	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; no tensor without the skip term
 	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; no tensor when nothing is padded
+
+	keys          torchx.Tensor // like cand: what the additive head makes of it
+	topics, needs torchx.Tensor // [B, K, M] or [K, M], [B, 1, M] (coverage)
+	coarse, top   torchx.Tensor // [B, 1, K] coarse logits, and bool: among the top M (coarse-to-fine)
+}
+
+// spread gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
+func (e encoded) spread(x torchx.Tensor) torchx.Tensor {
+	if e.pool.Nil() {
+		return x
+	}
+	return torchx.Embedding(x, e.pool)
 }
 
 // vector returns the unit vectors [B, N, h] of the candidates at positions [B, N] of their pools.
@@ -73,8 +85,14 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	}
 	x := torchx.Narrow(rows, 0, in.u, in.b) // [B, h]
 	rows = torchx.Narrow(rows, 0, 0, in.u)  // [U, h]
+	if p.opt.Coarse.TopM != nil {
+		p.coarseStage(in, e, x, rows)
+	}
+	if p.opt.CandidateEncoder.Layers > 0 {
+		rows = p.contextualise(in, drop, e, rows)
+	}
 	if p.opt.NumLayers > 0 {
-		c := in.spread(rows) // [B, K, h] or [K, h]
+		c := e.spread(rows) // [B, K, h] or [K, h]
 		for l := range p.opt.NumLayers {
 			x = p.attention(p.layer(l), in, drop, x, c)
 		}
@@ -83,7 +101,11 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	rows = drop.on(rows, drop.hidden) // one mask for a candidate that several queries share
 	e.state = torchx.Unsqueeze(torchx.Normalize(torchx.Linear(x, p.params.Get("query_proj.weight"), torchx.Tensor{})), 1)
 	e.unit = torchx.Normalize(torchx.Linear(rows, p.params.Get("cand_proj.weight"), torchx.Tensor{}))
-	e.cand = in.spread(e.unit)
+	e.cand = e.spread(e.unit)
+	e.keys = p.headKeys(*e)
+	if p.diversity != nil {
+		p.diversity.prepare(p, e)
+	}
 }
 
 // attention is one layer: multi-head attention of the query x [B, h] over candidates c, residual, norm.
@@ -119,29 +141,64 @@ func (p *Policy) attention(w layer, in *inputs, drop dropout, x, c torchx.Tensor
 	return torchx.LayerNorm(torchx.Add(attn, x), w.normWeight, w.normBias, 1e-5)
 }
 
-// score returns the logits [B, R, K] of the pool in the rows that the cursors stand for, one cursor a step: learned
-// score / temperature, plus the skip term. All steps are one product.
+// score returns the logits of all actions [B, R, A] in the rows r, one cursor a step. All steps are one product. What was
+// taken before is excluded only where the other logits depend on it: PickLogp and rows.exclude do it for all.
 func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64) torchx.Tensor {
-	return r.spread(p.logits(e, p.queries(cursors), temperature))
+	query := p.queries(cursors)
+	z := r.spread(p.logits(e, query, temperature)) // [B, R, K]
+	if p.diversity != nil {
+		z = p.diversify(e, r, cursors, z, temperature)
+	}
+	if p.opt.Coarse.TopM == nil && !p.opt.Stop.Enabled {
+		return z
+	}
+	z = r.exclude(z, p.taken())
+	if p.opt.Coarse.TopM != nil {
+		z = p.coarseToFine(e, r, z, temperature)
+	}
+	if p.opt.Stop.Enabled {
+		z = p.withStop(r, query, z, temperature)
+	}
+	return z
 }
 
-// queries joins the vectors that score the pool at each step: [B, R, h], or [B, 1, h] where no choice changes them.
+// queries joins the vectors that score the pool at each step: [B, R, h], [B, steps, h] where only the step changes them,
+// [B, 1, h] where nothing does.
 func (p *Policy) queries(cursors []cursor) torchx.Tensor {
-	if !p.stateful() || len(cursors) == 1 {
+	slots := p.opt.Decoder == "slots"
+	if !p.stateful() && !slots {
 		return cursors[0].state
 	}
 	states := make([]torchx.Tensor, len(cursors))
 	for t, c := range cursors {
-		states[t] = c.state
+		if states[t] = c.state; slots {
+			states[t] = p.slot(c)
+		}
+	}
+	if len(states) == 1 {
+		return states[0]
 	}
 	return torchx.Cat(1, states...)
+}
+
+// diversify adds the diversity term to the scores z [B, R, K].
+func (p *Policy) diversify(e encoded, r rows, cursors []cursor, z torchx.Tensor, temperature float64) torchx.Tensor {
+	terms := make([]torchx.Tensor, len(cursors))
+	for i, c := range cursors {
+		terms[i] = p.diversity.bonus(p, e, c.memory, c.step) // [B, N, K]
+		if terms[i].Nil() {
+			shape := z.Shape()
+			terms[i] = torchx.FullLike(z, 0, p.dtype, shape[0], 1, shape[2])
+		}
+	}
+	return torchx.Add(z, torchx.Scale(torchx.Cat(1, terms...), 1/(p.opt.Temperature*temperature)))
 }
 
 // logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder there are none, and N is 1.
 func (p *Policy) logits(e encoded, query torchx.Tensor, temperature float64) torchx.Tensor {
 	var z torchx.Tensor
 	if p.opt.Encoder == "attention" {
-		z = products(torchx.Scale(query, 1/(p.opt.Temperature*temperature)), e.cand)
+		z = p.head(e, query, 1/(p.opt.Temperature*temperature))
 		if p.opt.Skip.Enabled {
 			z = torchx.Add(torchx.Mul(z, p.params.Get("learned_scale")), scaled(e.skip, temperature))
 		}
@@ -183,8 +240,8 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 	if temperature == 0 {
 		temperature = 1
 	}
-	e, r := p.encode(in, drop), rows{0, in.t - 1, in.g, in.actions}
-	logits := p.score(e, r, p.teacherForced(in, e), temperature) // [B, R, K], R = 1 + (T-1)·G
+	e, r := p.encode(in, drop), rows{0, in.t - 1, in.g, in.chosen}
+	logits := p.score(e, r, p.teacherForced(in, e), temperature) // [B, R, A], R = 1 + (T-1)·G
 	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)
 	out := selector.Output{LogP: picked.LogP, Entropy: picked.Entropy, KL: picked.KL} // [B, G, T]
 	if !in.mask.Nil() {
@@ -200,14 +257,14 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 func (p *Policy) teacherForced(in *inputs, e encoded) []cursor {
 	cursors := []cursor{p.start(e)}
 	for t := 1; t < in.t; t++ {
-		cursors = append(cursors, p.advance(e, cursors[t-1], torchx.Squeeze(torchx.Narrow(in.actions, 2, t-1, 1), 2)))
+		cursors = append(cursors, p.advance(e, cursors[t-1], torchx.Squeeze(torchx.Narrow(in.chosen, 2, t-1, 1), 2)))
 	}
 	return cursors
 }
 
-// distributions are the log-probabilities of the whole pool at every step [B, G, T, K].
+// distributions are the log-probabilities of all actions at every step [B, G, T, A].
 func (p *Policy) distributions(in *inputs, r rows, logits torchx.Tensor) torchx.Tensor {
-	steps := r.blocks(r.exclude(logits, p.taken()))
+	steps := r.excluded(logits, p.taken())
 	for t, z := range steps {
 		steps[t] = torchx.Expand(torchx.LogSoftmax(z, -1), in.b, in.g, -1)
 	}

@@ -17,7 +17,8 @@ type inputs struct {
 	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); no tensor when the pool is shared
 	padding    torchx.Tensor // [B, K] bool, true = padding; no tensor when all pools are full
 	cos        torchx.Tensor // [B, K] cos(E_q, E_j); no tensor without the skip term
-	actions    torchx.Tensor // [B, G, T] int64
+	actions    torchx.Tensor // [B, G, T] int64 columns of the logits
+	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; not the same as actions only where those may stop
 	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; no tensor when every step is
 }
 
@@ -26,7 +27,12 @@ func (p *Policy) load(b *selector.Batch) *inputs {
 	src := b.Source.(*Source)
 	in := p.loadQueries(src, b.Queries)
 	in.g, in.t = b.G, b.T
-	in.actions = p.move(torchx.From(b.Actions, in.b, in.g, in.t))
+	actions, chosen := p.columns(b.Actions, in.k)
+	in.actions = p.move(torchx.From(actions, in.b, in.g, in.t))
+	in.chosen = in.actions
+	if p.opt.Stop.Enabled {
+		in.chosen = p.move(torchx.From(chosen, in.b, in.g, in.t))
+	}
 	if slices.Contains(b.Mask, 0) {
 		in.mask = p.move(torchx.From(b.Mask, in.b, in.g, in.t)).To(p.dtype)
 	}

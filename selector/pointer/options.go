@@ -1,27 +1,35 @@
 package pointer
 
 import (
+	"errors"
+
 	"fulcrum/internal/option"
 )
 
 // Options configures the pointer selector (config section selector).
 type Options struct {
-	Variant       string          `koanf:"variant" help:"name of the preset, kept in checkpoints and reports"`
-	DModel        *int            `koanf:"d_model" help:"width of the embeddings; null = from the embedding table"`
-	HiddenDim     int             `koanf:"hidden_dim" help:"width h of the encoder" range:"[1,inf)"`
-	NumLayers     int             `koanf:"num_layers" help:"cross-attention layers over the pool; 0 = bi-encoder" range:"[0,inf)"`
-	NumHeads      int             `koanf:"num_heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
-	Dropout       float64         `koanf:"dropout" help:"dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
-	AttnDropout   float64         `koanf:"attn_dropout" help:"dropout on attention weights, in sft and rce only" range:"[0,1)"`
-	Smoothing     float64         `koanf:"label_smoothing" help:"share of the cross-entropy target spread over the pool (sft, rce)" range:"[0,1)"`
-	ShotNum       *int            `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,1000]"`
-	Temperature   float64         `koanf:"temperature" help:"logits are cosines divided by this" range:"(0,inf)"`
-	StateUpdate   string          `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); none (v2)" enum:"gate,none,scalar_gate,gru"`
-	DistinctSteps int             `koanf:"distinct_steps" help:"steps with parameters of their own, where a choice has such (gru); later steps share the last one's" range:"[1,1000]"`
-	Taken         string          `koanf:"taken" help:"examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference" enum:"excluded,minus_100"`
-	Encoder       string          `koanf:"encoder" help:"attention: learned score by cross-attention over the pool (v3); none: skip term and relation only" enum:"attention,none"`
-	Skip          SkipOptions     `koanf:"skip" help:"similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score"`
-	Relation      RelationOptions `koanf:"relation" help:"learned relation of the raw embeddings, added to the skip term"`
+	Variant          string                  `koanf:"variant" help:"name of the preset, kept in checkpoints and reports"`
+	DModel           *int                    `koanf:"d_model" help:"width of the embeddings; null = from the embedding table"`
+	HiddenDim        int                     `koanf:"hidden_dim" help:"width h of the encoder" range:"[1,inf)"`
+	NumLayers        int                     `koanf:"num_layers" help:"cross-attention layers over the pool; 0 = bi-encoder" range:"[0,inf)"`
+	NumHeads         int                     `koanf:"num_heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
+	Dropout          float64                 `koanf:"dropout" help:"dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
+	AttnDropout      float64                 `koanf:"attn_dropout" help:"dropout on attention weights, in sft and rce only" range:"[0,1)"`
+	Smoothing        float64                 `koanf:"label_smoothing" help:"share of the cross-entropy target spread over the pool (sft, rce)" range:"[0,1)"`
+	ShotNum          *int                    `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,1000]"`
+	Temperature      float64                 `koanf:"temperature" help:"logits are cosines divided by this" range:"(0,inf)"`
+	StateUpdate      string                  `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); none (v2)" enum:"gate,none,scalar_gate,gru"`
+	DistinctSteps    int                     `koanf:"distinct_steps" help:"steps with parameters of their own, where a choice has such (gru, mmr, slots); later steps share the last one's" range:"[1,1000]"`
+	Head             string                  `koanf:"head" help:"score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)" enum:"cosine,bilinear,additive"`
+	Decoder          string                  `koanf:"decoder" help:"autoregressive: the state scores the pool at every step; slots: each step has a learned transform and slot vector of the state (v4_8)" enum:"autoregressive,slots"`
+	Diversity        DiversityOptions        `koanf:"diversity" help:"what a candidate is worth beside those chosen before"`
+	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder" help:"self-attention of the pool before it is scored (v4_4)"`
+	Coarse           CoarseOptions           `koanf:"coarse" help:"coarse-to-fine: a cheap score picks the candidates that the selector looks at (v4_9)"`
+	Stop             StopOptions             `koanf:"stop" help:"an action that ends the selection: as many shots as the query needs (v4_10)"`
+	Taken            string                  `koanf:"taken" help:"examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference" enum:"excluded,minus_100"`
+	Encoder          string                  `koanf:"encoder" help:"attention: learned score by cross-attention over the pool (v3); none: skip term and relation only" enum:"attention,none"`
+	Skip             SkipOptions             `koanf:"skip" help:"similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score"`
+	Relation         RelationOptions         `koanf:"relation" help:"learned relation of the raw embeddings, added to the skip term"`
 }
 
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector
@@ -37,7 +45,9 @@ func DefaultOptions() Options {
 	return Options{
 		Variant: "v3", HiddenDim: 256, NumLayers: 1, NumHeads: 1,
 		Temperature: 0.1, StateUpdate: "gate", Taken: "excluded",
-		Encoder: "attention", DistinctSteps: 8,
+		Encoder: "attention", DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
+		Diversity: DefaultDiversityOptions(), CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
+		Coarse: CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.1},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
 	}
 }
@@ -50,5 +60,29 @@ func (o Options) Validate() error {
 	if o.Encoder == "none" && !o.Skip.Enabled {
 		return option.Errorf("encoder", "want attention, or skip.enabled: nothing else gives a score")
 	}
-	return o.Relation.validate(o.Skip)
+	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o), o.Relation.validate(o.Skip))
+}
+
+// encoderOnly refuses what needs the encoder's vectors where there is no encoder.
+func (o Options) encoderOnly() error {
+	refuse := func(key, value string) error {
+		return option.Errorf(key, "want encoder=attention with %s: it works on the encoder's vectors, and encoder=%s makes none", value, o.Encoder)
+	}
+	switch {
+	case o.Encoder != "none":
+		return nil
+	case o.Diversity.enabled():
+		return refuse("diversity.kind", o.Diversity.Kind)
+	case o.CandidateEncoder.Layers > 0:
+		return refuse("candidate_encoder.layers", "layers")
+	case o.Head != "cosine":
+		return refuse("head", o.Head)
+	case o.Decoder != "autoregressive":
+		return refuse("decoder", o.Decoder)
+	case o.Coarse.TopM != nil:
+		return refuse("coarse.top_m", "a number")
+	case o.Stop.Enabled:
+		return refuse("stop.enabled", "true")
+	}
+	return nil
 }

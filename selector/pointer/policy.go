@@ -20,12 +20,13 @@ import (
 
 // Policy is a pointer selector. It implements selector.Policy.
 type Policy struct {
-	opt    Options
-	dim    int // width d of the embeddings
-	device string
-	dtype  torchx.DType // of parameters and computation: float32, or float64 for gradient checks
-	params *torchx.Params
-	tables *tables
+	opt       Options
+	dim       int // width d of the embeddings
+	device    string
+	dtype     torchx.DType // of parameters and computation: float32, or float64 for gradient checks
+	params    *torchx.Params
+	tables    *tables
+	diversity diversity // nil = none
 }
 
 // tables are embedding tables on the device, shared by a policy and its clones.
@@ -69,6 +70,7 @@ func weights(opt Options, d int) []weight {
 	if d != h {
 		w = append(w, weight{name: "input_proj.weight", shape: []int{h, d}, start: xavier})
 	}
+	w = append(w, opt.CandidateEncoder.weights(h)...)
 	for i := range opt.NumLayers {
 		attn, norm := fmt.Sprintf("cross_attn_layers.%d.", i), fmt.Sprintf("attn_norms.%d.", i)
 		w = append(w,
@@ -81,7 +83,13 @@ func weights(opt Options, d int) []weight {
 	if opt.Skip.Enabled {
 		w = append(w, weight{name: "learned_scale", shape: []int{1}, start: constant(opt.Skip.LearnedScale)})
 	}
-	return w
+	w = append(w, headWeights(opt, h)...)
+	w = append(w, slotWeights(opt, h)...)
+	if kind := diversities(opt.Diversity.Kind); kind != nil {
+		w = append(w, kind.weights(opt, h)...)
+	}
+	w = append(w, opt.Coarse.weights(h)...)
+	return append(w, opt.Stop.weights(h)...)
 }
 
 // New returns a freshly initialised selector for d-wide embeddings. The weights depend on seed only.
@@ -99,7 +107,7 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 }
 
 func newPolicy(opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
-	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables()}
+	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
 	p.params = torchx.NewParamsOf(dtype, Specs(opt, d), device)
 	for _, w := range weights(opt, d) {
 		values := make([]float32, p.params.Get(w.name).Numel())
@@ -129,7 +137,7 @@ func (p *Policy) Dim() int { return p.dim }
 
 // Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
-	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables}
+	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity}
 	q.params = torchx.NewParamsOf(p.dtype, Specs(p.opt, p.dim), p.device)
 	q.params.CopyFrom(p.params)
 	return q

@@ -12,7 +12,12 @@ import (
 type Source struct {
 	set *beamdata.Set
 	cos [][]float32 // [Q][K_i] cosine of query and candidate, filled on first use
+	// shots is the length that recorded candidates end at by themselves: shorter ones get a Stop. 0 = none do.
+	shots int
 }
+
+// EndRecorded makes recorded candidates of fewer than shots examples end with a scored Stop, for a policy that may stop.
+func (s *Source) EndRecorded(shots int) { s.shots = shots }
 
 // NewSource wraps set.
 func NewSource(set *beamdata.Set) *Source {
@@ -31,20 +36,28 @@ func (s *Source) Len() int { return s.set.Len() }
 // ID returns the global id of query i.
 func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
 
-// Recorded returns the recorded candidates of these queries [B, G, S], padded to the largest group.
+// Recorded returns the recorded candidates of these queries [B, G, S], padded to the largest group. With EndRecorded
+// there may be a step more.
 func (s *Source) Recorded(queries []int) *selector.Batch {
 	g := 1
 	for _, q := range queries {
 		g = max(g, s.set.NumCandidates(q))
 	}
-	b := selector.NewBatch(s, queries, g, max(s.set.Shots, 1))
-	steps := make([]int64, 0, b.T)
+	t := max(s.set.Shots, 1)
+	if t < s.shots {
+		t++
+	}
+	b := selector.NewBatch(s, queries, g, t)
+	steps := make([]int64, 0, t)
 	for i, q := range queries {
 		for j := range s.set.NumCandidates(q) {
 			c := s.set.Candidate(q, j)
 			steps = steps[:0]
 			for _, p := range c.Positions {
 				steps = append(steps, int64(p))
+			}
+			if len(steps) < min(s.shots, len(s.set.Pool(q))) {
+				steps = append(steps, Stop)
 			}
 			b.Set(i, j, steps, c.Reward)
 		}
@@ -91,7 +104,7 @@ func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) e
 			}
 			positions = positions[:0]
 			for t, a := range b.Action(i, g) {
-				if b.Mask[at*b.T+t] != 0 {
+				if b.Mask[at*b.T+t] != 0 && a != Stop {
 					positions = append(positions, int32(a))
 				}
 			}

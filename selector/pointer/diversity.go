@@ -1,0 +1,47 @@
+package pointer
+
+import (
+	"fulcrum/internal/torchx"
+)
+
+// DiversityOptions adds to each candidate's score what it is worth beside those chosen so far. The term counts as
+// the score does (both are divided by the temperature) and starts small.
+type DiversityOptions struct {
+	Kind       string  `koanf:"kind" help:"mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none" enum:"none,mmr,coverage,logdet"`
+	Weight     float64 `koanf:"weight" help:"initial weight of the term, which is learned; mmr has one a step" range:"(0,inf)"`
+	Prototypes int     `koanf:"prototypes" help:"topics M (coverage)" range:"[1,inf)"`
+	Ridge      float64 `koanf:"ridge" help:"ε on the diagonal of the DPP's kernel: the term is never below log ε (logdet)" range:"(0,inf)"`
+}
+
+// DefaultDiversityOptions switches the term off.
+func DefaultDiversityOptions() DiversityOptions {
+	return DiversityOptions{Kind: "none", Weight: 0.1, Prototypes: 16, Ridge: 0.01}
+}
+
+func (o DiversityOptions) enabled() bool { return o.Kind != "none" && o.Kind != "" }
+
+// diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], none before the
+// first choice.
+type diversity interface {
+	// weights lists the parameters.
+	weights(opt Options, h int) []weight
+	// prepare computes what all steps of a batch share.
+	prepare(p *Policy, e *encoded)
+	// remember is the memory after choosing the vectors chosen [B, N, h].
+	remember(p *Policy, e encoded, memory []torchx.Tensor, chosen torchx.Tensor) []torchx.Tensor
+	// bonus scores the pool [B, N, K] before choice number step; no tensor where all candidates are alike.
+	bonus(p *Policy, e encoded, memory []torchx.Tensor, step int) torchx.Tensor
+}
+
+// diversities lists the kinds; nil is none.
+func diversities(kind string) diversity {
+	switch kind {
+	case "mmr":
+		return mmr{}
+	case "coverage":
+		return coverage{}
+	case "logdet":
+		return logdet{}
+	}
+	return nil
+}

@@ -163,6 +163,11 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 		return m, err
 	}
 	defer phase.End()
+	if p, ok := phase.(phases.Preparer); ok {
+		if err := p.Prepare(ctx); err != nil {
+			return m, err
+		}
+	}
 	if err := phase.BeginEpoch(1); err != nil {
 		return m, err
 	}

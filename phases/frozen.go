@@ -2,6 +2,9 @@ package phases
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -13,7 +16,6 @@ type frozenPolicy struct {
 	selector.Policy
 	owned    bool       // freed with the phase
 	constant bool       // nothing refreshes it within the phase
-	tried    bool       // known was asked for
 	known    *knowledge // nil: evaluated in every step
 }
 
@@ -54,7 +56,7 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 			b := src.Recorded(queries)
 			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
 			k.take(b, out)
-			fits = !dist || at > 0 || 4*candidates*b.T*k.actions[0] <= distBudget
+			fits = !dist || at > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
 			return nil
 		})
 		if err != nil {
@@ -67,14 +69,14 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 	return k, nil
 }
 
-// take copies a chunk's output to the host.
+// take copies a chunk's output to the host, without the padding of its pools.
 func (k *knowledge) take(b *selector.Batch, out selector.Output) {
 	logp := torchx.Data[float32](sequence(out.LogP)) // [B, G] sync
 	var dist []float32
-	width := 0 // of a candidate: T·A
+	width := 0 // A of the chunk
 	if k.dist != nil {
 		dist = torchx.Data[float32](out.Dist) // [B, G, T, A]
-		width = len(dist) / len(b.Valid)
+		width = len(dist) / (len(b.Valid) * b.T)
 	}
 	for i, q := range b.Queries {
 		size := 0
@@ -85,9 +87,17 @@ func (k *knowledge) take(b *selector.Batch, out selector.Output) {
 		}
 		at := i * b.G
 		k.logp[q] = append([]float32(nil), logp[at:at+size]...)
-		if k.dist != nil {
-			k.dist[q] = append([]float32(nil), dist[at*width:(at+size)*width]...)
-			k.actions[q] = width / b.T
+		if k.dist == nil {
+			continue
+		}
+		own := width // A of the query: before the first choice only padding is impossible
+		for own > 0 && dist[at*b.T*width+own-1] < impossibleLogP/10 {
+			own--
+		}
+		k.actions[q] = own
+		k.dist[q] = make([]float32, 0, size*b.T*own)
+		for row := at * b.T; row < (at+size)*b.T; row++ {
+			k.dist[q] = append(k.dist[q], dist[row*width:row*width+own]...)
 		}
 	}
 }
@@ -152,4 +162,62 @@ func (f *frozenPolicy) free() {
 	if f != nil && f.owned {
 		f.Free()
 	}
+}
+
+// freezePolicies makes the old and the reference policy, one for both where they are the same.
+func (g *GRPO) freezePolicies() error {
+	switch g.opt.OldPolicy {
+	case "batch":
+	case "init":
+		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
+		if n := g.opt.OldPolicyHeads; n != nil {
+			p, ok := g.env.Initial.(selector.HeadCloner)
+			if !ok {
+				return fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, *n)
+			}
+			rebuilt, err := p.CloneWithHeads(*n)
+			if err != nil {
+				return fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
+			}
+			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
+		}
+		g.startsOld = maps.Equal(g.old.Metadata(), g.env.Policy.Metadata()) && slices.Equal(g.old.Params().Values(), g.env.Policy.Params().Values())
+	default:
+		g.startsOld = true
+		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
+	}
+	switch ref := g.opt.KL.Reference; {
+	case ref == g.opt.OldPolicy && g.old.constant:
+		g.reference = g.old
+	case ref == "init":
+		g.reference = &frozenPolicy{Policy: g.env.Initial, constant: true}
+	default:
+		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start", owned: true}
+	}
+	return nil
+}
+
+// lookAheadBatch is how many queries are evaluated at once when a phase begins.
+const lookAheadBatch = 64
+
+// Prepare computes once what the constant policies think of all recorded groups. A policy temperature
+// that moves would make it wrong.
+func (g *GRPO) Prepare(ctx context.Context) error {
+	if g.opt.Rollout == "online" || g.opt.Temperature.Enabled {
+		return nil
+	}
+	batch := max(g.batch, lookAheadBatch)
+	if g.opt.Compat {
+		batch = g.batch // the noise of D20 wants the shapes of the steps
+	}
+	for _, f := range []*frozenPolicy{g.reference, g.old} {
+		if f == nil || !f.constant || f.known != nil {
+			continue
+		}
+		var err error
+		if f.known, err = know(ctx, f.Policy, g.src, batch, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
+			return err
+		}
+	}
+	return nil
 }

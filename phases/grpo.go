@@ -2,11 +2,8 @@ package phases
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
@@ -142,39 +139,6 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	return nil
 }
 
-// freezePolicies makes the old and the reference policy, one for both where they are the same.
-func (g *GRPO) freezePolicies() error {
-	switch g.opt.OldPolicy {
-	case "batch":
-	case "init":
-		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
-		if n := g.opt.OldPolicyHeads; n != nil {
-			p, ok := g.env.Initial.(selector.HeadCloner)
-			if !ok {
-				return fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, *n)
-			}
-			rebuilt, err := p.CloneWithHeads(*n)
-			if err != nil {
-				return fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
-			}
-			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
-		}
-		g.startsOld = maps.Equal(g.old.Metadata(), g.env.Policy.Metadata()) && slices.Equal(g.old.Params().Values(), g.env.Policy.Params().Values())
-	default:
-		g.startsOld = true
-		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
-	}
-	switch ref := g.opt.KL.Reference; {
-	case ref == g.opt.OldPolicy && g.old.constant:
-		g.reference = g.old
-	case ref == "init":
-		g.reference = &frozenPolicy{Policy: g.env.Initial, constant: true}
-	default:
-		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start", owned: true}
-	}
-	return nil
-}
-
 // maxSilent is the share of groups without a learning signal that a run may have.
 const maxSilent = 0.95
 
@@ -216,12 +180,12 @@ func (g *GRPO) refreshOld() {
 }
 
 // Step makes one GRPO update.
-func (g *GRPO) Step(ctx context.Context, epoch, step, pass int, queries []int) (Metrics, error) {
+func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Metrics, error) {
 	if pass == 0 {
 		if g.opt.OldPolicy == "every_n" && g.sinceOld >= g.opt.UpdateOldAfter {
 			g.refreshOld()
 		}
-		if err := g.collect(ctx, epoch, step, queries); err != nil {
+		if err := g.collect(epoch, step, queries); err != nil {
 			return nil, err
 		}
 	}
@@ -299,7 +263,7 @@ func (o ClipOptions) sides() (low, high float64) {
 
 // collect makes the batch in hand: recorded groups or fresh samples, their advantages over the whole
 // group, then the curriculum's top k.
-func (g *GRPO) collect(ctx context.Context, epoch, step int, queries []int) error {
+func (g *GRPO) collect(epoch, step int, queries []int) error {
 	var groups *selector.Batch
 	if g.opt.Rollout == "online" {
 		src := g.src.(selector.Scorer)
@@ -308,9 +272,6 @@ func (g *GRPO) collect(ctx context.Context, epoch, step int, queries []int) erro
 			return err
 		}
 	} else {
-		if err := g.lookAhead(ctx); err != nil {
-			return err
-		}
 		groups = g.src.Recorded(queries)
 	}
 	var top rewardutil.Selection
@@ -338,25 +299,6 @@ func (g *GRPO) collect(ctx context.Context, epoch, step int, queries []int) erro
 		"constant_good_groups": before.ConstantGood, "constant_bad_groups": before.ConstantBad,
 		"adv_hist": advantageHistogram(adv, g.rollout.Valid),
 		"top_k":    top.K, "items": g.rollout.NumValid(),
-	}
-	return nil
-}
-
-// lookAhead computes once what the constant policies think of all recorded groups. A policy temperature
-// that moves would make it wrong.
-func (g *GRPO) lookAhead(ctx context.Context) error {
-	if g.opt.Temperature.Enabled {
-		return nil
-	}
-	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if f == nil || !f.constant || f.tried {
-			continue
-		}
-		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, g.batch, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
-			return err
-		}
-		f.tried = true
 	}
 	return nil
 }
@@ -478,77 +420,3 @@ func (g *GRPO) Reference() selector.Policy { return g.reference.Policy }
 
 // ReferenceName is that policy as grpo.kl.reference names it.
 func (g *GRPO) ReferenceName() string { return g.opt.KL.Reference }
-
-type grpoValues struct {
-	Beta        rewardutil.ControlState `json:"beta"`
-	Temperature rewardutil.ControlState `json:"temperature"`
-	SinceOld    int                     `json:"since_old"`
-}
-
-// kept are the frozen policies that a saved state holds, by role: those that no checkpoint file has.
-func (g *GRPO) kept() map[string]selector.Policy {
-	k := map[string]selector.Policy{}
-	if g.opt.KL.Reference != "init" {
-		k["reference"] = g.reference.Policy
-	}
-	if g.old != nil && g.old != g.reference && g.opt.OldPolicy != "init" {
-		k["old"] = g.old.Policy
-	}
-	return k
-}
-
-// State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
-func (g *GRPO) State() PhaseState {
-	m, v, steps := g.learn.optim.State()
-	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
-	s := PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
-	for role, p := range g.kept() {
-		s.Frozen[role] = p.Params().Values()
-	}
-	if stale := g.learn.still.staleGradient(g.learn.params.Numel()); stale != nil {
-		s.Frozen[lastGradient] = stale
-	}
-	return s
-}
-
-// Restore sets what State returned.
-func (g *GRPO) Restore(s PhaseState) error {
-	var v grpoValues
-	if err := json.Unmarshal(s.Values, &v); err != nil {
-		return fmt.Errorf("%s: saved state: %w", g.name, err)
-	}
-	if err := g.beta.Restore(v.Beta); err != nil {
-		return fmt.Errorf("%s: saved state: %w", g.name, err)
-	}
-	if err := g.temp.Restore(v.Temperature); err != nil {
-		return fmt.Errorf("%s: saved state: %w", g.name, err)
-	}
-	g.sinceOld = v.SinceOld
-	for role, p := range g.kept() {
-		w, ok := s.Frozen[role]
-		if !ok {
-			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
-		}
-		if len(w) != p.Params().Numel() {
-			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
-		}
-		p.Params().SetValues(w)
-	}
-	if stale, ok := s.Frozen[lastGradient]; ok && g.learn.still != nil {
-		if len(stale) != g.learn.params.Numel() {
-			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.params.Numel())
-		}
-		g.learn.still.setStale(stale)
-	}
-	return g.learn.optim.SetState(s.M, s.V, s.OptimizerSteps)
-}
-
-// End frees the optimizer and the frozen policies.
-func (g *GRPO) End() {
-	g.learn.free()
-	if g.old != g.reference {
-		g.old.free()
-	}
-	g.reference.free()
-	g.rollout, g.rolloutIndex, g.rolloutAdv, g.rolloutOld = nil, nil, nil, nil
-}

@@ -231,7 +231,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer grpo.End()
-			if err := grpo.lookAhead(context.Background()); err != nil {
+			if err := grpo.Prepare(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			for q, logp := range c.LogProbs {

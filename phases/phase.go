@@ -46,6 +46,12 @@ type Phase interface {
 	End()
 }
 
+// Preparer is a Phase with work to do once before its first step, after Begin and Restore. It may take
+// as long as an epoch, so it ends early when ctx does.
+type Preparer interface {
+	Prepare(ctx context.Context) error
+}
+
 // PhaseState is a phase's part of a saved state: a JSON value, the optimizer's moments and the weights
 // of the frozen policies that no checkpoint file holds.
 type PhaseState struct {

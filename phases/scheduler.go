@@ -95,6 +95,11 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		} else {
 			s.pos = s.pos.enter(i, phase.Name())
 		}
+		if p, ok := phase.(Preparer); ok && !s.pos.PhaseDone {
+			if err := p.Prepare(ctx); err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
+				return fmt.Errorf("%s: %w", phase.Name(), err)
+			}
+		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
 				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)

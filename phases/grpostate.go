@@ -1,0 +1,83 @@
+package phases
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+type grpoValues struct {
+	Beta        rewardutil.ControlState `json:"beta"`
+	Temperature rewardutil.ControlState `json:"temperature"`
+	SinceOld    int                     `json:"since_old"`
+}
+
+// kept are the frozen policies that a saved state holds, by role: those that no checkpoint file has.
+func (g *GRPO) kept() map[string]selector.Policy {
+	k := map[string]selector.Policy{}
+	if g.opt.KL.Reference != "init" {
+		k["reference"] = g.reference.Policy
+	}
+	if g.old != nil && g.old != g.reference && g.opt.OldPolicy != "init" {
+		k["old"] = g.old.Policy
+	}
+	return k
+}
+
+// State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
+func (g *GRPO) State() PhaseState {
+	m, v, steps := g.learn.optim.State()
+	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
+	s := PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
+	for role, p := range g.kept() {
+		s.Frozen[role] = p.Params().Values()
+	}
+	if stale := g.learn.still.staleGradient(g.learn.params.Numel()); stale != nil {
+		s.Frozen[lastGradient] = stale
+	}
+	return s
+}
+
+// Restore sets what State returned.
+func (g *GRPO) Restore(s PhaseState) error {
+	var v grpoValues
+	if err := json.Unmarshal(s.Values, &v); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	if err := g.beta.Restore(v.Beta); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	if err := g.temp.Restore(v.Temperature); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	g.sinceOld = v.SinceOld
+	for role, p := range g.kept() {
+		w, ok := s.Frozen[role]
+		if !ok {
+			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
+		}
+		if len(w) != p.Params().Numel() {
+			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
+		}
+		p.Params().SetValues(w)
+	}
+	if stale, ok := s.Frozen[lastGradient]; ok && g.learn.still != nil {
+		if len(stale) != g.learn.params.Numel() {
+			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.params.Numel())
+		}
+		g.learn.still.setStale(stale)
+	}
+	return g.learn.optim.SetState(s.M, s.V, s.OptimizerSteps)
+}
+
+// End frees the optimizer and the frozen policies.
+func (g *GRPO) End() {
+	g.learn.free()
+	if g.old != g.reference {
+		g.old.free()
+	}
+	g.reference.free()
+	g.rollout, g.rolloutIndex, g.rolloutAdv, g.rolloutOld = nil, nil, nil, nil
+}

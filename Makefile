@@ -78,6 +78,10 @@ fmt: ## gofmt everything
 bench: build ## training speed on named workloads: make bench BENCH_ARGS="rl_k64_b1 --repeats 5"
 	@bin/run bench $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
 
+.PHONY: bench-docs
+bench-docs: build ## measure and replace the training table of docs/benchmarks.md
+	@scripts/bench_docs.sh $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
+
 .PHONY: gobench
 gobench: native ## Go benchmarks: make gobench PKG=./beamdata BENCH=Read
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h $(PKG)

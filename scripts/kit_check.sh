@@ -46,12 +46,18 @@ cat "$out/selftest.log"
 for package in internal/tensorfile internal/torchx beamdata rewardutil selector/pointer phases; do # AlgorithmsPage reads docs/
 	step "golden-${package//\//-}" golden "$package" -test.skip 'AlgorithmsPage'
 done
-step golden-experiments golden experiments -test.run 'LeverPlus|Compat|Parity|Reference|Scenario'
+devices=(cpu)
+if grep -q '^cuda *available' "$out/doctor.log"; then devices+=(cuda); fi
+for device in "${devices[@]}"; do # whole runs against the recordings of the Python reference
+	export FULCRUM_DEVICE=$device
+	step "golden-parity-$device" golden experiments -test.run '^TestParity$' -test.v
+	grep -q 'reference data absent' "$out/golden-parity-$device.log" && summary[-1]+="  (skipped: the kit has no recordings)"
+done
 if [ ${#bench[@]} -gt 0 ]; then
 	if [ -n "${PEER:-}" ]; then bench+=(--peer "$PEER"); fi
 	step bench-cpu bin/run bench --dir "$out/data" "${bench[@]}"
 	cat "$out/bench-cpu.log"
-	if grep -q '^cuda *available' "$out/doctor.log"; then
+	if [ ${#devices[@]} -gt 1 ]; then
 		step bench-cuda bin/run bench --device cuda --dir "$out/data" "${bench[@]}"
 		cat "$out/bench-cuda.log"
 	fi
@@ -61,5 +67,5 @@ fi
 echo
 echo "== summary"
 printf '%s\n' "${summary[@]}"
-grep -q '^cuda *available' "$out/doctor.log" || echo "cuda: none here, so nothing was checked on a GPU"
+[ ${#devices[@]} -gt 1 ] || echo "cuda: none here, so nothing was checked on a GPU"
 exit $failed

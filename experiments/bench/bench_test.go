@@ -99,7 +99,7 @@ echo '{"results": [{"median_queries_per_s": 210, "median_queries_per_cpu_s": 200
 	var out bytes.Buffer
 	for _, format := range []struct{ name, want string }{
 		{"table", "rl_k64_b1 grpo-exact 1 64 200 320 5.00 0.00 0.0 0 200 1.60 (1.60–1.60) 1.25"},
-		{"markdown", "| rl_k64_b1 | rce | 1 | 64 | 200 | 400 | 5.00 | 0.00 | 0.0 | 0 | 200 | 2.00 (2.00–2.00) |  |"},
+		{"markdown", "| rl_k64_b1 | rce | 1 | 64 | 200 | 400 | 5.00 | 0.00 | 0.0 | 0 | (58) | 200 | 2.00 (2.00–2.00) |  |"},
 		{"json", `"ratio": 2,`},
 	} {
 		out.Reset()

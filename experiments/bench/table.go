@@ -128,18 +128,22 @@ func (t *table) heading() string {
 }
 
 func (t *table) footnote() string {
-	text := "CPU/s: queries per second of CPU time. load: reading the files; begin: preparing the phase; peak: of the whole process."
+	text := "CPU s: of all threads of the process. load: reading the files; begin: preparing the phase (optimizer, frozen policies); peak: of the whole process. " +
+		"reference, peer: queries per CPU second of the Python reference and of hand-optimised PyTorch; in brackets as published, on one core of another machine (libtorch 1.13.1, OpenBLAS)."
 	if slices.ContainsFunc(t.lines, func(l Line) bool { return l.PeerHere }) {
-		return text + " peer: hand-optimised PyTorch, run in turns with ours; ratio: ours / peer on CPU time (least–greatest pair)."
+		text += " The peer without brackets ran in turns with ours; ratio: ours / peer (least–greatest pair)."
 	}
-	return text + " peer, in brackets: published figures of hand-optimised PyTorch on another machine's core (libtorch 1.13.1, OpenBLAS)."
+	return text
 }
 
 // cells are the header and the rows as text.
 func (t *table) cells() [][]string {
-	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms", "peak MB", "peer/CPU s", "ratio", "exact/k3"}}
+	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms", "peak MB", "reference", "peer", "ratio", "exact/k3"}}
 	for _, l := range t.lines {
-		peer, ratio, exact := "", "", ""
+		reference, peer, ratio, exact := "", "", "", ""
+		if l.Reference > 0 && l.Phase != "grpo-exact" {
+			reference = "(" + number(l.Reference) + ")"
+		}
 		if l.PeerPerCPU > 0 {
 			peer = number(l.PeerPerCPU)
 			if !l.PeerHere {
@@ -153,7 +157,7 @@ func (t *table) cells() [][]string {
 			exact = fmt.Sprintf("%.2f", l.ExactCost)
 		}
 		cells = append(cells, []string{l.Workload, l.Phase, fmt.Sprint(l.Batch), fmt.Sprint(l.Pool), number(l.PerSecond), number(l.PerCPU),
-			fmt.Sprintf("%.2f", l.StepMS), fmt.Sprintf("%.2f", l.LoadSecond), fmt.Sprintf("%.1f", l.BeginMS), fmt.Sprintf("%.0f", l.PeakMB), peer, ratio, exact})
+			fmt.Sprintf("%.2f", l.StepMS), fmt.Sprintf("%.2f", l.LoadSecond), fmt.Sprintf("%.1f", l.BeginMS), fmt.Sprintf("%.0f", l.PeakMB), reference, peer, ratio, exact})
 	}
 	return cells
 }

@@ -130,7 +130,7 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 		return err
 	}
 	g.learn = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps)
-	if err := g.learn.freeze(g.opt.Freeze); err != nil {
+	if err := g.learn.freeze(g.opt.Freeze, g.opt.Compat); err != nil {
 		return err
 	}
 	if g.opt.Compat && len(g.opt.Freeze) > 0 && env.LastGradient != nil {

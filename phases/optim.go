@@ -52,12 +52,13 @@ func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil
 		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
 }
 
-// freeze keeps the parameters whose name contains one of parts as they are.
-func (l *learner) freeze(parts []string) error {
+// freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
+// where any is enough, one of them.
+func (l *learner) freeze(parts []string, any bool) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	still, err := newStillParams(l.params, parts)
+	still, err := newStillParams(l.params, parts, any)
 	if err != nil {
 		return err
 	}

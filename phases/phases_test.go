@@ -738,3 +738,14 @@ func TestBetaOnItsBoundIsReported(t *testing.T) {
 		t.Errorf("%d warnings in 2 epochs, want 2:\n%s", found, strings.Join(rec.rows, "\n"))
 	}
 }
+
+// A short last batch weighs as much as a full one where batches are averaged (defect D16).
+func TestMeanOfBatches(t *testing.T) {
+	x := []float64{1, 2, 3, 10, 20}
+	for batch, want := range map[int]float64{0: 36.0 / 5, 3: (2 + 15) / 2.0, 2: (1.5 + 6.5 + 20) / 3, 1: 36.0 / 5, 9: 36.0 / 5} {
+		golden.Close(t, []float64{meanOfBatches(x, batch)}, []float64{want}, 1e-12)
+	}
+	if got := meanOfBatches(nil, 2); !math.IsNaN(got) {
+		t.Errorf("the mean of nothing is %v", got)
+	}
+}

@@ -24,8 +24,9 @@ type stillPart struct {
 	stale      torchx.Tensor // [end-start]; no tensor: zero
 }
 
-// newStillParams finds the parameters whose name contains one of parts; each must name at least one.
-func newStillParams(p *torchx.Params, parts []string) (*stillParams, error) {
+// newStillParams finds the parameters whose name contains one of parts; each must name at least one, or,
+// where any is enough, one of them must.
+func newStillParams(p *torchx.Params, parts []string, any bool) (*stillParams, error) {
 	s := &stillParams{names: map[string]bool{}}
 	for _, part := range parts {
 		found := false
@@ -34,9 +35,12 @@ func newStillParams(p *torchx.Params, parts []string) (*stillParams, error) {
 				s.names[name], found = true, true
 			}
 		}
-		if !found {
+		if !found && !any {
 			return nil, fmt.Errorf("freeze: %q is in no parameter's name; there are %s", part, strings.Join(p.Names(), ", "))
 		}
+	}
+	if len(s.names) == 0 {
+		return nil, fmt.Errorf("freeze: none of %v is in a parameter's name; there are %s", parts, strings.Join(p.Names(), ", "))
 	}
 	for name := range s.names {
 		start, end := p.Range(name)

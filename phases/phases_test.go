@@ -749,3 +749,19 @@ func TestMeanOfBatches(t *testing.T) {
 		t.Errorf("the mean of nothing is %v", got)
 	}
 }
+
+// TestMetadataOfNonFiniteMetrics: a checkpoint's metadata holds NaN and infinity as metrics.jsonl does.
+func TestMetadataOfNonFiniteMetrics(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.safetensors")
+	if err := saveWeights(path, toyPolicy(t), "grpo", 1, "hash", Metrics{"val_loss": math.NaN(), "kl": math.Inf(1), "lr": math.Inf(-1), "val_kl": 0.5}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pointer.ReadCheckpoint(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, want := c.Metadata["metrics"], `{"kl":"inf","lr":"-inf","val_kl":0.5,"val_loss":"nan"}`; got != want {
+		t.Errorf("metrics\n got %s\nwant %s", got, want)
+	}
+}

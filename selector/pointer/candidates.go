@@ -15,7 +15,7 @@ import (
 //
 // The output weights of both parts start at 0, so that the start is the selector without these layers.
 type CandidateEncoderOptions struct {
-	Layers int `koanf:"layers" help:"self-attention layers over the pool; 0 = none" range:"[0,inf)"`
+	Layers int `koanf:"layers" help:"self-attention layers over the pool; 0 = none" range:"[0,1000]"`
 	Heads  int `koanf:"heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
 	FFNDim int `koanf:"ffn_dim" help:"hidden width of the feed-forward part" range:"[1,inf)"`
 }

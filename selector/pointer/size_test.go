@@ -3,7 +3,7 @@ package pointer
 import "testing"
 
 func TestNumel(t *testing.T) {
-	for _, layers := range []int{1, 3} {
+	for _, layers := range []int{0, 1, 3} {
 		opt := DefaultOptions()
 		opt.HiddenDim, opt.NumLayers, opt.Skip.Enabled = 12, layers, true
 		want := 0

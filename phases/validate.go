@@ -65,7 +65,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				kl += torchx.Sum(maskedSum(out.KL, greedy)).Item()
 			}
 			for i := range queries {
-				v.Selections = append(v.Selections, append([]int64(nil), greedy.Action(i, 0)...))
+				v.Selections = append(v.Selections, chosen(greedy, i))
 			}
 			if canScore {
 				acc, err := scorer.Accuracy(greedy)
@@ -178,4 +178,15 @@ func mean(x []float64) float64 {
 		sum += v
 	}
 	return sum / float64(len(x)) // NaN when empty
+}
+
+// chosen lists what the first candidate of query i selects: its scored actions but for one that ends it (negative).
+func chosen(b *selector.Batch, i int) []int64 {
+	var out []int64
+	for t, a := range b.Action(i, 0) {
+		if b.Mask[i*b.G*b.T+t] != 0 && a >= 0 {
+			out = append(out, a)
+		}
+	}
+	return out
 }

@@ -47,7 +47,7 @@ func DefaultOptions() Options {
 		Temperature: 0.1, StateUpdate: "gate", Taken: "excluded",
 		Encoder: "attention", DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
 		Diversity: DefaultDiversityOptions(), CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
-		Coarse: CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.1},
+		Coarse: CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
 	}
 }

@@ -11,19 +11,27 @@ import (
 // two moments, and the frozen start with its gradients, in float32.
 func fits(opt Options, d int) error {
 	n, largest := numel(opt, d)
-	return hostmem.Need(fmt.Sprintf("selector.hidden_dim=%d, selector.num_layers=%d: training %.3g parameters (the largest, %s, is %v)",
-		opt.HiddenDim, opt.NumLayers, n, largest.Name, largest.Shape), 6*4*n)
+	return hostmem.Need(fmt.Sprintf("selector.hidden_dim=%d, selector.num_layers=%d, selector.candidate_encoder.layers=%d: training %.3g parameters (the largest, %s, is %v)",
+		opt.HiddenDim, opt.NumLayers, opt.CandidateEncoder.Layers, n, largest.Name, largest.Shape), 6*4*n)
 }
 
-// numel counts the parameters and finds the largest. In float64, and with two layers standing for all:
+// numel counts the parameters and finds the largest. In float64, and with two layers of each kind standing for all:
 // a size typed wrong must not overflow or fill memory before it is seen.
 func numel(opt Options, d int) (n float64, largest torchx.Spec) {
-	layers := opt.NumLayers
-	opt.NumLayers = 1
+	layers := []*int{&opt.NumLayers, &opt.CandidateEncoder.Layers}
+	wanted := make([]int, len(layers))
+	for i, l := range layers {
+		wanted[i], *l = *l, 1
+	}
 	one, largest := total(Specs(opt, d))
-	opt.NumLayers = 2
-	two, _ := total(Specs(opt, d))
-	return one + (two-one)*float64(layers-1), largest
+	n = one
+	for i, l := range layers {
+		*l = 2
+		two, _ := total(Specs(opt, d))
+		n += (two - one) * float64(wanted[i]-1)
+		*l = 1
+	}
+	return n, largest
 }
 
 func total(specs []torchx.Spec) (n float64, largest torchx.Spec) {

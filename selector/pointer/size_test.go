@@ -5,7 +5,7 @@ import "testing"
 func TestNumel(t *testing.T) {
 	for _, layers := range []int{0, 1, 3} {
 		opt := DefaultOptions()
-		opt.HiddenDim, opt.NumLayers, opt.Skip.Enabled = 12, layers, true
+		opt.HiddenDim, opt.NumLayers, opt.CandidateEncoder.Layers, opt.Skip.Enabled = 12, layers, 2*layers, true
 		want := 0
 		for _, s := range Specs(opt, 20) {
 			n := 1

@@ -13,6 +13,9 @@ import (
 //
 //	logit_stop = LSE(logits of the rest) + s·v / temperature + b,   that is π(stop) = σ(s·v / temperature + b)
 //
+// Greedy decoding stops where π(stop) beats every single candidate, so the start is a small one: a fresh policy, whose
+// distribution over the pool is flat, should not stop at once.
+//
 // A selection of shot_num examples, or of the whole pool, ends by itself and has no such step.
 type StopOptions struct {
 	Enabled  bool    `koanf:"enabled" help:"let the policy end a selection before shot_num examples"`

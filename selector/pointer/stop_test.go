@@ -63,7 +63,7 @@ func TestReadersScoreAnyNumberOfPicks(t *testing.T) {
 			set := bundle.Online
 			src := NewSource(set)
 			const shots = 4
-			b := selector.NewBatch(src, []int{0, 1}, shots, shots)
+			b := selector.NewBatch(src, []int{0, 1, 2, 3, 4, 5, 6, 7}, shots, shots)
 			for i := range b.Queries {
 				for g := range shots {
 					actions := []int64{}

@@ -11,9 +11,10 @@ import (
 // CandidateEncoderOptions lets the candidates of a pool see each other before they are scored: Transformer layers
 // (Vaswani et al. 2017, arXiv:1706.03762) with the norm before each part, without positions, since a pool is a set (v4-4):
 //
-//	c ← c + SelfAttention(LayerNorm(c)),  c ← c + W₂ gelu(W₁ LayerNorm(c) + b₁) + b₂
+//	c ← c + SelfAttention(LayerNorm(c)) / √h,  c ← c + (W₂ gelu(W₁ LayerNorm(c) + b₁) + b₂) / √h
 //
-// The output weights of both parts start at 0, so that the start is the selector without these layers.
+// Candidates have about unit length, the parts' outputs unit entries: without 1/√h the layers drown what they refine, and
+// training at the rates of the other selectors ends at random selections (docs/log.md). The output weights of both parts start at 0, so that the start is the selector without these layers.
 type CandidateEncoderOptions struct {
 	Layers int `koanf:"layers" help:"self-attention layers over the pool; 0 = none" range:"[0,1000]"`
 	Heads  int `koanf:"heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
@@ -80,8 +81,10 @@ func (p *Policy) selfAttention(pre string, in *inputs, drop dropout, c torchx.Te
 	}
 	attn := torchx.MatMul(drop.on(torchx.Softmax(score, -1), drop.attnRate), split(2)) // [B, H, K, dh]
 	attn = torchx.Reshape(torchx.Transpose(attn, 1, 2), b, in.k, h)
-	c = torchx.Add(c, drop.on(torchx.Linear(attn, w("self_attn.out_proj.weight"), w("self_attn.out_proj.bias")), drop.hidden))
+	attn = torchx.Scale(torchx.Linear(attn, w("self_attn.out_proj.weight"), w("self_attn.out_proj.bias")), 1/math.Sqrt(float64(h)))
+	c = torchx.Add(c, drop.on(attn, drop.hidden))
 
 	hidden := torchx.GELU(torchx.Linear(torchx.LayerNorm(c, w("norm2.weight"), w("norm2.bias"), 1e-5), w("linear1.weight"), w("linear1.bias"))) // [B, K, ffn]
-	return torchx.Add(c, drop.on(torchx.Linear(hidden, w("linear2.weight"), w("linear2.bias")), drop.hidden))
+	hidden = torchx.Scale(torchx.Linear(hidden, w("linear2.weight"), w("linear2.bias")), 1/math.Sqrt(float64(h)))
+	return torchx.Add(c, drop.on(hidden, drop.hidden))
 }

@@ -170,15 +170,21 @@ func (m *plainModel) selfAttention(pre string, c [][]float64) [][]float64 {
 	for j := range c {
 		normed[j] = m.norm(pre+"norm1.", c[j])
 	}
+	scaled := func(x []float64) []float64 {
+		for i := range x {
+			x[i] /= math.Sqrt(float64(len(x)))
+		}
+		return x
+	}
 	out := make([][]float64, len(c))
 	for j := range c {
 		y := m.attention(normed[j], normed, m.p.opt.CandidateEncoder.Heads, pre+"self_attn.in_proj_weight", pre+"self_attn.in_proj_bias")
-		y = add(c[j], m.linear(pre+"self_attn.out_proj.weight", pre+"self_attn.out_proj.bias", y))
+		y = add(c[j], scaled(m.linear(pre+"self_attn.out_proj.weight", pre+"self_attn.out_proj.bias", y)))
 		hidden := m.linear(pre+"linear1.weight", pre+"linear1.bias", m.norm(pre+"norm2.", y))
 		for i, v := range hidden {
 			hidden[i] = v * 0.5 * (1 + math.Erf(v/math.Sqrt2))
 		}
-		out[j] = add(y, m.linear(pre+"linear2.weight", pre+"linear2.bias", hidden))
+		out[j] = add(y, scaled(m.linear(pre+"linear2.weight", pre+"linear2.bias", hidden)))
 	}
 	return out
 }

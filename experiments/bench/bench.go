@@ -141,6 +141,9 @@ type row struct {
 // rows measures all variants of a workload, in turns: this machine's speed may drift.
 func (o Options) rows(ctx context.Context, w Workload, variants []variant, files Files) ([]row, error) {
 	rows := make([]row, len(variants))
+	if w.Once {
+		o.Repeats = 1
+	}
 	for repeat := range o.Repeats {
 		for i, v := range variants {
 			rows[i].variant = v

@@ -361,6 +361,14 @@ func Narrow(x Tensor, dim, start, length int) Tensor {
 	return adopt(out)
 }
 
+// Split returns the first entries of x along dim, and the others.
+func Split(x Tensor, dim, first int) (Tensor, Tensor) {
+	must("split", x)
+	var a, b C.Tensor
+	check("split", C.fc_split(x.c(), C.int64_t(dim), C.int64_t(first), &a, &b), x)
+	return adopt(a), adopt(b)
+}
+
 // Reshape gives x another shape with as many elements; -1 is inferred.
 func Reshape(x Tensor, shape ...int) Tensor {
 	must("reshape", x)

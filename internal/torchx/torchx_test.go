@@ -233,6 +233,10 @@ func TestGradients(t *testing.T) {
 		{"cat, narrow, expand", func(x Tensor) Tensor {
 			return Exp(Narrow(Cat(1, x, Expand(SumKeep(x, 1), 2, 3)), 1, 1, 4))
 		}},
+		{"split", func(x Tensor) Tensor {
+			a, b := Split(x, 1, 1)
+			return Mul(Exp(a), Square(b))
+		}},
 		{"embedding", func(x Tensor) Tensor { return Square(Embedding(x, From([]int64{1, 1, 0}, 3))) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -83,8 +83,7 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	if p.params.Has("input_proj.weight") {
 		rows = torchx.Linear(rows, p.params.Get("input_proj.weight"), torchx.Tensor{}) // [U+B, h]
 	}
-	x := torchx.Narrow(rows, 0, in.u, in.b) // [B, h]
-	rows = torchx.Narrow(rows, 0, 0, in.u)  // [U, h]
+	rows, x := torchx.Split(rows, 0, in.u) // [U, h], [B, h]
 	if p.opt.Coarse.TopM != nil {
 		p.coarseStage(in, e, x, rows)
 	}

@@ -75,6 +75,7 @@ const char *fc_embedding(Tensor table, Tensor index, Tensor *out);  // table[ind
 const char *fc_cat(Tensor *xs, int64_t n, int64_t dim, Tensor *out);
 const char *fc_stack(Tensor *xs, int64_t n, int64_t dim, Tensor *out);
 const char *fc_narrow(Tensor x, int64_t dim, int64_t start, int64_t length, Tensor *out);
+const char *fc_split(Tensor x, int64_t dim, int64_t first, Tensor *a, Tensor *b);
 const char *fc_reshape(Tensor x, const int64_t *shape, int64_t dims, Tensor *out);
 const char *fc_expand(Tensor x, const int64_t *shape, int64_t dims, Tensor *out);  // -1 keeps
 const char *fc_transpose(Tensor x, int64_t a, int64_t b, Tensor *out);

@@ -222,6 +222,15 @@ const char *fc_stack(Tensor *xs, int64_t n, int64_t dim, Tensor *out) {
 const char *fc_narrow(Tensor x, int64_t dim, int64_t start, int64_t length, Tensor *out) {
   return guard([&] { *out = wrap(x->narrow(dim, start, length)); });
 }
+// The first rows along dim and the others; their gradients are joined in one pass, where two narrows' are two whole
+// tensors of zeros and a sum.
+const char *fc_split(Tensor x, int64_t dim, int64_t first, Tensor *a, Tensor *b) {
+  return guard([&] {
+    auto parts = x->split_with_sizes({first, x->size(dim) - first}, dim);
+    *a = wrap(parts[0]);
+    *b = wrap(parts[1]);
+  });
+}
 const char *fc_reshape(Tensor x, const int64_t *shape, int64_t dims, Tensor *out) {
   return guard([&] { *out = wrap(x->reshape(ints(shape, dims))); });
 }

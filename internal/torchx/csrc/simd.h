@@ -4,8 +4,11 @@
 
 #include <stdint.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FULCRUM_SIMD __attribute__((target_clones("arch=haswell", "default"), optimize("O3")))
+// (arch=haswell would be chosen on Intel's Haswell alone: a model, not a set of instructions.)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define FULCRUM_SIMD __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FULCRUM_SIMD __attribute__((target_clones("avx2", "default"), optimize("O3")))
 #else
 #define FULCRUM_SIMD
 #endif

@@ -29,7 +29,7 @@ func Close(t testing.TB, got, want []float64, tol float64) {
 }
 
 // Shared returns a path inside the reference data folder (FULCRUM_SHARED, else ../shared beside the
-// repository), or skips the test and prints why.
+// repository), that of its small copy in this package's testdata, or skips the test and prints why.
 func Shared(t testing.TB, sub ...string) string {
 	t.Helper()
 	root := os.Getenv("FULCRUM_SHARED")
@@ -38,6 +38,10 @@ func Shared(t testing.TB, sub ...string) string {
 	}
 	path := filepath.Join(append([]string{root}, sub...)...)
 	if _, err := os.Stat(path); err != nil {
+		kept := filepath.Join(append([]string{RepoRoot(), "internal", "golden", "testdata"}, sub...)...)
+		if _, err := os.Stat(kept); err == nil {
+			return kept
+		}
 		t.Skipf("reference data absent: %s (set FULCRUM_SHARED)", path)
 	}
 	return path

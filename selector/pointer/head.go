@@ -2,6 +2,7 @@ package pointer
 
 import (
 	"math"
+	"math/rand/v2"
 
 	"fulcrum/internal/torchx"
 )
@@ -11,7 +12,14 @@ import (
 //
 //	cosine    s·g                                       v3
 //	bilinear  sᵀ W g, W = identity and a little noise at the start
-//	additive  vᵀ tanh(√h (W_q s + W_c g))               v4-5; √h gives the entries of unit vectors unit size
+//	additive  vᵀ tanh(W_q s + W_c g + β) / √h           v4-5
+//
+// The additive head starts near the cosine, not at random scores, from which it would learn nothing in a few epochs: W_q and
+// W_c start equal, as rows ±w, so that the odd terms of tanh cancel and x² remains, of which w averages |s + g|² = 2 + 2 s·g:
+//
+//	-c (tanh(β + x) + tanh(β - x)) ≈ const + 2c tanh β (1 - tanh² β) x²,  x = w·(s + g)
+//
+// Entries of W and v are then about 1, so that a step of Adam moves scores as little as the other heads' do.
 
 // headWeights lists the parameters of the score head.
 func headWeights(opt Options, h int) []weight {
@@ -19,10 +27,11 @@ func headWeights(opt Options, h int) []weight {
 	case "bilinear":
 		return []weight{{name: "head.weight", shape: []int{h, h}, start: nearIdentity}}
 	case "additive":
+		const spread, bias = 0.3, 0.6585 // x stays where tanh is curved; tanh β (1 - tanh² β) is largest, 0.385
+		same := mirrored(spread)
 		return []weight{
-			{name: "head.query.weight", shape: []int{h, h}, start: xavier}, {name: "head.candidate.weight", shape: []int{h, h}, start: xavier},
-			// Small: the first logits are then about 1 apart, and not as sharp as a trained selector's.
-			{name: "head.score.weight", shape: []int{1, h}, start: uniform(opt.Temperature / math.Sqrt(float64(h)/6))},
+			{name: "head.query.weight", shape: []int{h, h}, start: same, stream: "head"}, {name: "head.candidate.weight", shape: []int{h, h}, start: same, stream: "head"},
+			{name: "head.bias", shape: []int{h}, start: constant(bias)}, {name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * spread * spread))},
 		}
 	}
 	return nil
@@ -33,7 +42,7 @@ func (p *Policy) headKeys(e encoded) torchx.Tensor {
 	if p.opt.Head != "additive" {
 		return torchx.Tensor{}
 	}
-	return e.spread(torchx.Linear(torchx.Scale(e.unit, math.Sqrt(float64(p.opt.HiddenDim))), p.params.Get("head.candidate.weight"), torchx.Tensor{}))
+	return e.spread(torchx.Linear(e.unit, p.params.Get("head.candidate.weight"), torchx.Tensor{}))
 }
 
 // head scores the pool for queries [B, N, h] and multiplies by factor: [B, N, K].
@@ -42,13 +51,24 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 	case "bilinear":
 		return products(torchx.LinearT(torchx.Scale(query, factor), p.params.Get("head.weight")), e.cand)
 	case "additive":
-		q := torchx.Linear(torchx.Scale(query, math.Sqrt(float64(p.opt.HiddenDim))), p.params.Get("head.query.weight"), torchx.Tensor{}) // [B, N, h]
-		keys := e.keys                                                                                                                   // [K, h]
+		q := torchx.Linear(query, p.params.Get("head.query.weight"), p.params.Get("head.bias")) // [B, N, h]
+		keys := e.keys                                                                          // [K, h]
 		if !e.pool.Nil() {
 			keys = torchx.Unsqueeze(keys, 1) // [B, 1, K, h]
 		}
 		hidden := torchx.Tanh(torchx.Add(torchx.Unsqueeze(q, 2), keys)) // [B, N, K, h]
-		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3), factor)
+		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3), factor/math.Sqrt(float64(p.opt.HiddenDim)))
 	}
 	return products(torchx.Scale(query, factor), e.cand)
+}
+
+// mirrored is normal with standard deviation std in the first half of the rows; the second half is minus the first.
+func mirrored(std float64) start {
+	return func(r *rand.Rand, shape []int, out []float32) {
+		half := len(out) / shape[0] * (shape[0] / 2)
+		normal(std)(r, shape, out)
+		for i := range half {
+			out[half+i] = -out[i]
+		}
+	}
 }

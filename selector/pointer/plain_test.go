@@ -262,7 +262,6 @@ func (m *plainModel) logits() []float64 {
 }
 
 func (m *plainModel) head(s, g []float64) float64 {
-	root := math.Sqrt(float64(len(s)))
 	switch m.p.opt.Head {
 	case "bilinear":
 		h, w, sum := len(s), m.get("head.weight"), 0.0
@@ -274,10 +273,10 @@ func (m *plainModel) head(s, g []float64) float64 {
 		return sum
 	case "additive":
 		hidden := add(m.linear("head.query.weight", "", s), m.linear("head.candidate.weight", "", g))
-		for i := range hidden {
-			hidden[i] = math.Tanh(root * hidden[i])
+		for i, b := range m.get("head.bias") {
+			hidden[i] = math.Tanh(hidden[i] + b)
 		}
-		return inner(m.get("head.score.weight"), hidden)
+		return inner(m.get("head.score.weight"), hidden) / math.Sqrt(float64(len(s)))
 	}
 	return inner(s, g)
 }

@@ -197,6 +197,9 @@ func (g *GRPO) freezePolicies() error {
 	return nil
 }
 
+// stopper is a policy that may have an action behind the pool's, which ends a candidate.
+type stopper interface{ MayStop() bool }
+
 // lookAheadBatch is how many queries are evaluated at once when a phase begins.
 const lookAheadBatch = 64
 
@@ -214,8 +217,12 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 		if f == nil || !f.constant || f.known != nil {
 			continue
 		}
+		dist := f == g.reference && g.opt.KL.Estimator == "exact"
+		if s, ok := f.Policy.(stopper); ok && s.MayStop() && dist {
+			continue // its last action stands behind the padding that take cuts off
+		}
 		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, batch, f == g.reference && g.opt.KL.Estimator == "exact", g.recorded); err != nil {
+		if f.known, err = know(ctx, f.Policy, g.src, batch, dist, g.recorded); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,9 @@ func (o StopOptions) weights(h int) []weight {
 	}
 }
 
+// MayStop reports whether the last action of a distribution is Stop.
+func (p *Policy) MayStop() bool { return p.opt.Stop.Enabled }
+
 // withStop appends the column of Stop to the logits of the pool z [B, R, K], where what was taken is excluded already:
 // [B, R, K+1].
 func (p *Policy) withStop(r rows, query, z torchx.Tensor, temperature float64) torchx.Tensor {

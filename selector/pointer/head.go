@@ -12,14 +12,15 @@ import (
 //
 //	cosine    s·g                                       v3
 //	bilinear  sᵀ W g, W = identity and a little noise at the start
-//	additive  vᵀ tanh(W_q s + W_c g + β) / √h           v4-5
+//	additive  vᵀ tanh((W_q s + W_c g) / √h + β) / √h    v4-5
 //
 // The additive head starts near the cosine, not at random scores, from which it would learn nothing in a few epochs: W_q and
 // W_c start equal, as rows ±w, so that the odd terms of tanh cancel and x² remains, of which w averages |s + g|² = 2 + 2 s·g:
 //
-//	-c (tanh(β + x) + tanh(β - x)) ≈ const + 2c tanh β (1 - tanh² β) x²,  x = w·(s + g)
+//	-c (tanh(β + x) + tanh(β - x)) ≈ const + 2c tanh β (1 - tanh² β) x²,  x = w·(s + g) / √h
 //
-// Entries of W and v are then about 1, so that a step of Adam moves scores as little as the other heads' do.
+// Entries of W are then about √h and those of v about 1, so that a step of Adam, which moves every entry
+// alike, moves scores as little as it moves the other heads'.
 
 // headWeights lists the parameters of the score head.
 func headWeights(opt Options, h int) []weight {
@@ -28,7 +29,7 @@ func headWeights(opt Options, h int) []weight {
 		return []weight{{name: "head.weight", shape: []int{h, h}, start: nearIdentity}}
 	case "additive":
 		const spread, bias = 0.3, 0.6585 // x stays where tanh is curved; tanh β (1 - tanh² β) is largest, 0.385
-		same := mirrored(spread)
+		same := mirrored(spread * math.Sqrt(float64(h)))
 		return []weight{
 			{name: "head.query.weight", shape: []int{h, h}, start: same, stream: "head"}, {name: "head.candidate.weight", shape: []int{h, h}, start: same, stream: "head"},
 			{name: "head.bias", shape: []int{h}, start: constant(bias)}, {name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * spread * spread))},
@@ -42,7 +43,7 @@ func (p *Policy) headKeys(e encoded) torchx.Tensor {
 	if p.opt.Head != "additive" {
 		return torchx.Tensor{}
 	}
-	return e.spread(torchx.Linear(e.unit, p.params.Get("head.candidate.weight"), torchx.Tensor{}))
+	return e.spread(torchx.Linear(torchx.Scale(e.unit, p.perWidth()), p.params.Get("head.candidate.weight"), torchx.Tensor{}))
 }
 
 // head scores the pool for queries [B, N, h] and multiplies by factor: [B, N, K].
@@ -51,16 +52,19 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 	case "bilinear":
 		return products(torchx.LinearT(torchx.Scale(query, factor), p.params.Get("head.weight")), e.cand)
 	case "additive":
-		q := torchx.Linear(query, p.params.Get("head.query.weight"), p.params.Get("head.bias")) // [B, N, h]
-		keys := e.keys                                                                          // [K, h]
+		q := torchx.Linear(torchx.Scale(query, p.perWidth()), p.params.Get("head.query.weight"), p.params.Get("head.bias")) // [B, N, h]
+		keys := e.keys                                                                                                      // [K, h]
 		if !e.pool.Nil() {
 			keys = torchx.Unsqueeze(keys, 1) // [B, 1, K, h]
 		}
 		hidden := torchx.Tanh(torchx.Add(torchx.Unsqueeze(q, 2), keys)) // [B, N, K, h]
-		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3), factor/math.Sqrt(float64(p.opt.HiddenDim)))
+		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3), factor*p.perWidth())
 	}
 	return products(torchx.Scale(query, factor), e.cand)
 }
+
+// perWidth is 1/√h.
+func (p *Policy) perWidth() float64 { return 1 / math.Sqrt(float64(p.opt.HiddenDim)) }
 
 // mirrored is normal with standard deviation std in the first half of the rows; the second half is minus the first.
 func mirrored(std float64) start {

@@ -274,7 +274,7 @@ func (m *plainModel) head(s, g []float64) float64 {
 	case "additive":
 		hidden := add(m.linear("head.query.weight", "", s), m.linear("head.candidate.weight", "", g))
 		for i, b := range m.get("head.bias") {
-			hidden[i] = math.Tanh(hidden[i] + b)
+			hidden[i] = math.Tanh(hidden[i]/math.Sqrt(float64(len(s))) + b)
 		}
 		return inner(m.get("head.score.weight"), hidden) / math.Sqrt(float64(len(s)))
 	}

@@ -12,32 +12,35 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  // elements a task; also the unit of Σ g², so the sum is the same for any thread count
 
-// One pass: AdamW, and the gradient back to zero for the next step while it is in the cache.
-FULCRUM_SIMD void adamw_span(float *__restrict p, float *__restrict g, float *__restrict m, float *__restrict v, int64_t n, float grad_scale, float b1,
-                             float c1, float b2, float c2, float keep, float step_size, float inv_root, float eps, bool clear) {
+// What a step has in common for all elements.
+struct Step {
+  float grad_scale, b1, c1, b2, c2, decay, step_size, inv_root, eps;
+  bool clear;
+};
+
+// One pass: AdamW, and the gradient back to zero for the next step while it is in the cache. s and d, where scaled, are
+// factors on each element's learning rate and decay.
+template <bool scaled>
+INLINE void adamw_loop(const Step &k, float *__restrict p, float *__restrict g, float *__restrict m, float *__restrict v, const float *__restrict s,
+                       const float *__restrict d, int64_t n) {
+  const Step c = k;  // no store to p, g, m or v can change it
   for (int64_t i = 0; i < n; i++) {
-    const float gi = g[i] * grad_scale;
-    const float mi = b1 * m[i] + c1 * gi;
-    const float vi = b2 * v[i] + c2 * gi * gi;
+    const float gi = g[i] * c.grad_scale;
+    const float mi = c.b1 * m[i] + c.c1 * gi;
+    const float vi = c.b2 * v[i] + c.c2 * gi * gi;
     m[i] = mi;
     v[i] = vi;
-    p[i] = p[i] * keep - step_size * mi / (__builtin_sqrtf(vi) * inv_root + eps);
-    g[i] = clear ? 0.0f : g[i];
+    const float keep = scaled ? 1 - c.decay * s[i] * d[i] : 1 - c.decay;
+    const float size = scaled ? c.step_size * s[i] : c.step_size;
+    p[i] = p[i] * keep - size * mi / (__builtin_sqrtf(vi) * c.inv_root + c.eps);
+    g[i] = c.clear ? 0.0f : g[i];
   }
 }
-
-FULCRUM_SIMD void adamw_scaled_span(float *__restrict p, float *__restrict g, float *__restrict m, float *__restrict v, const float *__restrict s,
-                                    const float *__restrict d, int64_t n, float grad_scale, float b1, float c1, float b2, float c2, float decay,
-                                    float step_size, float inv_root, float eps, bool clear) {
-  for (int64_t i = 0; i < n; i++) {
-    const float gi = g[i] * grad_scale;
-    const float mi = b1 * m[i] + c1 * gi;
-    const float vi = b2 * v[i] + c2 * gi * gi;
-    m[i] = mi;
-    v[i] = vi;
-    p[i] = p[i] * (1 - decay * s[i] * d[i]) - step_size * s[i] * mi / (__builtin_sqrtf(vi) * inv_root + eps);
-    g[i] = clear ? 0.0f : g[i];
-  }
+FULCRUM_SIMD void adamw_span(const Step &k, float *p, float *g, float *m, float *v, int64_t n) {
+  adamw_loop<false>(k, p, g, m, v, nullptr, nullptr, n);
+}
+FULCRUM_SIMD void adamw_scaled_span(const Step &k, float *p, float *g, float *m, float *v, const float *s, const float *d, int64_t n) {
+  adamw_loop<true>(k, p, g, m, v, s, d, n);
 }
 
 FULCRUM_SIMD double sum_squares_span(const float *__restrict g, int64_t n) {
@@ -84,18 +87,17 @@ const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_sc
     const double root = std::sqrt(1 - std::pow(beta2, static_cast<double>(step)));
     if (param->is_cpu() && param->scalar_type() == at::kFloat) {
       float *pp = param->data_ptr<float>(), *gp = grad->data_ptr<float>(), *mp = m->data_ptr<float>(), *vp = v->data_ptr<float>();
-      const float gs = static_cast<float>(grad_scale), b1 = static_cast<float>(beta1), c1 = static_cast<float>(1 - beta1), b2 = static_cast<float>(beta2);
-      const float c2 = static_cast<float>(1 - beta2), decay = static_cast<float>(lr * weight_decay), step_size = static_cast<float>(lr / correction1);
-      const float inv_root = static_cast<float>(1 / root), epsf = static_cast<float>(eps);
+      const Step k{static_cast<float>(grad_scale), static_cast<float>(beta1), static_cast<float>(1 - beta1), static_cast<float>(beta2), static_cast<float>(1 - beta2),
+                   static_cast<float>(lr * weight_decay), static_cast<float>(lr / correction1), static_cast<float>(1 / root), static_cast<float>(eps), clear};
       at::Tensor ones;
       if ((lr_scale == nullptr) != (decay_mask == nullptr)) ones = at::ones({n}, param->options());
       const float *s = lr_scale ? lr_scale->data_ptr<float>() : ones.defined() ? ones.data_ptr<float>() : nullptr;
       const float *d = decay_mask ? decay_mask->data_ptr<float>() : ones.defined() ? ones.data_ptr<float>() : nullptr;
       at::parallel_for(0, n, kGrain, [&](int64_t i, int64_t end) {
         if (s == nullptr)
-          adamw_span(pp + i, gp + i, mp + i, vp + i, end - i, gs, b1, c1, b2, c2, 1 - decay, step_size, inv_root, epsf, clear);
+          adamw_span(k, pp + i, gp + i, mp + i, vp + i, end - i);
         else
-          adamw_scaled_span(pp + i, gp + i, mp + i, vp + i, s + i, d + i, end - i, gs, b1, c1, b2, c2, decay, step_size, inv_root, epsf, clear);
+          adamw_scaled_span(k, pp + i, gp + i, mp + i, vp + i, s + i, d + i, end - i);
       });
       return;
     }

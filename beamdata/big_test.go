@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -100,7 +100,7 @@ func TestVQAv2SizeLoads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		took, peak := time.Since(begin), peakMB(t)
+		took, peak := time.Since(begin), int(hostmem.Peak())>>20
 		if b.RCE.Len()+b.Val.Len() != queries || b.All.NumCandidates(queries-1) != 5 {
 			t.Errorf("%d and %d queries, %d candidates", b.RCE.Len(), b.Val.Len(), b.All.NumCandidates(queries-1))
 		}
@@ -123,22 +123,6 @@ func resetPeak(t testing.TB) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		t.Logf("the peak includes writing the file: %v", err)
 	}
-}
-
-// peakMB returns the process's high-water mark, 0 where it is not known.
-func peakMB(t testing.TB) int {
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Logf("no memory figures: %v", err)
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		var kb int
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kb); n == 1 {
-			return kb >> 10
-		}
-	}
-	return 0
 }
 
 func BenchmarkReadLegacy(b *testing.B) { benchmarkRead(b, false) }

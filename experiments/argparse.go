@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -170,12 +171,7 @@ func (s *argument) convert(value string) (string, error) {
 		}
 		return out, nil
 	case text:
-		for _, c := range s.choices {
-			if c == value {
-				return value, nil
-			}
-		}
-		if s.choices != nil {
+		if s.choices != nil && !slices.Contains(s.choices, value) {
 			hint := ""
 			if near, ok := registry.Nearest(value, s.choices); ok {
 				hint = " (did you mean " + near + "?)"

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,8 +16,10 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/bench"
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/selector"
 )
 
 // measureArgument makes `run bench` a measuring process: what follows is its bench.Spec.
@@ -96,7 +97,7 @@ func benchHelp(f *pflag.FlagSet) error {
 
 // measure does what one row of the benchmark asks for, as a run would: compose, load, build the policy
 // and the phase, step through the batches. It prints a bench.Measurement.
-func measure(ctx context.Context, text string) (err error) {
+func measure(ctx context.Context, text string) error {
 	var spec bench.Spec
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureArgument, err)
@@ -127,7 +128,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 		return m, err
 	}
 	m.Load, _ = clock.read()
-	m.LoadedMB = statusMB("VmRSS")
+	m.LoadedMB = hostmem.Resident() / mb
 	data := newTrainData(bundle)
 	policy, err := r.policy(bundle.RCE.Table.Dim)
 	if err != nil {
@@ -146,11 +147,12 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err != nil {
 		return m, err
 	}
-	steps := stepsPerEpoch(phase)
+	steps := phases.StepsPerEpoch(phase)
 	if spec.MaxSteps > 0 {
 		steps = min(steps, spec.MaxSteps)
 	}
-	batches := batchesOf(phase, steps)
+	batches := slices.Collect(selector.Chunks(phase.Source().Len(), phase.BatchSize()))
+	batches = batches[:min(steps, len(batches))]
 	for _, queries := range batches {
 		m.Queries += len(queries)
 		m.Candidates += phase.Source().Recorded(queries).NumValid()
@@ -203,23 +205,11 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)
 	}
 	slices.Sort(stepMS)
-	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], statusMB("VmHWM")
+	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], hostmem.Peak()/mb
 	return m, nil
 }
 
-// batchesOf cuts the phase's queries, in file order, into the first so many batches.
-func batchesOf(p phases.Phase, steps int) [][]int {
-	var out [][]int
-	n := p.Source().Len()
-	for at := 0; at < n && len(out) < steps; at += p.BatchSize() {
-		queries := make([]int, min(p.BatchSize(), n-at))
-		for i := range queries {
-			queries[i] = at + i
-		}
-		out = append(out, queries)
-	}
-	return out
-}
+const mb = 1 << 20
 
 // stopwatch measures wall time and the CPU time of all threads, after the device has done its work.
 type stopwatch struct {
@@ -245,25 +235,6 @@ func synchronize() {
 
 func cpuSeconds() float64 {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		var u syscall.Rusage
-		syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-	}
+	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // fails for unknown clocks only
 	return float64(t.Nano()) / 1e9
-}
-
-// statusMB reads a memory figure of this process (VmRSS, VmHWM); 0 where there is none.
-func statusMB(key string) float64 {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		var kb float64
-		if n, _ := fmt.Sscanf(line, key+": %f kB", &kb); n == 1 {
-			return kb / 1024
-		}
-	}
-	return 0
 }

@@ -199,27 +199,19 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 	if err := json.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
 		return out, fmt.Errorf("question_id is %s, want an integer", id)
 	}
-	answer, ok := fields["answer"]
+	key := "answer"
+	if _, ok := fields[key]; !ok {
+		key = "completion"
+	}
+	value, ok := fields[key]
 	if !ok {
-		var generation *string
-		completion, has := fields["completion"]
-		if !has {
-			return out, fmt.Errorf("question %d: no answer", out.QuestionID)
-		}
-		if err := json.Unmarshal(completion, &generation); err != nil {
-			return out, fmt.Errorf("question %d: completion is %.40s, want text", out.QuestionID, completion)
-		}
-		if generation != nil {
-			out.Answer = rewardutil.ExtractAnswer(*generation)
-		}
-		return out, nil
+		return out, fmt.Errorf("question %d: no answer", out.QuestionID)
 	}
-	var text *string
-	if err := json.Unmarshal(answer, &text); err != nil {
-		return out, fmt.Errorf("question %d: answer is %.40s, want text", out.QuestionID, answer)
+	if err := json.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
+		return out, fmt.Errorf("question %d: %s is %.40s, want text", out.QuestionID, key, value)
 	}
-	if text != nil {
-		out.Answer = *text
+	if key == "completion" {
+		out.Answer = rewardutil.ExtractAnswer(out.Answer)
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func exportCheckpoint(args []string) error {
 	if flags.NArg() != 1 || *format == "" {
 		return usagef("%s", usage)
 	}
-	if !contains(pointer.ExportFormats(), *format) {
+	if !slices.Contains(pointer.ExportFormats(), *format) {
 		return usagef("--format=%s: want one of %s", *format, strings.Join(pointer.ExportFormats(), ", "))
 	}
 	path, err := resolveCheckpoint(flags.Arg(0))
@@ -100,13 +101,4 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 	}
 	c.Metadata["metrics"] = string(text)
 	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/atomicfile"
@@ -61,13 +60,9 @@ func predict(ctx context.Context, r *run) error {
 	w := bufio.NewWriterSize(out, 1<<20)
 	src := pointer.NewSource(set)
 	const batch = 128
-	for at := 0; at < set.Len(); at += batch {
+	for queries := range selector.Chunks(set.Len(), batch) {
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		queries := make([]int, min(batch, set.Len()-at))
-		for i := range queries {
-			queries[i] = at + i
 		}
 		lines, err := answer(policy, src, set, queries, shots, r.cfg.Predict.BeamSize)
 		if err != nil {
@@ -115,15 +110,6 @@ func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
 	return set, nil
 }
 
-// scored returns the actions of the best selection of query i, of at most n examples: Stop is the last if it ends early.
-func scored(b *selector.Batch, i, n int) []int64 {
-	actions := b.Action(i, 0)[:n]
-	if end := slices.Index(actions, pointer.Stop); end >= 0 {
-		return actions[:end+1]
-	}
-	return actions
-}
-
 // answer decodes one batch of queries.
 func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction, err error) {
 	defer torchx.Recover(&err)
@@ -131,17 +117,14 @@ func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, quer
 	defer torchx.NoGrad()()
 	b, scores := policy.Decode(src, queries, shots, width)
 	best := selector.NewBatch(src, queries, 1, shots)
-	for i, q := range queries {
-		best.Set(i, 0, scored(b, i, min(shots, set.PoolSize(q))), 0)
+	for i := range queries {
+		best.Set(i, 0, b.Scored(i, 0), 0)
 	}
 	steps := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
 	for i, q := range queries {
 		pool := set.Pool(q)
 		p := prediction{QueryID: set.IDs[q], LogProb: scores[i*width], Pointer: []int64{}, PointerPos: []int64{}, Scores: []float64{}}
-		for t, at := range scored(b, i, min(shots, len(pool))) {
-			if at == pointer.Stop {
-				break
-			}
+		for t, at := range b.Chosen(i, 0) {
 			p.PointerPos = append(p.PointerPos, int64(set.FilePosition(q, int32(at))))
 			p.Pointer = append(p.Pointer, int64(pool[at]))
 			p.Scores = append(p.Scores, steps[i*shots+t])

@@ -79,7 +79,7 @@ func train(ctx context.Context, r *run) error {
 	}
 	var planned []reports.PhasePlan
 	for _, p := range plan.Phases {
-		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: stepsPerEpoch(p)})
+		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	r.log.Plan(planned)
 	env.GoOn = c.compatible()
@@ -114,10 +114,6 @@ func checkBestMetric(metric *string, b *beamdata.Bundle) error {
 		return usagef("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
 	}
 	return nil
-}
-
-func stepsPerEpoch(p phases.Phase) int {
-	return (p.Source().Len() + p.BatchSize() - 1) / p.BatchSize() * p.Passes()
 }
 
 // loadData reads the data while libtorch is being mapped.

@@ -3,9 +3,11 @@ package experiments
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"syscall"
@@ -115,22 +117,13 @@ func checkCheckpoint(path string, inspect bool) error {
 		return nil
 	}
 	sort.Strings(names)
-	for _, key := range sortedKeys(c.Metadata) {
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		fmt.Printf("  %s = %s\n", key, c.Metadata[key])
 	}
 	for _, name := range names {
 		fmt.Printf("  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
 	}
 	return nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }
 
 // verbData reports what a beam file, embedding table or reward table holds.

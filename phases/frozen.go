@@ -42,29 +42,25 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 	if dist {
 		k.dist, k.actions = make([][]float32, n), make([]int, n)
 	}
-	fits := true
-	for at := 0; at < n && fits; at += batch {
+	for queries := range selector.Chunks(n, batch) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		queries := make([]int, min(batch, n-at))
-		for i := range queries {
-			queries[i] = at + i
-		}
+		fits := true
 		err := torchx.Try(func() error {
 			defer torchx.Scope()()
 			b := src.Recorded(queries)
 			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
 			k.take(b, out)
-			fits = !dist || at > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
+			fits = !dist || queries[0] > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-	}
-	if !fits {
-		return nil, nil
+		if !fits {
+			return nil, nil
+		}
 	}
 	return k, nil
 }

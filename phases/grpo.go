@@ -147,11 +147,7 @@ func (g *GRPO) checkGroups() error {
 	const chunk = 1024
 	signal, groups := 0, 0
 	g.recorded = 0
-	for at := 0; at < g.src.Len(); at += chunk {
-		queries := make([]int, min(chunk, g.src.Len()-at))
-		for i := range queries {
-			queries[i] = at + i
-		}
+	for queries := range selector.Chunks(g.src.Len(), chunk) {
 		b := g.src.Recorded(queries)
 		g.recorded += b.NumValid()
 		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
@@ -190,9 +186,8 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 		}
 	}
 	batch := g.rollout // [B, G, T], the curriculum's top k
-	exact := g.opt.KL.Estimator == "exact"
 	temperature := g.temp.Value()
-	forward := selector.ForwardOptions{Temperature: temperature, Dist: exact}
+	forward := selector.ForwardOptions{Temperature: temperature, Dist: g.opt.KL.Estimator == "exact"}
 
 	ref := g.reference.view(batch, g.rolloutIndex, forward)                                                                                   // no gradient
 	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: g.opt.EntropyWeight > 0}) // with gradient, dropout off

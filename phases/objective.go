@@ -13,15 +13,14 @@ func sequence(logp torchx.Tensor) torchx.Tensor { return torchx.Sum(logp, 2) }
 
 // crossEntropy is Σ_t -log π(a_t) of each candidate [B, G]. With smoothing s the target of a step is
 // (1-s) on the action and s/A on each of the step's A possible actions.
-func crossEntropy(out selector.Output, mask torchx.Tensor, smoothing float64) torchx.Tensor {
+func crossEntropy(out selector.Output, b *selector.Batch, smoothing float64) torchx.Tensor {
 	ce := torchx.Neg(sequence(out.LogP)) // [B, G]
 	if smoothing == 0 {
 		return ce
 	}
 	possible := torchx.Compare(out.Dist, "gt", -1e8).To(torchx.Float32)                           // [B, G, T, A] 1 = may be chosen
 	uniform := torchx.Div(torchx.Sum(torchx.Mul(out.Dist, possible), 3), torchx.Sum(possible, 3)) // [B, G, T] mean log π
-	uniform = torchx.Neg(torchx.Sum(torchx.Mul(uniform, mask), 2))                                // [B, G]
-	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(uniform, smoothing))
+	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(maskedSum(uniform, b), -smoothing))
 }
 
 // weighted is Σ over all candidates of weight·value, divided by the number of queries that count.

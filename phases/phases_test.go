@@ -484,9 +484,10 @@ func TestObjectives(t *testing.T) {
 	}
 	mask := torchx.From([]float64{1}, 1, 1, 1)
 	klWant := 0.7*math.Log(0.7/0.25) + 0.2*math.Log(0.2/0.25) + 0.1*math.Log(0.1/0.5)
+	one := &selector.Batch{Mask: []float32{1}, Queries: []int{0}, G: 1, T: 1}
 	kl := func(p, q []float64) []float64 {
 		out := torchx.PickLogp(torchx.Squeeze(logs(p), 1), torchx.From([]int64{0}, 1, 1, 1), -1e9, logs(q))
-		return maskedSum(out.KL, &selector.Batch{Mask: []float32{1}, Queries: []int{0}, G: 1, T: 1}).Floats()
+		return maskedSum(out.KL, one).Floats()
 	}
 	golden.Close(t, kl(p, q), []float64{klWant}, 1e-12)
 	golden.Close(t, kl(p, p), []float64{0}, 1e-15)
@@ -495,8 +496,8 @@ func TestObjectives(t *testing.T) {
 
 	out := selector.Output{LogP: torchx.From([]float64{math.Log(0.2)}, 1, 1, 1), Dist: logs(p)}
 	smooth := -(0.9*math.Log(0.2) + 0.1*(math.Log(0.7)+math.Log(0.2)+math.Log(0.1))/3)
-	golden.Close(t, crossEntropy(out, mask, 0.1).Floats(), []float64{smooth}, 1e-12)
-	golden.Close(t, crossEntropy(out, mask, 0).Floats(), []float64{-math.Log(0.2)}, 1e-12)
+	golden.Close(t, crossEntropy(out, one, 0.1).Floats(), []float64{smooth}, 1e-12)
+	golden.Close(t, crossEntropy(out, one, 0).Floats(), []float64{-math.Log(0.2)}, 1e-12)
 }
 
 // TestNonFiniteStopsBeforeTheWeights: a NaN reward ends the step with one line and the weights as they were.

@@ -100,7 +100,7 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	tau := r.opt.Temperature.At(step, r.total)                             // annealed by step
 	weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B, G], 1 over each query
 	out := r.env.Policy.Forward(batch, selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0})
-	ce := crossEntropy(out, maskTensor(out.LogP, batch), r.smoothing)             // [B, G]
+	ce := crossEntropy(out, batch, r.smoothing)                                   // [B, G]
 	loss := weighted(ce, onDevice(ce, weights, batch.B(), batch.G), stats.Groups) // scalar
 	m, err := r.learn.update(loss, step)
 	if err != nil {

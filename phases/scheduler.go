@@ -83,7 +83,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 	for i := s.pos.PhaseIndex; i < len(s.plan.Phases); i++ {
 		phase := s.plan.Phases[i]
-		perEpoch := s.stepsPerEpoch(phase)
+		perEpoch := StepsPerEpoch(phase)
 		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
 			return fmt.Errorf("%s: %w", phase.Name(), err)
 		}
@@ -166,7 +166,8 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 	return order
 }
 
-func (s *scheduler) stepsPerEpoch(phase Phase) int {
+// StepsPerEpoch is how many optimizer steps an epoch of phase has.
+func StepsPerEpoch(phase Phase) int {
 	n, b := phase.Source().Len(), phase.BatchSize()
 	return (n + b - 1) / b * phase.Passes()
 }

@@ -81,8 +81,7 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 		if err := saveWeights(filepath.Join(tmp, "weights.safetensors"), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
 			return err
 		}
-	}
-	if !midEpoch {
+	} else {
 		names = append(names, "../"+pos.Weights)
 	}
 	if err := saveFlat(filepath.Join(tmp, "optimizer.safetensors"), map[string][]float32{"m": s.M, "v": s.V}); err != nil {

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil"
@@ -45,11 +46,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
 	canScore = canScore && scorer.CanScore()
-	for at := 0; at < n; at += evalBatch {
-		queries := make([]int, min(evalBatch, n-at))
-		for i := range queries {
-			queries[i] = at + i
-		}
+	for queries := range selector.Chunks(n, evalBatch) {
 		if err := torchx.Try(func() error {
 			defer torchx.Scope()()
 			if b := src.Recorded(queries); b.NumValid() > 0 {
@@ -65,7 +62,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				kl += torchx.Sum(maskedSum(out.KL, greedy)).Item()
 			}
 			for i := range queries {
-				v.Selections = append(v.Selections, chosen(greedy, i))
+				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
 			}
 			if canScore {
 				acc, err := scorer.Accuracy(greedy)
@@ -93,7 +90,7 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) []float64
 		rewards = normalizeGroups(b, data.Normalize)
 	}
 	w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
-	ce := crossEntropy(out, maskTensor(out.LogP, b), opt.Smoothing).Floats() // [B, G] sync
+	ce := crossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
 	var losses []float64
 	for i := range b.B() {
 		loss, any := 0.0, false
@@ -178,15 +175,4 @@ func mean(x []float64) float64 {
 		sum += v
 	}
 	return sum / float64(len(x)) // NaN when empty
-}
-
-// chosen lists what the first candidate of query i selects: its scored actions but for one that ends it (negative).
-func chosen(b *selector.Batch, i int) []int64 {
-	var out []int64
-	for t, a := range b.Action(i, 0) {
-		if b.Mask[i*b.G*b.T+t] != 0 && a >= 0 {
-			out = append(out, a)
-		}
-	}
-	return out
 }

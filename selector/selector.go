@@ -9,6 +9,8 @@
 package selector
 
 import (
+	"iter"
+
 	"fulcrum/internal/torchx"
 )
 
@@ -34,6 +36,21 @@ type Scorer interface {
 	Accuracy(b *Batch) ([]float64, error)
 	// CanScore reports whether a reward function is there at all.
 	CanScore() bool
+}
+
+// Chunks cuts the queries 0 … n-1 into lists of size, the last one shorter.
+func Chunks(n, size int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		for at := 0; at < n; at += size {
+			queries := make([]int, min(size, n-at))
+			for i := range queries {
+				queries[i] = at + i
+			}
+			if !yield(queries) {
+				return
+			}
+		}
+	}
 }
 
 // Batch is B queries with G candidates of T steps each, on the host.
@@ -75,6 +92,24 @@ func (b *Batch) Set(i, g int, actions []int64, reward float64) {
 	}
 	b.Valid[i*b.G+g] = true
 	b.Rewards[i*b.G+g] = reward
+}
+
+// Scored returns the scored steps of candidate g of query i, which come before the others.
+func (b *Batch) Scored(i, g int) []int64 {
+	at, n := (i*b.G+g)*b.T, 0
+	for n < b.T && b.Mask[at+n] != 0 {
+		n++
+	}
+	return b.Actions[at : at+n]
+}
+
+// Chosen is Scored without a last action that only ends the candidate (a negative one).
+func (b *Batch) Chosen(i, g int) []int64 {
+	actions := b.Scored(i, g)
+	if n := len(actions); n > 0 && actions[n-1] < 0 {
+		return actions[:n-1]
+	}
+	return actions
 }
 
 // NumValid returns the number of candidates that are not padding.

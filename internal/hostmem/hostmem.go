@@ -1,4 +1,4 @@
-// Package hostmem says how much memory a process may take, so that a size typed wrong is an error with
+// Package hostmem says how much memory a process may take, and has taken, so that a size typed wrong is an error with
 // a name instead of a process killed by the kernel.
 package hostmem
 
@@ -72,6 +72,31 @@ func group(self, root string) float64 {
 		}
 	}
 	return limit
+}
+
+// Resident is the memory in bytes that this process has in use; 0 where the system does not say.
+func Resident() float64 { return status("VmRSS:") }
+
+// Peak is the most that Resident has been.
+func Peak() float64 { return status("VmHWM:") }
+
+// status reads a figure of this process in bytes.
+func status(key string) float64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line) // VmRSS:	  24094456 kB
+		if len(f) == 3 && f[0] == key {
+			kB, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				return 0
+			}
+			return kB * 1024
+		}
+	}
+	return 0
 }
 
 func size(bytes float64) string {

@@ -50,3 +50,9 @@ func TestSources(t *testing.T) {
 		t.Errorf("an unknown system: %v, want no limit", got)
 	}
 }
+
+func TestThisProcess(t *testing.T) {
+	if now, peak := Resident(), Peak(); !(now > 1<<20 && now <= peak) {
+		t.Errorf("%g bytes in use, at most %g", now, peak)
+	}
+}

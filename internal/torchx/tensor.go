@@ -128,7 +128,6 @@ func (t Tensor) c() C.Tensor {
 type info struct {
 	shape        []int
 	dtype        DType
-	cuda         bool
 	requiresGrad bool
 }
 
@@ -139,13 +138,13 @@ func (t Tensor) info() info {
 	var dims C.int64_t
 	var shape [8]C.int64_t
 	var dtype C.int8_t
-	var cuda, grad C.bool
-	C.fc_info(t.c(), &dims, &shape[0], &dtype, &cuda, &grad)
+	var grad C.bool
+	C.fc_info(t.c(), &dims, &shape[0], &dtype, &grad)
 	s := make([]int, int(dims))
 	for i := range s {
 		s[i] = int(shape[i])
 	}
-	return info{s, DType(dtype), bool(cuda), bool(grad)}
+	return info{s, DType(dtype), bool(grad)}
 }
 
 // Shape returns the sizes of all dimensions.
@@ -153,9 +152,6 @@ func (t Tensor) Shape() []int { return t.info().shape }
 
 // DType returns the element type.
 func (t Tensor) DType() DType { return t.info().dtype }
-
-// IsCUDA reports whether the data is on a CUDA device.
-func (t Tensor) IsCUDA() bool { return t.info().cuda }
 
 // RequiresGrad reports whether autograd tracks t.
 func (t Tensor) RequiresGrad() bool { return t.info().requiresGrad }

@@ -133,22 +133,13 @@ func extend(beams []beam, logp []float32, columns, k, width int) []beam {
 				action = Stop
 			}
 			score := from.logp + float64(lp)
-			if lp < impossible/2 || holds(from.actions, action) || len(best) == width && score <= best[width-1].logp {
+			if lp < impossible/2 || slices.Contains(from.actions, action) || len(best) == width && score <= best[width-1].logp {
 				continue
 			}
 			insert(beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), action), n, score})
 		}
 	}
 	return best
-}
-
-func holds(actions []int64, a int64) bool {
-	for _, x := range actions {
-		if x == a {
-			return true
-		}
-	}
-	return false
 }
 
 // taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. What stands behind a

@@ -3,6 +3,7 @@ package pointer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -203,19 +204,10 @@ func (c *Checkpoint) extra() *tensorfile.Dict {
 		return nil
 	}
 	d := tensorfile.NewDict()
-	for _, key := range sortedKeys(c.Metadata) {
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		if name, ok := strings.CutPrefix(key, "selector."); ok {
 			d.Set(name, c.Metadata[key])
 		}
 	}
 	return d
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

@@ -60,7 +60,7 @@ func (p *Policy) encode(in *inputs, drop dropout) encoded {
 	if p.opt.Skip.Enabled {
 		skip := torchx.Mul(in.cos, torchx.Scale(p.params.Get("skip_scale"), p.opt.Skip.Scale)) // [B, K]
 		if p.opt.Relation.enabled() {
-			skip = torchx.Add(skip, p.relation(in))
+			skip = torchx.Add(skip, p.relation(in, e))
 		}
 		e.skip = torchx.Unsqueeze(skip, 1)
 	}

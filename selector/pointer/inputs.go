@@ -100,14 +100,6 @@ func (in *inputs) place(p *Policy, src *Source, queries []int) (rows []int64) {
 	return rows
 }
 
-// spread gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
-func (in *inputs) spread(x torchx.Tensor) torchx.Tensor {
-	if in.pool.Nil() {
-		return x
-	}
-	return torchx.Embedding(x, in.pool)
-}
-
 // products multiplies vectors x [B, N, h] with every candidate's c ([B, K, h], or [K, h] shared): [B, N, K].
 func products(x, c torchx.Tensor) torchx.Tensor {
 	return torchx.MatMul(x, torchx.Transpose(c, -2, -1))

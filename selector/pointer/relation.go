@@ -55,11 +55,11 @@ func relationWeights(o RelationOptions, d int) []weight {
 }
 
 // relation scores the pool [B, K] for the queries of a batch.
-func (p *Policy) relation(in *inputs) torchx.Tensor {
+func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 	o, w := p.opt.Relation, p.params.Get
-	q := torchx.Narrow(in.rows, 0, in.u, in.b)         // [B, d]
-	c := in.spread(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
-	var score torchx.Tensor                            // [B, K]
+	q := torchx.Narrow(in.rows, 0, in.u, in.b)        // [B, d]
+	c := e.spread(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
+	var score torchx.Tensor                           // [B, K]
 	add := func(x torchx.Tensor) {
 		if score.Nil() {
 			score = x

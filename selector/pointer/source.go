@@ -103,10 +103,8 @@ func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) e
 				continue
 			}
 			positions = positions[:0]
-			for t, a := range b.Action(i, g) {
-				if b.Mask[at*b.T+t] != 0 && a != Stop {
-					positions = append(positions, int32(a))
-				}
+			for _, a := range b.Chosen(i, g) {
+				positions = append(positions, int32(a))
 			}
 			f(at, q, positions)
 		}

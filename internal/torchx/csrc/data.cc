@@ -54,11 +54,10 @@ const char *fc_copy_(Tensor dst, Tensor src) {
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out) {
   return guard([&] { *out = wrap(x->to(like->device())); });
 }
-void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *cuda, bool *requires_grad) {
+void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *requires_grad) {
   *dims = x->dim();
   for (int64_t i = 0; i < x->dim() && i < 8; i++) shape8[i] = x->size(i);
   *dtype = static_cast<int8_t>(x->scalar_type());
-  *cuda = x->is_cuda();
   *requires_grad = x->requires_grad();
 }
 

@@ -1,0 +1,258 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulcrum/reports"
+)
+
+// tailLines is how many of a job's last lines the record of an attempt keeps.
+const tailLines = 20
+
+// jobLog collects what a job's processes print.
+const jobLog = "job.log"
+
+// ErrBusy says that another process supervises the job.
+var ErrBusy = errors.New("another process is running this job")
+
+// Supervision is how an attempt runs; the zero value is right.
+type Supervision struct {
+	Program string         // default: this program
+	ID      string         // default: the number of the job's process
+	Env     []string       // beside the job's own: what the launcher shares out
+	Started func(Attempt)  // called when the process runs
+	Output  io.Writer      // beside job.log
+	Signal  syscall.Signal // asks the job to save its state and to end; default SIGTERM
+}
+
+// Supervise makes one attempt at a job: a new run, or a resume of one that an earlier attempt left
+// unfinished. It returns when the process has ended. When ctx ends the process is told to save its state.
+// A job that has ended well before is not run again. The attempt is recorded in the job's run folder at
+// its start and at its end; the process dies with its supervisor.
+func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
+	if err := os.MkdirAll(job.Dir, 0o755); err != nil {
+		return Attempt{}, err
+	}
+	lock, err := lockAttempt(job.Dir)
+	if err != nil {
+		return Attempt{}, err
+	}
+	defer lock.Close()
+	earlier, err := Attempts(job.Dir)
+	if err != nil {
+		return Attempt{}, err
+	}
+	a := Attempt{Num: job.Num, Try: 1, Host: hostname(), Started: time.Now()}
+	if n := len(earlier); n > 0 {
+		a.Try = earlier[n-1].Try + 1
+	}
+	if state := standing(job.Dir); state == Done || state == Pruned {
+		if n := len(earlier); n > 0 && earlier[n-1].State == state {
+			return earlier[n-1], nil
+		}
+		a.State, a.Ended = state, time.Now() // its supervisor died before it could say so
+		return a, record(job.Dir, a)
+	}
+	program := s.Program
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return a, err
+		}
+	}
+	args := job.Args
+	if a.Resumed = begun(job.Dir); a.Resumed {
+		args = []string{"resume", job.Dir}
+	}
+	out, err := os.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return a, err
+	}
+	defer out.Close()
+	tail := &tail{}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = job.Cwd
+	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
+	sinks := []io.Writer{out, tail}
+	if s.Output != nil {
+		sinks = append(sinks, s.Output)
+	}
+	cmd.Stdout = io.MultiWriter(sinks...)
+	cmd.Stderr = cmd.Stdout // one writer: os/exec then serialises the two
+	signal := s.Signal
+	if signal == 0 {
+		signal = syscall.SIGTERM
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(signal) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
+		return a, record(job.Dir, a)
+	}
+	a.State, a.ID = Running, s.ID
+	if a.ID == "" {
+		a.ID = strconv.Itoa(cmd.Process.Pid)
+	}
+	if err := record(job.Dir, a); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return a, err
+	}
+	if s.Started != nil {
+		s.Started(a)
+	}
+	err = cmd.Wait()
+	a.Ended, a.Tail = time.Now(), tail.lines()
+	a.ExitCode = cmd.ProcessState.ExitCode()
+	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
+	return a, record(job.Dir, a)
+}
+
+// outcome says how an attempt ended. A clean exit counts only with a summary that says so: what a job
+// reports and what it left on disk must agree.
+func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state, cause string) {
+	status := p.Sys().(syscall.WaitStatus)
+	switch code := p.ExitCode(); {
+	case status.Signaled():
+		cause = "killed by " + unix.SignalName(status.Signal())
+		if status.CoreDump() {
+			cause += ", core dumped"
+		}
+		if stopped {
+			return Interrupted, cause
+		}
+		return Failed, cause
+	case code == 0:
+		if state := standing(dir); state == Done || state == Pruned {
+			return state, ""
+		}
+		return Failed, "the process exited with 0 and its summary.json does not say that the run is done"
+	case code == 128+int(syscall.SIGINT), code == 128+int(syscall.SIGTERM):
+		return Interrupted, "interrupted, state saved"
+	default:
+		for i := len(tail) - 1; i >= 0; i-- {
+			if text, ok := strings.CutPrefix(tail[i], "run: "); ok {
+				return Failed, text
+			}
+		}
+		if n := len(tail); n > 0 {
+			return Failed, tail[n-1]
+		}
+		return Failed, fmt.Sprintf("exit code %d without a word", code)
+	}
+}
+
+// standing is Done or Pruned when the run in dir has ended well, "" otherwise.
+func standing(dir string) string {
+	s, err := reports.ReadSummary(dir)
+	if err != nil || s == nil {
+		return ""
+	}
+	switch s.State {
+	case reports.StateDone:
+		return Done
+	case reports.StatePruned:
+		return Pruned
+	}
+	return ""
+}
+
+// begun reports whether dir holds a run that can be gone on with: its configuration is the first file
+// that a run writes.
+func begun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ".hydra", "config.yaml"))
+	return err == nil
+}
+
+// lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the
+// process ends.
+func lockAttempt(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		f.Close()
+		return nil, ErrBusy
+	}
+	return f, nil
+}
+
+// Supervised reports whether some process is supervising the job in dir.
+func Supervised(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, ".attempt"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	l := &unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "?"
+	}
+	return name
+}
+
+// tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.
+type tail struct {
+	kept []string
+	open []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		i := bytes.IndexAny(p, "\r\n")
+		if i < 0 {
+			t.open = append(t.open, p...)
+			break
+		}
+		t.open = append(t.open, p[:i]...)
+		if p[i] == '\n' {
+			t.keep(string(t.open))
+			t.open = t.open[:0]
+		} else if i+1 < len(p) && p[i+1] != '\n' {
+			t.open = t.open[:0]
+		}
+		p = p[i+1:]
+	}
+	const long = 4096
+	if len(t.open) > long {
+		t.open = t.open[:long]
+	}
+	return n, nil
+}
+
+func (t *tail) keep(line string) {
+	if line = strings.TrimSpace(line); line == "" {
+		return
+	}
+	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
+		t.kept = t.kept[1:]
+	}
+}
+
+func (t *tail) lines() []string {
+	t.keep(string(t.open))
+	t.open = nil
+	return t.kept
+}

@@ -4,6 +4,7 @@ package configs
 type Dimension struct {
 	Key     string   // with its prefix: +a.b
 	Choices []string // choice, glob, range: values as they are written behind key=
+	Ordered bool     // range: the choices are numbers in order
 	Low     float64  // interval
 	High    float64
 	Int     bool     // interval cast to int
@@ -57,7 +58,7 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 			if err != nil {
 				return nil, nil, err
 			}
-			d.Choices = []string{}
+			d.Choices, d.Ordered = []string{}, o.value.kind == rangeSweep && !o.value.shuffled
 			for _, v := range a.values {
 				d.Choices = append(d.Choices, v[len(key)+1:])
 			}

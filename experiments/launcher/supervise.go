@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +25,9 @@ import (
 // tailLines is how many of a job's last lines the record of an attempt keeps.
 const tailLines = 20
 
+// patience is how long a job that is told to end may take to save its state.
+const patience = 5 * time.Minute
+
 // jobLog collects what a job's processes print.
 const jobLog = "job.log"
 
@@ -31,12 +36,12 @@ var ErrBusy = errors.New("another process is running this job")
 
 // Supervision is how an attempt runs; the zero value is right.
 type Supervision struct {
-	Program string         // default: this program
-	ID      string         // default: the number of the job's process
-	Env     []string       // beside the job's own: what the launcher shares out
-	Started func(Attempt)  // called when the process runs
-	Output  io.Writer      // beside job.log
-	Signal  syscall.Signal // asks the job to save its state and to end; default SIGTERM
+	Program string        // default: this program
+	ID      string        // hydra.job.id; default: the number of the job
+	Env     []string      // beside the job's own: what the launcher shares out
+	Started func(Attempt) // called when the process runs
+	Stdout  io.Writer     // beside job.log
+	Stderr  io.Writer
 }
 
 // Supervise makes one attempt at a job: a new run, or a resume of one that an earlier attempt left
@@ -60,20 +65,19 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if n := len(earlier); n > 0 {
 		a.Try = earlier[n-1].Try + 1
 	}
-	if state := standing(job.Dir); state == Done || state == Pruned {
-		if n := len(earlier); n > 0 && earlier[n-1].State == state {
-			return earlier[n-1], nil
-		}
-		a.State, a.Ended = state, time.Now() // its supervisor died before it could say so
-		return a, record(job.Dir, a)
-	}
+	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
+		return earlier[n-1], nil
+	} // a run that is done without a record of it is resumed: it writes what is missing and says so
 	program := s.Program
 	if program == "" {
 		if program, err = os.Executable(); err != nil {
 			return a, err
 		}
 	}
-	args := job.Args
+	if a.ID = s.ID; a.ID == "" {
+		a.ID = strconv.Itoa(job.Num)
+	}
+	args := append(slices.Clone(job.Args), "hydra.job.id="+a.ID)
 	if a.Resumed = begun(job.Dir); a.Resumed {
 		args = []string{"resume", job.Dir}
 	}
@@ -86,17 +90,16 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = job.Cwd
 	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
-	sinks := []io.Writer{out, tail}
-	if s.Output != nil {
-		sinks = append(sinks, s.Output)
+	both := &sharedWriter{w: io.MultiWriter(out, tail)}
+	cmd.Stdout, cmd.Stderr = both, both
+	if s.Stdout != nil {
+		cmd.Stdout = io.MultiWriter(both, s.Stdout)
 	}
-	cmd.Stdout = io.MultiWriter(sinks...)
-	cmd.Stderr = cmd.Stdout // one writer: os/exec then serialises the two
-	signal := s.Signal
-	if signal == 0 {
-		signal = syscall.SIGTERM
+	if s.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(both, s.Stderr)
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(signal) }
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
 	defer runtime.UnlockOSThread()
@@ -104,10 +107,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
 		return a, record(job.Dir, a)
 	}
-	a.State, a.ID = Running, s.ID
-	if a.ID == "" {
-		a.ID = strconv.Itoa(cmd.Process.Pid)
-	}
+	a.State, a.PID = Running, cmd.Process.Pid
 	if err := record(job.Dir, a); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -116,7 +116,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if s.Started != nil {
 		s.Started(a)
 	}
-	err = cmd.Wait()
+	cmd.Wait() // the process's state says all
 	a.Ended, a.Tail = time.Now(), tail.lines()
 	a.ExitCode = cmd.ProcessState.ExitCode()
 	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
@@ -210,6 +210,18 @@ func hostname() string {
 		return "?"
 	}
 	return name
+}
+
+// sharedWriter lets two streams share a writer.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *sharedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.

@@ -209,8 +209,9 @@ func (c *controller) settle(a launcher.Attempt) error {
 	if a.State != launcher.Running && !a.Requeued {
 		delete(c.handed, a.Num)
 	}
-	if a.Try > 0 && (a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running) {
-		return nil // the ledger knows: an earlier controller was told
+	known := a.Try > 0 && (a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running)
+	if known && (a.State == job.State || a.State != launcher.Done && a.State != launcher.Pruned) {
+		return nil // an earlier controller was told
 	}
 	return c.note(job, a)
 }

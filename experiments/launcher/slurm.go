@@ -41,8 +41,9 @@ type slurm struct {
 // task is a job in Slurm's hands.
 type task struct {
 	job     Job
-	id      string // ARRAY_TASK
-	begun   int    // last attempt whose start was told
+	sub     *submission
+	id      string // ARRAY_TASK. A Slurm that has lost its memory gives the same numbers again
+	begun   int    // last attempt whose start was told, or that was before this submission
 	ended   int    // last attempt whose end was told
 	over    time.Time
 	warned  string    // reason for which it waits, told
@@ -113,7 +114,8 @@ func (s *slurm) take(sub *submission, array string, jobs []Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, job := range jobs {
-		s.tasks[job.Num] = &task{job: job, id: sub.task(array, job.Num)}
+		tries := sub.Tries[slices.Index(sub.Nums, job.Num)]
+		s.tasks[job.Num] = &task{job: job, sub: sub, id: sub.task(array, job.Num), begun: tries, ended: tries}
 	}
 	if !s.watch {
 		s.watch = true
@@ -134,7 +136,15 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	sub := &submission{path: path, Offset: offset}
 	var indices []int
 	for _, job := range jobs {
-		sub.Nums = append(sub.Nums, job.Num)
+		all, err := Attempts(job.Dir)
+		if err != nil {
+			return nil, "", err
+		}
+		tries := 0
+		if n := len(all); n > 0 {
+			tries = all[n-1].Try
+		}
+		sub.Nums, sub.Tries = append(sub.Nums, job.Num), append(sub.Tries, tries)
 		indices = append(indices, job.Num-offset)
 	}
 	slices.Sort(indices)
@@ -229,16 +239,16 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 	if err != nil || len(subs) == 0 {
 		return nil, err
 	}
-	told, err := settled(s.sweep)
-	if err != nil {
-		return nil, err
-	}
 	open := map[int]Job{}
 	for _, job := range jobs {
 		open[job.Num] = job
 	}
 	var nums []int
 	for _, sub := range slices.Backward(subs) { // a job's last submission counts
+		told, err := sub.settled()
+		if err != nil {
+			return nil, err
+		}
 		array, err := sub.array()
 		if err != nil {
 			return nil, err
@@ -255,7 +265,7 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 				continue
 			}
 			delete(open, num)
-			if told[sub.task(array, num)] {
+			if told[num] {
 				continue
 			}
 			mine = append(mine, job)
@@ -385,7 +395,9 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 	if err != nil {
 		return false, false, err
 	}
-	all = slices.DeleteFunc(all, func(a Attempt) bool { return a.ID != t.id })
+	if n := len(all); n > 0 && (all[n-1].State == Done || all[n-1].State == Pruned) && all[n-1].Try <= t.ended {
+		t.begun, t.ended = all[n-1].Try-1, all[n-1].Try-1 // an attempt that was given up has finished the job
+	}
 	for i, a := range all {
 		if a.Try <= t.ended {
 			continue
@@ -447,7 +459,7 @@ func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
 		return false
 	}
 	linkOutput(t)
-	if err := settle(s.sweep, t.id); err != nil {
+	if err := t.sub.settle(t.job.Num); err != nil {
 		s.queue.warn(err.Error())
 	}
 	return true

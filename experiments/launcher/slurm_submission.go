@@ -25,6 +25,7 @@ import (
 type submission struct {
 	path   string   // without the ending
 	Nums   []int    `json:"nums"`
+	Tries  []int    `json:"tries"`  // attempts that each job had before
 	Offset int      `json:"offset"` // job number less array index
 	Sbatch []string `json:"sbatch"` // arguments
 }
@@ -156,31 +157,30 @@ func (s *submission) task(array string, num int) string {
 	return array + "_" + strconv.Itoa(num-s.Offset)
 }
 
-// settledFile lists the tasks whose end has been told to a controller, one a line.
-const settledFile = "settled"
+// settledFile lists the jobs of a submission whose end has been told to a controller, one a line.
+func (s *submission) settledFile() string { return s.path + ".settled" }
 
 // settled reads it.
-func settled(sweep string) (map[string]bool, error) {
-	text, err := os.ReadFile(filepath.Join(slurmFolder(sweep), settledFile))
+func (s *submission) settled() (map[int]bool, error) {
+	text, err := os.ReadFile(s.settledFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	ids := map[string]bool{}
-	for _, id := range strings.Fields(string(text)) {
-		ids[id] = true
+	nums := map[int]bool{}
+	for _, word := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(word); err == nil {
+			nums[n] = true
+		}
 	}
-	return ids, nil
+	return nums, nil
 }
 
-// settle adds a task.
-func settle(sweep, id string) error {
-	f, err := os.OpenFile(filepath.Join(slurmFolder(sweep), settledFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+// settle adds a job.
+func (s *submission) settle(num int) error {
+	f, err := os.OpenFile(s.settledFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteString(id + "\n"); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	_, err = fmt.Fprintln(f, num)
+	return errors.Join(err, f.Close())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
+	"fulcrum/reports"
 )
 
 // controller owns a sweep: it hands jobs to the launcher, writes what becomes of them into the ledger,
@@ -175,7 +175,7 @@ func (c *controller) propose() error {
 	for ; under < p.options.NJobs && len(c.jobs) < p.options.NTrials; under++ {
 		params, err := p.search.Next(c.history())
 		if err != nil {
-			return fmt.Errorf("hydra/sweeper=%s: %w", p.hydra.Sweeper, err)
+			return fmt.Errorf("hydra/sweeper=%s: %w", p.sweeper, err)
 		}
 		job, err := p.compose(len(c.jobs), p.overrides(params))
 		if err != nil {
@@ -194,7 +194,10 @@ func (c *controller) propose() error {
 func (c *controller) history() []sweeper.Trial {
 	trials := make([]sweeper.Trial, len(c.jobs))
 	for i, job := range c.jobs {
-		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Losses: job.Losses, Violation: job.Violation}
+		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Violation: job.Violation}
+		for _, o := range job.Objectives {
+			trials[i].Losses = append(trials[i].Losses, o.Loss())
+		}
 	}
 	return trials
 }
@@ -278,7 +281,17 @@ func (c *controller) result(job *ledger.Job) error {
 	if err != nil {
 		return err
 	}
-	job.Objectives, job.Losses, job.Violation, job.Metrics, job.Epochs = r.Values, r.Losses, r.Violation, r.Metrics, r.Epochs
+	summary, err := reports.ReadSummary(filepath.Join(c.plan.dir, job.Dir))
+	if err != nil {
+		return err
+	}
+	job.Objectives, job.Violation, job.Metrics, job.Epochs = nil, r.Violation, r.Metrics, 0
+	for _, phase := range summary.Phases {
+		job.Epochs += phase.Epochs
+	}
+	for i, v := range r.Values {
+		job.Objectives = append(job.Objectives, ledger.Objective{Name: r.Names[i], Value: reports.Number(v), Minimize: r.Minimize[i]})
+	}
 	return nil
 }
 
@@ -302,8 +315,8 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
 		text += fmt.Sprintf(" in %.1f s", a.Ended.Sub(a.Started).Seconds())
 	}
-	for i, v := range job.Objectives {
-		text += fmt.Sprintf("  %s %.4g", c.plan.goals.Objectives[i], v)
+	for _, o := range job.Objectives {
+		text += fmt.Sprintf("  %s %.4g", o.Name, float64(o.Value))
 	}
 	if job.Violation > 0 {
 		text += "  (violates a constraint)"
@@ -342,43 +355,4 @@ func (c *controller) finish(ctx context.Context) error {
 		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
 	}
 	return nil
-}
-
-// detach leaves the sweep in dir to a process of its own that outlives this one and its terminal.
-func detach(ctx context.Context, dir string) error {
-	log, err := os.OpenFile(filepath.Join(dir, controllerLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd, err := background(log, "attach", dir)
-	if err != nil {
-		return err
-	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }()
-	for deadline := time.After(30 * time.Second); ; {
-		select {
-		case err := <-gone: // a short sweep may even be finished
-			if err == nil {
-				err = errors.New("it ended at once")
-			}
-			if l, lerr := lastLineOf(log.Name()); lerr == nil && l != "" {
-				err = fmt.Errorf("%w: %s", err, l)
-			}
-			if done, _ := sweepDone(dir); done {
-				err = nil
-			}
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return fmt.Errorf("the detached controller does not start: see %s", log.Name())
-		case <-time.After(20 * time.Millisecond):
-		}
-		if locked(dir) {
-			fmt.Printf("sweep → %s\nits controller is process %d; follow it:  run attach %s   see it:  run status %s   stop it:  kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
-			return nil
-		}
-	}
 }

@@ -55,6 +55,9 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 	if err != nil {
 		return err
 	}
+	if err := unchanged(c); err != nil {
+		return err
+	}
 	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir)
 }
 

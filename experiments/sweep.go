@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fulcrum/configs"
@@ -17,14 +18,13 @@ import (
 	"fulcrum/internal/atomicfile"
 )
 
-// SweepFlags are the command line's flags of a sweep.
-type SweepFlags struct {
-	Detach bool // leave the sweep to a process of its own and return
-}
+// multirunFile is the sweep's composed primary configuration, as Hydra writes it.
+const multirunFile = "multirun.yaml"
 
 // Sweep runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
-// hands over to the controller. Nothing is written before everything is known to be right.
-func (a App) Sweep(ctx context.Context, req configs.Request, flags SweepFlags) error {
+// hands over to the controller, detached to one in a process of its own. Nothing is written before
+// everything is known to be right.
+func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) error {
 	p, err := newPlan(req)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, flags SweepFlags) e
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(p.dir, "multirun.yaml"), []byte(text), 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
 		return err
 	}
 	rows := make([]ledger.Job, len(jobs))
@@ -61,7 +61,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, flags SweepFlags) e
 		return err
 	}
 	defer l.Close()
-	if flags.Detach {
+	if detached {
 		f.release()
 		return detach(ctx, p.dir)
 	}
@@ -74,6 +74,7 @@ type plan struct {
 	composer *configs.Composer
 	master   *configs.Composed // the primary configuration, without what the jobs set
 	hydra    *configs.HydraValues
+	sweeper  string // its name, behind aliases
 	options  sweeper.Options
 	goals    sweeper.Goals
 	dims     []configs.Dimension // what is swept
@@ -104,9 +105,9 @@ func newPlan(req configs.Request) (*plan, error) {
 	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
 		return nil, err
 	}
-	p.options = sweeper.DefaultOptions()
-	if err := master.DecodeHydra("sweeper", &p.options); err != nil {
-		return nil, err
+	p.sweeper, p.options, err = sweeper.Resolve(p.hydra.Sweeper, master.Choice("hydra/sweeper/sampler"), func(dst any) error { return master.DecodeHydra("sweeper", dst) })
+	if err != nil {
+		return nil, configuration(err)
 	}
 	if p.goals, err = p.options.Goals(); err != nil {
 		return nil, err
@@ -121,10 +122,22 @@ func newPlan(req configs.Request) (*plan, error) {
 	if p.dims, p.fixed, err = composer.Space(master); err != nil {
 		return nil, err
 	}
-	if p.hydra.Sweeper != "basic" {
-		p.search, err = sweeper.New(p.hydra.Sweeper, p.options, p.dims)
+	if p.sweeper != sweeper.Basic {
+		if p.search, err = sweeper.New(p.sweeper, p.options, p.dims); err != nil {
+			return nil, configuration(err)
+		}
 	}
-	return p, err
+	return p, nil
+}
+
+// configuration makes an error one of usage, unless it is one of configuration already.
+func configuration(err error) error {
+	var one *configs.Error
+	var many configs.Errors
+	if errors.As(err, &one) || errors.As(err, &many) {
+		return err
+	}
+	return &UsageError{err.Error()}
 }
 
 // sweep is what the ledger keeps of the plan.
@@ -132,7 +145,7 @@ func (p *plan) sweep() ledger.Sweep {
 	return ledger.Sweep{
 		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
 		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.hydra.Sweeper, Launcher: p.hydra.Launcher,
-		Created: p.req.Now, Program: Version,
+		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
 	}
 }
 
@@ -202,10 +215,25 @@ func corners(dims []configs.Dimension) [][]string {
 	points := make([][]string, most)
 	for i := range points {
 		for _, d := range dims {
-			points[i] = append(points[i], d.At(i))
+			points[i] = append(points[i], corner(d, i))
 		}
 	}
 	return points
+}
+
+// corner is the i-th of a dimension's choices, or one of its bounds.
+func corner(d configs.Dimension, i int) string {
+	if !d.Interval() {
+		return d.Choices[i%len(d.Choices)]
+	}
+	bound := d.Low
+	if i%2 == 1 {
+		bound = d.High
+	}
+	if d.Int {
+		return strconv.Itoa(int(bound))
+	}
+	return strconv.FormatFloat(bound, 'g', -1, 64)
 }
 
 // compose composes and checks one job.
@@ -218,9 +246,6 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	cfg, err := decode(c)
 	if err != nil {
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
-	}
-	if err := p.prunable(cfg); err != nil {
-		return out, err
 	}
 	h, err := c.Hydra()
 	if err != nil {
@@ -291,7 +316,7 @@ func (p *plan) unused() error {
 		return err
 	}
 	for name := range names {
-		if name == ".lock" || name == "multirun.yaml" || atomicfile.IsTemp(name) { // of a controller that was killed before there was a sweep
+		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) { // of a controller that was killed before there was a sweep
 			continue
 		}
 		if ledger.Exists(p.dir) {

@@ -10,15 +10,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver "sqlite": pure Go
 
+	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports"
 )
 
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
@@ -41,7 +46,7 @@ CREATE TABLE jobs (
 	exit_code INTEGER,            -- of the last try that has ended
 	cause TEXT NOT NULL,          -- of a failure
 	tail TEXT NOT NULL,           -- JSON list: last lines of the log
-	objectives TEXT NOT NULL,     -- JSON list of numbers ("nan", "inf", "-inf" as text), null when unknown
+	objectives TEXT NOT NULL,     -- JSON list of {name, value, minimize}, null when unknown; "nan", "inf", "-inf" as text
 	violation REAL NOT NULL,      -- of the constraints, 0 = feasible
 	metrics TEXT NOT NULL,        -- JSON object: metrics of the best checkpoint
 	epochs INTEGER NOT NULL,      -- epochs that were run
@@ -64,16 +69,17 @@ CREATE TABLE attempts (
 
 // Sweep is what holds for all jobs.
 type Sweep struct {
-	Command     []string  `json:"command"`     // argv that repeats the sweep
-	Flags       []string  `json:"flags"`       // --config-path and the like, for every job
-	Overrides   []string  `json:"overrides"`   // as typed, of the job configuration, with their sweeps
-	Hydra       []string  `json:"hydra"`       // of the hydra node, for every job
-	Cwd         string    `json:"cwd"`         // where it was started
-	Sweeper     string    `json:"sweeper"`     // hydra/sweeper
-	Launcher    string    `json:"launcher"`    // hydra/launcher
-	Fingerprint string    `json:"fingerprint"` // of the primary configuration
-	Created     time.Time `json:"created"`
-	Program     string    `json:"program"` // version of the program
+	Command     []string            `json:"command"`   // argv that repeats the sweep
+	Flags       []string            `json:"flags"`     // --config-path and the like, for every job
+	Overrides   []string            `json:"overrides"` // as typed, with their sweeps
+	Cwd         string              `json:"cwd"`       // where it was started
+	Sweeper     string              `json:"sweeper"`   // hydra/sweeper
+	Launcher    string              `json:"launcher"`  // hydra/launcher
+	Created     time.Time           `json:"created"`
+	Program     string              `json:"program"` // version of the program
+	Pruner      string              `json:"pruner"`
+	Constraints []string            `json:"constraints"`
+	Dimensions  []configs.Dimension `json:"dimensions"` // what is swept
 }
 
 // Job is a job's row.
@@ -89,11 +95,30 @@ type Job struct {
 	ExitCode    *int
 	Cause       string
 	Tail        []string
-	Objectives  []float64 // nil when unknown
+	Objectives  []Objective // nil when unknown
 	Violation   float64
 	Metrics     map[string]float64
 	Epochs      int
 	Seconds     float64
+}
+
+// Objective is one number that a job is judged by.
+type Objective struct {
+	Name     string         `json:"name"` // of the metric
+	Value    reports.Number `json:"value"`
+	Minimize bool           `json:"minimize"` // less is better
+}
+
+// Loss is the value with the sign that makes less better; what is no number is worst.
+func (o Objective) Loss() float64 {
+	v := float64(o.Value)
+	switch {
+	case math.IsNaN(v):
+		return math.Inf(1)
+	case o.Minimize:
+		return v
+	}
+	return -v
 }
 
 // Ledger is an open sweep.db.
@@ -112,9 +137,11 @@ func Exists(dir string) bool {
 // all: a kill on the way leaves no sweep.
 func Create(dir string, s Sweep, jobs []Job) (*Ledger, error) {
 	path := filepath.Join(dir, FileName)
-	building := filepath.Join(dir, "."+FileName+".tmp0") // a name that a claimed folder is cleaned of
-	if err := os.Remove(building); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	building := filepath.Join(dir, "."+FileName+".tmp0")            // a name that a claimed folder is cleaned of
+	for _, old := range []string{building, building + "-journal"} { // of a controller that was killed here
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	l, err := open(building, "rwc")
 	if err != nil {
@@ -130,6 +157,9 @@ func Create(dir string, s Sweep, jobs []Job) (*Ledger, error) {
 	if err != nil {
 		os.Remove(building)
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := atomicfile.SyncDir(dir); err != nil {
+		return nil, err
 	}
 	return Open(dir)
 }
@@ -151,8 +181,14 @@ func (l *Ledger) fill(s Sweep, jobs []Job) error {
 // Open opens the ledger of a sweep folder for its controller.
 func Open(dir string) (*Ledger, error) { return openChecked(dir, "rw") }
 
-// Read opens the ledger of a sweep folder for reading; a controller may be writing it.
-func Read(dir string) (*Ledger, error) { return openChecked(dir, "ro") }
+// Read opens the ledger of a sweep folder for reading; a controller may be writing it. Where the file may
+// be written, what a killed controller left half done is rolled back.
+func Read(dir string) (*Ledger, error) {
+	if unix.Access(filepath.Join(dir, FileName), unix.W_OK) == nil && unix.Access(dir, unix.W_OK) == nil {
+		return openChecked(dir, "rw")
+	}
+	return openChecked(dir, "ro")
+}
 
 func openChecked(dir, mode string) (*Ledger, error) {
 	path := filepath.Join(dir, FileName)
@@ -288,13 +324,11 @@ func (l *Ledger) Jobs() ([]Job, error) {
 			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds); err != nil {
 			return nil, l.err(err)
 		}
-		var numbers []number
-		named := map[string]number{}
+		named := map[string]reports.Number{}
 		if err := errors.Join(json.Unmarshal([]byte(overrides), &j.Overrides), json.Unmarshal([]byte(params), &j.Params),
-			json.Unmarshal([]byte(tail), &j.Tail), json.Unmarshal([]byte(objectives), &numbers), json.Unmarshal([]byte(metrics), &named)); err != nil {
+			json.Unmarshal([]byte(tail), &j.Tail), json.Unmarshal([]byte(objectives), &j.Objectives), json.Unmarshal([]byte(metrics), &named)); err != nil {
 			return nil, l.err(fmt.Errorf("job %d: %w", j.Num, err))
 		}
-		j.Objectives = floats(numbers)
 		j.Metrics = map[string]float64{}
 		for name, v := range named {
 			j.Metrics[name] = float64(v)

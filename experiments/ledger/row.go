@@ -7,21 +7,14 @@ import (
 	"fulcrum/reports"
 )
 
-// number is a float64 that JSON can hold whatever its value.
-type number = reports.Number
-
 // columns are a job's values in the order of the table.
 func (j Job) columns() ([]any, error) {
-	var numbers []number
-	for _, v := range j.Objectives {
-		numbers = append(numbers, number(v))
-	}
-	named := map[string]number{}
+	named := map[string]reports.Number{}
 	for name, v := range j.Metrics {
-		named[name] = number(v)
+		named[name] = reports.Number(v)
 	}
 	var texts [5]string
-	for i, v := range []any{list(j.Overrides), list(j.Params), list(j.Tail), numbers, named} {
+	for i, v := range []any{list(j.Overrides), list(j.Params), list(j.Tail), j.Objectives, named} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
@@ -38,14 +31,6 @@ func list(s []string) []string {
 		return []string{}
 	}
 	return s
-}
-
-func floats(numbers []number) []float64 {
-	var out []float64
-	for _, v := range numbers {
-		out = append(out, float64(v))
-	}
-	return out
 }
 
 // stamp and moment write and read a time; the zero time is "".

@@ -54,7 +54,7 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 		return err
 	}
 	if len(changed) > 0 && !accept {
-		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on with it as it is now:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
+		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on, with the new one for the jobs that have not begun:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
 	}
 	starts := map[int]launcher.Job{}
 	for i, job := range jobs {
@@ -63,7 +63,10 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 			continue
 		}
 		starts[job.Num] = now.start
-		jobs[i].Fingerprint, jobs[i].Failures = now.row.Fingerprint, 0
+		jobs[i].Failures = 0
+		if !launcher.Begun(now.start.Dir) { // one that has begun goes on with its own configuration
+			jobs[i].Fingerprint = now.row.Fingerprint
+		}
 	}
 	if err := l.Update(jobs...); err != nil {
 		return err

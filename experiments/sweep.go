@@ -304,16 +304,15 @@ func writeSweepReport(dir string) error {
 	opt := reports.SweepOptions{Title: "sweep of " + fmt.Sprint(len(s.Jobs)) + " jobs", Command: s.Command}
 	jobs := make([]reports.SweepJob, len(s.Jobs))
 	for i, j := range s.Jobs {
-		jobs[i] = reports.SweepJob{Number: j.Num, Overrides: j.Overrides, Dir: filepath.Join(dir, j.Dir), State: j.State, Error: j.Error,
+		jobs[i] = reports.SweepJob{Number: j.Num, Overrides: j.Overrides, Dir: filepath.Join(dir, j.Dir), State: j.State, Cause: j.Error, ExitCode: j.ExitCode,
 			Command: append([]string{"run"}, j.Overrides...)}
 		summary, err := reports.ReadSummary(jobs[i].Dir)
 		if err != nil {
 			return err
 		}
 		if summary != nil && summary.Best != nil && j.State == "done" {
-			value := float64(summary.Best.Value)
-			jobs[i].Objective = &value
-			opt.Objective, opt.Minimize = summary.Best.Metric, summary.Best.Mode == "min"
+			jobs[i].Objectives = []float64{float64(summary.Best.Value)}
+			opt.Objectives = []reports.SweepObjective{{Name: summary.Best.Metric, Minimize: summary.Best.Mode == "min"}}
 		}
 	}
 	return reports.WriteSweepReport(dir, jobs, opt)

@@ -47,8 +47,12 @@ func (d *decoder) into(v reflect.Value, f *field, n *Node, path string) {
 			v.SetZero()
 			return
 		}
-		v.Set(reflect.New(v.Type().Elem()))
-		v = v.Elem()
+		p := reflect.New(v.Type().Elem())
+		if !v.IsNil() { // keys that the tree lacks keep their values
+			p.Elem().Set(v.Elem())
+		}
+		v.Set(p)
+		v = p.Elem()
 	}
 	switch f.kind {
 	case Map:
@@ -115,4 +119,50 @@ func (d *decoder) section(v reflect.Value, f *field, n *Node, path string) {
 			d.into(v.FieldByIndex(sf.index), sf, c, strings.TrimPrefix(path+"."+sf.key, "."))
 		}
 	}
+}
+
+// DecodeHydra fills dst, a pointer to a struct with koanf tags, from the resolved node hydra.<path>
+// (sweeper, launcher, job.config, …), as strictly as a schema does: unknown keys, wrong types, values
+// outside enum: and range: tags, ??? and what Validate refuses are errors with their places, all in
+// one. Keys that the node lacks keep the values of dst; _target_ and defaults, which name Hydra's own
+// classes, are passed over. On error dst is unchanged.
+func (c *Composed) DecodeHydra(path string, dst any) error {
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return errorf("decode hydra.%s into %T: want a pointer to a struct", path, dst)
+	}
+	n, err := c.hydraValue(path)
+	if err != nil || n == nil {
+		return err
+	}
+	full := "hydra." + path
+	f := &field{path: full}
+	if err := f.describe(v.Elem().Type()); err != nil {
+		return err
+	}
+	n = n.without("_target_").without("defaults")
+	root := &field{kind: Map}
+	for at, parts := root, strings.Split(full, "."); len(parts) > 0; parts = parts[1:] {
+		sub := &field{kind: Map, key: parts[0], path: strings.TrimPrefix(at.path+"."+parts[0], ".")}
+		if len(parts) == 1 {
+			f.key, sub = parts[0], f
+		}
+		at.fields = []*field{sub}
+		at = sub
+	}
+	ck := &checker{schema: &Schema{root: root}, root: c.tree}
+	n = ck.fit(f, n, full)
+	filled := reflect.New(v.Elem().Type())
+	filled.Elem().Set(v.Elem())
+	if n.Kind == Map {
+		d := &decoder{strict: true}
+		d.into(filled.Elem(), f, n, full)
+		ck.faults = append(ck.faults, d.faults...)
+		ck.validate(filled.Elem(), f, n, full)
+	}
+	if err := ck.faults.err(); err != nil {
+		return err
+	}
+	v.Elem().Set(filled.Elem())
+	return nil
 }

@@ -152,12 +152,12 @@ func (c *Composer) searchPathEntries() (entries []string, provider string, where
 	var list *Node
 	provider = "hydra.searchpath in command-line"
 	for _, o := range c.overrides {
-		if o.Key == "hydra.searchpath" && o.value != nil && !o.isSweep() {
+		if o.Key == "hydra.searchpath" && o.Op == opChange && !o.isSweep() {
 			list = o.value.toNode().at(Origin{Source: o.Text})
 			break
 		}
 	}
-	if list == nil {
+	if list == nil || list.Kind == Null {
 		provider = "hydra.searchpath in main"
 		f, err := c.lib.load(c.req.ConfigName)
 		if err != nil || f == nil {
@@ -270,8 +270,12 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	return job, nil
 }
 
-// isGroup reports whether an override chooses an option of a config group.
+// isGroup reports whether an override is about the defaults list: it chooses an option of a config
+// group, or deletes a group or a config from it.
 func (c *Composer) isGroup(o *Override) bool {
+	if o.Op == opDelete && (c.lib.group(o.Key) || c.lib.has(o.Key)) {
+		return true
+	}
 	return (o.value == nil || o.value.kind != dictElem) && c.lib.group(o.Key)
 }
 

@@ -262,9 +262,17 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"hydra/launcher", "hydra/sweeper"} {
-		if master != nil && job.Choice(key) != master.Choice(key) {
-			return nil, errorf("job %d [%s] changes %s to %s: the jobs of a sweep share it", num, strings.Join(overrides, " "), key, job.Choice(key))
+	if master == nil {
+		return job, nil
+	}
+	for _, part := range []string{"launcher", "sweeper"} {
+		where := "job " + itoa(num) + " [" + strings.Join(overrides, " ") + "]"
+		if was, is := master.Choice("hydra/"+part), job.Choice("hydra/"+part); was != is {
+			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on the command line", where, part, was, is)
+		}
+		was, is := master.tree.Find("hydra."+part), job.tree.Find("hydra."+part)
+		if was != is && (was == nil || is == nil || !was.equal(is)) {
+			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command line", where, part)
 		}
 	}
 	return job, nil

@@ -277,23 +277,27 @@ func (it *item) describe() string {
 	if !it.isGroup() {
 		return it.path
 	}
-	if it.isNull {
-		return it.overrideKey() + ": null"
+	return it.overrideKey() + ": " + it.choice()
+}
+
+// choice is the option of a group item in the words of a file.
+func (it *item) choice() string {
+	switch {
+	case it.isNull:
+		return "null"
+	case it.isList:
+		return "[" + strings.Join(it.options, ", ") + "]"
 	}
-	return it.overrideKey() + ": " + it.name
+	return it.name
 }
 
 // typed is a group item as its file has it.
 func (it *item) typed() string {
-	key := it.group
-	if it.hasPkg {
-		key += "@" + it.pkg
-	}
 	switch {
-	case it.isNull:
-		return key + ": null"
-	case it.isList:
-		return key + ": [" + strings.Join(it.options, ", ") + "]"
+	case it.hasPkg && it.pkg == "":
+		return it.group + "@_here_: " + it.choice()
+	case it.hasPkg:
+		return it.group + "@" + it.pkg + ": " + it.choice()
 	}
-	return key + ": " + it.name
+	return it.group + ": " + it.choice()
 }

@@ -117,20 +117,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		return root, nil
 	}
 	put := func(path string, v *Node) { h = h.setPath(strings.Split(path, "."), v) }
-	text := func(path string) string {
-		if n := h.Find(path); n != nil && n.Kind == String {
-			return n.Text
-		}
-		return ""
-	}
 	var task, hydra []*Node
-	var names []string
-	excluded := map[string]bool{}
-	if ex := h.Find("job.config.override_dirname.exclude_keys"); ex != nil {
-		for _, v := range ex.Vals {
-			excluded[v.Text] = true
-		}
-	}
 	for _, o := range overrides {
 		n := plainString(o.Text)
 		if strings.Contains(o.Text, "${") {
@@ -140,11 +127,8 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		}
 		if o.isHydra() {
 			hydra = append(hydra, n)
-			continue
-		}
-		task = append(task, n)
-		if !excluded[o.Key] {
-			names = append(names, o.Text)
+		} else {
+			task = append(task, n)
 		}
 	}
 	appendTo := func(path string, items []*Node) {
@@ -189,9 +173,6 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 	if n := h.Find("job.name"); n == nil || n.isMissing() {
 		put("job.name", plainString(c.req.AppName))
 	}
-	sort.Strings(names)
-	put("job.override_dirname", plainString(strings.ReplaceAll(
-		strings.Join(names, text("job.config.override_dirname.item_sep")), "=", text("job.config.override_dirname.kv_sep"))))
 	put("job.config_name", plainString(c.req.ConfigName))
 	if job.inside {
 		put("job.num", newInt(int64(job.num)))
@@ -202,6 +183,40 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		put("job.id", plainString(id))
 	}
 	return root.set(strKey("hydra"), h), nil
+}
+
+// overrideDirname names a folder after the task overrides: sorted, without those of the excluded
+// keys, joined by item_sep, with kv_sep for "=". It is what ${hydra_override_dirname:} gives.
+// options, which may be nil, has keys of hydra.job.config.override_dirname that differ here.
+func overrideDirname(root, options *Node) string {
+	option := func(key string) *Node {
+		if n := options.Get(key); n != nil {
+			return n
+		}
+		return root.Find("hydra.job.config.override_dirname." + key)
+	}
+	text := func(key string) string {
+		if n := option(key); n != nil {
+			return n.Text
+		}
+		return ""
+	}
+	excluded := map[string]bool{}
+	if ex := option("exclude_keys"); ex != nil {
+		for _, v := range ex.Vals {
+			excluded[v.Text] = true
+		}
+	}
+	var names []string
+	if task := root.Find("hydra.overrides.task"); task != nil {
+		for _, v := range task.Vals {
+			if o, err := ParseOverride(v.Text); err != nil || !excluded[o.Key] {
+				names = append(names, v.Text)
+			}
+		}
+	}
+	sort.Strings(names)
+	return strings.ReplaceAll(strings.Join(names, text("item_sep")), "=", text("kv_sep"))
 }
 
 func sourceInfo(lib *library) *Node {

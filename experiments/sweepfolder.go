@@ -390,11 +390,6 @@ func writeSweepReport(dir string) error {
 		return err
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
-	if s.Sweeper != "basic" {
-		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
-			return err
-		}
-	}
 	return reports.WriteSweepReport(dir, rows, opt)
 }
 

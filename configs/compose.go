@@ -58,6 +58,7 @@ type Composer struct {
 	lib        *library
 	env        *environment
 	overrides  []*Override
+	texts      map[*Node]string // canonical, of sections
 	hydraCheck *Schema
 	bases      map[string]*base
 	cwd        string

@@ -314,8 +314,11 @@ func status(dir string) error {
 	opt, rows := sweepReportInput(dir, s, jobs)
 	fmt.Print(reports.SweepTable(rows, opt))
 	for _, job := range jobs {
-		if job.State == launcher.Running {
-			fmt.Printf("#%d %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		switch job.State {
+		case launcher.Running:
+			fmt.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		case launcher.Failed, launcher.Lost:
+			fmt.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
 		}
 	}
 	return nil

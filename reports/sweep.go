@@ -109,7 +109,7 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	v := &sweepView{dir: dir, opt: opt, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
-	v.dims = sweptDimensions(jobs, opt.Dimensions)
+	v.dims = withoutSeed(swept(jobs, opt.Dimensions))
 	v.settings = v.settingsOf()
 	return v
 }
@@ -405,7 +405,8 @@ func (o SweepObjective) compare(a, b float64) int {
 	return cmp.Compare(b, a)
 }
 
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+// finite says whether x can be compared and drawn: differences of such numbers are finite too.
+func finite(x float64) bool { return math.Abs(x) < 1e305 }
 
 func boolInt(b bool) int {
 	if b {

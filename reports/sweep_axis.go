@@ -22,8 +22,9 @@ type sweepAxis struct {
 	integers  bool     // all values are whole
 	levels    []string // words in order, as shown; their positions are 0, 1, …
 	positions map[string]float64
-	stops     []float64 // distinct positions in order, of a grid
-	low, high float64   // positions of the extreme values
+	written   map[float64]string // values by position, as shown
+	stops     []float64          // distinct positions in order, of a grid
+	low, high float64            // positions of the extreme values
 }
 
 // gridValues is how many different values a key without a list of them may have to count as a grid.
@@ -31,7 +32,7 @@ const gridValues = 12
 
 // newSweepAxis looks at the values that the key could have and has in the jobs.
 func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
-	a := &sweepAxis{dim: dim, positions: map[string]float64{}}
+	a := &sweepAxis{dim: dim, positions: map[string]float64{}, written: map[float64]string{}}
 	texts := slices.Clone(dim.Values)
 	for _, j := range jobs {
 		if text, ok := j.Params[dim.Key]; ok && !slices.Contains(dim.Values, text) {
@@ -72,6 +73,9 @@ func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
 			a.levels = append(a.levels, unquoted(t))
 		}
 		a.positions[t] = u
+		if a.written[u] == "" {
+			a.written[u] = unquoted(t)
+		}
 		a.stops = append(a.stops, u)
 	}
 	slices.Sort(a.stops)
@@ -131,11 +135,11 @@ func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
 		}
 	case a.grid && len(a.stops) <= 9 || len(a.stops) == 1:
 		for _, u := range a.stops {
-			ticks = append(ticks, plot.Tick{Value: u, Label: a.valueText(u, 4)})
+			ticks = append(ticks, plot.Tick{Value: u, Label: a.gridText(u)})
 		}
 	case a.log:
 		for _, t := range (logTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
-			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: shortNumber(t.Value, 3)})
+			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: compactNumber(t.Value, 3)})
 		}
 		if len(ticks) < 2 { // less than a third of a decade
 			ticks = nil
@@ -160,6 +164,22 @@ func (a *sweepAxis) valueText(u float64, digits int) string {
 		u = math.Pow(10, u)
 	}
 	return shortNumber(u, digits)
+}
+
+// gridText is a grid's value as it is written, unless it has more digits than an axis has room for.
+func (a *sweepAxis) gridText(u float64) string {
+	if text := a.written[u]; text != "" && len(text) <= 8 {
+		return text
+	}
+	return a.valueText(u, 4)
+}
+
+// compactNumber writes small numbers with an exponent: 1e-3.
+func compactNumber(x float64, digits int) string {
+	if a := math.Abs(x); a > 0 && a < 0.0095 {
+		return exponent(strings.Replace(strconv.FormatFloat(x, 'e', -1, 64), "-", "−", boolInt(x < 0)))
+	}
+	return shortNumber(x, digits)
 }
 
 // shortNumber writes x as people write it in overrides: 0.001, 1e-5, 250000, 1e6.
@@ -215,7 +235,7 @@ func (a *sweepAxis) groupName(x []float64, group []int, g int) string {
 	case !a.numeric:
 		return plain(a.levels[int(low)])
 	case low == high:
-		return a.valueText(low, 4)
+		return a.gridText(low)
 	}
 	return fmt.Sprintf("%s … %s", a.valueText(low, 2), a.valueText(high, 2))
 }
@@ -228,9 +248,28 @@ func (t fixedTicks) Ticks(low, high float64) []plot.Tick {
 	return slices.DeleteFunc(slices.Clone([]plot.Tick(t)), func(tick plot.Tick) bool { return tick.Value < low || tick.Value > high })
 }
 
-// thinned drops labels that would touch the one before, for an axis of this length; the last label
-// wins over its neighbour. size is the room that a label takes along the axis.
+// thinned drops labels until none touches another on an axis of this length. Evenly placed labels stay
+// evenly placed; those of a grid's values are kept where they fit. size is the room that a label takes
+// along the axis.
 func thinned(ticks []plot.Tick, low, high float64, length vg.Length, size func(string) vg.Length) []plot.Tick {
+	for _, step := range steps(ticks) {
+		out := slices.Clone(ticks)
+		first := max(0, slices.IndexFunc(ticks, func(t plot.Tick) bool { return strings.HasPrefix(t.Label, "1") })) % step
+		end, fits := vg.Length(math.Inf(-1)), true
+		for i, t := range out {
+			if i%step != first {
+				out[i].Label = ""
+				continue
+			}
+			at := length * vg.Length((t.Value-low)/(high-low))
+			half := size(t.Label) / 2
+			fits = fits && at-half >= end
+			end = at + half
+		}
+		if fits {
+			return out
+		}
+	}
 	out := slices.Clone(ticks)
 	end := vg.Length(math.Inf(-1))
 	for i, t := range out {
@@ -243,6 +282,27 @@ func thinned(ticks []plot.Tick, low, high float64, length vg.Length, size func(s
 		end = at + half
 	}
 	return out
+}
+
+// steps are the ways to leave out ticks: none, or all but every n-th where they are evenly placed, and
+// decades where they are at 1, 2 and 5 times powers of ten.
+func steps(ticks []plot.Tick) []int {
+	if len(ticks) < 4 {
+		return []int{1}
+	}
+	even, threes := true, true
+	for i := 2; i < len(ticks); i++ {
+		gap := func(i, n int) float64 { return ticks[i].Value - ticks[i-n].Value }
+		even = even && math.Abs(gap(i, 1)-gap(1, 1)) < 1e-6*math.Abs(gap(1, 1))
+		threes = threes && (i < 4 || math.Abs(gap(i, 3)-gap(3, 3)) < 1e-6*math.Abs(gap(3, 3)))
+	}
+	switch {
+	case even:
+		return []int{1, 2, 3, 4, 5}
+	case threes:
+		return []int{1, 3, 6}
+	}
+	return []int{1}
 }
 
 // fitted cuts text in its middle until it is no wider than width.

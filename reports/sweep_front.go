@@ -97,7 +97,7 @@ func (v *sweepView) pairPanel(i, k int, only bool) (*panel, string) {
 			}
 			p.layers = append(p.layers, l)
 		}
-		p.layers = append(p.layers, dots{x: fx, y: fy, color: black, shape: draw.RingGlyph{}, size: 4.5}, numbers{fx, fy, names})
+		p.layers = append(p.layers, dots{x: fx, y: fy, color: black, shape: draw.RingGlyph{}, size: 4.5}, numbers{fx, fy, names, !a.Minimize, !b.Minimize})
 		p.legend = append(p.legend, legendItem{"Pareto front, with job numbers", dotSample(black, draw.RingGlyph{})})
 	}
 	return p, cmp.Or(sx.clippedWords(), sy.clippedWords())
@@ -119,6 +119,8 @@ func heldBack(x, y []float64) (sx, sy []float64) {
 type numbers struct {
 	x, y  []float64
 	names []string
+	right bool // better values lie to the right: names stand there first, off the line of the front
+	up    bool
 }
 
 // Plot implements plot.Plotter.
@@ -132,7 +134,15 @@ func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for i, name := range n.names {
 		width := style.Width(name)
-		for _, from := range []vg.Point{{X: at[i].X + 6, Y: at[i].Y + 3}, {X: at[i].X - 6 - width, Y: at[i].Y - 10}, {X: at[i].X + 6, Y: at[i].Y - 10}, {X: at[i].X - 6 - width, Y: at[i].Y + 3}} {
+		sides, heights := []vg.Length{at[i].X - 6 - width, at[i].X + 6}, []vg.Length{at[i].Y - 11, at[i].Y + 4}
+		if n.right {
+			slices.Reverse(sides)
+		}
+		if n.up {
+			slices.Reverse(heights)
+		}
+		for k := range 4 {
+			from := vg.Point{X: sides[k%2], Y: heights[k/2]}
 			box := vg.Rectangle{Min: from, Max: vg.Point{X: from.X + width, Y: from.Y + 8}}
 			if box.Min.X < c.Min.X || box.Max.X > c.Max.X || box.Min.Y < c.Min.Y || box.Max.Y > c.Max.Y ||
 				slices.ContainsFunc(taken, func(t vg.Rectangle) bool { return overlap(t, box) }) {

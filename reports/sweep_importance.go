@@ -132,11 +132,11 @@ func (v *sweepView) writeImportance(d *document) {
 		}
 		if first {
 			d.heading(2, "Which keys matter")
-			d.paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis 1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation (Spearman) has the sign of the direction: + where larger values go with a larger %s.", plain(o.Name))
+			d.paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis 1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation (Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
 			first = false
 		}
 		if len(v.opt.Objectives) > 1 {
-			d.heading(3, "%s", capital(plain(o.Name)))
+			d.heading(3, "%s", plain(o.Name))
 		}
 		var cells [][]string
 		for _, r := range rows {

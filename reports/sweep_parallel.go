@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -60,7 +61,7 @@ func (v *sweepView) parallelFigure() *sweepFigure {
 	if len(dims) == 0 {
 		return nil
 	}
-	p := &parallel{colours: v.scale(0), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
+	p := &parallel{colours: v.colourScale(), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
 	var place []func(SweepJob) float64
 	grids := false
 	for _, dim := range dims {
@@ -95,10 +96,24 @@ func (v *sweepView) parallelFigure() *sweepFigure {
 	if len(dims) < len(v.dims) {
 		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
 	}
-	if n := p.colours.clipped; n > 0 {
+	if n := v.scale(0).clipped; n > 0 {
 		caption += fmt.Sprintf(" %s far worse than the others end at the edge of the axis of %s.", capital(plural(n, "job")), plain(p.name))
 	}
 	return &sweepFigure{f, "parallel coordinates", caption + v.sampleWords()}
+}
+
+// colourScale spans what is drawn in colour: the first objective of finished jobs that count.
+func (v *sweepView) colourScale() objectiveScale {
+	var values []float64
+	for _, j := range v.jobs {
+		if v.feasible(j) {
+			values = append(values, j.Objectives[0])
+		}
+	}
+	if len(values) == 0 {
+		return v.scale(0)
+	}
+	return scaleOf(v.opt.Objectives[0], values, slices.Clone(values))
 }
 
 // objectiveAxis is the axis of an objective, and where a job crosses it.
@@ -128,11 +143,16 @@ func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
 	case len(jobs) > 80:
 		strength, width = 0.65, 0.9
 	}
+	front := len(v.opt.Objectives) > 1
+	if front {
+		strength, width = 0.4, 0.7
+	}
 	top := map[int]bool{}
 	for _, j := range v.highlighted() {
 		top[j.Number] = true
 	}
 	var shown [3]bool // pruned or not ended, infeasible, highlighted
+	slices.SortStableFunc(jobs, func(a, b SweepJob) int { return cmp.Compare(boolInt(top[b.Number]), boolInt(top[a.Number])) })
 	for _, j := range slices.Backward(jobs) {
 		l := parallelLine{at: make([]float64, len(place))}
 		for i, of := range place {
@@ -143,7 +163,9 @@ func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
 		case top[j.Number]:
 			shown[2] = true
 			l.style = draw.LineStyle{Color: shade, Width: 2.2}
-			l.under = &draw.LineStyle{Color: vermillion, Width: 5}
+			if !front {
+				l.under = &draw.LineStyle{Color: vermillion, Width: 5}
+			}
 		case v.feasible(j):
 			l.style = draw.LineStyle{Color: faint(shade, strength), Width: width}
 		case v.infeasible(j):
@@ -157,12 +179,14 @@ func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
 	}
 	if shown[2] {
 		p.legend = append(p.legend, legendItem{v.highlightWords(), func(c draw.Canvas, from, to vg.Point) {
-			c.StrokeLine2(draw.LineStyle{Color: vermillion, Width: 5}, from.X, from.Y, to.X, to.Y)
+			if !front {
+				c.StrokeLine2(draw.LineStyle{Color: vermillion, Width: 5}, from.X, from.Y, to.X, to.Y)
+			}
 			c.StrokeLine2(draw.LineStyle{Color: ramp(0), Width: 2.2}, from.X, from.Y, to.X, to.Y)
 		}})
 	}
 	if v.count(v.feasible) > 0 {
-		p.legend = append(p.legend, legendItem{"done", lineSample(draw.LineStyle{Color: ramp(0.45), Width: 1.4})})
+		p.legend = append(p.legend, legendItem{"done", lineSample(draw.LineStyle{Color: faint(ramp(0.45), strength), Width: width + 0.3})})
 	}
 	if shown[0] {
 		p.legend = append(p.legend, legendItem{"pruned, failed or not ended", lineSample(draw.LineStyle{Color: faint(grey, 0.6), Width: 0.8})})

@@ -95,9 +95,10 @@ type objectiveScale struct {
 	clipped   int // values beyond the bad end
 }
 
-// scaleOf leaves out what is far worse than most: beyond the worst quartile by more than three times
-// the distance between the quartiles, as diverged jobs are. The good end is never cut.
-func scaleOf(o SweepObjective, values []float64) objectiveScale {
+// scaleOf covers all values, but for what is far worse than most of those that count (all but the
+// infeasible): beyond their worst quartile by more than three times the distance between the
+// quartiles, as diverged jobs are. The good end is never cut.
+func scaleOf(o SweepObjective, values, counting []float64) objectiveScale {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	s := objectiveScale{low: sorted[0], high: sorted[n-1]}
@@ -105,9 +106,14 @@ func scaleOf(o SweepObjective, values []float64) objectiveScale {
 		s.log = true
 		return s
 	}
-	q1, q3 := sorted[n/4], sorted[n-1-n/4]
+	if len(counting) < 5 {
+		return s
+	}
+	slices.Sort(counting)
+	quarter := len(counting) / 4
+	q1, q3 := counting[quarter], counting[len(counting)-1-quarter]
 	reach := 3 * (q3 - q1)
-	if n < 5 || reach == 0 {
+	if reach == 0 {
 		return s
 	}
 	if o.Minimize {
@@ -139,13 +145,16 @@ func (s objectiveScale) axisRange() (low, high float64) {
 }
 
 func (v *sweepView) scale(objective int) objectiveScale {
-	var values []float64
+	var values, counting []float64
 	for _, j := range v.jobs {
 		if v.measured(j) {
 			values = append(values, j.Objectives[objective])
+			if !violates(j) {
+				counting = append(counting, j.Objectives[objective])
+			}
 		}
 	}
-	return scaleOf(v.opt.Objectives[objective], values)
+	return scaleOf(v.opt.Objectives[objective], values, counting)
 }
 
 // clippedWords says in a caption that some jobs lie outside.
@@ -172,7 +181,7 @@ func (v *sweepView) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, faint(blue, strength), 2.6, v.feasible},
-		{"pruned", draw.TriangleGlyph{}, orange, 3, func(j SweepJob) bool { return j.State == StatePruned }},
+		{"pruned", draw.TriangleGlyph{}, faint(orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == StatePruned }},
 		{"infeasible", draw.CrossGlyph{}, vermillion, 2.6, v.infeasible},
 		{"running or failed", draw.RingGlyph{}, grey, 2.4, func(j SweepJob) bool { return !ended(j.State) || j.State == StateFailed }},
 	}
@@ -357,7 +366,7 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	for len(*last) < columns {
 		*last = append(*last, &panel{yMin: math.NaN(), yMax: math.NaN()})
 	}
-	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", capital(plain(o.Name)))
+	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", plain(o.Name))
 	if grids {
 		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; points are moved a little sideways so that they can be told apart."
 	}
@@ -516,9 +525,10 @@ func (v *sweepView) historyFigure() *sweepFigure {
 	return &sweepFigure{f, "history of the sweep", caption + clipped + v.sampleWords()}
 }
 
-// stems are vertical lines from zero.
+// stems are vertical bars from zero.
 type stems struct {
 	x, y  []float64
+	wide  float64 // jobs that a bar stands for; 0: one
 	style draw.LineStyle
 }
 
@@ -528,7 +538,7 @@ func (s stems) DataRange() (xmin, xmax, ymin, ymax float64) { return rangeOf(s.x
 // Plot implements plot.Plotter.
 func (s stems) Plot(c draw.Canvas, p *plot.Plot) {
 	style := s.style
-	style.Width = min(max((c.Max.X-c.Min.X)/vg.Length(p.X.Max-p.X.Min)*0.7, 0.4), 7)
+	style.Width = min((c.Max.X-c.Min.X)/vg.Length(p.X.Max-p.X.Min)*vg.Length(0.75*max(s.wide, 1)), 9)
 	for i, u := range s.x {
 		x := c.X(p.X.Norm(u))
 		c.StrokeLine2(style, x, c.Y(p.Y.Norm(0)), x, c.Y(p.Y.Norm(s.y[i])))
@@ -542,7 +552,36 @@ func (v *sweepView) epochsPanel(jobs []SweepJob) (*panel, string) {
 		return nil, ""
 	}
 	p := &panel{y: "epochs trained", yMin: 0, yMax: math.NaN()}
-	full, spent, finished, running := 0, 0, 0, 0
+	full, spent, finished, stopped := 0, 0, 0, 0
+	caption := "Below, the epochs that each job trained"
+	if len(jobs) > maxStems {
+		p.y = "mean epochs trained"
+		caption = "Below, the mean epochs of jobs in succession"
+		p.layers = append(p.layers, meanEpochs(jobs))
+	} else {
+		p.addEpochs(jobs)
+	}
+	for _, j := range jobs {
+		switch {
+		case j.State == StateDone:
+			full, finished, spent = max(full, j.Epochs), finished+1, spent+j.Epochs
+		case j.State == StatePruned:
+			spent += j.Epochs
+			stopped++
+		}
+	}
+	if finished == 0 {
+		return p, caption + "."
+	}
+	whole := full * (finished + stopped)
+	return p, fmt.Sprintf("%s: finished and pruned jobs took %s of the %s that all of them would have taken in full.", caption, thousands(spent), plural(whole, "epoch"))
+}
+
+// maxStems is how many jobs have room for a bar each.
+const maxStems = 200
+
+// addEpochs draws a bar for every job, coloured by how it ended.
+func (p *panel) addEpochs(jobs []SweepJob) {
 	for _, m := range []struct {
 		text  string
 		color colour
@@ -563,18 +602,20 @@ func (v *sweepView) epochsPanel(jobs []SweepJob) (*panel, string) {
 			p.legend = append(p.legend, legendItem{m.text, areaSample(m.color)})
 		}
 	}
-	for _, j := range jobs {
-		switch {
-		case j.State == StateDone:
-			full, finished, spent = max(full, j.Epochs), finished+1, spent+j.Epochs
-		case j.State == StatePruned:
-			spent += j.Epochs
-			running++
+}
+
+// meanEpochs draws bars for the means of many jobs in succession.
+func meanEpochs(jobs []SweepJob) stems {
+	s := stems{style: draw.LineStyle{Color: faint(blue, 0.8)}}
+	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
+	for chunk := range slices.Chunk(jobs, size) {
+		sum := 0.0
+		for _, j := range chunk {
+			sum += float64(j.Epochs)
 		}
+		s.x = append(s.x, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
+		s.y = append(s.y, sum/float64(len(chunk)))
 	}
-	if finished == 0 {
-		return p, "Below, the epochs that each job trained."
-	}
-	whole := full * (finished + running)
-	return p, fmt.Sprintf("Below, the epochs that each job trained: finished and pruned jobs took %s of the %s that all of them would have taken in full.", thousands(spent), plural(whole, "epoch"))
+	s.wide = float64(size)
+	return s
 }

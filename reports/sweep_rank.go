@@ -114,34 +114,40 @@ func dominates(a, b SweepJob, objectives []SweepObjective) bool {
 	return better
 }
 
-// sweptDimensions returns the swept keys without seed, whose values have no order and no meaning,
-// unless there is no other. Without a list they are the keys of the jobs' Params, in the order of the
-// overrides that set them.
-func sweptDimensions(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
-	dims = slices.Clone(dims)
-	if len(dims) == 0 {
-		seen := map[string]bool{}
-		add := func(key string) {
-			if !seen[key] {
-				seen[key] = true
-				dims = append(dims, SweepDimension{Key: key})
-			}
+// swept returns the swept keys: dims, or where there are none the keys of the jobs' Params, in the
+// order of the overrides that set them.
+func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
+	if len(dims) > 0 {
+		return dims
+	}
+	seen := map[string]bool{}
+	add := func(key string) {
+		if !seen[key] {
+			seen[key] = true
+			dims = append(dims, SweepDimension{Key: key})
 		}
-		for _, j := range jobs {
-			for _, o := range j.Overrides {
-				if key, _, _ := strings.Cut(o, "="); j.Params[key] != "" {
-					add(key)
-				}
-			}
-			for _, key := range slices.Sorted(maps.Keys(j.Params)) {
+	}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			key, _, _ := strings.Cut(o, "=")
+			if _, ok := j.Params[key]; ok {
 				add(key)
 			}
 		}
-	}
-	if others := slices.DeleteFunc(slices.Clone(dims), func(d SweepDimension) bool { return isSeed(d.Key) }); len(others) > 0 {
-		return others
+		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
+			add(key)
+		}
 	}
 	return dims
+}
+
+// withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
+func withoutSeed(dims []SweepDimension) []SweepDimension {
+	others := slices.DeleteFunc(slices.Clone(dims), func(d SweepDimension) bool { return isSeed(d.Key) })
+	if len(others) == 0 {
+		return dims
+	}
+	return others
 }
 
 // isSeed says whether an override or a key is that of the seed.

@@ -13,7 +13,6 @@ import (
 
 const (
 	tableRows  = 40 // jobs in a table for the terminal
-	causeWidth = 60 // letters of a cause
 	valueWidth = 24 // letters of a swept value
 )
 
@@ -33,6 +32,16 @@ func SweepTable(jobs []SweepJob, opt SweepOptions) string {
 	if n := len(v.jobs) - len(shown); n > 0 {
 		fmt.Fprintf(&b, "and %s\n", plural(n, "more job"))
 	}
+	for i, g := range v.failuresOf() {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		if i == maxFailures {
+			b.WriteString("and rarer causes\n")
+			break
+		}
+		b.WriteString(g.line() + "\n")
+	}
 	if len(v.opt.Objectives) > 1 {
 		if n := len(v.front); n > 0 {
 			fmt.Fprintf(&b, "\nPareto front (*): %s\n", plural(n, "job"))
@@ -41,6 +50,23 @@ func SweepTable(jobs []SweepJob, opt SweepOptions) string {
 		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.opt.Objectives[0].Name, sig(best.Objectives[0], 4), shellCommand(v.own(*best)))
 	}
 	return b.String()
+}
+
+// line names the cause and its jobs: failed: job 5, 18, 31: loss is nan.
+func (g *failures) line() string {
+	var numbers []string
+	for _, j := range g.jobs {
+		if len(numbers) == 2*shownFailed {
+			numbers = append(numbers, "…")
+			break
+		}
+		numbers = append(numbers, fmt.Sprint(j.Number))
+	}
+	text := "failed: job " + numbers[0]
+	if len(g.jobs) > 1 {
+		text = fmt.Sprintf("failed: %s (%s)", plural(len(g.jobs), "job"), strings.Join(numbers, ", "))
+	}
+	return text + ": " + cmp.Or(strings.Join(strings.Fields(g.cause), " "), "no cause recorded")
 }
 
 // tableJobs are the jobs of the table: all, or of many the best and a few of every other state.
@@ -80,10 +106,6 @@ func (v *sweepView) jobTable(jobs []SweepJob) string {
 	if keys == nil {
 		column("overrides", tw.AlignLeft)
 	}
-	caused := slices.ContainsFunc(jobs, func(j SweepJob) bool { return j.Cause != "" })
-	if caused {
-		column("cause", tw.AlignLeft)
-	}
 	var rows [][]string
 	for _, j := range jobs {
 		number := fmt.Sprint(j.Number)
@@ -104,9 +126,6 @@ func (v *sweepView) jobTable(jobs []SweepJob) string {
 		}
 		if keys == nil {
 			row = append(row, shortened(strings.Join(v.own(j), " "), 3*valueWidth))
-		}
-		if caused {
-			row = append(row, shortened(j.Cause, causeWidth))
 		}
 		rows = append(rows, row)
 	}

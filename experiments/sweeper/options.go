@@ -17,7 +17,7 @@ type Options struct {
 	NTrials        int            `koanf:"n_trials" help:"jobs of an optimizing sweeper" range:"[1,inf)"`
 	NJobs          int            `koanf:"n_jobs" help:"trials of an optimizing sweeper that run at the same time, where the launcher has room" range:"[1,inf)"`
 	MaxBatchSize   *int           `koanf:"max_batch_size" help:"basic: jobs composed and launched together; null = all" range:"[1,inf)"`
-	Params         map[string]any `koanf:"params" help:"key: sweep, before what the command line sweeps"`
+	Params         any            `koanf:"params" help:"mapping of key: sweep, before what the command line sweeps; null = none"`
 	Objective      any            `koanf:"objective" help:"metric that is optimized, or a list of them: one of an epoch's metrics at the run's best checkpoint, seconds, or eval.SPLIT.POLICY[.METRIC]; null = the run's own best metric (checkpoint.best.metric)"`
 	Direction      any            `koanf:"direction" help:"minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and seconds go down, others up"`
 	Constraints    []string       `koanf:"constraints" help:"what a result must satisfy to win, such as 'val_kl <= 0.1'"`
@@ -45,7 +45,19 @@ func (o Options) Validate() error {
 	if failureErr != nil {
 		failureErr = option.Errorf("on_failure", "%v", failureErr)
 	}
-	return errors.Join(goalsErr, failureErr)
+	return errors.Join(goalsErr, failureErr, o.prunable())
+}
+
+// prunable refuses a pruner whose objective is not known while a run is at work.
+func (o Options) prunable() error {
+	goals, err := o.Goals()
+	if err != nil || !o.Pruner.Active() {
+		return nil
+	}
+	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, "eval.") {
+		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: name another objective first, or pruner.name=none", o.Pruner.Name, name)
+	}
+	return nil
 }
 
 // seed is the seed of all random choices.

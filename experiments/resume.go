@@ -109,8 +109,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	defer f.release()
 	if s, err := reports.ReadSummary(dir); err != nil {
 		return err
-	} else if s != nil && s.State == reports.StateDone {
-		return finished(dir, cfg)
+	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
+		return finished(dir, s.State, cfg)
 	}
 	if err := f.clean(); err != nil {
 		return err
@@ -133,10 +133,14 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	return execute(ctx, r, f)
 }
 
-// finished says that a run is done. Its report is the last thing a run writes: one that is missing or
+// finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or
 // older than the summary is written now.
-func finished(dir string, cfg *Config) error {
-	fmt.Printf("%s: this run is finished\n", dir)
+func finished(dir, state string, cfg *Config) error {
+	if state == reports.StatePruned {
+		fmt.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
+	} else {
+		fmt.Printf("%s: this run is finished\n", dir)
+	}
 	if cfg.Task != "train" || cfg.DryRun {
 		return nil
 	}

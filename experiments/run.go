@@ -331,6 +331,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 		}
 	}
 	if res := r.result; res != nil {
+		if res.Pruned != "" && taskErr == nil {
+			s.State = reports.StatePruned
+		}
 		s.Best = &reports.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: reports.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
@@ -403,7 +406,7 @@ func (r *run) recorded(s *reports.Summary) error {
 		if e.Text("severity") == "warning" {
 			s.Warnings = append(s.Warnings, e.Text("message"))
 		}
-		if e.Text("event") == "early_stop" {
+		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
 			for i := range s.Phases {
 				if s.Phases[i].Name == e.Phase {
 					s.Phases[i].Stopped = e.Text("message")

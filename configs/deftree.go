@@ -63,6 +63,9 @@ type treeBuilder struct {
 	faults      Errors // choices that are open or absent, as met
 }
 
+// rootName stands for what holds hydra/config and the primary config in tables and trees.
+const rootName = "<root>"
+
 // everything is the limit of items that all overrides met so far may change.
 const everything = int(^uint(0) >> 1)
 
@@ -529,7 +532,11 @@ func (b *treeBuilder) flatten(n *treeNode, out []content) []content {
 		return out
 	}
 	c := content{file: owner.file, pkg: owner.item.finalPackage(true), self: n.item.self, primary: owner.item.primary}
-	if owner.parent != nil && owner.parent.item != nil {
+	switch {
+	case owner.parent == nil:
+	case owner.parent.item == nil:
+		c.parent = rootName
+	default:
 		c.parent = owner.parent.item.configPath()
 	}
 	if !n.item.self && n.item.isGroup() {

@@ -17,6 +17,7 @@ import (
 
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweeper"
 	"fulcrum/reports"
 )
 
@@ -393,6 +394,11 @@ func writeSweepReport(dir string) error {
 		return err
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
+	if s.Sweeper != sweeper.Basic {
+		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
+			return err
+		}
+	}
 	return reports.WriteSweepReport(dir, rows, opt)
 }
 

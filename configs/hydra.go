@@ -116,7 +116,16 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 	if h == nil || h.Kind != Map {
 		return root, nil
 	}
-	put := func(path string, v *Node) { h = h.setPath(strings.Split(path, "."), v) }
+	put := func(path string, v *Node) {
+		old := h.Find(path)
+		if old != nil && !old.isMissing() && !old.container() {
+			v = v.over(old)
+		}
+		if v.Origin.Source == "" {
+			v.Origin = Origin{Source: "hydra"}
+		}
+		h = h.setPath(strings.Split(path, "."), v)
+	}
 	var task, hydra []*Node
 	for _, o := range overrides {
 		n := plainString(o.Text)
@@ -125,6 +134,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 				n = t
 			}
 		}
+		n.Origin = Origin{Source: o.Text}
 		if o.isHydra() {
 			hydra = append(hydra, n)
 		} else {
@@ -151,6 +161,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		if e.name == "null" {
 			n = newNull()
 		}
+		n.Origin = e.origin
 		ch = ch.set(strKey(e.key), n)
 	}
 	put("runtime.choices", ch)
@@ -160,7 +171,9 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 			if !ok {
 				return nil, errorAt(k.Origin, "hydra.job.env_copy: environment variable '%s' not found", k.Text)
 			}
-			put("job.env_set."+k.Text, plainString(v))
+			n := plainString(v)
+			n.Origin = k.Origin
+			put("job.env_set."+k.Text, n)
 		}
 	}
 	put("runtime.version", plainString(hydraVersion))

@@ -71,6 +71,10 @@ type base struct {
 	choices []choiceEntry
 	list    []content
 	root    *treeNode
+	jobs    int // composed from it
+	memo    *memo
+
+	runtimeIn, runtimeOut *Node // hydra.runtime without and with what Hydra records there
 }
 
 // NewComposer parses the overrides and opens the search path.
@@ -312,6 +316,9 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 		}
 		c.bases[signature.String()] = b
 	}
+	if b.jobs++; b.jobs == 2 && c.req.Schema != nil { // one job alone is not worth it
+		b.learn(c.req.Schema)
+	}
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	for _, o := range values {
@@ -326,7 +333,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if err := faults.err(); err != nil {
 		return nil, err
 	}
-	tree, err := c.bookkeeping(ed.root, overrides, b.choices, job)
+	tree, err := c.bookkeeping(ed.root, overrides, b, job)
 	if err != nil {
 		return nil, err
 	}

@@ -34,19 +34,21 @@ func (c *Composed) check() error {
 		return nil
 	}
 	job := c.job()
-	raw := &checker{schema: s, root: job}
+	m := c.base.memo
+	raw := &checker{schema: s, root: job, memo: m}
 	fitted := raw.fit(s.root, job, "")
 	if fitted != job {
 		c.tree = fitted.set(strKey("hydra"), c.tree.Get("hydra"))
 	}
-	resolved, err := c.resolver(fitted).expand(&place{node: fitted})
+	r := c.resolver(fitted)
+	resolved, err := m.expand(r, r.root)
 	if err != nil {
 		if e, ok := err.(*Error); ok {
 			return append(raw.faults, e).err()
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, !c.master); err != nil {
+	if c.resolved, err = s.check(resolved, !c.master, m); err != nil {
 		return err
 	}
 	return nil

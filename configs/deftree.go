@@ -69,7 +69,11 @@ const rootName = "<root>"
 // everything is the limit of items that all overrides met so far may change.
 const everything = int(^uint(0) >> 1)
 
-type choiceEntry struct{ key, name string }
+// choiceEntry is the option chosen for an override key, and by whom.
+type choiceEntry struct {
+	key, name string
+	origin    Origin
+}
 
 func newTreeBuilder(lib *library, skipMissing bool) *treeBuilder {
 	return &treeBuilder{lib: lib, skipMissing: skipMissing, overrides: map[string]*choiceOverride{},
@@ -285,7 +289,7 @@ func (b *treeBuilder) choose(key string, it *item) error {
 		if it.isNull {
 			name = "null"
 		}
-		b.choices = append(b.choices, choiceEntry{key, name})
+		b.choices = append(b.choices, choiceEntry{key, name, it.origin})
 	} else if prev.name != it.name || prev.isNull != it.isNull {
 		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.name)
 	}

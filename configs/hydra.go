@@ -111,12 +111,21 @@ type jobInfo struct {
 }
 
 // bookkeeping writes what Hydra records about a composition into the hydra node.
-func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choiceEntry, job jobInfo) (*Node, error) {
+func (c *Composer) bookkeeping(root *Node, overrides []*Override, b *base, job jobInfo) (*Node, error) {
 	h := root.Get("hydra")
 	if h == nil || h.Kind != Map {
 		return root, nil
 	}
-	put := func(path string, v *Node) { h = h.setPath(strings.Split(path, "."), v) }
+	put := func(path string, v *Node) {
+		old := h.Find(path)
+		if old != nil && !old.isMissing() && !old.container() {
+			v = v.over(old)
+		}
+		if v.Origin.Source == "" {
+			v.Origin = Origin{Source: "hydra"}
+		}
+		h = h.setPath(strings.Split(path, "."), v)
+	}
 	var task, hydra []*Node
 	for _, o := range overrides {
 		n := plainString(o.Text)
@@ -125,6 +134,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 				n = t
 			}
 		}
+		n.Origin = Origin{Source: o.Text}
 		if o.isHydra() {
 			hydra = append(hydra, n)
 		} else {
@@ -142,33 +152,17 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 	appendTo("overrides.hydra", hydra)
 	appendTo("overrides.task", task)
 
-	ch := h.Find("runtime.choices")
-	if ch == nil || ch.Kind != Map {
-		ch = newMap()
-	}
-	for _, e := range choices {
-		n := plainString(e.name)
-		if e.name == "null" {
-			n = newNull()
-		}
-		ch = ch.set(strKey(e.key), n)
-	}
-	put("runtime.choices", ch)
+	h = h.set(strKey("runtime"), c.runtime(h.Get("runtime"), b))
 	if copied := h.Find("job.env_copy"); copied != nil {
 		for _, k := range copied.Vals {
 			v, ok := c.env.getenv(k.Text)
 			if !ok {
 				return nil, errorAt(k.Origin, "hydra.job.env_copy: environment variable '%s' not found", k.Text)
 			}
-			put("job.env_set."+k.Text, plainString(v))
+			n := plainString(v)
+			n.Origin = k.Origin
+			put("job.env_set."+k.Text, n)
 		}
-	}
-	put("runtime.version", plainString(hydraVersion))
-	put("runtime.version_base", plainString("1.4"))
-	put("runtime.cwd", plainString(c.cwd))
-	put("runtime.config_sources", c.sourceInfo)
-	if c.req.OutputDir != "" {
-		put("runtime.output_dir", plainString(c.req.OutputDir))
 	}
 	if n := h.Find("job.name"); n == nil || n.isMissing() {
 		put("job.name", plainString(c.req.AppName))
@@ -183,6 +177,45 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		put("job.id", plainString(id))
 	}
 	return root.set(strKey("hydra"), h), nil
+}
+
+// runtime fills in hydra.runtime, which the jobs of a base share unless they change it.
+func (c *Composer) runtime(in *Node, b *base) *Node {
+	if in != nil && in == b.runtimeIn {
+		return b.runtimeOut
+	}
+	out := in
+	if out == nil || out.Kind != Map {
+		out = newMap()
+	}
+	choices := &Node{Kind: Map}
+	if old := out.Get("choices"); old != nil && old.Kind == Map {
+		choices = old
+	}
+	for _, e := range b.choices {
+		n := plainString(e.name)
+		if e.name == "null" {
+			n = newNull()
+		}
+		n.Origin = e.origin
+		choices = choices.set(strKey(e.key), n)
+	}
+	put := func(key string, v *Node) {
+		if v.Origin.Source == "" {
+			v.Origin = Origin{Source: "hydra"}
+		}
+		out = out.set(strKey(key), v)
+	}
+	put("version", plainString(hydraVersion))
+	put("version_base", plainString("1.4"))
+	put("cwd", plainString(c.cwd))
+	put("config_sources", c.sourceInfo)
+	if c.req.OutputDir != "" {
+		put("output_dir", plainString(c.req.OutputDir))
+	}
+	put("choices", choices)
+	b.runtimeIn, b.runtimeOut = in, out
+	return out
 }
 
 // overrideDirname names a folder after the task overrides: sorted, without those of the excluded

@@ -209,8 +209,12 @@ func (c *controller) settle(a launcher.Attempt) error {
 		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
 	}
 	job := &c.jobs[i]
-	if a.State != launcher.Running {
+	if a.State != launcher.Running && !a.Requeued {
 		delete(c.handed, a.Num)
+	}
+	known := a.Try > 0 && (a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running)
+	if known && (a.State == job.State || a.State != launcher.Done && a.State != launcher.Pruned) {
+		return nil // an earlier controller was told
 	}
 	return c.note(job, a)
 }

@@ -52,6 +52,7 @@ type Attempt struct {
 	Cause    string    `json:"cause,omitempty"`   // why it failed: the program's last word, or the launcher's
 	Tail     []string  `json:"tail,omitempty"`    // last lines of its output
 	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
+	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
 }
 
 // Ended reports whether state is one that a job stays in.
@@ -64,7 +65,9 @@ type Launcher interface {
 	// Adopt takes over jobs that an earlier controller had handed over and returns the numbers of those
 	// that are still queued or running; the others are in nobody's hands.
 	Adopt(ctx context.Context, jobs []Job) ([]int, error)
-	// Events tells when an attempt starts (State Running) and ends (any other state).
+	// Events tells when an attempt starts (State Running) and ends (any other state). With its end the
+	// job has left the launcher's hands, unless the attempt is Requeued. A controller that has adopted a
+	// job may be told again what an earlier one was told.
 	Events() <-chan Attempt
 	// Stop ends the controller's part and returns at once; Events is closed behind the last event. Jobs
 	// that have not started are dropped. Those that run are told to save their state and to end, except,

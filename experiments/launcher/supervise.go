@@ -80,7 +80,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if a.ID = s.ID; a.ID == "" {
 		a.ID = strconv.Itoa(job.Num)
 	}
-	args := append(slices.Clone(job.Args), "hydra.job.id="+a.ID)
+	args := append(slices.Clone(job.Args), "hydra.job.id='"+a.ID+"'") // quoted: 12_3 alone is the number 123
 	if a.Resumed = Begun(job.Dir); a.Resumed {
 		args = []string{"resume", job.Dir}
 	}

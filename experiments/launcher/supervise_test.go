@@ -47,7 +47,7 @@ func TestSupervise(t *testing.T) {
 		{"abort", `kill -ABRT $$`, Failed, "SIGABRT", -1},
 		{"killed", `kill -KILL $$`, Failed, "SIGKILL", -1},
 		{"interrupted", `exit 143`, Interrupted, "state saved", 143},
-		{"environment and arguments", `[ "$GREETING $*" = "hello a=1 hydra.job.id=3" ] && finish done`, Done, "", 0},
+		{"environment and arguments", `[ "$GREETING $*" = "hello a=1 hydra.job.id='3'" ] && finish done`, Done, "", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			job := testJob(t)
@@ -82,7 +82,7 @@ if [ "$1" = resume ]; then finish done; else mkdir -p $DIR/.hydra; touch $DIR/.h
 		}
 	}
 	calls, err := os.ReadFile(filepath.Join(job.Dir, "calls"))
-	if want := "a=1 hydra.job.id=3\nresume " + job.Dir + "\n"; err != nil || string(calls) != want {
+	if want := "a=1 hydra.job.id='3'\nresume " + job.Dir + "\n"; err != nil || string(calls) != want {
 		t.Errorf("calls: %q, want %q", calls, want)
 	}
 }

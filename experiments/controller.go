@@ -103,6 +103,7 @@ func (c *controller) adopt(ctx context.Context) error {
 	for _, num := range adopted {
 		c.handed[num] = true
 	}
+	var again []ledger.Job
 	for i := range c.jobs {
 		job := &c.jobs[i]
 		if _, ok := c.starts[job.Num]; !ok || c.handed[job.Num] {
@@ -123,14 +124,13 @@ func (c *controller) adopt(ctx context.Context) error {
 				return err
 			}
 		}
-		if !launcher.Ended(job.State) || job.State == launcher.Failed {
-			job.State = launcher.Queued // what was lost or has failed is what a resume is for
-			if err := c.ledger.Update(*job); err != nil {
-				return err
-			}
+		switch job.State {
+		case launcher.Running, launcher.Lost, launcher.Failed: // what a resume is for
+			job.State = launcher.Queued
+			again = append(again, *job)
 		}
 	}
-	return nil
+	return c.ledger.Update(again...)
 }
 
 // hand gives the launcher what can start now.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -263,12 +262,12 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
-	env := []string{expectedHash + "=" + hash}
-	for _, name := range slices.Sorted(maps.Keys(h.EnvSet)) {
-		env = append(env, name+"="+h.EnvSet[name])
+	env, err := c.JobEnv()
+	if err != nil {
+		return out, err
 	}
 	out.start = launcher.Job{
-		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: env,
+		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: append(env, expectedHash+"="+hash),
 		Threads: max(cfg.Threads, 1), GPU: cfg.Device == "cuda" || cfg.Device == "auto",
 	}
 	return out, nil

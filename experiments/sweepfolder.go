@@ -17,6 +17,7 @@ import (
 
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweeper"
 	"fulcrum/reports"
 )
 
@@ -54,7 +55,7 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 		return err
 	}
 	if len(changed) > 0 && !accept {
-		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on with it as it is now:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
+		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on, with the new one for the jobs that have not begun:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
 	}
 	starts := map[int]launcher.Job{}
 	for i, job := range jobs {
@@ -63,7 +64,10 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 			continue
 		}
 		starts[job.Num] = now.start
-		jobs[i].Fingerprint, jobs[i].Failures = now.row.Fingerprint, 0
+		jobs[i].Failures = 0
+		if !launcher.Begun(now.start.Dir) { // one that has begun goes on with its own configuration
+			jobs[i].Fingerprint = now.row.Fingerprint
+		}
 	}
 	if err := l.Update(jobs...); err != nil {
 		return err
@@ -311,8 +315,11 @@ func status(dir string) error {
 	opt, rows := sweepReportInput(dir, s, jobs)
 	fmt.Print(reports.SweepTable(rows, opt))
 	for _, job := range jobs {
-		if job.State == launcher.Running {
-			fmt.Printf("#%d %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		switch job.State {
+		case launcher.Running:
+			fmt.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		case launcher.Failed, launcher.Lost:
+			fmt.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
 		}
 	}
 	return nil
@@ -387,7 +394,7 @@ func writeSweepReport(dir string) error {
 		return err
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
-	if s.Sweeper != "basic" {
+	if s.Sweeper != sweeper.Basic {
 		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fulcrum/internal/option"
 )
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
@@ -29,19 +30,20 @@ func DefaultLocalOptions() LocalOptions { return LocalOptions{NJobs: -1, JobsPer
 // Validate checks what one key's range cannot.
 func (o LocalOptions) Validate() error {
 	if o.NJobs == 0 {
-		return errors.New("n_jobs: want a number of jobs from 1, or -1 for as many as the cores serve, got 0")
+		return option.Errorf("n_jobs", "want a number of jobs from 1, or -1 for as many as the cores serve, got 0")
 	}
 	return nil
 }
 
 // local runs jobs as processes of this machine. They die with it.
 type local struct {
-	opt    LocalOptions
-	ctx    context.Context
-	cancel context.CancelFunc
-	echo   bool // the job's output is the controller's too
-	cores  int
-	events chan Attempt
+	opt     LocalOptions
+	ctx     context.Context
+	cancel  context.CancelFunc
+	program string // of the jobs; "" = this one
+	echo    bool   // the job's output is the controller's too
+	cores   int
+	events  chan Attempt
 
 	mu      sync.Mutex
 	stopped bool
@@ -49,6 +51,7 @@ type local struct {
 	running int
 	threads int            // that the running jobs keep busy
 	gpus    map[string]int // free places on each
+	turn    chan struct{}  // closed when the job before has started
 	wg      sync.WaitGroup
 }
 
@@ -141,7 +144,9 @@ func (l *local) fill() {
 			l.gpus[gpu]--
 		}
 		l.wg.Add(1)
-		go l.run(job, gpu)
+		before, started := l.turn, make(chan struct{})
+		l.turn = started
+		go l.run(job, gpu, before, sync.OnceFunc(func() { close(started) }))
 	}
 }
 
@@ -172,8 +177,14 @@ func (l *local) room(job Job) (gpu string, ok bool) {
 	return gpu, true
 }
 
-func (l *local) run(job Job, gpu string) {
+// run supervises a job. It starts behind the job before it, so that a sweep's log is in order, and calls
+// next when it has started.
+func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 	defer l.wg.Done()
+	defer next()
+	if before != nil {
+		<-before
+	}
 	ctx, limit := l.ctx, time.Duration(0)
 	if l.opt.TimeoutMin != nil {
 		limit = time.Duration(*l.opt.TimeoutMin * float64(time.Minute))
@@ -181,7 +192,10 @@ func (l *local) run(job Job, gpu string) {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	s := Supervision{Started: func(a Attempt) { l.events <- a }}
+	s := Supervision{Program: l.program, Started: func(a Attempt) {
+		l.events <- a
+		next()
+	}}
 	if l.opt.NJobs != 1 { // beside others: Go's own helper threads keep to the job's share
 		s.Env = append(s.Env, fmt.Sprintf("GOMAXPROCS=%d", max(job.Threads, 2)))
 	}

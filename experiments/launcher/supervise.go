@@ -68,6 +68,9 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
 		return earlier[n-1], nil
 	} // a run that is done without a record of it is resumed: it writes what is missing and says so
+	if err := free(ctx, filepath.Join(job.Dir, ".lock")); err != nil {
+		return a, err
+	}
 	program := s.Program
 	if program == "" {
 		if program, err = os.Executable(); err != nil {
@@ -78,7 +81,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		a.ID = strconv.Itoa(job.Num)
 	}
 	args := append(slices.Clone(job.Args), "hydra.job.id='"+a.ID+"'") // quoted: 12_3 alone is the number 123
-	if a.Resumed = begun(job.Dir); a.Resumed {
+	if a.Resumed = Begun(job.Dir); a.Resumed {
 		args = []string{"resume", job.Dir}
 	}
 	out, err := os.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -120,6 +123,9 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	a.Ended, a.Tail = time.Now(), tail.lines()
 	a.ExitCode = cmd.ProcessState.ExitCode()
 	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
+	if a.State == Done || a.State == Pruned {
+		a.Tail = nil // job.log has it
+	}
 	return a, record(job.Dir, a)
 }
 
@@ -172,9 +178,9 @@ func standing(dir string) string {
 	return ""
 }
 
-// begun reports whether dir holds a run that can be gone on with: its configuration is the first file
+// Begun reports whether dir holds a run that can be gone on with: its configuration is the first file
 // that a run writes.
-func begun(dir string) bool {
+func Begun(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, ".hydra", "config.yaml"))
 	return err == nil
 }
@@ -194,14 +200,28 @@ func lockAttempt(dir string) (*os.File, error) {
 }
 
 // Supervised reports whether some process is supervising the job in dir.
-func Supervised(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, ".attempt"))
+func Supervised(dir string) bool { return held(filepath.Join(dir, ".attempt")) }
+
+// held reports whether some process holds the lock of a file.
+func held(path string) bool {
+	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	l := &unix.Flock_t{Type: unix.F_WRLCK}
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
+}
+
+// free waits until nobody holds the lock of a run: the process of a supervisor that was killed dies with
+// it, but not in the same instant.
+func free(ctx context.Context, lock string) error {
+	for end := time.Now().Add(10 * time.Second); held(lock); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("%s: another process is writing this run folder", filepath.Dir(lock))
+		}
+	}
+	return nil
 }
 
 func hostname() string {

@@ -2,13 +2,14 @@ package pruner
 
 import "fulcrum/internal/option"
 
-// Options is hydra.sweeper.pruner: when a run of a sweep is given up before its last epoch.
+// Options is hydra.sweeper.pruner: when a run of a sweep is given up before its last epoch. Epochs are those of
+// all phases, counted together.
 type Options struct {
 	Name            string  `koanf:"name" help:"none; asha: asynchronous successive halving; median: the median stopping rule" enum:"none,asha,median"`
-	MinEpochs       int     `koanf:"min_epochs" help:"no run ends before so many epochs, those of all phases counted together; the first rung of asha" range:"[1,inf)"`
-	ReductionFactor int     `koanf:"reduction_factor" help:"asha, η: the best 1/η of the runs go on at each rung; rungs are min_epochs·η^k epochs apart from the start" range:"[2,inf)"`
-	StartupTrials   int     `koanf:"startup_trials" help:"median: runs that must have reached an epoch before one ends there" range:"[1,inf)"`
-	Percentile      float64 `koanf:"percentile" help:"median: a run ends when it is worse than this share of the others, in percent; 50 is the median" range:"(0,100)"`
+	MinEpochs       int     `koanf:"min_epochs" help:"no run ends before so many epochs; asha's first rung" range:"[1,inf)"`
+	ReductionFactor int     `koanf:"reduction_factor" help:"asha: η, of the runs at a rung the best 1/η go on; rung k is at epoch min_epochs·η^k" range:"[2,1000]"`
+	StartupTrials   int     `koanf:"startup_trials" help:"median: other runs that must have reached an epoch before one ends there" range:"[1,inf)"`
+	Percentile      float64 `koanf:"percentile" help:"median: a run goes on while it is among this share of the best, in percent; 50 is the median" range:"(0,100)"`
 	IntervalEpochs  int     `koanf:"interval_epochs" help:"median: epochs between decisions" range:"[1,inf)"`
 }
 

@@ -17,12 +17,12 @@ type Options struct {
 	NTrials        int            `koanf:"n_trials" help:"jobs of an optimizing sweeper" range:"[1,inf)"`
 	NJobs          int            `koanf:"n_jobs" help:"trials of an optimizing sweeper that run at the same time, where the launcher has room" range:"[1,inf)"`
 	MaxBatchSize   *int           `koanf:"max_batch_size" help:"basic: jobs composed and launched together; null = all" range:"[1,inf)"`
-	Params         any            `koanf:"params" help:"key: sweep, before what the command line sweeps"`
+	Params         any            `koanf:"params" help:"mapping of key: sweep, before what the command line sweeps; null = none"`
 	Objective      any            `koanf:"objective" help:"metric that is optimized, or a list of them: one of an epoch's metrics at the run's best checkpoint, seconds, or eval.SPLIT.POLICY[.METRIC]; null = the run's own best metric (checkpoint.best.metric)"`
 	Direction      any            `koanf:"direction" help:"minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and seconds go down, others up"`
 	Constraints    []string       `koanf:"constraints" help:"what a result must satisfy to win, such as 'val_kl <= 0.1'"`
 	Seed           *int64         `koanf:"seed" help:"seed of an optimizing sweeper's proposals; null = 0"`
-	MaxFailureRate float64        `koanf:"max_failure_rate" help:"share of jobs that may fail before the sweep counts as failed" range:"[0,1]"`
+	MaxFailureRate float64        `koanf:"max_failure_rate" help:"share of trials that may fail before an optimizing sweeper stops" range:"[0,1]"`
 	OnFailure      string         `koanf:"on_failure" help:"after a failed job: continue; stop; retry(n) or retry:n tries it up to n times more, then goes on"`
 	Pruner         pruner.Options `koanf:"pruner" help:"ends runs early that do badly beside their siblings"`
 
@@ -35,7 +35,7 @@ type Options struct {
 
 // DefaultOptions returns every key with its default.
 func DefaultOptions() Options {
-	return Options{NTrials: 20, NJobs: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(), Candidates: 24, Sigma0: 0.3, Scramble: true}
+	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(), Candidates: 24, Sigma0: 0.3, Scramble: true}
 }
 
 // Validate checks what the tags cannot: objectives, directions, constraints and on_failure must parse.
@@ -45,7 +45,19 @@ func (o Options) Validate() error {
 	if failureErr != nil {
 		failureErr = option.Errorf("on_failure", "%v", failureErr)
 	}
-	return errors.Join(goalsErr, failureErr)
+	return errors.Join(goalsErr, failureErr, o.prunable())
+}
+
+// prunable refuses a pruner whose objective is not known while a run is at work.
+func (o Options) prunable() error {
+	goals, err := o.Goals()
+	if err != nil || !o.Pruner.Active() {
+		return nil
+	}
+	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, "eval.") {
+		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: name another objective first, or pruner.name=none", o.Pruner.Name, name)
+	}
+	return nil
 }
 
 // seed is the seed of all random choices.

@@ -78,7 +78,7 @@ func (o optunaOptions) options() Options {
 
 // samplers maps the options of hydra/sweeper/sampler to sweepers of ours.
 func samplers() map[string]string {
-	return map[string]string{"tpe": "tpe", "random": "random", "cmaes": "cmaes", "qmc": "sobol", "grid": Basic}
+	return map[string]string{"tpe": "tpe", "random": "random", "cmaes": "cmaes", "nsgaii": "nsgaii", "qmc": "sobol", "grid": Basic}
 }
 
 // Resolve finds the sweeper and the options that a choice of the group hydra/sweeper stands for: one of ours,

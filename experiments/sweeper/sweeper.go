@@ -45,7 +45,11 @@ type maker func(opt Options, s *space) (Sweeper, error)
 // table lists the optimizing sweepers.
 func table() *registry.Table[maker] {
 	t := registry.New[maker]("sweeper")
+	t.Add("cmaes", newCMAES)
+	t.Add("nsgaii", newNSGAII)
 	t.Add("random", newRandom)
+	t.Add("sobol", newSobol)
+	t.Add("tpe", newTPE)
 	return t
 }
 

@@ -62,7 +62,7 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.l = l.(*slurm)
-	r.l.program, r.l.lag = program, 2*time.Second
+	r.l.program, r.l.lag = program, time.Second
 	r.l.queue.warn = func(text string) { r.mu.Lock(); r.warning += text + "\n"; r.mu.Unlock() }
 	r.events, r.closed = nil, make(chan struct{})
 	go func(l *slurm, closed chan struct{}) {

@@ -70,6 +70,7 @@ ReturnToService=2
 JobRequeue=1
 KillWait=5
 MinJobAge=300
+MessageTimeout=3
 MaxArraySize=%[6]d
 NodeName=localhost NodeAddr=127.0.0.1 NodeHostname=%[5]s CPUs=8 RealMemory=4000 State=UNKNOWN
 PartitionName=main Nodes=localhost Default=YES MaxTime=INFINITE State=UP

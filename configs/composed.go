@@ -133,6 +133,33 @@ func (c *Composed) Decode(dst any) error {
 	return d.faults.err()
 }
 
+// Value returns the resolved value of a dotted key of the job config; nil for null and for no such key.
+func (c *Composed) Value(key string) any {
+	n, err := c.Resolved()
+	if err != nil {
+		return nil
+	}
+	if n = n.Find(key); n == nil {
+		return nil
+	}
+	return n.value()
+}
+
+// Complete reports whether every key of the job config has a value: none is still ???.
+func (c *Composed) Complete() bool {
+	n, err := c.Resolved()
+	return err == nil && !n.holdsMissing()
+}
+
+func (n *Node) holdsMissing() bool {
+	for _, v := range n.Vals {
+		if v.holdsMissing() {
+			return true
+		}
+	}
+	return n.isMissing()
+}
+
 // Choices maps override keys to the chosen options; null is "".
 func (c *Composed) Choices() map[string]string {
 	out := map[string]string{}

@@ -67,18 +67,18 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 // surroundings gives this process the environment that hydra.job.env_set asks for and, with
 // hydra.job.chdir, makes the run folder dir the current one. It returns dir as it is called from there.
 func surroundings(c *configs.Composed, dir string) (string, error) {
-	env, err := c.JobEnv()
+	h, err := c.Hydra()
 	if err != nil {
 		return dir, err
 	}
-	for _, pair := range env {
+	for _, pair := range h.Env() {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return dir, usagef("hydra.job.env_set.%s: %v", name, err)
 		}
 	}
-	if chdir, err := c.Chdir(); err != nil || !chdir {
-		return dir, err
+	if !h.Chdir {
+		return dir, nil
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return dir, err

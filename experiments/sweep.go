@@ -242,8 +242,8 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	if err != nil {
 		return out, err
 	}
-	cfg, err := decode(c)
-	if err != nil {
+	if !c.Complete() { // the schema has checked the rest
+		_, err := decode(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
 	h, err := c.Hydra()
@@ -262,13 +262,11 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
-	env, err := c.JobEnv()
-	if err != nil {
-		return out, err
-	}
+	threads, _ := c.Value("threads").(int)
+	device, _ := c.Value("device").(string)
 	out.start = launcher.Job{
-		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: append(env, expectedHash+"="+hash),
-		Threads: max(cfg.Threads, 1), GPU: cfg.Device == "cuda" || cfg.Device == "auto",
+		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: append(h.Env(), expectedHash+"="+hash),
+		Threads: max(threads, 1), GPU: device == "cuda" || device == "auto",
 	}
 	return out, nil
 }

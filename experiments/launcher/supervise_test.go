@@ -143,7 +143,7 @@ func TestLocal(t *testing.T) {
 	var jobs []Job
 	for i := range 6 {
 		dir := filepath.Join(sweep, fmt.Sprint(i))
-		jobs = append(jobs, Job{Num: i, Sweep: sweep, Dir: dir, Cwd: sweep, Threads: 1, GPU: true})
+		jobs = append(jobs, Job{Num: i, Sweep: sweep, Dir: dir, Args: []string{fmt.Sprintf("num=%d", i)}, Cwd: sweep, Threads: 1, GPU: true})
 	}
 	program := filepath.Join(t.TempDir(), "run")
 	script := `#!/bin/bash

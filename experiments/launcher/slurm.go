@@ -50,15 +50,23 @@ type task struct {
 	stopped time.Time // was told to save its state and to end
 }
 
+// SlurmMissing says that this machine has not Slurm's commands.
+func SlurmMissing() error {
+	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
+		}
+	}
+	return nil
+}
+
 // NewSlurm returns the launcher for the jobs of a sweep. It needs Slurm's commands on this machine.
 func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
-	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return nil, fmt.Errorf("hydra/launcher=slurm: there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
-		}
+	if err := SlurmMissing(); err != nil {
+		return nil, err
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -207,8 +215,10 @@ func (s *slurm) script(sub *submission) string {
 		b.WriteString(" " + shellQuote(arg))
 	}
 	fmt.Fprintf(&b, " %s\n", shellQuote(sub.script()))
-	for _, line := range s.opt.Setup {
-		b.WriteString(line + "\n")
+	if s.opt.Setup != nil {
+		for _, line := range *s.opt.Setup {
+			b.WriteString(line + "\n")
+		}
 	}
 	fmt.Fprintf(&b, "export %s=%d %s=%d\nexec ", maxTimeoutsEnv, s.opt.MaxNumTimeout, limitEnv, s.opt.TimeoutMin)
 	if s.opt.SrunArgs != nil {
@@ -216,7 +226,7 @@ func (s *slurm) script(sub *submission) string {
 		if s.opt.CPUsPerTask != nil { // which srun does not take from sbatch since 22.05
 			fmt.Fprintf(&b, "--cpus-per-task=%d ", *s.opt.CPUsPerTask)
 		}
-		for _, arg := range s.opt.SrunArgs {
+		for _, arg := range *s.opt.SrunArgs {
 			b.WriteString(shellQuote(arg) + " ")
 		}
 	}

@@ -1,7 +1,9 @@
 package experiments_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -33,7 +35,20 @@ func TestSlurmSweep(t *testing.T) {
 	mustRun(t, append(grid, "hydra/launcher=local", "hydra.sweep.dir="+calm)...)
 
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
-	p := start(t, append(grid, "hydra/launcher=slurm", "hydra.launcher.array_parallelism=3", "hydra.sweep.dir="+dir)...)
+	sweep := append(grid, "hydra/launcher=slurm", "hydra.launcher.array_parallelism=3", "hydra.sweep.dir="+dir)
+	again := func() *process {
+		if exists(filepath.Join(dir, "sweep.db")) {
+			return start(t, "resume", dir)
+		}
+		return start(t, sweep...)
+	}
+	for range 2 * kills { // killed as it composes, submits, notes the array's number
+		p := again()
+		time.Sleep(time.Duration(100+random.IntN(700)) * time.Millisecond)
+		p.signal(syscall.SIGKILL)
+		p.wait()
+	}
+	p := again()
 	running := func() []string {
 		return strings.Fields(c.Run("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i"))
 	}
@@ -60,7 +75,7 @@ func TestSlurmSweep(t *testing.T) {
 		}
 		p.signal(syscall.SIGKILL)
 		p.wait()
-		p = start(t, "resume", dir)
+		p = again()
 		if kill == kills/2 {
 			time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 			c.StartNode()
@@ -73,6 +88,16 @@ func TestSlurmSweep(t *testing.T) {
 		t.Errorf("%d jobs requeued, node restarted: %v", requeued, restarted)
 	}
 	doneOnce(t, dir, n)
+	tasks := map[string]int{}
+	for _, id := range strings.Fields(c.Run("squeue", "--noheader", "--array", "--states=all", "--format=%K")) {
+		tasks[id]++
+	}
+	for i := range n {
+		if tasks[itoa(i)] != 1 || len(tasks) != n {
+			t.Errorf("tasks of the jobs: %v, want each of %d once", tasks, n)
+			break
+		}
+	}
 	tries := 0
 	for _, job := range jobs(t, dir) {
 		folder := filepath.Join(dir, job.Dir)
@@ -95,5 +120,44 @@ func TestSlurmSweep(t *testing.T) {
 	}
 	if tries <= n {
 		t.Errorf("%d attempts: nothing was disturbed", tries)
+	}
+}
+
+// A controller that is killed while sbatch is at work submits nothing twice, wherever in between it was.
+func TestSlurmSubmitKilled(t *testing.T) {
+	c := slurmtest.Start(t)
+	sbatch, err := exec.LookPath("sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, script string }{
+		{"before Slurm has heard", `touch $MARK; sleep 1; exec %s "$@"`},
+		{"before Slurm's answer is noted", `answer=$(%s "$@"); touch $MARK; sleep 1; echo $answer`},
+		{"sbatch dies too", `%s "$@" >&2; touch $MARK; kill -9 $PPID $$`},
+		{"sbatch alone dies", `[ -e $MARK ] && exit 9; %s "$@" >&2; touch $MARK; kill -9 $$`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir, bin := folder(t), t.TempDir()
+			mark := filepath.Join(bin, "mark")
+			if err := os.WriteFile(filepath.Join(bin, "sbatch"), fmt.Appendf(nil, "#!/bin/bash\n"+tc.script+"\n", sbatch), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MARK=" + mark}
+			p := startWith(t, "", env, tiny("-m", "rce.epochs=1", "schedule=[rce]", "report.plots=false", "grpo.epochs=0,1", "hydra/launcher=slurm", "hydra.sweep.dir="+dir)...)
+			p.until(func() bool { return exists(mark) })
+			p.signal(syscall.SIGKILL)
+			p.wait()
+			mustRun(t, "resume", dir)
+			doneOnce(t, dir, 2)
+			n := 0
+			for _, command := range strings.Split(c.Run("squeue", "--noheader", "--array", "--states=all", "--format=%o"), "\n") {
+				if strings.HasPrefix(command, dir+"/") {
+					n++
+				}
+			}
+			if n != 2 {
+				t.Errorf("%d tasks for 2 jobs", n)
+			}
+		})
 	}
 }

@@ -171,23 +171,27 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	for {
 		err := sub.submit()
 		var e *slurmError
-		switch {
-		case err == nil:
+		if err == nil {
 			s.queue.answered()
 			array, err := sub.array()
 			return sub, array, err
-		case !errors.As(err, &e):
+		}
+		if !errors.As(err, &e) {
 			return nil, "", err
-		case !e.unreachable():
+		}
+		if e.unreachable() {
+			if err := s.queue.wait(ctx, e); err != nil {
+				return nil, "", err
+			}
+		}
+		if e.unreachable() || e.died { // an answer that was lost is not a request that was lost
+			if array, err := s.find(ctx, sub); err != nil || array != "" {
+				return sub, array, err
+			}
+		}
+		if !e.unreachable() {
 			sub.forget()
-			return nil, "", fmt.Errorf("Slurm refuses the jobs: %s%s", e.message, blame(e.message)) //nolint:staticcheck // a name
-		}
-		if err := s.queue.wait(ctx, e); err != nil {
-			return nil, "", err
-		}
-		// An answer that was lost is not a request that was lost.
-		if array, err := s.find(ctx, sub); err != nil || array != "" {
-			return sub, array, err
+			return nil, "", fmt.Errorf("the jobs cannot be submitted: %w%s", e, blame(e.message))
 		}
 	}
 }

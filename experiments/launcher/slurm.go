@@ -30,6 +30,7 @@ type slurm struct {
 	ctx     context.Context // of the watch
 	quit    context.CancelFunc
 	wake    chan struct{}
+	soon    time.Duration // pause between two looks at the queue while something happens
 	lag     time.Duration // how long a shared file system may hide a new file
 
 	mu     sync.Mutex
@@ -76,7 +77,7 @@ func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
 	return &slurm{
 		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn}, events: make(chan Attempt),
-		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), lag: 65 * time.Second, tasks: map[int]*task{},
+		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}, nil
 }
 
@@ -315,14 +316,14 @@ func (s *slurm) Stop(cancel bool) {
 // run watches the tasks until Stop.
 func (s *slurm) run() {
 	defer close(s.events)
-	const soon, late = time.Second, 20 * time.Second
-	pause := soon
+	const late = 20 * time.Second
+	pause := s.soon
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.wake:
-			pause = soon
+			pause = s.soon
 		case <-time.After(pause):
 		}
 		s.mu.Lock()
@@ -344,7 +345,7 @@ func (s *slurm) run() {
 			s.queue.warn(err.Error())
 		}
 		if pause = min(pause*5/4, late); news {
-			pause = soon
+			pause = s.soon
 		}
 		if len(tasks) > 200 || cancel && pause > 3*time.Second { // squeue is work for the cluster
 			pause = max(pause, 5*time.Second)

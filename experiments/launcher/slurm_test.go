@@ -62,7 +62,7 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.l = l.(*slurm)
-	r.l.program, r.l.lag = program, time.Second
+	r.l.program, r.l.soon, r.l.lag = program, 200*time.Millisecond, 500*time.Millisecond
 	r.l.queue.warn = func(text string) { r.mu.Lock(); r.warning += text + "\n"; r.mu.Unlock() }
 	r.events, r.closed = nil, make(chan struct{})
 	go func(l *slurm, closed chan struct{}) {
@@ -263,6 +263,9 @@ func TestSlurm(t *testing.T) {
 
 	t.Run("the time limit is near: the state is saved and the task queued again", func(t *testing.T) {
 		for _, srun := range []*[]string{nil, {"--cpu-bind=none"}} {
+			if testing.Short() && srun != nil {
+				continue
+			}
 			r := newRig(t, func(o *SlurmOptions) { o.MaxNumTimeout, o.SrunArgs = 1, srun })
 			r.submit(r.job(0, 1000, "count"))
 			id := r.id(0)

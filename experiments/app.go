@@ -3,8 +3,10 @@ package experiments
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
 )
@@ -32,6 +34,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("resume", verbResume)
 	t.Add("rerun", verbRerun)
 	t.Add("status", verbStatus)
+	t.Add(launcher.TaskVerb, verbSweepJob)
 	t.Add("attach", verbAttach)
 
 	t.Add("report", verbReport)
@@ -69,6 +72,18 @@ func verbResume(ctx context.Context, a App, args []string) error {
 
 // acceptChanges lets a sweep go on although its configuration files have changed.
 const acceptChanges = "--accept-changes"
+
+// verbSweepJob is what a batch script of Slurm's ends in.
+func verbSweepJob(ctx context.Context, _ App, args []string) error {
+	if err := want(args, 2, launcher.TaskVerb+" SWEEP_FOLDER JOB_NUMBER"); err != nil {
+		return err
+	}
+	num, err := strconv.Atoi(args[1])
+	if err != nil {
+		return usagef("%s %s: want the number of a job", launcher.TaskVerb, args[1])
+	}
+	return launcher.RunTask(ctx, args[0], num)
+}
 
 func verbStatus(_ context.Context, _ App, args []string) error {
 	if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {

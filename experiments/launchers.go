@@ -19,6 +19,8 @@ func Launchers() *registry.Table[launcherMaker] {
 	t.Add("local", localLauncher)
 	t.Add("joblib", joblibLauncher)
 	t.Add("submitit_local", submititLocalLauncher)
+	t.Add("slurm", slurmLauncher)
+	t.Add("submitit_slurm", slurmLauncher)
 	return t
 }
 
@@ -31,6 +33,12 @@ func localLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
 	opt := launcher.DefaultLocalOptions()
 	err := p.master.DecodeHydra("launcher", &opt)
 	return func(string) (launcher.Launcher, error) { return launcher.NewLocal(opt) }, err
+}
+
+func slurmLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+	opt := launcher.DefaultSlurmOptions()
+	err := p.master.DecodeHydra("launcher", &opt)
+	return func(dir string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, opt) }, err
 }
 
 // joblibOptions is hydra.launcher of Hydra's joblib plugin, with its defaults.

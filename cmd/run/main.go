@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
 	"fulcrum/internal/registry"
 )
 
@@ -25,6 +26,10 @@ import (
 const version = "0.1.0"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
+		ctx := context.Background()
+		exit(ctx, newApp().Verb(ctx, launcher.TaskVerb, os.Args[2:]))
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -42,6 +47,9 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	cancel(stop)
 	begin, doublets := time.Now(), 0
 	for s := range signals {
+		if os.Getenv(launcher.SupervisedEnv) != "" {
+			continue // a queue's signals may come twice, and it has one that ends every process
+		}
 		if doublets++; doublets > 1 || time.Since(begin) > same {
 			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
 		}

@@ -16,6 +16,10 @@ import (
 // TaskVerb is the program's command that a batch script ends in: run sweep-job SWEEP NUM.
 const TaskVerb = "sweep-job"
 
+// SupervisedEnv is set for a run to which a queue's signals come twice, from it and from the supervisor:
+// a second one does not mean that the run is to end at once.
+const SupervisedEnv = "FULCRUM_SUPERVISED"
+
 // What a batch script tells its supervisor.
 const (
 	maxTimeoutsEnv = "FULCRUM_MAX_NUM_TIMEOUT"
@@ -87,7 +91,7 @@ func (e *stopSignal) Error() string { return "stopped by " + unix.SignalName(e.s
 // while its first process still lives.
 func attempt(ctx context.Context, job Job, id string) (Attempt, error) {
 	for said := false; ; said = true {
-		a, err := Supervise(ctx, job, Supervision{ID: id})
+		a, err := Supervise(ctx, job, Supervision{ID: id, Env: []string{SupervisedEnv + "=1"}})
 		if !errors.Is(err, ErrBusy) {
 			return a, err
 		}

@@ -1,7 +1,8 @@
 package slurmtest_test
 
 import (
-	"os/exec"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,8 +30,16 @@ func TestCluster(t *testing.T) {
 	if conf == "" {
 		t.Skip("no cluster")
 	}
-	out, _ := exec.Command("/bin/sh", "-c", `for p in /proc/[0-9]*; do tr '\0' '\n' <$p/environ 2>/dev/null | grep -qxF "SLURM_CONF=$1" && cat $p/cmdline | tr '\0' ' '; done; ps -A -o comm= | grep -c slurmstepd`, "sh", conf).Output()
-	if got := strings.TrimSpace(string(out)); got != "0" {
-		t.Errorf("left behind: %s", got)
+	dirs, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range dirs {
+		if target, err := os.Readlink(fd); err == nil && strings.HasPrefix(target, filepath.Dir(conf)+"/") {
+			t.Errorf("%s is left with %s open", filepath.Dir(filepath.Dir(fd)), target)
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(conf)); err == nil {
+		t.Errorf("%s is left", filepath.Dir(conf))
 	}
 }

@@ -70,7 +70,7 @@ func (o Options) seed() int64 {
 
 // OnFailure is what becomes of a sweep when a job has failed.
 type OnFailure struct {
-	Stop    bool // no new job starts; those that run come to their end
+	Stop    bool // no new job starts; those that run save their state and end
 	Retries int  // tries beside the first before the job counts as failed
 }
 

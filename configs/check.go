@@ -17,6 +17,9 @@ type checker struct {
 	faults Errors
 	bad    []string // paths with faults: Validate is not asked about sections that hold one
 	lax    bool     // Hydra's own node: text becomes numbers and booleans as in OmegaConf
+
+	memo     *memo // what is known to be in order; nil: nothing
+	learning bool  // memo is being filled
 }
 
 func (c *checker) fault(n *Node, path, format string, args ...any) {
@@ -82,6 +85,10 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
 		return n
 	}
+	if c.memo != nil && c.memo.fits[memoKey{f, n}] {
+		return n
+	}
+	before := len(c.faults)
 	out := n
 	for i, k := range n.Keys {
 		sub := strings.TrimPrefix(path+"."+k.Text, ".")
@@ -101,6 +108,9 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 			}
 		}
 		out = out.replaced(n, i, n.Vals[i], c.fit(sf, n.Vals[i], sub))
+	}
+	if c.learning && out == n && len(c.faults) == before {
+		c.memo.fits[memoKey{f, n}] = true
 	}
 	return out
 }
@@ -211,11 +221,11 @@ func shown(n *Node) string {
 
 // check compares a resolved tree with the schema and, when it is complete, asks every section's
 // Validate. All faults are returned, sorted by position.
-func (s *Schema) check(root *Node, complete bool) (*Node, error) {
-	c := &checker{schema: s, root: root}
+func (s *Schema) check(root *Node, complete bool, m *memo) (*Node, error) {
+	c := &checker{schema: s, root: root, memo: m}
 	out := c.fit(s.root, root, "")
 	v := reflect.New(s.root.typ)
-	d := &decoder{}
+	d := &decoder{memo: m}
 	d.into(v.Elem(), s.root, out, "")
 	c.faults = append(c.faults, d.faults...)
 	if complete {
@@ -233,9 +243,15 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 		}
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct || n == nil || n.Kind != Map {
+	if v.Kind() != reflect.Struct || n == nil || n.Kind != Map || c.memo != nil && c.memo.valid[memoKey{f, n}] {
 		return
 	}
+	before := len(c.faults)
+	defer func() {
+		if c.learning && len(c.faults) == before && c.memo.plain[n] && !n.hasMissing() {
+			c.memo.valid[memoKey{f, n}] = true
+		}
+	}()
 	chooser, choosy := v.Addr().Interface().(interface{ Uses(section string) bool })
 	for _, sf := range f.fields {
 		if choosy && !chooser.Uses(sf.key) {

@@ -7,12 +7,113 @@ import (
 	"strings"
 )
 
-// Complete lists what can follow a word of the command line: groups (model=, model/), options
-// (model=x), keys (trainer., lr=) and, behind lr=, the current value. When req does not compose only
-// groups are offered.
+// Complete lists what can become of a word that is being typed on the command line, sorted: groups
+// (model=, model/), options (model=x, also as the next of a sweep model=x,y or of a list model=[x,y]),
+// keys (trainer., lr=), and behind lr= what the schema allows, the current value and files. A prefix
+// + ++ ~ stays. When req does not compose only groups are offered.
 func Complete(req Request, word string) []string {
-	prefix := word[:len(word)-len(strings.TrimLeft(word, "+~"))]
-	word = word[len(prefix):]
+	bare := strings.TrimLeft(word, "+~")
+	l := &completions{prefix: word[:len(word)-len(bare)], word: bare}
+	c := completer(req)
+	if c == nil {
+		return nil
+	}
+	key, value, valued := strings.Cut(bare, "=")
+	switch {
+	case !valued:
+		c.completeGroups(l)
+		if m := c.tolerant(); m != nil {
+			completeKeys(m.tree, l)
+		}
+	case isPath(value):
+		l.files(key+"=", value)
+	default:
+		done := key + "=" + value[:strings.LastIndexAny(value, ",[(")+1] // the choices before the one being typed
+		if group, _, _ := strings.Cut(key, "@"); c.lib.group(group) {
+			options, err := c.lib.list(group, false)
+			if err != nil {
+				return nil
+			}
+			for _, o := range options {
+				l.add(done + o)
+			}
+			break
+		}
+		for _, v := range c.valuesOf(key) {
+			l.add(done + v)
+		}
+		if len(l.out) == 0 && value != "" {
+			l.files(key+"=", value)
+		}
+	}
+	return l.sorted()
+}
+
+// CompleteKey lists the keys and sections of a config that word can become, for --package and explain.
+func CompleteKey(req Request, word string) []string {
+	l := &completions{word: word, bareKeys: true}
+	if c := completer(req); c != nil {
+		if m := c.tolerant(); m != nil {
+			completeKeys(m.tree, l)
+		}
+	}
+	return l.sorted()
+}
+
+// CompleteConfig lists the config names that word can become, for --config-name.
+func CompleteConfig(req Request, word string) []string {
+	l := &completions{word: word}
+	if c := completer(req); c != nil {
+		dir, _ := splitDir(word)
+		for _, kind := range []struct {
+			groups bool
+			tail   string
+		}{{false, ""}, {true, "/"}} {
+			names, err := c.lib.list(dir, kind.groups)
+			if err != nil {
+				continue
+			}
+			for _, n := range names {
+				l.add(join(dir, n) + kind.tail)
+			}
+		}
+	}
+	return l.sorted()
+}
+
+// CompleteFile lists the files and folders that word can become.
+func CompleteFile(word string) []string {
+	l := &completions{}
+	l.files("", word)
+	return l.sorted()
+}
+
+// completions collects the candidates that begin with word.
+type completions struct {
+	prefix, word string
+	bareKeys     bool // keys without an equals sign
+	out          []string
+}
+
+func (l *completions) add(s string) {
+	if strings.HasPrefix(s, l.word) && !strings.ContainsAny(s, " \t\n") { // the shells split the reply at blanks
+		l.out = append(l.out, l.prefix+s)
+	}
+}
+
+func (l *completions) sorted() []string {
+	sort.Strings(l.out)
+	out := l.out[:0]
+	for i, s := range l.out {
+		if i == 0 || s != l.out[i-1] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// completer opens the search path of a request; what is wrong with its overrides does not matter here.
+func completer(req Request) *Composer {
 	req.Multirun = true
 	c, err := NewComposer(req)
 	if err != nil {
@@ -21,72 +122,48 @@ func Complete(req Request, word string) []string {
 			return nil
 		}
 	}
-	var out []string
-	add := func(s string) {
-		if strings.HasPrefix(s, word) {
-			out = append(out, prefix+s)
-		}
-	}
-	if key, value, ok := strings.Cut(word, "="); ok {
-		if strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./") {
-			for _, f := range files(value) {
-				add(key + "=" + f)
-			}
-			return out
-		}
-		if group, _, _ := strings.Cut(key, "@"); c.lib.group(group) {
-			options, err := c.lib.list(group, false)
-			if err != nil {
-				return nil
-			}
-			for _, o := range options {
-				add(key + "=" + o)
-			}
-			return out
-		}
-	} else {
-		c.completeGroups(word, add)
-	}
-	if m, err := c.Compose(); err == nil {
-		completeKeys(m.tree, word, add)
-	}
-	sort.Strings(out)
-	return out
+	return c
 }
 
-// completeGroups offers the groups below the last slash of word.
-func (c *Composer) completeGroups(word string, add func(string)) {
-	dir, _ := splitDir(word)
+// tolerant composes and forgives what the schema would not.
+func (c *Composer) tolerant() *Composed {
+	m, err := c.Compose()
+	if m == nil && err != nil {
+		return nil
+	}
+	return m
+}
+
+// completeGroups offers the groups below the last slash.
+func (c *Composer) completeGroups(l *completions) {
+	dir, _ := splitDir(l.word)
 	subs, err := c.lib.list(dir, true)
 	if err != nil {
 		return
 	}
 	for _, g := range subs {
 		if dir == "" && g == "hydra" {
-			add("hydra/")
+			l.add("hydra/")
 			continue
 		}
 		g = join(dir, g)
 		if options, err := c.lib.list(g, false); err == nil && len(options) > 0 {
-			add(g + "=")
+			l.add(g + "=")
+			if l.prefix == "~" {
+				l.add(g)
+			}
 		}
 		if deeper, err := c.lib.list(g, true); err == nil && len(deeper) > 0 {
-			add(g + "/")
+			l.add(g + "/")
 		}
 	}
 }
 
-// completeKeys offers the keys at the level of the last dot, and the value behind an equals sign.
-func completeKeys(root *Node, word string, add func(string)) {
-	if key, _, ok := strings.Cut(word, "="); ok {
-		if n := root.Find(key); n != nil && !n.container() {
-			add(key + "=" + scalarOf(n).reprint())
-		}
-		return
-	}
+// completeKeys offers the keys at the level of the last dot.
+func completeKeys(root *Node, l *completions) {
 	dir := ""
-	if i := strings.LastIndexByte(word, '.'); i >= 0 {
-		dir = word[:i+1]
+	if i := strings.LastIndexByte(l.word, '.'); i >= 0 {
+		dir = l.word[:i+1]
 	}
 	n := root
 	if dir != "" {
@@ -100,27 +177,98 @@ func completeKeys(root *Node, word string, add func(string)) {
 		if n.Kind == Map {
 			name = n.Keys[i].Text
 		}
-		if v.container() {
-			add(dir + name + ".")
-		} else {
-			add(dir + name + "=")
+		deletes := l.prefix == "~"
+		switch {
+		case v.container():
+			l.add(dir + name + ".")
+			if l.bareKeys || deletes {
+				l.add(dir + name)
+			}
+		case l.bareKeys || deletes:
+			l.add(dir + name)
+		default:
+			l.add(dir + name + "=")
 		}
 	}
 }
 
-// files lists the files and folders that a path could become.
-func files(path string) []string {
-	matches, err := filepath.Glob(path + "*")
+// valuesOf lists values for a key: its enum, true and false, null where it may be, and what it has now.
+func (c *Composer) valuesOf(key string) []string {
+	var out []string
+	f := (*field)(nil)
+	switch {
+	case strings.HasPrefix(key, "hydra."):
+		f = c.hydraCheck.find(strings.TrimPrefix(key, "hydra."))
+	case c.req.Schema != nil:
+		f = c.req.Schema.find(key)
+	}
+	if f != nil {
+		if f.kind == List && f.elem != nil {
+			f = f.elem
+		}
+		out = append(out, f.enum...)
+		if f.kind == Bool {
+			out = append(out, "true", "false")
+		}
+		if f.nullable && len(out) > 0 {
+			out = append(out, "null")
+		}
+	}
+	m := c.tolerant()
+	if m == nil {
+		return out
+	}
+	n := m.tree.Find(key)
+	switch {
+	case n == nil || n.container():
+	case n.Kind == Bool:
+		out = append(out, strings.ToLower(n.pyStr()))
+	case n.isMissing(): // ??? is no value to keep
+	default:
+		out = append(out, scalarOf(n).reprint())
+	}
+	return out
+}
+
+// isPath reports whether a value is typed as a path.
+func isPath(s string) bool {
+	for _, p := range [...]string{"/", "./", "../", "~/"} {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return s == "." || s == ".."
+}
+
+// files offers the files and folders that path could become, behind head.
+func (l *completions) files(head, path string) {
+	dir, base := filepath.Split(path)
+	real := dir
+	if rest, ok := strings.CutPrefix(dir, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			real = filepath.Join(home, rest)
+		}
+	}
+	if real == "" {
+		real = "."
+	}
+	entries, err := os.ReadDir(real)
 	if err != nil {
-		return nil
+		return
 	}
-	for i, m := range matches {
-		if strings.HasPrefix(path, "./") && !strings.HasPrefix(m, "./") {
-			matches[i] = "./" + m
+	l.word = ""
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" {
+			continue
 		}
-		if info, err := os.Stat(m); err == nil && info.IsDir() {
-			matches[i] += "/"
+		tail := ""
+		if info, err := os.Stat(filepath.Join(real, name)); err == nil && info.IsDir() {
+			tail = "/"
 		}
+		l.add(head + dir + name + tail)
 	}
-	return matches
+	if base == "." || base == ".." {
+		l.add(head + path + "/")
+	}
 }

@@ -58,6 +58,7 @@ type Composer struct {
 	lib        *library
 	env        *environment
 	overrides  []*Override
+	texts      map[*Node]string // canonical, of sections
 	hydraCheck *Schema
 	bases      map[string]*base
 	cwd        string
@@ -70,6 +71,10 @@ type base struct {
 	choices []choiceEntry
 	list    []content
 	root    *treeNode
+	jobs    int // composed from it
+	memo    *memo
+
+	runtimeIn, runtimeOut *Node // hydra.runtime without and with what Hydra records there
 }
 
 // NewComposer parses the overrides and opens the search path.
@@ -152,12 +157,12 @@ func (c *Composer) searchPathEntries() (entries []string, provider string, where
 	var list *Node
 	provider = "hydra.searchpath in command-line"
 	for _, o := range c.overrides {
-		if o.Key == "hydra.searchpath" && o.value != nil && !o.isSweep() {
+		if o.Key == "hydra.searchpath" && o.Op == opChange && !o.isSweep() {
 			list = o.value.toNode().at(Origin{Source: o.Text})
 			break
 		}
 	}
-	if list == nil {
+	if list == nil || list.Kind == Null {
 		provider = "hydra.searchpath in main"
 		f, err := c.lib.load(c.req.ConfigName)
 		if err != nil || f == nil {
@@ -262,16 +267,28 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"hydra/launcher", "hydra/sweeper"} {
-		if master != nil && job.Choice(key) != master.Choice(key) {
-			return nil, errorf("job %d [%s] changes %s to %s: the jobs of a sweep share it", num, strings.Join(overrides, " "), key, job.Choice(key))
+	if master == nil {
+		return job, nil
+	}
+	for _, part := range []string{"launcher", "sweeper"} {
+		where := "job " + itoa(num) + " [" + strings.Join(overrides, " ") + "]"
+		if was, is := master.Choice("hydra/"+part), job.Choice("hydra/"+part); was != is {
+			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on the command line", where, part, was, is)
+		}
+		was, is := master.tree.Find("hydra."+part), job.tree.Find("hydra."+part)
+		if was != is && (was == nil || is == nil || !was.equal(is)) {
+			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command line", where, part)
 		}
 	}
 	return job, nil
 }
 
-// isGroup reports whether an override chooses an option of a config group.
+// isGroup reports whether an override is about the defaults list: it chooses an option of a config
+// group, or deletes a group or a config from it.
 func (c *Composer) isGroup(o *Override) bool {
+	if o.Op == opDelete && (c.lib.group(o.Key) || c.lib.has(o.Key)) {
+		return true
+	}
 	return (o.value == nil || o.value.kind != dictElem) && c.lib.group(o.Key)
 }
 
@@ -299,6 +316,9 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 		}
 		c.bases[signature.String()] = b
 	}
+	if b.jobs++; b.jobs == 2 && c.req.Schema != nil { // one job alone is not worth it
+		b.learn(c.req.Schema)
+	}
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	for _, o := range values {
@@ -313,7 +333,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if err := faults.err(); err != nil {
 		return nil, err
 	}
-	tree, err := c.bookkeeping(ed.root, overrides, b.choices, job)
+	tree, err := c.bookkeeping(ed.root, overrides, b, job)
 	if err != nil {
 		return nil, err
 	}

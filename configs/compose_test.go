@@ -249,8 +249,8 @@ func TestSweepJobs(t *testing.T) {
 	if h.OutputDir() != "multirun/2026-01-31/12-05-09/3" || h.JobName != "n" || h.JobNum != 3 || h.JobID != "3" {
 		t.Errorf("job: %+v", h)
 	}
-	if got := job.tree.Find("hydra.job.override_dirname").Text; got != "db=pg,port=1" {
-		t.Errorf("override_dirname %s", got)
+	if n, err := job.hydraValue("job.override_dirname"); err != nil || n.Text != "db=pg,port=1" {
+		t.Errorf("override_dirname %v, %v", n, err)
 	}
 	files, err := job.RunFiles()
 	if err != nil || string(files["overrides.yaml"]) != "- db=pg\n- port=1\n" {

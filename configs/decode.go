@@ -13,6 +13,9 @@ func sortStrings(s []string) { sort.Strings(s) }
 type decoder struct {
 	faults Errors
 	strict bool // ??? is a fault
+
+	memo     *memo // sections that have been decoded before
+	learning bool  // memo is being filled
 }
 
 func (d *decoder) fault(n *Node, path, format string, args ...any) {
@@ -114,10 +117,22 @@ func (d *decoder) section(v reflect.Value, f *field, n *Node, path string) {
 		}
 		return
 	}
+	if d.memo != nil {
+		if known, ok := d.memo.values[memoKey{f, n}]; ok {
+			v.Set(known)
+			return
+		}
+	}
+	before := len(d.faults)
 	for _, sf := range f.fields {
 		if c := n.Get(sf.key); c != nil {
 			d.into(v.FieldByIndex(sf.index), sf, c, strings.TrimPrefix(path+"."+sf.key, "."))
 		}
+	}
+	if d.learning && len(d.faults) == before && d.memo.plain[n] && !n.hasMissing() {
+		known := reflect.New(v.Type()).Elem()
+		known.Set(v)
+		d.memo.values[memoKey{f, n}] = known
 	}
 }
 

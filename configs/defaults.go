@@ -19,6 +19,8 @@ type item struct {
 	primary  bool
 	deleted  bool
 
+	shortGroup string // of `group: sub/x`: group, where the item is group/sub: x
+
 	pkg    string // @package of the item
 	hasPkg bool
 	origin Origin
@@ -106,7 +108,8 @@ func parseItem(n *Node) (*item, error) {
 			return nil, errorAt(v.Origin, "%s", err)
 		}
 		// `group: sub/x` means `group/sub: x`: the package gains sub
-		if i := strings.LastIndexByte(v.Text, '/'); i > 0 && !strings.Contains(v.Text, "${") && !it.override {
+		if i := strings.LastIndexByte(v.Text, '/'); i > 0 && !strings.Contains(v.Text, "${") {
+			it.shortGroup = it.group
 			it.group += "/" + v.Text[:i]
 			it.name = v.Text[i+1:]
 		}
@@ -147,6 +150,7 @@ func (it *item) splitPackage(s *string) {
 	if before, after, ok := strings.Cut(*s, "@"); ok {
 		*s = before
 		it.hasPkg = true
+		after, _, _ = strings.Cut(after, ":") // group@old:new, a renaming of Hydra 1.0: old counts
 		if after != "_here_" {
 			it.pkg = after
 		}
@@ -184,10 +188,7 @@ func splitDir(p string) (dir, base string) {
 // groupPath is the absolute group: where the chosen file lies.
 func (it *item) groupPath() string {
 	if it.isGroup() {
-		if g, abs := strings.CutPrefix(it.group, "/"); abs || it.appended {
-			return g
-		}
-		return join(it.baseDir, it.group)
+		return it.absolute(it.group)
 	}
 	p, abs := strings.CutPrefix(it.path, "/")
 	dir, _ := splitDir(p)
@@ -195,6 +196,14 @@ func (it *item) groupPath() string {
 		return dir
 	}
 	return join(it.baseDir, dir)
+}
+
+// absolute is the path of a group from the root of the search path.
+func (it *item) absolute(group string) string {
+	if g, abs := strings.CutPrefix(group, "/"); abs || it.appended {
+		return g
+	}
+	return join(it.baseDir, group)
 }
 
 // configPath is the absolute path of the chosen config.
@@ -268,8 +277,27 @@ func (it *item) describe() string {
 	if !it.isGroup() {
 		return it.path
 	}
-	if it.isNull {
-		return it.overrideKey() + ": null"
+	return it.overrideKey() + ": " + it.choice()
+}
+
+// choice is the option of a group item in the words of a file.
+func (it *item) choice() string {
+	switch {
+	case it.isNull:
+		return "null"
+	case it.isList:
+		return "[" + strings.Join(it.options, ", ") + "]"
 	}
-	return it.overrideKey() + ": " + it.name
+	return it.name
+}
+
+// typed is a group item as its file has it.
+func (it *item) typed() string {
+	switch {
+	case it.hasPkg && it.pkg == "":
+		return it.group + "@_here_: " + it.choice()
+	case it.hasPkg:
+		return it.group + "@" + it.pkg + ": " + it.choice()
+	}
+	return it.group + ": " + it.choice()
 }

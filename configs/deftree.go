@@ -6,8 +6,9 @@ import (
 )
 
 // The defaults lists of all files, unfolded to a tree and then to the list of contents to merge.
-// The tree is walked from the last item to the first, so that an override is known before the item
-// it changes, and the last override in reading order wins.
+// The tree is grown from the last item to the first: an override is met before the items it may
+// change, which are the earlier ones, and the last override in reading order wins. Items that
+// interpolate choices are grown when the rest of the tree stands.
 
 // treeNode is an item with the items of the file it names.
 type treeNode struct {
@@ -15,6 +16,8 @@ type treeNode struct {
 	parent   *treeNode
 	children []*treeNode
 	file     *configFile
+	deferred bool // an interpolated item that waits for the choices of others
+	limit    int  // of a deferred item: the overrides met before it
 }
 
 // content is one entry of the final list: what to merge, and where.
@@ -33,6 +36,8 @@ type choiceOverride struct {
 	external string
 	parent   string // config path of the file with the override item
 	used     bool
+	at       int             // how many overrides were met before it
+	alias    *choiceOverride // of `override group: sub/x`: the same as group/sub: x
 }
 
 type deletion struct {
@@ -49,17 +54,30 @@ type treeBuilder struct {
 	order       []string // of overrides, for reports
 	appends     []*item
 	deletions   map[string]*deletion
+	deleted     []string // keys of deletions, as typed
 	choices     []choiceEntry
 	chosen      map[string]*item
 	perGroup    map[string]map[string]bool
+	shorthand   map[string]string // group: the group/sub that `group: sub/x` stands for
 	depth       int
+	faults      Errors // choices that are open or absent, as met
 }
 
-type choiceEntry struct{ key, name string }
+// rootName stands for what holds hydra/config and the primary config in tables and trees.
+const rootName = "<root>"
+
+// everything is the limit of items that all overrides met so far may change.
+const everything = int(^uint(0) >> 1)
+
+// choiceEntry is the option chosen for an override key, and by whom.
+type choiceEntry struct {
+	key, name string
+	origin    Origin
+}
 
 func newTreeBuilder(lib *library, skipMissing bool) *treeBuilder {
 	return &treeBuilder{lib: lib, skipMissing: skipMissing, overrides: map[string]*choiceOverride{},
-		deletions: map[string]*deletion{}, chosen: map[string]*item{}, perGroup: map[string]map[string]bool{}}
+		deletions: map[string]*deletion{}, chosen: map[string]*item{}, perGroup: map[string]map[string]bool{}, shorthand: map[string]string{}}
 }
 
 // add takes a group override from the command line.
@@ -74,12 +92,18 @@ func (b *treeBuilder) add(o *Override) error {
 		if v != nil && v.node != nil && v.node.Kind == Null {
 			v = nil
 		}
-		if v != nil && !isText {
+		switch group := b.lib.group(o.Key); {
+		case v != nil && !group:
+			return errorAt(where, "the deletion of a config from the defaults list takes no value: want ~%s", o.fullKey())
+		case v != nil && !isText:
 			return errorAt(where, "config group deletion value must be a string, got %s", v.describe())
 		}
 		d := &deletion{text: o.Text}
 		if v != nil {
 			d.name, d.hasName = v.node.Text, true
+		}
+		if b.deletions[o.fullKey()] == nil {
+			b.deleted = append(b.deleted, o.fullKey())
 		}
 		b.deletions[o.fullKey()] = d
 		return nil
@@ -99,6 +123,11 @@ func (b *treeBuilder) add(o *Override) error {
 	default:
 		return errorAt(where, "config group override must be a string or a list of strings, got %s (to unselect the group use ~%s)", v.describe(), o.fullKey())
 	}
+	for _, name := range append(it.options, it.name) {
+		if fault := checkPath(name); fault != "" {
+			return errorAt(where, "%s", fault)
+		}
+	}
 	if o.Op == opAdd {
 		it.appended = true
 		b.appends = append(b.appends, it)
@@ -108,7 +137,7 @@ func (b *treeBuilder) add(o *Override) error {
 	if b.overrides[key] == nil {
 		b.order = append(b.order, key)
 	}
-	b.overrides[key] = &choiceOverride{item: it, external: o.Text}
+	b.overrides[key] = &choiceOverride{item: it, external: o.Text, at: -1}
 	return nil
 }
 
@@ -119,14 +148,73 @@ func (b *treeBuilder) build(primary string) (*treeNode, error) {
 	main := &treeNode{item: &item{path: primary, primary: true}, parent: root}
 	root.children = []*treeNode{hydra, main}
 	for _, n := range []*treeNode{main, hydra} {
-		if err := b.expand(n, false); err != nil {
+		if err := b.expand(n, everything); err != nil {
 			return nil, err
 		}
 	}
-	return root, nil
+	for {
+		grown, err := b.growDeferred(root)
+		if err != nil {
+			return nil, err
+		}
+		if !grown {
+			break
+		}
+	}
+	if len(b.faults) > 0 {
+		return nil, b.faults // the last item first, as Hydra names it
+	}
+	return root, b.unresolved(root)
 }
 
-func (b *treeBuilder) expand(n *treeNode, interpolated bool) error {
+// growDeferred expands the first interpolated item whose choices are known. It may bring choices
+// that others wait for, so the search starts again afterwards.
+func (b *treeBuilder) growDeferred(n *treeNode) (bool, error) {
+	for _, c := range n.children {
+		if c.deferred {
+			if !b.interpolate(c.item) {
+				continue
+			}
+			for _, text := range []string{c.item.path, c.item.name} {
+				if fault := checkPath(text); fault != "" {
+					return false, errorAt(c.item.origin, "%s", fault)
+				}
+			}
+			c.deferred = false
+			return true, b.expand(c, c.limit)
+		}
+		if grown, err := b.growDeferred(c); grown || err != nil {
+			return grown, err
+		}
+	}
+	return false, nil
+}
+
+// unresolved reports interpolated items whose choices never came.
+func (b *treeBuilder) unresolved(n *treeNode) error {
+	for _, c := range n.children {
+		if c.deferred {
+			keys := make([]string, len(b.choices))
+			for i, e := range b.choices {
+				keys[i] = e.key
+			}
+			sort.Strings(keys)
+			text := c.item.interpolatedText()
+			_, key, _ := strings.Cut(*text, "${")
+			key, _, _ = strings.Cut(key, "}")
+			return errorAt(c.item.origin, "Error resolving interpolation '%s' in a defaults list%s, possible interpolation keys: %s",
+				*text, didYouMean(strings.TrimSpace(key), keys), strings.Join(keys, ", "))
+		}
+		if err := b.unresolved(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expand grows the tree below n. Overrides met later than limit do not change what is there: limit
+// is everything, except below an interpolated item.
+func (b *treeBuilder) expand(n *treeNode, limit int) error {
 	it := n.item
 	if b.depth++; b.depth > maxDepth {
 		return errorAt(it.origin, "defaults lists nested deeper than %d: does '%s' include itself?", maxDepth, it.configPath())
@@ -149,6 +237,12 @@ func (b *treeBuilder) expand(n *treeNode, interpolated bool) error {
 		if err := b.choose(key, it); err != nil {
 			return err
 		}
+		if it.shortGroup != "" {
+			b.shorthand[it.absolute(it.shortGroup)] = key
+		}
+	} else if d := b.deletions[it.configPath()]; d != nil && !it.primary {
+		it.deleted, d.used = true, true
+		return nil
 	}
 	if it.isNull {
 		return nil
@@ -157,24 +251,34 @@ func (b *treeBuilder) expand(n *treeNode, interpolated bool) error {
 		if b.skipMissing {
 			return nil
 		}
-		return b.mustSpecify(it)
+		return b.fault(b.mustSpecify(it))
 	}
 	if f == nil {
 		if it.optional {
 			it.deleted = true
 			return nil
 		}
-		return b.notFound(n)
+		return b.fault(b.notFound(n))
 	}
 	n.file = f
 	items, err := b.itemsOf(n)
 	if err != nil {
 		return err
 	}
-	if err := b.noteOverrides(n, items, interpolated); err != nil {
+	if err := b.place(n, items, limit); err != nil {
 		return err
 	}
-	return b.children(n, items, interpolated)
+	return b.children(n, items, limit)
+}
+
+// fault keeps the fault of a choice, so that those of the other choices are reported with it.
+func (b *treeBuilder) fault(err error) error {
+	e, ok := err.(*Error)
+	if !ok || e.Where.Source == "" { // the primary config, or a folder that cannot be read
+		return err
+	}
+	b.faults = append(b.faults, e)
+	return nil
 }
 
 // choose records the option of a group and refuses a second, different one.
@@ -185,7 +289,7 @@ func (b *treeBuilder) choose(key string, it *item) error {
 		if it.isNull {
 			name = "null"
 		}
-		b.choices = append(b.choices, choiceEntry{key, name})
+		b.choices = append(b.choices, choiceEntry{key, name, it.origin})
 	} else if prev.name != it.name || prev.isNull != it.isNull {
 		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.name)
 	}
@@ -232,8 +336,8 @@ func (b *treeBuilder) itemsOf(n *treeNode) ([]*item, error) {
 	return items, nil
 }
 
-// noteOverrides registers the override items of a file, before its plain items are looked at.
-func (b *treeBuilder) noteOverrides(n *treeNode, items []*item, interpolated bool) error {
+// place tells the items of a file where they are, and refuses overrides where they may not be.
+func (b *treeBuilder) place(n *treeNode, items []*item, limit int) error {
 	var last *item
 	dir, pkg := n.item.groupPath(), n.item.finalPackage(true)
 	for _, d := range items {
@@ -241,33 +345,57 @@ func (b *treeBuilder) noteOverrides(n *treeNode, items []*item, interpolated boo
 			continue
 		}
 		d.baseDir, d.parentPkg = dir, pkg
-		if !d.override && !d.appended && strings.HasPrefix(d.group, "hydra/") {
-			return errorAt(d.origin, "in '%s': changing %s needs the keyword: override %s", n.item.configPath(), d.group, d.describe())
-		}
-		if last != nil && !d.override && !d.appended {
-			return errorAt(d.origin, "in '%s': override '%s' is defined before '%s': overrides must be at the end of the defaults list",
+		switch {
+		case d.override && limit != everything:
+			return errorAt(d.origin, "in '%s': Default List Overrides are not allowed in the subtree of an interpolated config group (override %s)", n.item.configPath(), d.describe())
+		case d.override:
+			last = d
+		case last != nil && !d.appended:
+			return errorAt(d.origin, "in '%s': override '%s' is defined before '%s': Overrides must be at the end of the defaults list",
 				n.item.configPath(), last.describe(), d.describe())
-		}
-		if !d.override {
-			continue
-		}
-		last = d
-		if interpolated {
-			return errorAt(d.origin, "in '%s': overrides are not allowed below an interpolated choice (override %s)", n.item.configPath(), d.describe())
-		}
-		key := d.overrideKey()
-		if b.overrides[key] == nil {
-			b.overrides[key] = &choiceOverride{item: d, parent: n.item.configPath()}
-			b.order = append(b.order, key)
 		}
 	}
 	return nil
 }
 
-// children expands items from the last to the first; interpolated ones wait for the choices of the others.
-func (b *treeBuilder) children(n *treeNode, items []*item, interpolated bool) error {
+// noteOverride registers an override item. Of several with one key the first met counts: the last
+// in reading order, or the command line's.
+func (b *treeBuilder) noteOverride(n *treeNode, d *item) {
+	key := d.overrideKey()
+	if b.overrides[key] != nil {
+		return
+	}
+	o := &choiceOverride{item: d, parent: n.item.configPath(), at: len(b.order)}
+	b.overrides[key] = o
+	b.order = append(b.order, key)
+	if d.shortGroup == "" {
+		return
+	}
+	long := *d // `override group: sub/x` also replaces an option of group, as before Hydra 1.4
+	long.group, long.shortGroup = d.shortGroup, ""
+	long.name = strings.TrimPrefix(d.group, d.shortGroup+"/") + "/" + d.name
+	if key := long.overrideKey(); b.overrides[key] == nil {
+		b.overrides[key] = &choiceOverride{item: &long, parent: o.parent, at: o.at, alias: o}
+	}
+}
+
+// choiceFor applies the override of a group item.
+func (b *treeBuilder) choiceFor(d *item, limit int) {
+	o := b.overrides[d.overrideKey()]
+	if o == nil || o.at >= limit {
+		return
+	}
+	d.name, d.options, d.isList, d.isNull = o.item.name, o.item.options, o.item.isList, o.item.isNull
+	d.origin = o.item.origin
+	o.used = true
+	if o.alias != nil {
+		o.alias.used = true
+	}
+}
+
+// children expands items from the last to the first; interpolated ones wait.
+func (b *treeBuilder) children(n *treeNode, items []*item, limit int) error {
 	var reversed []*treeNode
-	var waiting []*treeNode
 	for i := len(items) - 1; i >= 0; i-- {
 		d := items[i]
 		if d.self {
@@ -275,14 +403,11 @@ func (b *treeBuilder) children(n *treeNode, items []*item, interpolated bool) er
 			continue
 		}
 		if d.override {
+			b.noteOverride(n, d)
 			continue
 		}
 		if d.isGroup() {
-			if o := b.overrides[d.overrideKey()]; o != nil {
-				d.name, d.options, d.isList, d.isNull = o.item.name, o.item.options, o.item.isList, o.item.isNull
-				d.origin = o.item.origin
-				o.used = true
-			}
+			b.choiceFor(d, limit)
 		}
 		if d.isList {
 			for j := len(d.options) - 1; j >= 0; j-- {
@@ -291,7 +416,7 @@ func (b *treeBuilder) children(n *treeNode, items []*item, interpolated bool) er
 				if d.appended {
 					c.item.path, c.item.baseDir, c.item.parentPkg = "/"+strings.TrimPrefix(c.item.path, "/"), "", ""
 				}
-				if err := b.expand(c, interpolated); err != nil {
+				if err := b.expand(c, limit); err != nil {
 					return err
 				}
 				reversed = append(reversed, c)
@@ -301,23 +426,12 @@ func (b *treeBuilder) children(n *treeNode, items []*item, interpolated bool) er
 		c := &treeNode{item: d, parent: n}
 		reversed = append(reversed, c)
 		if d.interpolated() {
-			waiting = append(waiting, c)
+			c.deferred, c.limit = true, min(limit, len(b.order))
 			continue
 		}
-		if err := b.expand(c, interpolated); err != nil {
+		if err := b.expand(c, limit); err != nil {
 			return err
 		}
-	}
-	for _, c := range waiting {
-		if err := b.interpolate(c.item); err != nil {
-			return err
-		}
-		if err := b.expand(c, true); err != nil {
-			return err
-		}
-	}
-	if len(reversed) == 1 && reversed[0].item.self {
-		return nil // only its own content
 	}
 	for i := len(reversed) - 1; i >= 0; i-- {
 		n.children = append(n.children, reversed[i])
@@ -325,15 +439,19 @@ func (b *treeBuilder) children(n *treeNode, items []*item, interpolated bool) er
 	return nil
 }
 
-// interpolate replaces ${group} in an item by the option chosen for group.
-func (b *treeBuilder) interpolate(it *item) error {
-	text := &it.path
+// interpolatedText is the part of an item that may hold ${group}.
+func (it *item) interpolatedText() *string {
 	if it.isGroup() {
-		text = &it.name
+		return &it.name
 	}
-	whole := *text
+	return &it.path
+}
+
+// interpolate replaces ${group} in an item by the option chosen for group; false when one is not known.
+func (b *treeBuilder) interpolate(it *item) bool {
+	text := it.interpolatedText()
 	var out strings.Builder
-	for rest := whole; ; {
+	for rest := *text; ; {
 		before, after, found := strings.Cut(rest, "${")
 		out.WriteString(before)
 		if !found {
@@ -341,19 +459,14 @@ func (b *treeBuilder) interpolate(it *item) error {
 		}
 		key, tail, closed := strings.Cut(after, "}")
 		chosen := b.chosen[strings.TrimSpace(key)]
-		if !closed || chosen == nil || chosen.isNull {
-			keys := make([]string, len(b.choices))
-			for i, c := range b.choices {
-				keys[i] = c.key
-			}
-			sort.Strings(keys)
-			return errorAt(it.origin, "cannot resolve '%s' in a defaults list%s: possible keys are %s", whole, didYouMean(key, keys), strings.Join(keys, ", "))
+		if !closed || chosen == nil || chosen.isNull || chosen.isMissing() {
+			return false
 		}
 		out.WriteString(chosen.name)
 		rest = tail
 	}
 	*text = out.String()
-	return nil
+	return true
 }
 
 func (b *treeBuilder) mustSpecify(it *item) error {
@@ -423,7 +536,11 @@ func (b *treeBuilder) flatten(n *treeNode, out []content) []content {
 		return out
 	}
 	c := content{file: owner.file, pkg: owner.item.finalPackage(true), self: n.item.self, primary: owner.item.primary}
-	if owner.parent != nil && owner.parent.item != nil {
+	switch {
+	case owner.parent == nil:
+	case owner.parent.item == nil:
+		c.parent = rootName
+	default:
 		c.parent = owner.parent.item.configPath()
 	}
 	if !n.item.self && n.item.isGroup() {
@@ -457,23 +574,28 @@ func (b *treeBuilder) check(list []content) error {
 		}
 		sort.Strings(known)
 		msg := "Could not override '" + key + "'."
-		switch {
+		if o.external == "" {
+			msg = "In '" + o.parent + "': " + msg + " Invalid Defaults List override '" + o.item.typed() +
+				"': No earlier Group Default for '" + key + "' exists to override."
+		}
+		switch short := b.shorthand[group]; {
 		case len(known) > 1:
 			msg += " Did you mean to override one of " + strings.Join(known, ", ") + "?"
-		case len(known) == 1:
+		case len(known) == 1 && known[0] != key:
 			msg += " Did you mean to override " + known[0] + "?"
-		default:
-			msg += " No match in the defaults list."
+		case short != "":
+			msg += " No match in the defaults list. The item " + group + ": " + strings.TrimPrefix(short, group+"/") +
+				"/… stands for the group " + short + ": did you mean to override " + short + "?"
+		case o.external != "":
+			msg += " No match in the defaults list." + didYouMean(group, b.groupNames())
 		}
-		if o.parent != "" {
-			msg = "In '" + o.parent + "': " + msg
-		} else {
+		if o.external != "" {
 			msg += " To append to your default list use +" + o.external
 		}
 		faults = append(faults, errorAt(o.item.origin, "%s", msg))
 	}
-	for key, d := range b.deletions {
-		if !d.used {
+	for _, key := range b.deleted {
+		if d := b.deletions[key]; !d.used {
 			desc := key
 			if d.hasName {
 				desc += "=" + d.name
@@ -482,4 +604,14 @@ func (b *treeBuilder) check(list []content) error {
 		}
 	}
 	return faults.err()
+}
+
+// groupNames lists the groups of the defaults list.
+func (b *treeBuilder) groupNames() []string {
+	var out []string
+	for g := range b.perGroup {
+		out = append(out, g)
+	}
+	sort.Strings(out)
+	return out
 }

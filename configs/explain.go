@@ -3,27 +3,42 @@ package configs
 import "strings"
 
 // Explain says where the value of a dotted key comes from: its value, the place that set it, and
-// the values it replaced, newest first.
+// the values it replaced, newest first. A section shows all values below it; a config group shows
+// its option and who chose it.
 func (c *Composed) Explain(key string) (string, error) {
+	key = strings.TrimLeft(key, "+~")
+	choice := c.explainChoice(key)
 	n := c.tree.Find(key)
+	if n == nil && choice != "" {
+		return choice, nil
+	}
 	if n == nil {
-		if s := c.composer.req.Schema; s != nil {
-			return "", errorf("%s", s.unknown(key))
-		}
-		var names []string
-		leaves(c.job(), "", &names)
-		return "", errorf("unknown key %s%s", key, didYouMean(key, names))
+		return "", c.unknownKey(key)
 	}
 	var b strings.Builder
 	if n.Kind == Map { // a section: every value below it
+		if choice != "" {
+			b.WriteString("# " + choice)
+		}
 		var names []string
 		leaves(n, key, &names)
 		width := 0
 		for _, name := range names {
-			width = max(width, len(name)+2+len(oneLine(c.tree.Find(name))))
+			if v := c.tree.Find(name); v != nil {
+				width = max(width, len(name)+2+len(oneLine(v)))
+			}
 		}
 		for _, name := range names {
-			v := c.tree.Find(name)
+			v := n
+			if name != key {
+				v = n.Find(name[len(key)+1:])
+			}
+			if v == nil { // a key with dots or slashes, as those of hydra.runtime.choices
+				v = n.Get(name[len(key)+1:])
+			}
+			if v == nil {
+				continue
+			}
 			line := name + ": " + oneLine(v)
 			b.WriteString(line + strings.Repeat(" ", max(width-len(line), 0)) + "  # " + v.Origin.String() + "\n")
 		}
@@ -51,6 +66,34 @@ func (c *Composed) Explain(key string) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// explainChoice is the line about a config group: its option, and the place that chose it.
+func (c *Composed) explainChoice(key string) string {
+	group := strings.ReplaceAll(key, ".", "/")
+	for _, e := range c.base.choices {
+		if e.key == key || e.key == group {
+			return "group " + e.key + ": " + e.name + ", chosen by " + e.origin.String() + "\n"
+		}
+	}
+	return ""
+}
+
+// unknownKey is the error for a key that the config does not have, with the nearest one.
+func (c *Composed) unknownKey(key string) error {
+	if s := c.composer.req.Schema; s != nil && !strings.HasPrefix(key, "hydra.") {
+		return errorf("%s", s.unknown(key))
+	}
+	var names []string
+	if strings.HasPrefix(key, "hydra.") {
+		leaves(c.tree.Get("hydra"), "hydra", &names)
+	} else {
+		leaves(c.job(), "", &names)
+	}
+	for _, e := range c.base.choices {
+		names = append(names, e.key)
+	}
+	return errorf("unknown key %s%s", key, didYouMean(key, names))
 }
 
 func leaves(n *Node, path string, out *[]string) {

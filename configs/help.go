@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"sort"
 	"strings"
 )
 
@@ -53,27 +54,60 @@ func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 		if err != nil {
 			faults = err
 		}
-		var lines []string
+		var lines strings.Builder
 		for _, g := range names {
 			if isHydra := g == "hydra" || strings.HasPrefix(g, "hydra/"); isHydra == hydra && g != "hydra" {
-				lines = append(lines, g+": "+strings.Join(options[g], ", "))
+				lines.WriteString(g + ": " + strings.Join(options[g], ", ") + "\n")
 			}
 		}
-		return strings.Join(lines, "\n")
+		return lines.String()
 	}
-	out := t.pyStr()
-	for _, v := range []struct {
-		name string
-		text func() string
-	}{
-		{"$FLAGS_HELP", func() string { return flags }},
-		{"$HYDRA_CONFIG_GROUPS", func() string { return groups(true) }},
-		{"$APP_CONFIG_GROUPS", func() string { return groups(false) }},
-		{"$CONFIG", func() string { return config }},
-	} {
-		if strings.Contains(out, v.name) {
-			out = strings.ReplaceAll(out, v.name, v.text())
+	text, err := fill(t.pyStr(), map[string]func() string{
+		"FLAGS_HELP":          func() string { return flags },
+		"HYDRA_CONFIG_GROUPS": func() string { return groups(true) },
+		"APP_CONFIG_GROUPS":   func() string { return groups(false) },
+		"CONFIG":              func() string { return config },
+	})
+	if err != nil {
+		return "", errorAt(t.Origin, "hydra.%s: %v", path, err)
+	}
+	return strings.TrimRight(text, "\n") + "\n", faults
+}
+
+// fill replaces $NAME and ${NAME} in a template, and $$ by $.
+func fill(template string, values map[string]func() string) (string, error) {
+	var out strings.Builder
+	for rest := template; ; {
+		before, after, found := strings.Cut(rest, "$")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
 		}
+		if strings.HasPrefix(after, "$") {
+			out.WriteByte('$')
+			rest = after[1:]
+			continue
+		}
+		name, tail := after, ""
+		if inner, braced := strings.CutPrefix(after, "{"); braced {
+			name, tail, _ = strings.Cut(inner, "}")
+		} else {
+			n := 0
+			for n < len(after) && (letter(after[n]) || n > 0 && digit(after[n])) {
+				n++
+			}
+			name, tail = after[:n], after[n:]
+		}
+		value := values[name]
+		if value == nil {
+			names := make([]string, 0, len(values))
+			for k := range values {
+				names = append(names, "$"+k)
+			}
+			sort.Strings(names)
+			return "", errorf("unknown $%s%s: want one of %s, or $$ for $", name, didYouMean("$"+name, names), strings.Join(names, ", "))
+		}
+		out.WriteString(value())
+		rest = tail
 	}
-	return strings.TrimRight(out, "\n") + "\n", faults
 }

@@ -111,26 +111,22 @@ type jobInfo struct {
 }
 
 // bookkeeping writes what Hydra records about a composition into the hydra node.
-func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choiceEntry, job jobInfo) (*Node, error) {
+func (c *Composer) bookkeeping(root *Node, overrides []*Override, b *base, job jobInfo) (*Node, error) {
 	h := root.Get("hydra")
 	if h == nil || h.Kind != Map {
 		return root, nil
 	}
-	put := func(path string, v *Node) { h = h.setPath(strings.Split(path, "."), v) }
-	text := func(path string) string {
-		if n := h.Find(path); n != nil && n.Kind == String {
-			return n.Text
+	put := func(path string, v *Node) {
+		old := h.Find(path)
+		if old != nil && !old.isMissing() && !old.container() {
+			v = v.over(old)
 		}
-		return ""
+		if v.Origin.Source == "" {
+			v.Origin = Origin{Source: "hydra"}
+		}
+		h = h.setPath(strings.Split(path, "."), v)
 	}
 	var task, hydra []*Node
-	var names []string
-	excluded := map[string]bool{}
-	if ex := h.Find("job.config.override_dirname.exclude_keys"); ex != nil {
-		for _, v := range ex.Vals {
-			excluded[v.Text] = true
-		}
-	}
 	for _, o := range overrides {
 		n := plainString(o.Text)
 		if strings.Contains(o.Text, "${") {
@@ -138,13 +134,11 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 				n = t
 			}
 		}
+		n.Origin = Origin{Source: o.Text}
 		if o.isHydra() {
 			hydra = append(hydra, n)
-			continue
-		}
-		task = append(task, n)
-		if !excluded[o.Key] {
-			names = append(names, o.Text)
+		} else {
+			task = append(task, n)
 		}
 	}
 	appendTo := func(path string, items []*Node) {
@@ -158,40 +152,21 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 	appendTo("overrides.hydra", hydra)
 	appendTo("overrides.task", task)
 
-	ch := h.Find("runtime.choices")
-	if ch == nil || ch.Kind != Map {
-		ch = newMap()
-	}
-	for _, e := range choices {
-		n := plainString(e.name)
-		if e.name == "null" {
-			n = newNull()
-		}
-		ch = ch.set(strKey(e.key), n)
-	}
-	put("runtime.choices", ch)
+	h = h.set(strKey("runtime"), c.runtime(h.Get("runtime"), b))
 	if copied := h.Find("job.env_copy"); copied != nil {
 		for _, k := range copied.Vals {
 			v, ok := c.env.getenv(k.Text)
 			if !ok {
 				return nil, errorAt(k.Origin, "hydra.job.env_copy: environment variable '%s' not found", k.Text)
 			}
-			put("job.env_set."+k.Text, plainString(v))
+			n := plainString(v)
+			n.Origin = k.Origin
+			put("job.env_set."+k.Text, n)
 		}
-	}
-	put("runtime.version", plainString(hydraVersion))
-	put("runtime.version_base", plainString("1.4"))
-	put("runtime.cwd", plainString(c.cwd))
-	put("runtime.config_sources", c.sourceInfo)
-	if c.req.OutputDir != "" {
-		put("runtime.output_dir", plainString(c.req.OutputDir))
 	}
 	if n := h.Find("job.name"); n == nil || n.isMissing() {
 		put("job.name", plainString(c.req.AppName))
 	}
-	sort.Strings(names)
-	put("job.override_dirname", plainString(strings.ReplaceAll(
-		strings.Join(names, text("job.config.override_dirname.item_sep")), "=", text("job.config.override_dirname.kv_sep"))))
 	put("job.config_name", plainString(c.req.ConfigName))
 	if job.inside {
 		put("job.num", newInt(int64(job.num)))
@@ -202,6 +177,79 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, choices []choi
 		put("job.id", plainString(id))
 	}
 	return root.set(strKey("hydra"), h), nil
+}
+
+// runtime fills in hydra.runtime, which the jobs of a base share unless they change it.
+func (c *Composer) runtime(in *Node, b *base) *Node {
+	if in != nil && in == b.runtimeIn {
+		return b.runtimeOut
+	}
+	out := in
+	if out == nil || out.Kind != Map {
+		out = newMap()
+	}
+	choices := &Node{Kind: Map}
+	if old := out.Get("choices"); old != nil && old.Kind == Map {
+		choices = old
+	}
+	for _, e := range b.choices {
+		n := plainString(e.name)
+		if e.name == "null" {
+			n = newNull()
+		}
+		n.Origin = e.origin
+		choices = choices.set(strKey(e.key), n)
+	}
+	put := func(key string, v *Node) {
+		if v.Origin.Source == "" {
+			v.Origin = Origin{Source: "hydra"}
+		}
+		out = out.set(strKey(key), v)
+	}
+	put("version", plainString(hydraVersion))
+	put("version_base", plainString("1.4"))
+	put("cwd", plainString(c.cwd))
+	put("config_sources", c.sourceInfo)
+	if c.req.OutputDir != "" {
+		put("output_dir", plainString(c.req.OutputDir))
+	}
+	put("choices", choices)
+	b.runtimeIn, b.runtimeOut = in, out
+	return out
+}
+
+// overrideDirname names a folder after the task overrides: sorted, without those of the excluded
+// keys, joined by item_sep, with kv_sep for "=". It is what ${hydra_override_dirname:} gives.
+// options, which may be nil, has keys of hydra.job.config.override_dirname that differ here.
+func overrideDirname(root, options *Node) string {
+	option := func(key string) *Node {
+		if n := options.Get(key); n != nil {
+			return n
+		}
+		return root.Find("hydra.job.config.override_dirname." + key)
+	}
+	text := func(key string) string {
+		if n := option(key); n != nil {
+			return n.Text
+		}
+		return ""
+	}
+	excluded := map[string]bool{}
+	if ex := option("exclude_keys"); ex != nil {
+		for _, v := range ex.Vals {
+			excluded[v.Text] = true
+		}
+	}
+	var names []string
+	if task := root.Find("hydra.overrides.task"); task != nil {
+		for _, v := range task.Vals {
+			if o, err := ParseOverride(v.Text); err != nil || !excluded[o.Key] {
+				names = append(names, v.Text)
+			}
+		}
+	}
+	sort.Strings(names)
+	return strings.ReplaceAll(strings.Join(names, text("item_sep")), "=", text("kv_sep"))
 }
 
 func sourceInfo(lib *library) *Node {

@@ -3,87 +3,110 @@ package configs
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
-// Info prints what --info asks for: config, defaults, defaults-tree, plugins, searchpath or all.
+// Info prints what --info asks for, in Hydra's layout: plugins, searchpath, defaults, defaults-tree,
+// config (the last three and the job config) or all.
 func (c *Composed) Info(which string) (string, error) {
 	var b strings.Builder
-	show := func(name string) bool { return which == name || which == "all" }
-	if show("plugins") {
+	switch which {
+	case "all":
+		title(&b, "Hydra "+hydraVersion, "=")
 		c.infoPlugins(&b)
-	}
-	if show("searchpath") {
-		c.infoSearchPath(&b)
-	}
-	if show("defaults-tree") {
-		title(&b, "Defaults Tree")
-		c.infoTree(&b)
-	}
-	if show("defaults") {
-		c.infoDefaults(&b)
-	}
-	if show("config") {
-		title(&b, "Config")
-		text, err := c.YAML("all", false, "")
-		if err != nil {
+		if err := c.infoConfig(&b); err != nil {
 			return "", err
 		}
-		b.WriteString(text)
-	}
-	if b.Len() == 0 {
+	case "config":
+		if err := c.infoConfig(&b); err != nil {
+			return "", err
+		}
+	case "plugins":
+		c.infoPlugins(&b)
+	case "searchpath":
+		c.infoSearchPath(&b)
+	case "defaults":
+		c.infoDefaults(&b)
+	case "defaults-tree":
+		c.infoTree(&b)
+	default:
 		return "", errorf("--info %s: want all, config, defaults, defaults-tree, plugins or searchpath", which)
 	}
 	return b.String(), nil
 }
 
-func title(b *strings.Builder, s string) {
-	b.WriteString("\n" + s + "\n" + strings.Repeat("*", len(s)) + "\n")
+func (c *Composed) infoConfig(b *strings.Builder) error {
+	c.infoSearchPath(b)
+	c.infoTree(b)
+	c.infoDefaults(b)
+	title(b, "Config", "*")
+	text, err := c.YAML("job", false, "")
+	b.WriteString(text + "\n")
+	return err
 }
 
-// table prints aligned columns between bars.
-func table(b *strings.Builder, rows [][]string) {
+func title(b *strings.Builder, s, rule string) {
+	b.WriteString(s + "\n" + strings.Repeat(rule, len(s)) + "\n")
+}
+
+// table prints aligned columns between bars, with rules below the head and at the end. tail follows
+// the head.
+func table(b *strings.Builder, rows [][]string, tail string) {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {
 		for i, s := range r {
-			width[i] = max(width[i], len(s))
+			width[i] = max(width[i], utf8.RuneCountInString(s))
 		}
 	}
-	rule := 1
+	n := 1 + len(tail)
 	for _, w := range width {
-		rule += w + 3
+		n += w + 3
 	}
+	rule := strings.Repeat("-", n) + "\n"
 	for i, r := range rows {
 		for j, s := range r {
 			fmt.Fprintf(b, "| %-*s ", width[j], s)
 		}
-		b.WriteString("|\n")
-		if i == 0 {
-			b.WriteString(strings.Repeat("-", rule) + "\n")
+		if i > 0 {
+			b.WriteString("|\n")
+			continue
 		}
+		b.WriteString("|" + tail + "\n" + rule)
 	}
+	b.WriteString(rule)
 }
 
+// infoPlugins lists what Hydra has plugins for.
 func (c *Composed) infoPlugins(b *strings.Builder) {
-	title(b, "Plugins")
-	for _, g := range []string{"launcher", "sweeper"} {
-		options, err := c.composer.lib.list("hydra/"+g, false)
-		if err == nil {
-			b.WriteString("hydra/" + g + ": " + strings.Join(options, ", ") + "\n")
+	title(b, "Installed Hydra Plugins", "*")
+	list := func(name string, items []string) {
+		b.WriteString("\t" + name + ":\n\t" + strings.Repeat("-", len(name)+1) + "\n")
+		for _, s := range items {
+			b.WriteString("\t\t" + s + "\n")
+		}
+	}
+	list("ConfigSource", []string{"file://", "pkg://"})
+	list("CompletionPlugin", []string{"bash", "fish", "zsh"})
+	for _, g := range []struct{ name, group string }{{"Launcher", "hydra/launcher"}, {"Sweeper", "hydra/sweeper"}} {
+		if options, err := c.composer.lib.list(g.group, false); err == nil {
+			list(g.name, options)
 		}
 	}
 }
 
 func (c *Composed) infoSearchPath(b *strings.Builder) {
-	title(b, "Config search path")
+	b.WriteString("\n")
+	title(b, "Config search path", "*")
 	rows := [][]string{{"Provider", "Search path"}}
 	for _, s := range c.composer.lib.sources {
 		rows = append(rows, []string{s.provider, s.path})
 	}
-	table(b, rows)
+	table(b, rows, "")
 }
 
 func (c *Composed) infoDefaults(b *strings.Builder) {
-	title(b, "Defaults List")
+	b.WriteString("\n")
+	title(b, "Defaults List", "*")
 	rows := [][]string{{"Config path", "Package", "_self_", "Parent"}}
 	for _, d := range c.base.list {
 		self := "False"
@@ -92,22 +115,18 @@ func (c *Composed) infoDefaults(b *strings.Builder) {
 		}
 		rows = append(rows, []string{d.file.name, d.pkg, self, d.parent})
 	}
-	table(b, rows)
+	table(b, rows, " ")
 }
 
 func (c *Composed) infoTree(b *strings.Builder) {
-	b.WriteString("<root>:\n")
+	b.WriteString("\n")
+	title(b, "Defaults Tree", "*")
+	b.WriteString(rootName + ":\n")
 	var walk func(n *treeNode, indent string)
 	walk = func(n *treeNode, indent string) {
-		if n.item.deleted {
-			return
-		}
 		name := n.item.describe()
-		if n.item.isGroup() {
-			name = n.item.groupPath() + ": " + n.item.name
-			if n.item.isNull {
-				name = n.item.groupPath() + ": null"
-			}
+		if !n.item.isGroup() && !n.item.self {
+			name = n.item.configPath()
 		}
 		if len(n.children) > 0 {
 			name += ":"

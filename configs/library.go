@@ -121,6 +121,15 @@ func (l *library) find(config string) (*source, bool) {
 	return nil, false
 }
 
+// has reports whether a source has the config.
+func (l *library) has(config string) bool {
+	if config == "" {
+		return false
+	}
+	_, ok := l.find(config)
+	return ok
+}
+
 // load parses a config once; nil without an error when no source has it.
 func (l *library) load(config string) (*configFile, error) {
 	if f, ok := l.files[config]; ok {
@@ -199,7 +208,7 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 		}
 		for _, e := range entries {
 			name := e.Name()
-			if !s.visible(path.Join(group, name)) || strings.HasPrefix(name, "__") {
+			if !s.visible(path.Join(group, name)) || name == "__pycache__" {
 				continue
 			}
 			if e.Type()&fs.ModeSymlink != 0 {

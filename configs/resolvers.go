@@ -120,10 +120,11 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		}
 		return here(n)
 	case "hydra_override_dirname":
-		if d := r.hydra.Find("hydra.job.override_dirname"); d != nil {
-			return here(d)
+		var options *Node
+		if len(args) > 0 {
+			options = args[0]
 		}
-		return here(plainString(""))
+		return here(plainString(overrideDirname(r.hydra, options)))
 	case "now":
 		if !counts(1, 1) {
 			return fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")

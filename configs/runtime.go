@@ -2,6 +2,7 @@ package configs
 
 import (
 	"path/filepath"
+	"sort"
 )
 
 // HydraValues are the resolved values of the hydra node that running needs.
@@ -59,9 +60,11 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 	}
 	h.Chdir, _ = get("job.chdir").(bool)
 	h.EnvSet = map[string]string{}
-	if m, ok := get("job.env_set").(map[string]any); ok {
-		for k, v := range m {
-			h.EnvSet[k], _ = v.(string)
+	if n, err := c.hydraValue("job.env_set"); err != nil || n == nil || n.Kind != Map {
+		get("job.env_set") // records the fault
+	} else {
+		for i, k := range n.Keys {
+			h.EnvSet[k.Text] = n.Vals[i].pyStr()
 		}
 	}
 	h.LauncherParams, _ = get("launcher").(map[string]any)
@@ -69,6 +72,17 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 	h.MaxBatchSize, _ = h.SweeperParams["max_batch_size"].(int)
 	h.Verbose = get("verbose")
 	return h, faults.err()
+}
+
+// Env is what a launcher sets in the environment of a job, as sorted KEY=VALUE pairs:
+// hydra.job.env_set, with the variables of hydra.job.env_copy as they were when the job was composed.
+func (h *HydraValues) Env() []string {
+	out := make([]string, 0, len(h.EnvSet))
+	for k, v := range h.EnvSet {
+		out = append(out, k+"="+v)
+	}
+	sort.Strings(out)
+	return out
 }
 
 // OutputDir is the folder of this job: hydra.run.dir, or sweep.dir/subdir inside a sweep. It is

@@ -23,6 +23,10 @@ type savedRun struct {
 			Choices map[string]*string `yaml:"choices"`
 			Cwd     string             `yaml:"cwd"`
 		} `yaml:"runtime"`
+		Job struct {
+			Chdir  bool              `yaml:"chdir"`
+			EnvSet map[string]string `yaml:"env_set"`
+		} `yaml:"job"`
 	} `yaml:"hydra"`
 }
 
@@ -47,8 +51,17 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	if err := yaml.Unmarshal(text, &saved); err != nil {
 		return nil, saved, fmt.Errorf("%s: %w", filepath.Join(dir, ".hydra", "hydra.yaml"), err)
 	}
-	if err := enter(saved.Hydra.Runtime.Cwd, dir); err != nil {
+	from := saved.Hydra.Runtime.Cwd
+	if saved.Hydra.Job.Chdir {
+		from = dir
+	}
+	if err := enter(from, dir); err != nil {
 		return nil, saved, err
+	}
+	for name, value := range saved.Hydra.Job.EnvSet {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, saved, usagef("%s: hydra.job.env_set.%s: %v", dir, name, err)
+		}
 	}
 	schema, err := App{}.Schema()
 	if err != nil {

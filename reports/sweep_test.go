@@ -33,17 +33,17 @@ func TestSweepReport(t *testing.T) {
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
 		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: StateDone, Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		sweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
-		job.Objective = new(0.08 + gain)
+		job.Objectives = []float64{0.08 + gain}
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}
-	jobs = append(jobs, SweepJob{Number: 4, Dir: filepath.Join(dir, "4"), State: StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, Error: "grpo epoch 1 step 2: loss is nan"})
-	must(t, WriteSweepReport(dir, jobs, SweepOptions{Title: "okvqa_v3 sweep", Objective: "val_reward", Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
+	jobs = append(jobs, SweepJob{Number: 4, Dir: filepath.Join(dir, "4"), State: StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
+	must(t, WriteSweepReport(dir, jobs, SweepOptions{Title: "okvqa_v3 sweep", Objectives: []SweepObjective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
 	got, err := os.ReadFile(ReportPath(dir))
 	must(t, err)
 	golden.File(t, "testdata/sweep.md", got)
 
-	must(t, WriteSweepReport(dir, jobs, SweepOptions{Objective: "val_loss", Minimize: true}))
+	must(t, WriteSweepReport(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: "val_loss", Minimize: true}}}))
 	got, err = os.ReadFile(ReportPath(dir))
 	must(t, err)
 	if !strings.Contains(string(got), "**Best job.** Number 0 ") {

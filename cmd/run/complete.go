@@ -4,50 +4,78 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sort"
+	"strconv"
 	"strings"
 
 	"fulcrum/configs"
 )
 
-// Scripts that users evaluate: `eval "$(run -sc install=bash)"`. They call `run -sc query=…` with the
-// command line in COMP_LINE.
+// Scripts that users evaluate: `eval "$(run -sc install=bash)"`, `run -sc install=fish | source`.
+// They call `run -sc query=…` with the command line in COMP_LINE.
 
-const bashScript = `hydra_bash_completion()
-{
-    local words
-    words=($COMP_LINE)
-    if [ "${words[0]}" == "python" ]; then
-        return
+// bashScript leaves COMP_WORDBREAKS alone: it takes off what bash believes to be earlier words, such
+// as the key of key=value. zsh runs it too, under bashcompinit, so it keeps to what both know.
+const bashScript = `hydra_bash_completion() {
+    local line="${COMP_LINE:0:$COMP_POINT}" exe="${COMP_WORDS[0]}"
+    local word="${line##*[[:space:]]}" cur="${COMP_WORDS[$COMP_CWORD]}"
+    case "$exe" in
+        "~/"*) exe="$HOME/${exe#*/}" ;;
+    esac
+    command -v "$exe" >/dev/null 2>&1 || return 0
+    case "$cur" in
+        "=" | ":") cur="" ;;
+    esac
+    local keep="${word%%"$cur"}" reply
+    COMPREPLY=()
+    for reply in $(COMP_LINE="$line" COMP_POINT="${#line}" "$exe" -sc query=bash 2>/dev/null); do
+        COMPREPLY+=("${reply#"$keep"}")
+    done
+    if [ "${#COMPREPLY[@]}" = 1 ]; then
+        case "$word$reply" in
+            *[=./]*) ;;
+            *) compopt +o nospace 2>/dev/null ;; # a verb or a flag is complete
+        esac
     fi
-    local EXECUTABLE=${words[0]}
-    local choices
-    choices=$( COMP_POINT=$COMP_POINT COMP_LINE=$COMP_LINE $EXECUTABLE -sc query=bash )
-    local word=${words[$COMP_CWORD]}
-    if [ "$COMP_TYPE" == "63" ]; then
-        word=${COMP_LINE##* }
-    fi
-    COMPREPLY=($( compgen -o nospace -o default -W '$choices' -- "${COMP_LINE##* }" ))
+    return 0
 }
+complete -o nospace -o default -F hydra_bash_completion %[1]s
+`
 
-COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
-COMP_WORDBREAKS=$COMP_WORDBREAKS complete -o nospace -o default -F hydra_bash_completion %[1]s
+const zshScript = `hydra_zsh_completion() {
+    local exe=${(Q)words[1]/#\~\//$HOME/} line="${(j: :)words[1,CURRENT-1]} $PREFIX"
+    local -a replies
+    replies=(${(f)"$(COMP_LINE=$line COMP_POINT=${#line} $exe -sc query=zsh 2>/dev/null)"})
+    compadd -S '' -a replies
+}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }
+compdef hydra_zsh_completion %[1]s
 `
 
 const fishScript = `function hydra_fish_completion
     set -lx COMP_LINE (commandline -cp)
-    %[1]s -sc query=fish
+    set -l exe (string replace -r '^~/' "$HOME/" -- (commandline -opc)[1])
+    $exe -sc query=fish 2>/dev/null
 end
 complete -c %[1]s -f -a '(hydra_fish_completion)'
 `
 
+// shells are those that completion knows, with what is special about each.
+var shells = map[string]struct{ install, uninstall, separator string }{
+	"bash": {bashScript, "complete -r %[1]s; unset -f hydra_bash_completion\n", " "},
+	"zsh":  {zshScript, "compdef -d %[1]s; unfunction hydra_zsh_completion\n", "\n"},
+	"fish": {fishScript, "complete -e -c %[1]s; functions -e hydra_fish_completion\n", "\n"},
+}
+
 // completion installs, removes or answers shell completion.
 func (s *session) completion(inv *invocation) error {
-	want := &usageError{"--shell-completion: want install=bash|fish, uninstall=bash|fish or query=bash|fish"}
-	if len(inv.args) == 0 {
+	want := &usageError{"--shell-completion: want install=, uninstall= or query= with bash, zsh or fish"}
+	if len(inv.args) != 1 {
 		return want
 	}
-	what, shell, _ := strings.Cut(inv.args[0], "=")
-	if shell != "bash" && shell != "fish" {
+	what, name, _ := strings.Cut(inv.args[0], "=")
+	shell, known := shells[name]
+	if !known {
 		return want
 	}
 	program := "run"
@@ -57,61 +85,204 @@ func (s *session) completion(inv *invocation) error {
 			program = program[i+1:]
 		}
 	}
+	text := ""
 	switch what {
 	case "install":
-		script := bashScript
-		if shell == "fish" {
-			script = fishScript
-		}
-		_, err := fmt.Fprintf(s.out, script, program)
-		return err
+		text = fmt.Sprintf(shell.install, program)
 	case "uninstall":
-		text := "complete -r " + program + "\n"
-		if shell == "fish" {
-			text = "complete -e -c " + program + "\n"
-		}
-		_, err := io.WriteString(s.out, text)
-		return err
+		text = fmt.Sprintf(shell.uninstall, program)
 	case "query":
-		sep := " "
-		if shell == "fish" {
-			sep = "\n"
+		line := os.Getenv("COMP_LINE")
+		if at, err := strconv.Atoi(os.Getenv("COMP_POINT")); err == nil && at >= 0 && at < len(line) {
+			line = line[:at]
 		}
-		_, err := io.WriteString(s.out, strings.Join(s.candidates(os.Getenv("COMP_LINE")), sep)+"\n")
-		return err
+		if reply := s.candidates(line); len(reply) > 0 {
+			text = strings.Join(reply, shell.separator) + "\n"
+		}
+	default:
+		return want
 	}
-	return want
+	_, err := io.WriteString(s.out, text)
+	return err
 }
 
-// candidates completes the last word of a command line. A line that does not compose offers groups only.
+// flagValues completes the word behind a flag that takes one.
+var flagValues = map[string]func(req configs.Request, word string) []string{
+	"--cfg":         func(_ configs.Request, word string) []string { return starting(word, cfgKinds[:]) },
+	"--info":        func(_ configs.Request, word string) []string { return starting(word, infoKinds[:]) },
+	"--package":     configs.CompleteKey,
+	"--config-name": configs.CompleteConfig,
+	"--config-path": func(_ configs.Request, word string) []string { return folders(word) },
+	"--config-dir":  func(_ configs.Request, word string) []string { return folders(word) },
+	"--rerun":       func(_ configs.Request, word string) []string { return folders(word) },
+}
+
+// verbWords completes the arguments of verbs; others take files.
+var verbWords = map[string][]string{
+	"checkpoint": {"export", "inspect", "verify"},
+	"data":       {"inspect"},
+}
+
+// candidates completes the last word of a command line.
 func (s *session) candidates(line string) []string {
-	words := strings.Fields(line)
-	word := ""
-	if len(words) > 0 {
+	words, word := shellWords(line)
+	for len(words) > 0 && isAssignment(words[0]) { // VAR=x run …
 		words = words[1:]
 	}
-	if len(words) > 0 && !strings.HasSuffix(line, " ") {
-		word = words[len(words)-1]
-		words = words[:len(words)-1]
-	}
-	if strings.HasPrefix(word, "-") {
-		var out []string
-		for _, l := range strings.Split(flagsHelp(), "\n") {
-			name, _, _ := strings.Cut(l, " :")
-			if name, _, _ = strings.Cut(name, ","); strings.HasPrefix(name, word) {
-				out = append(out, name)
-			}
-		}
-		return out
-	}
-	inv, err := parseArgs(words)
-	if err != nil {
+	if len(words) == 0 {
 		return nil
 	}
+	words = words[1:] // the program
+	verb := ""
+	if len(words) > 0 && isVerb(words[0]) {
+		verb, words = words[0], words[1:]
+	}
+	if verb != "" && verb != "explain" {
+		return s.verbCandidates(verb, words, word)
+	}
+	flag, head := "", ""
+	if n := len(words); n > 0 {
+		flag = longFlag(words[n-1])
+	}
+	if name, value, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "-") {
+		flag, head, word = longFlag(name), name+"=", value
+	}
+	if value := flagValues[flag]; value != nil {
+		if head == "" {
+			words = words[:len(words)-1]
+		}
+		out := value(s.tolerantRequest(words), word)
+		for i := range out {
+			out[i] = head + out[i]
+		}
+		if len(out) > 0 || flag != "--info" { // --info needs no value
+			return out
+		}
+	}
+	if strings.HasPrefix(word, "-") {
+		return starting(word, flagNames())
+	}
+	inv, err := parseArgs(words)
+	switch {
+	case err != nil:
+	case inv.completion:
+		var all []string
+		for name := range shells {
+			all = append(all, "install="+name, "uninstall="+name, "query="+name)
+		}
+		return starting(word, all)
+	case verb == "explain" && len(inv.args) == 0 || len(inv.args) == 1 && inv.args[0] == "explain":
+		return configs.CompleteKey(s.tolerantRequest(words), word)
+	case verb == "" && len(words) == 0:
+		out := append(configs.Complete(s.tolerantRequest(nil), word), starting(word, verbs[:])...)
+		sort.Strings(out)
+		return out
+	}
+	return configs.Complete(s.tolerantRequest(words), word)
+}
+
+// verbCandidates completes an argument of a verb other than explain.
+func (s *session) verbCandidates(verb string, words []string, word string) []string {
+	switch {
+	case verbWords[verb] != nil && len(words) == 0:
+		return starting(word, verbWords[verb])
+	case strings.Contains(word, "="):
+		return configs.Complete(s.tolerantRequest(nil), word)
+	}
+	return configs.CompleteFile(word)
+}
+
+// tolerantRequest is the request of a line that is still being typed: what does not parse is left out.
+func (s *session) tolerantRequest(words []string) configs.Request {
+	inv, err := parseArgs(words)
+	if err != nil {
+		inv = &invocation{}
+	}
+	if len(inv.args) > 0 && !strings.ContainsAny(inv.args[0], "=~") { // explain's key
+		inv.args = inv.args[1:]
+	}
 	req, err := s.request(inv, false)
-	req.Warn = nil
 	if err != nil {
 		req.Overrides = nil
 	}
-	return configs.Complete(req, word)
+	req.Warn = nil
+	return req
+}
+
+// shellWords splits a line as a shell does, up to the last word, which is returned apart.
+func shellWords(line string) (words []string, last string) {
+	var b strings.Builder
+	open := false // inside a word
+	quote := byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'' && i+1 < len(line):
+			i++
+			b.WriteByte(line[i])
+			open = true
+		case quote != 0:
+			b.WriteByte(c)
+		case c == '\'' || c == '"':
+			quote, open = c, true
+		case c == ' ' || c == '\t':
+			if open {
+				words = append(words, b.String())
+			}
+			b.Reset()
+			open = false
+		default:
+			b.WriteByte(c)
+			open = true
+		}
+	}
+	return words, b.String()
+}
+
+// isAssignment reports whether a word sets a variable for the command behind it.
+func isAssignment(s string) bool {
+	name, _, ok := strings.Cut(s, "=")
+	return ok && name != "" && !strings.ContainsAny(name, "./-+~@")
+}
+
+// longFlag is the long name of a flag, "" for another word.
+func longFlag(w string) string {
+	if !strings.HasPrefix(w, "-") {
+		return ""
+	}
+	for _, s := range shortNames {
+		if w == s[0] {
+			return s[1]
+		}
+	}
+	f := flagSet(&invocation{})
+	if len(w) == 2 {
+		if fl := f.ShorthandLookup(w[1:]); fl != nil {
+			return "--" + fl.Name
+		}
+	}
+	return w
+}
+
+func starting(word string, all []string) []string {
+	var out []string
+	for _, s := range all {
+		if strings.HasPrefix(s, word) {
+			out = append(out, s)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func folders(word string) []string {
+	var out []string
+	for _, s := range configs.CompleteFile(word) {
+		if strings.HasSuffix(s, "/") {
+			out = append(out, s)
+		}
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ type invocation struct {
 	help, hydraHelp, version bool
 	cfg, info, pkg           string
 	resolve, run, multirun   bool
-	completion               bool
+	completion, detach       bool
 	configPath, configName   string
 	configDir, rerun         string
 	args                     []string // overrides, or a verb and its arguments
@@ -26,6 +27,11 @@ type invocation struct {
 
 // shortNames are Hydra's one-dash flags of two letters, which pflag does not know.
 var shortNames = [...][2]string{{"-cp", "--config-path"}, {"-cn", "--config-name"}, {"-cd", "--config-dir"}, {"-sc", "--shell-completion"}}
+
+// experimentalRerun is Hydra's name of --rerun. Its file may also be one of the run folder's.
+const experimentalRerun = "--experimental-rerun"
+
+var cfgKinds = [...]string{"all", "hydra", "job", "sweep"}
 
 var infoKinds = [...]string{"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 
@@ -42,18 +48,21 @@ func flagSet(inv *invocation) *pflag.FlagSet {
 	f.StringVarP(&inv.pkg, "package", "p", "", "Config package to show")
 	f.BoolVarP(&inv.run, "run", "r", false, "Run a job")
 	f.BoolVarP(&inv.multirun, "multirun", "m", false, "Run multiple jobs with the configured launcher and sweeper")
-	f.BoolVar(&inv.completion, "shell-completion", false, "Install or uninstall shell completion: install=bash|fish, uninstall=bash|fish (short: -sc)")
+	f.BoolVar(&inv.detach, "detach", false, "Leave a sweep to a process of its own; see run attach and run status")
+	f.BoolVar(&inv.completion, "shell-completion", false, "Install or uninstall shell completion: install=bash|zsh|fish, uninstall=bash|zsh|fish (short: -sc)")
 	f.StringVar(&inv.configPath, "config-path", "", "Overrides the directory of the primary config (short: -cp)")
 	f.StringVar(&inv.configName, "config-name", "", "Overrides the name of the primary config (short: -cn)")
 	f.StringVar(&inv.configDir, "config-dir", "", "Adds a config dir to the config search path (short: -cd)")
 	f.StringVar(&inv.rerun, "rerun", "", "Run the config of a finished run's folder again")
+	f.StringVar(&inv.rerun, experimentalRerun[2:], "", "Hydra's name of --rerun")
 	f.StringVarP(&inv.info, "info", "i", "", "Print Hydra information [all|config|defaults|defaults-tree|plugins|searchpath]")
 	f.Lookup("info").NoOptDefVal = "all"
 	return f
 }
 
-// normalize turns what pflag does not know into what it knows: -cp, and --info KIND.
-func normalize(args []string) []string {
+// normalize turns what pflag does not know into what it knows: -cp, --info KIND, and the start of a
+// flag's name, as long as it fits one flag only.
+func normalize(f *pflag.FlagSet, args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -67,26 +76,57 @@ func normalize(args []string) []string {
 				a = s[1] + "=" + rest
 			}
 		}
-		if (a == "--info" || a == "-i") && i+1 < len(args) {
-			for _, k := range infoKinds {
-				if args[i+1] == k {
-					a = "--info=" + k
-					i++
-					break
-				}
-			}
+		a = unabbreviated(f, a)
+		if (a == "--info" || a == "-i") && i+1 < len(args) && isWord(args[i+1]) {
+			a = "--info=" + args[i+1]
+			i++
 		}
 		out = append(out, a)
 	}
 	return out
 }
 
+// unabbreviated completes --mult to --multirun.
+func unabbreviated(f *pflag.FlagSet, a string) string {
+	name, value, valued := strings.Cut(a, "=")
+	if !strings.HasPrefix(name, "--") || len(name) < 3 || f.Lookup(name[2:]) != nil {
+		return a
+	}
+	full, fits := "", 0
+	f.VisitAll(func(fl *pflag.Flag) {
+		if strings.HasPrefix("--"+fl.Name, name) {
+			full, fits = "--"+fl.Name, fits+1
+		}
+	})
+	switch {
+	case fits != 1:
+		return a
+	case valued:
+		return full + "=" + value
+	}
+	return full
+}
+
+// rerunFolder is the run folder that --rerun names: the folder, or a file of its .hydra folder.
+func rerunFolder(path string) string {
+	if dir := filepath.Dir(path); filepath.Base(dir) == ".hydra" {
+		return filepath.Dir(dir)
+	}
+	return path
+}
+
+// isWord reports whether an argument is neither a flag nor an override.
+func isWord(s string) bool {
+	return s != "" && !strings.ContainsAny(s, "=") && !strings.ContainsAny(s[:1], "-~+")
+}
+
 func parseArgs(args []string) (*invocation, error) {
 	inv := &invocation{}
 	f := flagSet(inv)
-	if err := f.Parse(normalize(args)); err != nil {
+	if err := f.Parse(normalize(f, args)); err != nil {
 		return nil, &usageError{unknownFlag(f, err)}
 	}
+	inv.rerun = rerunFolder(inv.rerun)
 	inv.args = f.Args()
 	if inv.info != "" && !contains(infoKinds[:], inv.info) {
 		return nil, &usageError{registry.Unknown("--info", inv.info, infoKinds[:]).Error()}
@@ -102,8 +142,8 @@ func parseArgs(args []string) (*invocation, error) {
 		return nil, &usageError{"only one of --run, --multirun, --cfg, --info and --shell-completion can be specified"}
 	case inv.resolve && inv.cfg == "" && !inv.help:
 		return nil, &usageError{"--resolve works only with --cfg or --help"}
-	case inv.cfg != "" && !contains([]string{"job", "hydra", "all", "sweep"}, inv.cfg):
-		return nil, &usageError{registry.Unknown("--cfg", inv.cfg, []string{"all", "hydra", "job", "sweep"}).Error()}
+	case inv.cfg != "" && !contains(cfgKinds[:], inv.cfg):
+		return nil, &usageError{registry.Unknown("--cfg", inv.cfg, cfgKinds[:]).Error()}
 	case inv.cfg == "sweep" && !inv.multirun:
 		return nil, &usageError{"--cfg sweep prints the jobs of a sweep: add --multirun"}
 	}
@@ -148,5 +188,13 @@ func flagsHelp() string {
 		usage, _, _ := strings.Cut(f.Usage, " (short:")
 		b.WriteString(" : " + usage + "\n")
 	})
-	return strings.TrimRight(b.String(), "\n")
+	b.WriteString("Overrides : Any key=value arguments to override config values (use dots for.nested=overrides)")
+	return b.String()
+}
+
+// flagNames lists the flags with two dashes.
+func flagNames() []string {
+	var out []string
+	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) { out = append(out, "--"+f.Name) })
+	return out
 }

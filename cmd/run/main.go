@@ -164,6 +164,9 @@ func (s *session) run(inv *invocation) error {
 		return err
 	}
 	if !req.Multirun {
+		if inv.detach {
+			return &usageError{"--detach leaves a sweep to a process of its own: add --multirun"}
+		}
 		c, err := configs.Compose(req)
 		if err == nil && c.Mode() != "MULTIRUN" {
 			return s.app.Run(s.ctx, c)
@@ -175,21 +178,7 @@ func (s *session) run(inv *invocation) error {
 			}
 		}
 	}
-	composer, err := configs.NewComposer(req)
-	if err != nil {
-		return err
-	}
-	master, err := composer.Compose()
-	if err != nil {
-		return err
-	}
-	var jobs [][]string
-	if master.Choice("hydra/sweeper") == "basic" { // other sweepers choose their jobs while they run
-		if jobs, err = composer.Expand(master); err != nil {
-			return err
-		}
-	}
-	return s.app.Sweep(s.ctx, req, jobs, master)
+	return s.app.Sweep(s.ctx, req, inv.detach)
 }
 
 func (s *session) printSweep(inv *invocation) error {

@@ -43,7 +43,8 @@ type Attempt struct {
 	Num      int       `json:"num"`
 	Try      int       `json:"try"` // from 1
 	State    string    `json:"state"`
-	ID       string    `json:"id"` // process number, or Slurm's ARRAY_TASK
+	ID       string    `json:"id"` // hydra.job.id: the job's number, or Slurm's ARRAY_TASK
+	PID      int       `json:"pid,omitempty"`
 	Host     string    `json:"host"`
 	Started  time.Time `json:"started"`
 	Ended    time.Time `json:"ended,omitzero"`
@@ -51,6 +52,7 @@ type Attempt struct {
 	Cause    string    `json:"cause,omitempty"`   // why it failed: the program's last word, or the launcher's
 	Tail     []string  `json:"tail,omitempty"`    // last lines of its output
 	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
+	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
 }
 
 // Ended reports whether state is one that a job stays in.
@@ -58,18 +60,18 @@ func Ended(state string) bool { return state == Done || state == Failed || state
 
 // Launcher runs jobs. Its methods are called from one goroutine; events come from others.
 type Launcher interface {
-	// Room is how many more jobs it can start now. A queue with a scheduler of its own has always room.
-	Room() int
-	// Submit starts jobs, or hands them to the queue. They are in no launcher's hands yet.
+	// Submit hands jobs over. The launcher starts them when it has room, in this order.
 	Submit(ctx context.Context, jobs []Job) error
-	// Adopt takes over jobs that an earlier controller had started and returns the numbers of those
+	// Adopt takes over jobs that an earlier controller had handed over and returns the numbers of those
 	// that are still queued or running; the others are in nobody's hands.
 	Adopt(ctx context.Context, jobs []Job) ([]int, error)
-	// Events tells when an attempt starts (State Running) and ends (any other state).
+	// Events tells when an attempt starts (State Running) and ends (any other state). With its end the
+	// job has left the launcher's hands, unless the attempt is Requeued. A controller that has adopted a
+	// job may be told again what an earlier one was told.
 	Events() <-chan Attempt
-	// Stop ends the controller's part: with cancel, jobs are told to save their state and to end, and
-	// their events still come until the channel is closed; without, jobs that outlive the controller
-	// (a cluster's) go on.
+	// Stop ends the controller's part and returns at once; Events is closed behind the last event. Jobs
+	// that have not started are dropped. Those that run are told to save their state and to end, except,
+	// unless cancel is set, those that outlive the controller (a cluster's).
 	Stop(cancel bool)
 }
 

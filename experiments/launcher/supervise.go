@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +25,9 @@ import (
 // tailLines is how many of a job's last lines the record of an attempt keeps.
 const tailLines = 20
 
+// patience is how long a job that is told to end may take to save its state.
+const patience = 5 * time.Minute
+
 // jobLog collects what a job's processes print.
 const jobLog = "job.log"
 
@@ -31,12 +36,12 @@ var ErrBusy = errors.New("another process is running this job")
 
 // Supervision is how an attempt runs; the zero value is right.
 type Supervision struct {
-	Program string         // default: this program
-	ID      string         // default: the number of the job's process
-	Env     []string       // beside the job's own: what the launcher shares out
-	Started func(Attempt)  // called when the process runs
-	Output  io.Writer      // beside job.log
-	Signal  syscall.Signal // asks the job to save its state and to end; default SIGTERM
+	Program string        // default: this program
+	ID      string        // hydra.job.id; default: the number of the job
+	Env     []string      // beside the job's own: what the launcher shares out
+	Started func(Attempt) // called when the process runs
+	Stdout  io.Writer     // beside job.log
+	Stderr  io.Writer
 }
 
 // Supervise makes one attempt at a job: a new run, or a resume of one that an earlier attempt left
@@ -60,12 +65,11 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if n := len(earlier); n > 0 {
 		a.Try = earlier[n-1].Try + 1
 	}
-	if state := standing(job.Dir); state == Done || state == Pruned {
-		if n := len(earlier); n > 0 && earlier[n-1].State == state {
-			return earlier[n-1], nil
-		}
-		a.State, a.Ended = state, time.Now() // its supervisor died before it could say so
-		return a, record(job.Dir, a)
+	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
+		return earlier[n-1], nil
+	} // a run that is done without a record of it is resumed: it writes what is missing and says so
+	if err := free(ctx, filepath.Join(job.Dir, ".lock")); err != nil {
+		return a, err
 	}
 	program := s.Program
 	if program == "" {
@@ -73,8 +77,11 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 			return a, err
 		}
 	}
-	args := job.Args
-	if a.Resumed = begun(job.Dir); a.Resumed {
+	if a.ID = s.ID; a.ID == "" {
+		a.ID = strconv.Itoa(job.Num)
+	}
+	args := append(slices.Clone(job.Args), "hydra.job.id='"+a.ID+"'") // quoted: 12_3 alone is the number 123
+	if a.Resumed = Begun(job.Dir); a.Resumed {
 		args = []string{"resume", job.Dir}
 	}
 	out, err := os.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -86,17 +93,16 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = job.Cwd
 	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
-	sinks := []io.Writer{out, tail}
-	if s.Output != nil {
-		sinks = append(sinks, s.Output)
+	both := &sharedWriter{w: io.MultiWriter(out, tail)}
+	cmd.Stdout, cmd.Stderr = both, both
+	if s.Stdout != nil {
+		cmd.Stdout = io.MultiWriter(both, s.Stdout)
 	}
-	cmd.Stdout = io.MultiWriter(sinks...)
-	cmd.Stderr = cmd.Stdout // one writer: os/exec then serialises the two
-	signal := s.Signal
-	if signal == 0 {
-		signal = syscall.SIGTERM
+	if s.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(both, s.Stderr)
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(signal) }
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
 	defer runtime.UnlockOSThread()
@@ -104,10 +110,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
 		return a, record(job.Dir, a)
 	}
-	a.State, a.ID = Running, s.ID
-	if a.ID == "" {
-		a.ID = strconv.Itoa(cmd.Process.Pid)
-	}
+	a.State, a.PID = Running, cmd.Process.Pid
 	if err := record(job.Dir, a); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -116,10 +119,13 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if s.Started != nil {
 		s.Started(a)
 	}
-	err = cmd.Wait()
+	cmd.Wait() // the process's state says all
 	a.Ended, a.Tail = time.Now(), tail.lines()
 	a.ExitCode = cmd.ProcessState.ExitCode()
 	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
+	if a.State == Done || a.State == Pruned {
+		a.Tail = nil // job.log has it
+	}
 	return a, record(job.Dir, a)
 }
 
@@ -172,9 +178,9 @@ func standing(dir string) string {
 	return ""
 }
 
-// begun reports whether dir holds a run that can be gone on with: its configuration is the first file
+// Begun reports whether dir holds a run that can be gone on with: its configuration is the first file
 // that a run writes.
-func begun(dir string) bool {
+func Begun(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, ".hydra", "config.yaml"))
 	return err == nil
 }
@@ -194,8 +200,11 @@ func lockAttempt(dir string) (*os.File, error) {
 }
 
 // Supervised reports whether some process is supervising the job in dir.
-func Supervised(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, ".attempt"))
+func Supervised(dir string) bool { return held(filepath.Join(dir, ".attempt")) }
+
+// held reports whether some process holds the lock of a file.
+func held(path string) bool {
+	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
@@ -204,12 +213,35 @@ func Supervised(dir string) bool {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
 }
 
+// free waits until nobody holds the lock of a run: the process of a supervisor that was killed dies with
+// it, but not in the same instant.
+func free(ctx context.Context, lock string) error {
+	for end := time.Now().Add(10 * time.Second); held(lock); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("%s: another process is writing this run folder", filepath.Dir(lock))
+		}
+	}
+	return nil
+}
+
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "?"
 	}
 	return name
+}
+
+// sharedWriter lets two streams share a writer.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *sharedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.

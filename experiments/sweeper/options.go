@@ -22,7 +22,7 @@ type Options struct {
 	Direction      any            `koanf:"direction" help:"minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and seconds go down, others up"`
 	Constraints    []string       `koanf:"constraints" help:"what a result must satisfy to win, such as 'val_kl <= 0.1'"`
 	Seed           *int64         `koanf:"seed" help:"seed of an optimizing sweeper's proposals; null = 0"`
-	MaxFailureRate float64        `koanf:"max_failure_rate" help:"share of jobs that may fail before the sweep counts as failed" range:"[0,1]"`
+	MaxFailureRate float64        `koanf:"max_failure_rate" help:"share of trials that may fail before an optimizing sweeper stops" range:"[0,1]"`
 	OnFailure      string         `koanf:"on_failure" help:"after a failed job: continue; stop; retry(n) or retry:n tries it up to n times more, then goes on"`
 	Pruner         pruner.Options `koanf:"pruner" help:"ends runs early that do badly beside their siblings"`
 
@@ -35,7 +35,7 @@ type Options struct {
 
 // DefaultOptions returns every key with its default.
 func DefaultOptions() Options {
-	return Options{NTrials: 20, NJobs: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(), Candidates: 24, Sigma0: 0.3, Scramble: true}
+	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(), Candidates: 24, Sigma0: 0.3, Scramble: true}
 }
 
 // Validate checks what the tags cannot: objectives, directions, constraints and on_failure must parse.

@@ -1,0 +1,74 @@
+package configs
+
+import "reflect"
+
+// memo knows which parts of a base tree are in order, so that the jobs of a sweep, which share those
+// parts, are checked only where they differ. It is filled once and read by all jobs of a base.
+type memo struct {
+	fits   map[memoKey]bool          // sections that fit their field as they are
+	plain  map[*Node]bool            // containers without an interpolation below
+	values map[memoKey]reflect.Value // decoded sections; nobody changes what they hold
+	valid  map[memoKey]bool          // sections that Validate accepts, with all below
+}
+
+type memoKey struct {
+	f *field
+	n *Node
+}
+
+// learn types the base tree once and remembers what is in order. Faults stay where they are: an
+// override may mend them.
+func (b *base) learn(s *Schema) {
+	b.memo = &memo{fits: map[memoKey]bool{}, plain: map[*Node]bool{}, values: map[memoKey]reflect.Value{}, valid: map[memoKey]bool{}}
+	hydra := b.tree.Get("hydra")
+	job := (&checker{schema: s}).fit(s.root, b.tree.without("hydra"), "")
+	b.tree = job
+	if hydra != nil {
+		b.tree = job.set(strKey("hydra"), hydra)
+	}
+	b.memo.notePlain(b.tree)
+	c := &checker{schema: s, root: job, memo: b.memo, learning: true}
+	c.fit(s.root, job, "")
+	v := reflect.New(s.root.typ).Elem()
+	d := &decoder{memo: b.memo, learning: true}
+	d.into(v, s.root, job, "")
+	c.validate(v, s.root, job, "")
+}
+
+// notePlain reports whether n has no interpolation below, and notes the containers that have none.
+func (m *memo) notePlain(n *Node) bool {
+	plain := n.tmpl == nil
+	for _, v := range n.Vals {
+		plain = m.notePlain(v) && plain
+	}
+	if plain && n.container() {
+		m.plain[n] = true
+	}
+	return plain
+}
+
+// expand resolves the interpolations below l, passing over what has none.
+func (m *memo) expand(r *resolver, l *place) (*Node, error) {
+	if m == nil || !l.node.container() {
+		return r.expand(l)
+	}
+	out := l.node
+	if m.plain[out] {
+		return out, nil
+	}
+	for i, v := range l.node.Vals {
+		if !v.container() && v.tmpl == nil {
+			continue
+		}
+		key := itoa(i)
+		if l.node.Kind == Map {
+			key = l.node.Keys[i].Text
+		}
+		w, err := m.expand(r, &place{l, v, key})
+		if err != nil {
+			return nil, err
+		}
+		out = out.replaced(l.node, i, v, w)
+	}
+	return out, nil
+}

@@ -120,7 +120,7 @@ func TestPrunerWithoutItsMetric(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	dir := folder(t)
-	refused(t, run(t, small(data, inSweep(dir, 0, "hydra.sweeper.objective=val_los")...)...), 2, "hydra.sweeper.objective", `unknown metric "val_los" (did you mean val_loss?)`)
+	refused(t, run(t, small(data, inSweep(dir, 0, "hydra.sweeper.objective=val_accuracy")...)...), 2, "hydra.sweeper.objective", `unknown metric "val_accuracy"`, "val_advantage, ")
 	refused(t, run(t, small(data, inSweep(dir, 1, "hydra.sweeper.objective=seconds")...)...), 2, "asha judges runs by a metric of their epochs")
 }
 

@@ -41,11 +41,14 @@ func TestGoals(t *testing.T) {
 		{"two", []any{"val_reward", "seconds"}, []any{"maximize", "minimize"}, nil, Goals{Objectives: []Objective{{"val_reward", Maximize}, {"seconds", Minimize}}}, ""},
 		{"constraints", nil, nil, []string{"val_kl <= 0.1", "seconds<60", "eval.dev.best.reward>=1e-2", "val_loss > -1"}, Goals{Objectives: []Objective{{}}, Constraints: []Constraint{
 			{"val_kl", "<=", 0.1}, {"seconds", "<", 60}, {"eval.dev.best.reward", ">=", 0.01}, {"val_loss", ">", -1}}}, ""},
-		{"a direction for each", []any{"a", "b"}, "minimize", nil, Goals{}, "direction: want one for each of the 2 objectives, got 1"},
+		{"a direction for each", []any{"loss", "kl"}, "minimize", nil, Goals{}, "direction: want one for each of the 2 objectives, got 1"},
 		{"a direction that is none", nil, "up", nil, Goals{}, `direction: want minimize or maximize, got "up"`},
 		{"an objective that is no name", 3, nil, nil, Goals{}, "objective: want a metric's name, a list of names, or null, got 3"},
 		{"an empty list", []any{}, nil, nil, Goals{}, "objective: want a metric's name"},
-		{"twice the same", []any{"a", "a"}, nil, nil, Goals{}, "objective: a is named twice"},
+		{"twice the same", []any{"kl", "kl"}, nil, nil, Goals{}, "objective: kl is named twice"},
+		{"an objective that no run has", "val_los", nil, nil, Goals{}, `objective: unknown metric "val_los" (did you mean val_loss?)`},
+		{"an evaluation cut short", "eval.dev", nil, nil, Goals{}, `objective: unknown metric "eval.dev"`},
+		{"a constraint that no run has", nil, nil, []string{"val_kk < 1"}, Goals{}, `constraints.0: unknown metric "val_kk" (did you mean val_kl?)`},
 		{"a constraint without a number", nil, nil, []string{"val_kl <= much"}, Goals{}, `constraints.0: want a number behind <=, got "much"`},
 		{"a constraint without an operator", nil, nil, []string{"val_kl <= 1", "val_kl = 0.1"}, Goals{}, "constraints.1: want a metric, <=, <, >= or >, and a number"},
 		{"a bound that is no number", nil, nil, []string{"val_kl <= nan"}, Goals{}, "constraints.0: want a number"},
@@ -244,8 +247,8 @@ func TestRead(t *testing.T) {
 		{"NaN is worst", grpo, "val_reward", nil, []string{"val_reward"}, []float64{math.Inf(1)}, 0, ""},
 		{"seconds and an evaluation", grpo, []any{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, nil, []string{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, []float64{12.5, -0.25, -0.5}, 0, ""},
 		{"constraints add up", grpo, nil, []string{"val_kl <= 0.1", "seconds < 10", "loss < 5"}, []string{"val_loss"}, []float64{2}, 0.3 + 2.5, ""},
-		{"an unknown metric", grpo, "val_los", nil, nil, nil, 0, `unknown objective "val_los" (did you mean val_loss?)`},
-		{"an unknown constraint", grpo, nil, []string{"vall_kl < 1"}, nil, nil, 0, `unknown constraint "vall_kl" (did you mean val_kl?)`},
+		{"a metric that this run has not", grpo, "val_accuracy", nil, nil, nil, 0, `unknown objective "val_accuracy": want one of eval.dev.best, `},
+		{"a constraint on one", grpo, nil, []string{"eval.test.best < 1"}, nil, nil, 0, `unknown constraint "eval.test.best" (did you mean eval.dev.best?)`},
 		{"nothing measured", nil, nil, nil, nil, nil, 0, "task=train measures nothing that a sweep could optimize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

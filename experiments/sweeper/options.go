@@ -54,7 +54,7 @@ func (o Options) prunable() error {
 	if err != nil || !o.Pruner.Active() {
 		return nil
 	}
-	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, "eval.") {
+	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, evalPrefix) {
 		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: name another objective first, or pruner.name=none", o.Pruner.Name, name)
 	}
 	return nil

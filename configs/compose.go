@@ -114,18 +114,18 @@ func (c *Composer) openSearchPath() error {
 	c.lib = newLibrary()
 	c.lib.add(embeddedSource("hydra", "hydra", builtin))
 	if c.req.ConfigPath != "" {
-		s, err := dirSource("main", c.req.ConfigPath)
+		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
-			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable", c.req.ConfigPath)
+			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable (%v)", c.req.ConfigPath, err)
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {
 		c.lib.add(embeddedSource("main", "", c.req.Library))
 	}
 	if c.req.ConfigDir != "" {
-		s, err := dirSource("command-line", c.req.ConfigDir)
+		s, err := searchPathEntry("command-line", c.req.ConfigDir, builtin)
 		if err != nil {
-			return errorf("Additional config directory '%s' not found", c.req.ConfigDir)
+			return errorf("Additional config directory '%s' not found (%v)", c.req.ConfigDir, err)
 		}
 		c.lib.add(s)
 	}
@@ -347,12 +347,28 @@ func (c *Composer) edit(ed *editor, o *Override) error {
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
 		case f == nil:
-			return errorAt(Origin{Source: o.Text}, "%s", s.unknown(o.Key))
+			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", s.unknown(o.Key)))
 		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
 	}
-	return ed.apply(o)
+	return c.hintGroup(o, ed.apply(o))
+}
+
+// hintGroup adds the nearest config group to the fault of a key that resembles no other key.
+func (c *Composer) hintGroup(o *Override, err error) error {
+	e, ok := err.(*Error)
+	if !ok || strings.Contains(e.Msg, "did you mean") || strings.Contains(o.Key, ".") || o.value == nil || o.value.kind == dictElem {
+		return err
+	}
+	if strings.Contains(e.Msg, "unknown key") || strings.Contains(e.Msg, "Could not override") || strings.Contains(e.Msg, "looks like a config group override") {
+		if groups, _, err := c.lib.allGroups(""); err == nil {
+			if hint := didYouMean(o.Key, groups); hint != "" {
+				return &Error{e.Where, e.Msg + strings.Replace(hint, "mean ", "mean the group ", 1)}
+			}
+		}
+	}
+	return err
 }
 
 // base merges the contents chosen by group overrides.

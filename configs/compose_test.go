@@ -118,7 +118,7 @@ func TestDefaultsLists(t *testing.T) {
 		{"an unknown key of hydra", "--- config\nhydra:\n  job: {nam: x}\n", "", "error: configs/conf/config.yaml:2:14: Key 'nam' not in 'JobConf': unknown key hydra.job.nam (did you mean hydra.job.name?)"},
 		{"a wrong type in hydra", "--- config\nhydra:\n  job: {num: x}\n", "", "error: configs/conf/config.yaml:2:14: hydra.job.num: want an integer, got the text \"x\""},
 		{"a broken file", "--- config\na: [1\n", "", "error: configs/conf/config.yaml:1:1: not YAML: did not find expected ',' or ']'"},
-		{"a duplicate key", "--- config\na: 1\nb: {c: 1, c: 2}\n", "", "error: configs/conf/config.yaml:2:11: duplicate key c"},
+		{"a duplicate key", "--- config\na: 1\nb: {c: 1, c: 2}\n", "", "error: configs/conf/config.yaml:2:11: found duplicate key c"},
 		{"a python tag", "--- config\na: !!python/none x\n", "", "error: configs/conf/config.yaml:1:4: unknown tag !!python/none on \"x\""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestInterpolation(t *testing.T) {
 		{"hydra", "${hydra:job.name}", "'run'"},
 		{"quotes nest", `${oc.env:UNSET,"${oc.env:UNSET,"z"}"}`, "'z'"},
 
-		{"a missing key", "${no.such}", "interpolation key 'no.such' not found"},
-		{"a cycle", "${v}", "interpolation cycle at v"},
+		{"a missing key", "${no.such}", "Interpolation key 'no.such' not found"},
+		{"a cycle", "${v}", "recursive interpolation: a cycle at v"},
 		{"too many dots", "${....a}", "too many dots"},
 		{"an unknown resolver", "${oc.evn:X}", "unsupported interpolation type oc.evn (did you mean oc.env?)"},
 		{"an unset variable", "${oc.env:UNSET}", "environment variable 'UNSET' not found"},

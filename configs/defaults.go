@@ -36,19 +36,21 @@ func parseDefaults(config string, d *Node) ([]*item, error) {
 		return nil, errorAt(d.Origin, "invalid defaults list in '%s': defaults must be a list, got %s", config, d.Kind)
 	}
 	var items []*item
+	var faults Errors
 	for _, n := range d.Vals {
 		it, err := parseItem(n)
 		if err != nil {
-			return nil, err
+			faults = append(faults, err)
+			continue
 		}
 		it.origin = n.Origin
 		items = append(items, it)
 	}
-	return items, nil
+	return items, faults.err()
 }
 
-func parseItem(n *Node) (*item, error) {
-	bad := func(format string, args ...any) (*item, error) { return nil, errorAt(n.Origin, format, args...) }
+func parseItem(n *Node) (*item, *Error) {
+	bad := func(format string, args ...any) (*item, *Error) { return nil, errorAt(n.Origin, format, args...) }
 	switch n.Kind {
 	case String:
 		it := &item{path: n.Text}

@@ -485,21 +485,25 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 		in = "In '" + n.parent.item.configPath() + "': "
 	}
 	if it.primary {
-		return errorf("Cannot find primary config '%s'. Check that it's in your config search path:%s", it.configPath(), b.searchPath())
+		return errorf("Cannot find primary config '%s'%s. Check that it's in your config search path:%s", it.configPath(), didYouMean(it.configPath(), b.lib.allConfigs()), b.searchPath())
 	}
 	if !it.isGroup() {
-		dir, base := splitDir(it.configPath())
-		options, err := b.lib.list(dir, false)
-		if err != nil {
+		dir, _ := splitDir(it.configPath())
+		if _, err := b.lib.list(dir, false); err != nil {
 			return err
 		}
-		return errorAt(where, "%sCould not load '%s'%s", in, it.configPath(), didYouMean(base, options))
+		return errorAt(where, "%sCould not load '%s'%s", in, it.configPath(), didYouMean(it.configPath(), b.lib.allConfigs()))
 	}
 	options, err := b.lib.list(it.groupPath(), false)
 	if err != nil {
 		return err
 	}
 	msg := in + "Could not find '" + it.configPath() + "'" + didYouMean(it.name, options)
+	if !b.lib.group(it.groupPath()) {
+		if groups, _, err := b.lib.allGroups(""); err == nil {
+			msg += ": there is no group '" + it.groupPath() + "'" + didYouMean(it.groupPath(), groups)
+		}
+	}
 	if len(options) > 0 {
 		msg += ". Available options in '" + it.groupPath() + "': " + strings.Join(options, ", ")
 	}

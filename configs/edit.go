@@ -30,7 +30,7 @@ func (ed *editor) apply(o *Override) error {
 		}
 	}
 	force := o.Op != opChange
-	path, err := ed.canonical(path, v.container())
+	path, err := ed.canonical(path, o.value.kind == extendElem)
 	if err != nil {
 		return errorAt(where, "%v", err)
 	}
@@ -49,13 +49,16 @@ func (ed *editor) lookup(path []string) (*Node, error) {
 	}
 	r := newResolver(ed.root, ed.env)
 	at, err := r.find(0, path, r.root)
-	if _, miss := err.(*missingError); miss {
+	if m, miss := err.(*missingError); miss && m.ahead {
 		return nil, nil
 	}
-	if err != nil || at == nil {
+	if _, scalar := err.(*scalarError); scalar || err == nil && at == nil {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	return r.expand(at)
+	return at.node, nil
 }
 
 func (n *Node) findPath(path []string) *Node {
@@ -69,7 +72,7 @@ func (n *Node) findPath(path []string) *Node {
 }
 
 // canonical follows node interpolations along a path, so that an edit through a link changes its
-// target. The last part is followed only when a container is written.
+// target. The last part is followed only where a list is extended: setting a link replaces it.
 func (ed *editor) canonical(path []string, last bool) ([]string, error) {
 	out := []string{}
 	n := ed.root
@@ -143,61 +146,32 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 	}
 	if o.value.kind == extendElem {
 		if old == nil || old.Kind != List {
-			return nil, errorAt(v.Origin, "extend_list works on lists: %s is %s", strings.Join(done, "."), kindOf(old))
+			return nil, errorAt(v.Origin, "Could not append to config list. The existing value of '%s' is %s which is not a list.", o.Key, textOf(old))
 		}
 		c := old.over(old)
 		c.Origin = v.Origin
 		c.Vals = append(old.Vals[:len(old.Vals):len(old.Vals)], v.Vals...)
 		return c, nil
 	}
-	if old != nil && old.container() && v.container() {
-		if old.Kind != v.Kind {
-			return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(done, "."), old.Kind, v.Kind)
-		}
-		if old.Kind == Map {
-			return ed.mergeMap(old, v, done, force, o)
-		}
+	if old == nil || !old.container() || !v.container() {
+		return v.over(old), nil
 	}
-	return v.over(old), nil
+	if old.Kind != v.Kind {
+		return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", joinPath(done), old.Kind, v.Kind)
+	}
+	m := &merger{env: ed.env, above: framesTo(ed.root, done)}
+	if !force {
+		m.absent = func(path string, in *Node) error { return ed.absent(o, path, in) }
+	}
+	return merge(old, v, joinPath(done), m)
 }
 
-func kindOf(n *Node) string {
+// textOf is a value as Python prints it; an absent one is None.
+func textOf(n *Node) string {
 	if n == nil {
-		return "absent"
+		return "None"
 	}
-	return n.Kind.String()
-}
-
-// mergeMap merges a mapping of an override into an existing one; without force every key must exist.
-func (ed *editor) mergeMap(old, v *Node, done []string, force bool, o *Override) (*Node, error) {
-	out := old
-	for i, k := range v.Keys {
-		path := append(done[:len(done):len(done)], k.Text)
-		j := old.index(k)
-		if j < 0 && !force {
-			return nil, ed.absent(o, strings.Join(path, "."), old)
-		}
-		child := v.Vals[i]
-		if j >= 0 {
-			cur := old.Vals[j]
-			switch {
-			case child.isMissing():
-				child = cur
-			case cur.container() && child.container() && cur.Kind != child.Kind:
-				return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(path, "."), cur.Kind, child.Kind)
-			case cur.Kind == Map && child.Kind == Map:
-				m, err := ed.mergeMap(cur, child, path, force, o)
-				if err != nil {
-					return nil, err
-				}
-				child = m
-			default:
-				child = child.over(cur)
-			}
-		}
-		out = out.set(k, child)
-	}
-	return out, nil
+	return n.pyStr()
 }
 
 // absent is the error for a key that struct mode does not let an override make.
@@ -220,39 +194,57 @@ func (ed *editor) absent(o *Override, path string, in *Node) error {
 
 func (ed *editor) delete(o *Override, path []string) error {
 	where := Origin{Source: o.Text}
-	parent, err := ed.canonical(path[:len(path)-1], true)
-	if err != nil {
+	if o.value != nil && (o.value.isSweep() || o.value.kind == extendElem) {
+		return errorAt(where, "a sweep cannot be deleted: want ~key or ~key=value")
+	}
+	gone := errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
+	failed := func(err error) error { // a path through something that holds no such key is an absent one
+		switch err.(type) {
+		case *scalarError, *indexError:
+			return gone
+		}
 		return errorAt(where, "%v", err)
 	}
-	full := append(parent, path[len(path)-1])
-	raw := ed.root.findPath(full)
-	if raw == nil {
-		return errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
+	parent, err := ed.canonical(path[:len(path)-1], true)
+	if err != nil {
+		return failed(err)
 	}
-	if raw.tmpl != nil || o.value != nil {
-		r := newResolver(ed.root, ed.env)
-		at, err := r.find(0, full, r.root)
-		if _, miss := err.(*missingError); err != nil && !miss {
+	full := append(parent, path[len(path)-1])
+	if ed.root.findPath(full) == nil {
+		if near := ed.near(parent, path[len(path)-1]); near != "" {
+			gone.Msg += near
+		}
+		return gone
+	}
+	r := newResolver(ed.root, ed.env) // also without a value: a broken link cannot be deleted
+	at, err := r.find(0, full, r.root)
+	if err != nil {
+		return failed(err)
+	}
+	if o.value != nil {
+		cur, err := r.expand(at)
+		if err != nil {
 			return errorAt(where, "%v", err)
 		}
-		if o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
-			at = nil // ~key=null is ~key
-		}
-		if o.value != nil && at != nil {
-			if o.value.isSweep() || o.value.kind == extendElem {
-				return errorAt(where, "a sweep cannot be deleted: want ~key or ~key=value")
-			}
-			cur, err := r.expand(at)
-			if err != nil {
-				return errorAt(where, "%v", err)
-			}
-			if want := o.value.toNode(); !cur.equal(want) {
-				return errorAt(where, "Could not delete from config. The value of '%s' is %s and not %s.", o.Key, cur.pyStr(), want.pyStr())
-			}
+		if want := o.value.toNode(); !cur.equal(want) {
+			return errorAt(where, "Could not delete from config. The value of '%s' is %s and not %s.", o.Key, cur.pyStr(), want.pyStr())
 		}
 	}
 	ed.root = deleteAt(ed.root, full)
 	return nil
+}
+
+// near names the key beside an absent one that is spelled most like it.
+func (ed *editor) near(parent []string, key string) string {
+	in := ed.root.findPath(parent)
+	if in == nil || in.Kind != Map {
+		return ""
+	}
+	var names []string
+	for _, k := range in.Keys {
+		names = append(names, k.Text)
+	}
+	return didYouMean(key, names)
 }
 
 func deleteAt(n *Node, path []string) *Node {

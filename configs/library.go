@@ -71,6 +71,9 @@ func dirSource(provider, dir string) (*source, error) {
 		return nil, err
 	}
 	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errorf("there is no %s", dir)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +237,24 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 	}
 	sort.Strings(out)
 	return out, nil
+}
+
+// allConfigs returns the paths of all configs.
+func (l *library) allConfigs() []string {
+	out, err := l.list("", false)
+	if err != nil {
+		return nil
+	}
+	groups, options, err := l.allGroups("")
+	if err != nil {
+		return out
+	}
+	for _, g := range groups {
+		for _, o := range options[g] {
+			out = append(out, g+"/"+o)
+		}
+	}
+	return out
 }
 
 // allGroups returns every group below a prefix that has options, sorted, with its options.

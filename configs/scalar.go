@@ -149,7 +149,7 @@ func yamlFloat(s string) *Node {
 		}
 	} else if body[0] == '.' && !signed {
 		mantissa = 1 + span(body[1:], digits+"_")
-		if mantissa == 1 || strings.Trim(body[1:mantissa], "_") == "" {
+		if mantissa == 1 || body[1] == '_' {
 			return nil
 		}
 	} else {

@@ -157,7 +157,7 @@ func (p *valueParser) list() (*elem, error) {
 		return e, nil
 	}
 	for {
-		item, err := p.element()
+		item, err := p.listItem()
 		if err != nil {
 			return nil, err
 		}
@@ -176,6 +176,14 @@ func (p *valueParser) list() (*elem, error) {
 			return nil, p.unexpected(t, n, `"," or "]"`)
 		}
 	}
+}
+
+// listItem parses an item; in resolver arguments one left out between commas is "".
+func (p *valueParser) listItem() (*elem, error) {
+	if t, _ := p.peek(); p.nested && (t == tokComma || t == tokListClose) {
+		return scalarOf(plainString("")), nil
+	}
+	return p.element()
 }
 
 func (p *valueParser) dict() (*elem, error) {
@@ -215,10 +223,11 @@ func (p *valueParser) dict() (*elem, error) {
 	}
 }
 
-// put adds an entry to a dict; a key given twice keeps its place and takes the last value.
+// put adds an entry to a dict; a key given twice keeps its place and takes the last value. As in
+// Python, 1, 1.0 and true are one key.
 func (e *elem) put(k *Node, v *elem) {
 	for i, old := range e.keys {
-		if old.key() == k.key() {
+		if old.key().hashed() == k.key().hashed() {
 			e.items[i] = v
 			return
 		}
@@ -271,11 +280,13 @@ func (p *valueParser) tokens(allowed func(token) bool) (*elem, error) {
 		run = append(run, piece{tok: t, text: p.s[p.pos : p.pos+n]})
 		p.pos += n
 	}
-	for len(run) > 0 && run[0].tok == tokBlank {
-		run = run[1:]
-	}
-	for len(run) > 0 && run[len(run)-1].tok == tokBlank {
-		run = run[:len(run)-1]
+	if !p.nested { // there, only oc.decode can meet blanks at the edges, and they are text
+		if len(run) > 1 && run[0].tok == tokBlank {
+			run = run[1:]
+		}
+		if len(run) > 1 && run[len(run)-1].tok == tokBlank {
+			run = run[:len(run)-1]
+		}
 	}
 	if len(run) == 1 {
 		r := run[0]

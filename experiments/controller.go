@@ -26,7 +26,7 @@ type controller struct {
 	starts    map[int]launcher.Job
 	handed    map[int]bool // in the launcher's hands
 	onFailure sweeper.OnFailure
-	halted    string // why no more jobs start; "" = they do
+	halted    string // why the sweep stops before its end; "" = it does not
 	begin     time.Time
 }
 
@@ -46,7 +46,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	}
 	fmt.Printf("sweep of %d jobs → %s\n", c.total(), p.dir)
 	err = c.run(ctx)
-	c.launcher.Stop(false) // after an error jobs may still be in its hands
+	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
 	for a := range c.launcher.Events() {
 		err = errors.Join(err, c.settle(a))
 	}
@@ -78,7 +78,7 @@ func (c *controller) run(ctx context.Context) error {
 		}
 		select {
 		case a := <-c.launcher.Events():
-			if err := c.settle(a); err != nil {
+			if err := c.settle(a); err != nil || c.halted != "" {
 				return err
 			}
 		case <-ctx.Done():
@@ -135,7 +135,7 @@ func (c *controller) adopt(ctx context.Context) error {
 
 // hand gives the launcher what can start now.
 func (c *controller) hand(ctx context.Context) error {
-	if c.halted != "" || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil
 	}
 	if err := c.propose(); err != nil {
@@ -341,6 +341,9 @@ func (c *controller) finish(ctx context.Context) error {
 		counts[job.State]++
 	}
 	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	if n := counts[launcher.Running]; ctx.Err() != nil && n > 0 {
+		fmt.Printf("%d jobs go on without this process; follow them:  run attach %s\n", n, dir)
+	}
 	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {
 		return &InterruptedError{context.Cause(ctx), dir}
 	}

@@ -116,6 +116,8 @@ func TestSweepChecksFirst(t *testing.T) {
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=local", "hydra.launcher.n_jobs=0", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.n_jobs")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=joblib", "hydra.launcher.temp_folder=x", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.temp_folder=x")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.on_failure=sotp", "hydra.sweep.dir="+dir)...), 2, "on_failure", "sotp")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.objective=val_rewrd", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.objective", "did you mean val_reward?")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.constraints=['val_kll <= 1']", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.constraints.0", "did you mean val_kl?")
 	refused(t, run(t, tiny("-m", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...), 2, "interval")
 	if exists(dir) {
 		t.Error("a refused sweep leaves a folder")

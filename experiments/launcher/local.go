@@ -18,10 +18,10 @@ import (
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
 type LocalOptions struct {
-	NJobs      int      `koanf:"n_jobs" help:"jobs at a time; -1 = as many as the cores and GPUs serve" range:"[-1,inf)"`
-	TimeoutMin *float64 `koanf:"timeout_min" help:"minutes that an attempt may take; null = no limit" range:"(0,inf)"`
-	GPUs       []string `koanf:"gpus" help:"GPUs to share out, as in CUDA_VISIBLE_DEVICES; null = all"`
-	JobsPerGPU int      `koanf:"jobs_per_gpu" help:"jobs that share a GPU" range:"[1,inf)"`
+	NJobs      int       `koanf:"n_jobs" help:"jobs at a time; -1 = as many as the cores and GPUs serve" range:"[-1,inf)"`
+	TimeoutMin *float64  `koanf:"timeout_min" help:"minutes that an attempt may take; null = no limit" range:"(0,inf)"`
+	GPUs       *[]string `koanf:"gpus" help:"GPUs to share out, as in CUDA_VISIBLE_DEVICES; null = all"`
+	JobsPerGPU int       `koanf:"jobs_per_gpu" help:"jobs that share a GPU" range:"[1,inf)"`
 }
 
 // DefaultLocalOptions returns the defaults.
@@ -76,9 +76,10 @@ func newLocal(opt LocalOptions) *local {
 	l := &local{opt: opt, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt), gpus: map[string]int{}}
 	names := opt.GPUs
 	if names == nil {
-		names = visibleGPUs()
+		visible := visibleGPUs()
+		names = &visible
 	}
-	for _, name := range names {
+	for _, name := range *names {
 		l.gpus[name] = opt.JobsPerGPU
 	}
 	return l

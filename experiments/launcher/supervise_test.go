@@ -158,7 +158,7 @@ echo '{"state": "done"}' > ` + sweep + `/$num/summary.json
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l := newLocal(LocalOptions{NJobs: 2, GPUs: []string{"4", "7"}, JobsPerGPU: 1})
+	l := newLocal(LocalOptions{NJobs: 2, GPUs: &[]string{"4", "7"}, JobsPerGPU: 1})
 	l.program = program
 	if err := l.Submit(t.Context(), jobs); err != nil {
 		t.Fatal(err)

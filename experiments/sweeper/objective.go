@@ -4,14 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+	"fulcrum/reports"
 )
 
 // Seconds is the objective of the run's wall time, all sittings together.
 const Seconds = "seconds"
+
+// evalPrefix begins the names of a run's evaluations: eval.SPLIT.POLICY, the reward, or eval.SPLIT.POLICY.METRIC.
+const evalPrefix = "eval."
 
 // Goal is the direction of an objective.
 type Goal int
@@ -126,6 +132,9 @@ func (o Options) Goals() (Goals, error) {
 			return g, option.Errorf("objective", "%s is named twice", name)
 		}
 		seen[name] = true
+		if err := known(name); err != nil {
+			return g, option.Errorf("objective", "%v", err)
+		}
 		objective := Objective{Name: name}
 		if len(directions) > 0 {
 			switch d := directions[i]; d {
@@ -151,9 +160,28 @@ func (o Options) Goals() (Goals, error) {
 			faults = append(faults, option.Errorf(fmt.Sprintf("constraints.%d", i), "want a number behind %s, got %q", m[2], m[3]))
 			continue
 		}
+		if err := known(m[1]); err != nil {
+			faults = append(faults, option.Errorf(fmt.Sprintf("constraints.%d", i), "%v", err))
+		}
 		g.Constraints = append(g.Constraints, Constraint{m[1], m[2], bound})
 	}
 	return g, errors.Join(faults...)
+}
+
+// known refuses a name that no run can have measured, before the first job has run for nothing. Whether the runs
+// at hand measure it shows only at their end.
+func known(name string) error {
+	if name == "" || strings.HasPrefix(name, evalPrefix) && strings.Count(name, ".") >= 2 {
+		return nil
+	}
+	names := []string{Seconds, evalPrefix + "SPLIT.POLICY"}
+	for _, m := range reports.Metrics() {
+		names = append(names, m.Name)
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return registry.Unknown("metric", name, names)
 }
 
 // textList reads null, one text or a list of texts; an empty list is refused.

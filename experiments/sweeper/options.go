@@ -54,7 +54,7 @@ func (o Options) prunable() error {
 	if err != nil || !o.Pruner.Active() {
 		return nil
 	}
-	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, "eval.") {
+	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, evalPrefix) {
 		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: name another objective first, or pruner.name=none", o.Pruner.Name, name)
 	}
 	return nil
@@ -70,7 +70,7 @@ func (o Options) seed() int64 {
 
 // OnFailure is what becomes of a sweep when a job has failed.
 type OnFailure struct {
-	Stop    bool // no new job starts; those that run come to their end
+	Stop    bool // no new job starts; those that run save their state and end
 	Retries int  // tries beside the first before the job counts as failed
 }
 

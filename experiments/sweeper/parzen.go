@@ -117,7 +117,7 @@ func (p *parzen) logDensity(point []float64) float64 {
 			}
 			z := (point[i] - k.center[i]) / k.sigma[i]
 			inside := phi((1-k.center[i])/k.sigma[i]) - phi(-k.center[i]/k.sigma[i])
-			t += -z*z/2 - math.Log(k.sigma[i]*inside)
+			t += -z*z/2 - math.Log(math.Sqrt(2*math.Pi)*k.sigma[i]*inside)
 		}
 		terms[j] = t
 		top = max(top, t)

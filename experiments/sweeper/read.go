@@ -95,7 +95,7 @@ func metricsOf(run *reports.Run) map[string]float64 {
 		}
 	}
 	for _, row := range run.EvalRows {
-		name := "eval." + row.Text("split") + "." + row.Text("policy")
+		name := evalPrefix + row.Text("split") + "." + row.Text("policy")
 		put(row, name+".")
 		if v, ok := row.Number("reward"); ok {
 			m[name] = v

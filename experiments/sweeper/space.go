@@ -142,17 +142,13 @@ func (a *axis) nearest(t float64) int {
 // decimal writes a number of an interval with as many digits as are worth reading: six, more where the
 // interval is narrow.
 func (a *axis) decimal(x float64) string {
-	digits := 6
-	if size := max(math.Abs(a.low), math.Abs(a.high)); !a.log {
-		digits += int(max(0, math.Ceil(math.Log10(size/(a.high-a.low)))))
-	} else if a.high < 1.01*a.low {
-		digits = 17
-	}
+	narrow := math.Log10(max(math.Abs(a.low), math.Abs(a.high)) / (a.high - a.low)) // 0 for an interval from 0
+	digits := 6 + int(max(0, math.Ceil(narrow-0.1)))
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', min(digits, 17), 64), 64)
-	if err != nil || rounded < a.low || rounded > a.high {
+	if err != nil {
 		rounded = x
 	}
-	return float(rounded)
+	return float(min(max(rounded, a.low), a.high))
 }
 
 // float writes x as Python does, which is how sweeps write numbers.

@@ -18,14 +18,8 @@ import (
 	"fulcrum/experiments/launcher/slurmtest"
 )
 
-var standin = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("fulcrum-standin-%d", os.Getpid()))
-	out, err := exec.Command("go", "build", "-o", path, "./testdata/standin").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
+// standin is the program that stands in for ours, once TestSlurm has built it.
+var standin string
 
 // rig is a sweep's folder with a Slurm launcher.
 type rig struct {
@@ -53,16 +47,12 @@ func newRig(t *testing.T, change func(*SlurmOptions)) *rig {
 // open makes a launcher, as a new controller does, and collects its events.
 func (r *rig) open() {
 	r.t.Helper()
-	program, err := standin()
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	l, err := NewSlurm(r.sweep, r.opt)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.l = l.(*slurm)
-	r.l.program, r.l.soon, r.l.lag = program, 200*time.Millisecond, 500*time.Millisecond
+	r.l.program, r.l.soon, r.l.lag = standin, 200*time.Millisecond, 500*time.Millisecond
 	r.l.queue.warn = func(text string) { r.mu.Lock(); r.warning += text + "\n"; r.mu.Unlock() }
 	r.events, r.closed = nil, make(chan struct{})
 	go func(l *slurm, closed chan struct{}) {
@@ -179,6 +169,10 @@ func (r *rig) attempts(num int) []Attempt {
 // TestSlurm runs jobs on a real one-node cluster.
 func TestSlurm(t *testing.T) {
 	c := slurmtest.Start(t)
+	standin = filepath.Join(t.TempDir(), "standin")
+	if out, err := exec.Command("go", "build", "-o", standin, "./testdata/standin").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 
 	t.Run("an array: jobs end as they do, a few at a time", func(t *testing.T) {
 		r := newRig(t, func(o *SlurmOptions) {
@@ -324,7 +318,7 @@ func TestSlurm(t *testing.T) {
 		if all := r.attempts(0); all[0].State != Interrupted || all[0].ExitCode != 143 {
 			t.Errorf("attempts: %+v", all)
 		}
-		if left := c.Run("squeue", "--noheader"); left != "" {
+		if left := c.Run("squeue", "--noheader", "--array", "--format=%i %T %o"); strings.Contains(left, r.sweep) {
 			t.Errorf("left in the queue: %s", left)
 		}
 	})

@@ -118,7 +118,7 @@ func (r *rig) last(num int) Attempt {
 
 func (r *rig) until(what string, ready func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(120 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if ready() {
 			return
 		}

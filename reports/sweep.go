@@ -86,7 +86,8 @@ func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
 type sweepView struct {
 	dir      string
 	opt      SweepOptions
-	jobs     []SweepJob       // best first: see ranked
+	jobs     []SweepJob // best first: see ranked
+	byNumber []SweepJob
 	dims     []SweepDimension // swept keys; seed only where there is no other
 	common   []string         // overrides that all jobs have
 	front    map[int]bool     // numbers of the jobs that no other beats
@@ -109,7 +110,8 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	v := &sweepView{dir: dir, opt: opt, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
-	v.dims = withoutSeed(swept(jobs, opt.Dimensions))
+	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
+	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
 	v.settings = v.settingsOf()
 	return v
 }
@@ -369,12 +371,16 @@ func (v *sweepView) writePlots(d *document, figures []sweepFigure) {
 }
 
 func (v *sweepView) writeAdvice(d *document) {
-	items := []string{"± is the standard deviation over seeds; the intervals in each job's report are over questions."}
-	if len(v.opt.Objectives) == 1 {
-		items = slices.Insert(items, 0, "The best of several jobs is a little lucky: its number is the largest of several noisy ones. Run the best setting with new seeds before relying on it.")
+	var items []string
+	if v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
+		extreme := "largest"
 		if v.opt.Objectives[0].Minimize {
-			items[0] = strings.Replace(items[0], "largest", "smallest", 1)
+			extreme = "smallest"
 		}
+		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run the best setting with new seeds before relying on it.", extreme))
+	}
+	if v.hasSeeds() {
+		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
 	}
 	if v.count(func(j SweepJob) bool { return j.State == StatePruned }) > 0 {
 		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
@@ -383,8 +389,10 @@ func (v *sweepView) writeAdvice(d *document) {
 		d.heading(2, "Not in this report")
 		d.list(v.notes...)
 	}
-	d.heading(2, "How to read this")
-	d.list(items...)
+	if len(items) > 0 {
+		d.heading(2, "How to read this")
+		d.list(items...)
+	}
 }
 
 func (o SweepObjective) direction() string {

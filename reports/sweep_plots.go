@@ -34,7 +34,7 @@ func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	if !slices.ContainsFunc(v.jobs, v.measured) {
+	if v.count(v.measured) < 2 { // there is nothing to compare
 		return nil, nil
 	}
 	dir := filepath.Join(v.dir, plotsFolder)
@@ -342,19 +342,24 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	}
 	f := &figure{name: name, title: fitted(textStyle(13, true, black), o.Name+" by swept key", figureWidth-2*marginLeft-20),
 		note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
+	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", plain(o.Name))
+	if len(dims) == 1 {
+		f.note = "Every job by its value of the only swept key."
+		caption = fmt.Sprintf("*%s by %s.* Every job is a point.", plain(o.Name), inlineCode(dims[0].Key))
+	}
 	jobs := v.drawnJobs()
 	grids, any := false, false
 	room := (figureWidth - marginLeft - labelWidth - marginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
 	for i, dim := range dims {
-		axis := newSweepAxis(dim, v.jobs)
+		axis := newSweepAxis(dim, v.byNumber)
 		p := v.keyPanel(axis, jobs, objective, s, room-34)
-		grids = grids || axis.grid
+		grids = grids || axis.shared
 		any = any || !p.blank()
 		if i > 0 {
 			p.legend = nil
 		}
 		if i%columns == 0 {
-			p.y = fitted(textStyle(10.5, false, black), fmt.Sprintf("%s (%s is better)", o.Name, o.direction()), panelHeight)
+			p.y = o.label(panelHeight - 30)
 			f.rows = append(f.rows, nil)
 		}
 		f.rows[len(f.rows)-1] = append(f.rows[len(f.rows)-1], p)
@@ -366,7 +371,6 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	for len(*last) < columns {
 		*last = append(*last, &panel{yMin: math.NaN(), yMax: math.NaN()})
 	}
-	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", plain(o.Name))
 	if grids {
 		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; points are moved a little sideways so that they can be told apart."
 	}
@@ -384,12 +388,21 @@ func (v *sweepView) sampleWords() string {
 	return fmt.Sprintf(" Of %s the best %d and an even sample of the others are drawn.", plural(n, "job"), maxDrawnJobs/2)
 }
 
+// label names the objective beside an axis of this length, and which way is better if there is room.
+func (o SweepObjective) label(length vg.Length) string {
+	style := textStyle(10.5, false, black)
+	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.direction()); style.Width(text) <= length {
+		return text
+	}
+	return fitted(style, o.Name, length)
+}
+
 // keyPanel draws the objective against one key; width is that of the panel.
 func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s objectiveScale, width vg.Length) *panel {
 	p := &panel{yMin: math.NaN(), yMax: math.NaN(), x: fitted(textStyle(10.5, false, black), axis.dim.Key, width)}
 	p.xMin, p.xMax = axis.bounds()
 	p.setTicks(axis, width)
-	spread := axis.spread(p.xMax - p.xMin)
+	spread := axis.spread(p.xMax-p.xMin, width)
 	x := func(j SweepJob) (float64, bool) {
 		u, ok := axis.at(j.Params)
 		return u + spread*sideways(j.Number), ok
@@ -400,16 +413,17 @@ func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s 
 	return p
 }
 
-// spread is how far points of one value are moved to the sides: a fifth of the gap between values.
-func (a *sweepAxis) spread(width float64) float64 {
-	if !a.grid {
+// spread is how far points of one value are moved to the sides on an axis of this range and length: a
+// fifth of the gap between values, at most 10 points.
+func (a *sweepAxis) spread(span float64, length vg.Length) float64 {
+	if !a.shared {
 		return 0
 	}
-	gap := width / 4
+	gap := span / 4
 	for i := 1; i < len(a.stops); i++ {
 		gap = min(gap, a.stops[i]-a.stops[i-1])
 	}
-	return min(0.2*gap, 0.04*width)
+	return min(0.2*gap, span*10/float64(length))
 }
 
 // sideways is in [-1, 1] and differs between jobs: multiples of the golden ratio are spread evenly.
@@ -462,9 +476,10 @@ func (p *panel) setTicks(axis *sweepAxis, width vg.Length) {
 	for _, t := range ticks {
 		p.tilted = p.tilted || style.Width(t.Label)+6 > each
 	}
-	for i := range ticks {
-		if p.tilted {
-			ticks[i].Label = fitted(style, ticks[i].Label, 80)
+	for i, t := range ticks {
+		if p.tilted { // it reaches to the left, at most over the margin
+			at := width * vg.Length((t.Value-p.xMin)/(p.xMax-p.xMin))
+			ticks[i].Label = fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(tilt))))
 		}
 	}
 	if p.tilted {
@@ -475,7 +490,7 @@ func (p *panel) setTicks(axis *sweepAxis, width vg.Length) {
 
 // historyFigure shows the objective in the order of the jobs with the best so far, and what each cost.
 func (v *sweepView) historyFigure() *sweepFigure {
-	byNumber := slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
+	byNumber := v.byNumber
 	last := float64(byNumber[len(byNumber)-1].Number)
 	number := func(j SweepJob) (float64, bool) { return float64(j.Number), true }
 	var panels []*panel
@@ -484,7 +499,7 @@ func (v *sweepView) historyFigure() *sweepFigure {
 		s := v.scale(i)
 		p := &panel{}
 		p.addJobs(v, v.drawnJobs(), i, s, number)
-		p.y = fitted(textStyle(10.5, false, black), o.Name, panelHeight)
+		p.y = o.label(panelHeight - 30)
 		var x, y []float64
 		for _, j := range byNumber {
 			if v.feasible(j) && (len(y) == 0 || o.compare(j.Objectives[i], y[len(y)-1]) < 0) {

@@ -198,7 +198,7 @@ func sweepCases() []sweepCase {
 		{"huge and tiny", simple([]string{"x"}, column("1e-300", "1e-100", "1", "1e100", "1e300", "1e-200"), func(i int) float64 { return math.Pow(10, float64(50*i-100)) }), SweepOptions{Objectives: loss, Sweeper: "random", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters history"},
 		{"largest numbers", simple([]string{"x"}, column("1", "2", "3", "4", "5"), func(i int) float64 { return float64(i-2) * 4e304 }), SweepOptions{Objectives: loss}, "parameters"},
 		{"diverged jobs", simple([]string{"x"}, column("1", "2", "3", "4", "5", "6", "7", "8", "9", "10"), func(i int) float64 { return []float64{0.30, 0.31, 0.33, 0.29, 0.35, 0.32, -4e6, 0.31, -12, 0.3}[i] }), SweepOptions{Objectives: reward, Sweeper: "sobol", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters history"},
-		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }), SweepOptions{Objectives: []SweepObjective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"}, "parameters parallel history"},
+		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }), SweepOptions{Objectives: []SweepObjective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"}, "parameters pairs parallel history"},
 		{"forty words", simple([]string{"exp"}, wide, noise), SweepOptions{Objectives: reward}, "parameters"},
 		{"all pruned", pruned, SweepOptions{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
 		{"not ended", waiting, SweepOptions{Objectives: reward}, ""},

@@ -66,6 +66,9 @@ func (v *sweepView) figures() []sweepFigure {
 	for i := range v.opt.Objectives {
 		add(v.parametersFigure(i))
 	}
+	if len(v.opt.Objectives) == 1 {
+		add(v.cellsFigure())
+	}
 	add(v.parallelFigure())
 	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j SweepJob) bool { return j.State == StatePruned }) > 0 {
 		add(v.historyFigure())
@@ -277,26 +280,34 @@ type whiskers struct {
 // Plot implements plot.Plotter.
 func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	style := draw.LineStyle{Color: black, Width: 1}
-	var line []vg.Point
-	at := func(u, y float64) vg.Point {
+	at := func(u, y float64) vg.Point { // of the nearest point on the axis
 		return vg.Point{X: c.X(p.X.Norm(u)), Y: c.Y(p.Y.Norm(min(max(y, w.low), w.high)))}
 	}
+	inside := func(y float64) bool { return y >= w.low && y <= w.high }
 	for i, u := range w.x {
-		mid := at(u, w.mean[i])
-		line = append(line, mid)
-		if w.sd[i] > 0 {
-			from, to := at(u, w.mean[i]-w.sd[i]), at(u, w.mean[i]+w.sd[i])
-			c.StrokeLine2(style, from.X, from.Y, to.X, to.Y)
-			for _, end := range []vg.Point{from, to} {
+		if w.joined && i > 0 && inside(w.mean[i]) && inside(w.mean[i-1]) {
+			from, to := at(w.x[i-1], w.mean[i-1]), at(u, w.mean[i])
+			c.StrokeLine2(draw.LineStyle{Color: faint(black, 0.55), Width: 1}, from.X, from.Y, to.X, to.Y)
+		}
+		if !(w.sd[i] > 0) {
+			continue
+		}
+		low, high := w.mean[i]-w.sd[i], w.mean[i]+w.sd[i]
+		if high < w.low || low > w.high {
+			continue
+		}
+		from, to := at(u, low), at(u, high)
+		c.StrokeLine2(style, from.X, from.Y, to.X, to.Y)
+		for _, y := range []float64{low, high} {
+			if end := at(u, y); inside(y) {
 				c.StrokeLine2(style, end.X-2.5, end.Y, end.X+2.5, end.Y)
 			}
 		}
 	}
-	if w.joined && len(line) > 1 {
-		c.StrokeLines(draw.LineStyle{Color: faint(black, 0.55), Width: 1}, line)
-	}
-	for _, mid := range line {
-		c.DrawGlyph(draw.GlyphStyle{Color: black, Radius: 2.7, Shape: diamondGlyph{}}, mid)
+	for i, u := range w.x {
+		if inside(w.mean[i]) {
+			c.DrawGlyph(draw.GlyphStyle{Color: black, Radius: 2.7, Shape: diamondGlyph{}}, at(u, w.mean[i]))
+		}
 	}
 }
 
@@ -355,7 +366,13 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 		p := v.keyPanel(axis, jobs, objective, s, room-34)
 		grids = grids || axis.shared
 		any = any || !p.blank()
-		if i > 0 {
+		if i > 0 { // one legend for all panels
+			first := f.rows[0][0]
+			for _, item := range p.legend {
+				if !slices.ContainsFunc(first.legend, func(l legendItem) bool { return l.text == item.text }) {
+					first.legend = append(first.legend, item)
+				}
+			}
 			p.legend = nil
 		}
 		if i%columns == 0 {

@@ -25,7 +25,7 @@ func namedSweeps(dir string) []sweepCase {
 		cases = append(cases, sweepCase{name, jobs, opt, plots})
 	}
 	jobs, opt := gridSweep(dir)
-	add("grid", "parameters parallel", jobs, opt)
+	add("grid", "parameters pairs parallel", jobs, opt)
 	jobs, opt = tpeSweep(dir, 40)
 	add("tpe", "parameters parallel history", jobs, opt)
 	jobs, opt = paretoSweep(dir)

@@ -17,6 +17,7 @@ import (
 type sweepAxis struct {
 	dim       SweepDimension
 	numeric   bool
+	ordered   bool     // numbers, or numbers side by side
 	log       bool     // positions are decimal logarithms
 	grid      bool     // few values that many jobs share
 	integers  bool     // all values are whole
@@ -56,6 +57,7 @@ func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
 			lowPositive = min(lowPositive, x)
 		}
 	}
+	a.ordered = a.numeric
 	a.grid = !dim.Interval && (len(dim.Values) > 0 || len(texts) <= gridValues)
 	if a.numeric && a.grid && low <= 0 && high >= 100*lowPositive {
 		slices.SortStableFunc(texts, func(s, t string) int { x, _ := numberOf(s); y, _ := numberOf(t); return cmp.Compare(x, y) })

@@ -52,7 +52,7 @@ func (v *sweepView) importances(objective int) []importance {
 		var means []float64
 		row.share, means = explained(ranks, group, row.groups)
 		row.chance = chanceShare(row.groups, row.n)
-		if axis.numeric {
+		if axis.ordered {
 			row.rank = correlation(ranksOf(x), ranks)
 		}
 		best := 0

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -25,8 +26,8 @@ func (v *sweepView) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, faint(blue, strength), 2.6, v.feasible},
-		{"pruned", draw.TriangleGlyph{}, faint(orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == StatePruned }},
-		{"infeasible", draw.CrossGlyph{}, vermillion, 2.6, v.infeasible},
+		{"pruned", outline{3, math.Pi / 2}, faint(orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == StatePruned }},
+		{"infeasible", cross{}, vermillion, 2.6, v.infeasible},
 		{"running or failed", draw.RingGlyph{}, grey, 2.4, func(j SweepJob) bool { return !ended(j.State) || j.State == StateFailed }},
 	}
 }
@@ -100,6 +101,32 @@ func (v *sweepView) highlightWords() string {
 		return fmt.Sprintf("best: job %d", best.Number)
 	}
 	return "best"
+}
+
+// outline is a polygon without its filling, first corner at the angle turn. gonum's has a hair line.
+type outline struct {
+	corners int
+	turn    float64
+}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	line := make([]vg.Point, o.corners+2) // the first side twice, for its corner
+	for i := range line {
+		sin, cos := math.Sincos(o.turn + 2*math.Pi*float64(i)/float64(o.corners))
+		line[i] = vg.Point{X: at.X + style.Radius*vg.Length(cos), Y: at.Y + style.Radius*vg.Length(sin)}
+	}
+	c.StrokeLines(draw.LineStyle{Color: style.Color, Width: 1}, line)
+}
+
+// cross is two diagonal strokes. gonum's are hair lines.
+type cross struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (cross) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r, line := style.Radius*0.9, draw.LineStyle{Color: style.Color, Width: 1.1}
+	c.StrokeLine2(line, at.X-r, at.Y-r, at.X+r, at.Y+r)
+	c.StrokeLine2(line, at.X-r, at.Y+r, at.X+r, at.Y-r)
 }
 
 // downGlyph is a filled triangle that points down.

@@ -307,7 +307,7 @@ func (p *panel) addMeans(v *sweepView, axis *sweepAxis, objective int, s objecti
 			values[u] = append(values[u], j.Objectives[objective])
 		}
 	}
-	w := whiskers{joined: axis.numeric, low: p.yMin, high: p.yMax}
+	w := whiskers{joined: axis.ordered, low: p.yMin, high: p.yMax}
 	several := false
 	for _, u := range axis.stops {
 		if x := values[u]; len(x) > 0 {

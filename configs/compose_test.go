@@ -278,12 +278,15 @@ func TestJobSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := job.JobEnv()
-	if want := "A=1 B=2 SET=from SET"; err != nil || strings.Join(env, " ") != want {
-		t.Errorf("environment %v, %v, want %s", env, err, want)
+	h, err := job.Hydra()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if in, err := job.Chdir(); !in || err != nil {
-		t.Errorf("chdir %v, %v", in, err)
+	if env, want := strings.Join(h.Env(), " "), "A=1 B=2 SET=from SET"; env != want {
+		t.Errorf("environment %s, want %s", env, want)
+	}
+	if !h.Chdir {
+		t.Error("hydra.job.chdir is lost")
 	}
 	for overrides, want := range map[string]string{
 		"+node=fast": "job 0 [+node=fast] changes hydra.launcher: it must be configured before the sweep starts",

@@ -118,7 +118,11 @@ func TestConformance(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					before := fmt.Sprint(shuffled)
 					got, err := again.Next(shuffled)
+					if fmt.Sprint(shuffled) != before {
+						t.Errorf("the history that it was given is changed")
+					}
 					if err != nil || !slices.Equal(got, want) {
 						t.Errorf("after %d trials in another order: %v (%v), want %v", n, got, err, want)
 					}

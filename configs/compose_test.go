@@ -261,6 +261,62 @@ func TestSweepJobs(t *testing.T) {
 	}
 }
 
+// What a launcher sets for a job, and what a job must leave alone.
+func TestJobSettings(t *testing.T) {
+	files := shop + "--- node/fast\n# @package hydra.launcher\nqueue: fast\n--- other/ray\n# @package _global_\ndefaults: [override /hydra/launcher: ray]\n--- hydra/launcher/ray\nx: 1\n"
+	req := request(files, "+hydra.job.env_set={A:1,B:'${port}'}", "hydra.job.env_copy=[SET]", "hydra.job.chdir=yes", "port=1,2")
+	req.Multirun = true
+	c, err := NewComposer(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master, err := c.Compose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.Job(master, 1, []string{"port=2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := job.Hydra()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env, want := strings.Join(h.Env(), " "), "A=1 B=2 SET=from SET"; env != want {
+		t.Errorf("environment %s, want %s", env, want)
+	}
+	if !h.Chdir {
+		t.Error("hydra.job.chdir is lost")
+	}
+	for overrides, want := range map[string]string{
+		"+node=fast": "job 0 [+node=fast] changes hydra.launcher: it must be configured before the sweep starts",
+		"+other=ray": "job 0 [+other=ray] changes hydra/launcher from 'basic' to 'ray'",
+	} {
+		if _, err := c.Job(master, 0, []string{overrides}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", overrides, err, want)
+		}
+	}
+}
+
+func TestOverrideDirname(t *testing.T) {
+	for _, tc := range []struct{ args, value, want string }{
+		{"port=1 db=pg", "${hydra:job.override_dirname}", "db=pg,port=1"},
+		{"port=1 db=pg hydra.job.config.override_dirname.exclude_keys=[port] hydra.job.config.override_dirname.kv_sep=-", "${hydra_override_dirname:}", "db-pg"},
+		{"port=1 db=pg", "${hydra_override_dirname:{item_sep:_,kv_sep:'.'}}", "db.pg_port.1"},
+		{"port=1 hydra.job.override_dirname=own", "${hydra:job.override_dirname}", "own"},
+	} {
+		files := strings.Replace(shop, "none: null", "none: \""+tc.value+"\"", 1)
+		c, err := Compose(request(files, strings.Fields(tc.args)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Resolved()
+		if err != nil || n.Get("none").Text != tc.want {
+			t.Errorf("%s: got %v, %v, want %s", tc.args, n.Get("none"), err, tc.want)
+		}
+	}
+}
+
 func TestSpace(t *testing.T) {
 	req := request(shop, "db=pg", "port=tag(log,interval(1,10))", "nested.x.y=int(interval(1,4))", "none=a,b")
 	req.Multirun = true

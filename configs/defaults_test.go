@@ -57,6 +57,10 @@ w: dangling
 defaults: [{shape: flat}, {override shape/edge: soft}]
 --- changing
 defaults: [{color: red}, {color: blue}]
+--- changingandabsent
+defaults: [{shape: flat}, {shape: null}, {color: nocolor}]
+--- onlyoverrides
+defaults: [{shape/edge: over}, {shape/edge: over}]
 --- twice
 defaults: [{color: red}, {color: red}]
 --- twicewithself
@@ -200,6 +204,9 @@ defaults: [override edge@p: soft]
 w: hard
 --- shape/edge/soft
 w: soft
+--- shape/edge/over
+defaults: [override hydra/help: mine]
+w: over
 --- exp/wantsblue
 # @package _global_
 defaults: [override /color: blue]
@@ -310,6 +317,10 @@ func TestDefaultsListForms(t *testing.T) {
 		{"tonull", "", "{'shape': {'w': 'round'}}"},
 		{"tonull", "shape/edge=soft", "{'shape': {'edge': {'w': 'soft'}, 'w': 'round'}}"},
 		{"changing", "", "error: Multiple values for color. To override a value use 'override color: blue'"},
+		{"changing", "shape=round", "error: Multiple values for color"},
+		{"changingandabsent", "", "error: Could not find 'color/nocolor'"},
+		{"changingandabsent", "", "error: Multiple values for shape. To override a value use 'override shape: null'"},
+		{"onlyoverrides", "", "error: shape/edge appears more than once"},
 		{"twice", "", "error: color appears more than once"},
 		{"twicewithself", "", "{'shape': {'w': 'leaf'}}"}, // as in Hydra: only files without a defaults list are compared
 		{"empty", "color=red", "error: Could not override 'color'. No match in the defaults list. To append to your default list use +color=red"},
@@ -357,7 +368,7 @@ func TestDefaultsListForms(t *testing.T) {
 		{"open", "color=red", "{'color': {'w': 'red'}}"},
 		{"openpkg", "color@p=red", "{'p': {'w': 'red'}}"},
 		{"openpath", "", "error: \"???\" in a defaults list"},
-		{"empty", "+shape=needs", "error: You must specify 'shape/edge', e.g, shape/edge=<OPTION>. Available options: hard, soft"},
+		{"empty", "+shape=needs", "error: You must specify 'shape/edge', e.g, shape/edge=<OPTION>. Available options: hard, over, soft"},
 		{"empty", "+shape=needs shape/edge=soft", "{'shape': {'edge': {'w': 'soft'}}}"},
 		{"maybe", "", "{'w': 'maybe'}"},
 

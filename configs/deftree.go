@@ -143,6 +143,17 @@ func (b *treeBuilder) add(o *Override) error {
 
 // build unfolds the tree below hydra/config and the primary config.
 func (b *treeBuilder) build(primary string) (*treeNode, error) {
+	root, err := b.grow(primary)
+	if len(b.faults) == 0 {
+		return root, err
+	}
+	if e, ok := err.(*Error); ok {
+		b.faults = append(b.faults, e)
+	}
+	return nil, b.faults // the last item first, as Hydra names it
+}
+
+func (b *treeBuilder) grow(primary string) (*treeNode, error) {
 	root := &treeNode{}
 	hydra := &treeNode{item: &item{path: "hydra/config"}, parent: root}
 	main := &treeNode{item: &item{path: primary, primary: true}, parent: root}
@@ -161,8 +172,8 @@ func (b *treeBuilder) build(primary string) (*treeNode, error) {
 			break
 		}
 	}
-	if len(b.faults) > 0 {
-		return nil, b.faults // the last item first, as Hydra names it
+	if len(b.faults) > 0 { // what could not be loaded might have chosen more
+		return root, nil
 	}
 	return root, b.unresolved(root)
 }
@@ -291,7 +302,7 @@ func (b *treeBuilder) choose(key string, it *item) error {
 		}
 		b.choices = append(b.choices, choiceEntry{key, name, it.origin})
 	} else if prev.name != it.name || prev.isNull != it.isNull {
-		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.name)
+		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.choice())
 	}
 	g := it.groupPath()
 	if b.perGroup[g] == nil {
@@ -324,7 +335,7 @@ func (b *treeBuilder) itemsOf(n *treeNode) ([]*item, error) {
 			at--
 		}
 		items = append(items[:at], append([]*item{self}, items[at:]...)...)
-	} else if selfAt < 0 && len(items) > 0 {
+	} else if selfAt < 0 && appends { // only overrides: the content stands before what is appended
 		items = append([]*item{{path: "_self_", self: true}}, items...)
 	}
 	if n.item.primary {

@@ -19,12 +19,12 @@ func (ed *editor) apply(o *Override) error {
 		return ed.delete(o, path)
 	}
 	v := o.value.toNode().at(where)
-	if o.Op == opAdd && !v.container() {
+	if o.Op == opAdd {
 		old, err := ed.lookup(path)
 		if err != nil {
 			return errorAt(where, "%v", err)
 		}
-		if old != nil && old.Kind != Null && !old.isMissing() {
+		if old != nil && old.Kind != Null && !old.isMissing() && !v.container() {
 			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + to add or override '%s': '+%s'",
 				o.Key, o.Text[1:], o.Key, o.Text)
 		}

@@ -78,7 +78,7 @@ func ParseOverride(text string) (*Override, error) {
 		return nil, errorAt(Origin{Source: text}, "%v", err)
 	}
 	if v.kind == extendElem && o.Op != opChange {
-		return fail(0, "extend_list works only with key=extend_list(…), without "+opPrefix[o.Op])
+		return fail(0, "Trying to use override symbols when extending a list: want key=extend_list(…) without "+opPrefix[o.Op])
 	}
 	o.value = v
 	return o, nil
@@ -167,9 +167,15 @@ func (e *elem) describe() string {
 	case scalarElem:
 		return e.node.Kind.String() + " (" + e.reprint() + ")"
 	case extendElem:
-		return "extend_list"
+		return "extend_list(…)"
+	case choiceSweep:
+		return "a choice"
+	case rangeSweep:
+		return "a range"
+	case intervalSweep:
+		return "an interval"
 	}
-	return "a sweep"
+	return "a glob"
 }
 
 // parseOverrides parses all overrides and reports every fault.

@@ -3,7 +3,6 @@ package configs
 import (
 	"math/big"
 	"math/rand/v2"
-	"strings"
 )
 
 // The basic sweeper: overrides with sweeps to the override lists of jobs.
@@ -39,9 +38,9 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		return out, nil // shuffle() has already reordered them
 	case rangeSweep:
 		start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
-		isFloat := e.rng[0].node.Kind == Float || e.rng[1].node.Kind == Float || e.rng[2].node.Kind == Float
+		isFloat := e.isFloatRange()
 		if step.Sign() == 0 {
-			return nil, errorf("range(): step 0: want another step")
+			return nil, errorf("Invalid range values: the step must not be zero")
 		}
 		for x := start; x.Cmp(stop)*step.Sign() < 0; x = new(big.Rat).Add(x, step) {
 			if len(out) >= maxJobs {
@@ -56,7 +55,7 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		for _, o := range options {
 			if anyMatch(e.glob[0], o) && !anyMatch(e.glob[1], o) {
-				out = append(out, escapeText(o))
+				out = append(out, o)
 			}
 		}
 	case intervalSweep:
@@ -78,7 +77,8 @@ func anyMatch(patterns []string, s string) bool {
 }
 
 // fnmatch matches Python's fnmatch patterns: * ? [ab] [!ab].
-func fnmatch(p, s string) bool {
+func fnmatch(pattern, text string) bool {
+	p, s := []rune(pattern), []rune(text)
 	star, mark := -1, 0
 	i, j := 0, 0
 	for j < len(s) {
@@ -107,7 +107,7 @@ func fnmatch(p, s string) bool {
 }
 
 // matchOne matches one character; n is the length of the pattern used.
-func matchOne(p string, c byte) (n int, ok bool) {
+func matchOne(p []rune, c rune) (n int, ok bool) {
 	if p[0] == '?' {
 		return 1, true
 	}
@@ -128,8 +128,10 @@ func matchOne(p string, c byte) (n int, ok bool) {
 		return 1, c == '['
 	}
 	set := p[1:end]
-	negate := strings.HasPrefix(set, "!")
-	set = strings.TrimPrefix(set, "!")
+	negate := set[0] == '!'
+	if negate {
+		set = set[1:]
+	}
 	in := false
 	for k := 0; k < len(set); k++ {
 		if k+2 < len(set) && set[k+1] == '-' {
@@ -156,7 +158,7 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 		for i, k := range params.Keys {
 			o, err := ParseOverride(k.Text + "=" + params.Vals[i].pyStr())
 			if err != nil {
-				return nil, err
+				return nil, errorAt(params.Vals[i].Origin, "hydra.sweeper.params: %v", err)
 			}
 			all = append(all, o)
 		}
@@ -212,6 +214,8 @@ func (c *Composer) axis(o *Override) (axis, error) {
 		}
 	case o.value == nil:
 		a.values = []string{a.key + "=null"}
+	case o.value.kind == extendElem: // Hydra re-prints it as the list of its arguments
+		a.values = []string{a.key + "=" + (&elem{kind: listElem, items: o.value.items}).reprint()}
 	default:
 		a.values = []string{a.key + "=" + o.value.reprint()}
 	}

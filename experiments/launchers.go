@@ -37,8 +37,13 @@ func localLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
 
 func slurmLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
 	opt := launcher.DefaultSlurmOptions()
-	err := p.master.DecodeHydra("launcher", &opt)
-	return func(dir string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, opt) }, err
+	if err := p.master.DecodeHydra("launcher", &opt); err != nil {
+		return nil, err
+	}
+	if err := launcher.SlurmMissing(); err != nil { // known before anything is written
+		return nil, usagef("hydra/launcher=%s: %v", p.hydra.Launcher, err)
+	}
+	return func(dir string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, opt) }, nil
 }
 
 // joblibOptions is hydra.launcher of Hydra's joblib plugin, with its defaults.

@@ -17,9 +17,11 @@ import (
 type sweepAxis struct {
 	dim       SweepDimension
 	numeric   bool
+	ordered   bool     // numbers, or numbers side by side
 	log       bool     // positions are decimal logarithms
 	grid      bool     // few values that many jobs share
 	integers  bool     // all values are whole
+	shared    bool     // a grid in which some jobs have the same value
 	levels    []string // words in order, as shown; their positions are 0, 1, …
 	positions map[string]float64
 	written   map[float64]string // values by position, as shown
@@ -34,9 +36,12 @@ const gridValues = 12
 func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
 	a := &sweepAxis{dim: dim, positions: map[string]float64{}, written: map[float64]string{}}
 	texts := slices.Clone(dim.Values)
+	count := map[string]int{}
 	for _, j := range jobs {
-		if text, ok := j.Params[dim.Key]; ok && !slices.Contains(dim.Values, text) {
+		if text, ok := j.Params[dim.Key]; ok {
 			texts = append(texts, text)
+			count[text]++
+			a.shared = a.shared || count[text] > 1
 		}
 	}
 	seen := map[string]bool{}
@@ -52,6 +57,7 @@ func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
 			lowPositive = min(lowPositive, x)
 		}
 	}
+	a.ordered = a.numeric
 	a.grid = !dim.Interval && (len(dim.Values) > 0 || len(texts) <= gridValues)
 	if a.numeric && a.grid && low <= 0 && high >= 100*lowPositive {
 		slices.SortStableFunc(texts, func(s, t string) int { x, _ := numberOf(s); y, _ := numberOf(t); return cmp.Compare(x, y) })
@@ -62,6 +68,7 @@ func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
 	} else {
 		a.grid = true
 	}
+	a.shared = a.shared && a.grid
 	for i, t := range texts {
 		u := float64(i)
 		if a.numeric {
@@ -137,6 +144,13 @@ func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
 		for _, u := range a.stops {
 			ticks = append(ticks, plot.Tick{Value: u, Label: a.gridText(u)})
 		}
+	case a.log && high-low > 2.2:
+		every := max(1, int(niceStep((high-low)/6)))
+		for e := int(math.Ceil(low - 1e-9)); float64(e) <= high+1e-9; e++ {
+			if e%every == 0 {
+				ticks = append(ticks, plot.Tick{Value: float64(e), Label: powerOfTen(e)})
+			}
+		}
 	case a.log:
 		for _, t := range (logTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
 			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: compactNumber(t.Value, 3)})
@@ -145,7 +159,7 @@ func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
 			ticks = nil
 			for _, t := range (linearTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
 				if t.Value > 0 {
-					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: t.Label})
+					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: exponent(t.Label)})
 				}
 			}
 		}
@@ -174,10 +188,22 @@ func (a *sweepAxis) gridText(u float64) string {
 	return a.valueText(u, 4)
 }
 
+// powerOfTen writes 10^e: 1e-4, 1e-3, 0.01, 1, 1000, 1e6.
+func powerOfTen(e int) string {
+	if e < -2 || e > 5 {
+		return fmt.Sprintf("1e%d", e)
+	}
+	return shortNumber(math.Pow(10, float64(e)), 3)
+}
+
 // compactNumber writes small numbers with an exponent: 1e-3.
 func compactNumber(x float64, digits int) string {
 	if a := math.Abs(x); a > 0 && a < 0.0095 {
-		return exponent(strings.Replace(strconv.FormatFloat(x, 'e', -1, 64), "-", "−", boolInt(x < 0)))
+		text := strconv.FormatFloat(x, 'e', digits-1, 64)
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(v, 'e', -1, 64) // without zeros behind the last digit
+		}
+		return exponent(strings.Replace(text, "-", "−", boolInt(x < 0)))
 	}
 	return shortNumber(x, digits)
 }
@@ -312,7 +338,7 @@ func fitted(style draw.TextStyle, text string, width vg.Length) string {
 	}
 	runes := []rune(text)
 	for n := len(runes) - 1; n > 0; n-- {
-		head := (n + 1) / 3 // the end of a key or a path says more than its start
+		head := n / 2
 		if short := string(runes[:head]) + "…" + string(runes[len(runes)-(n-head):]); style.Width(short) <= width {
 			return short
 		}

@@ -13,35 +13,27 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// frontFigure draws objectives against each other: one large panel for two, a panel a pair for more.
+// maxPairs is how many pairs of objectives are drawn.
+const maxPairs = 6
+
+// frontFigure draws objectives against each other: a large panel for two, one for each pair of more.
 func (v *sweepView) frontFigure() *sweepFigure {
 	n := len(v.opt.Objectives)
 	f := &figure{name: "pareto", title: "Pareto front", note: "Jobs that no other beats in one objective without losing in another."}
-	columns := 1
 	f.tall = 330
 	if n > 2 {
-		columns, f.tall = 2, 0
+		f.tall = 220
 	}
 	clipped := ""
-	var row []*panel
 	for i := range n {
-		for k := i + 1; k < n && len(f.rows) < 3; k++ {
+		for k := i + 1; k < n && len(f.rows) < maxPairs; k++ {
 			p, words := v.pairPanel(i, k, n == 2)
 			clipped = cmp.Or(clipped, words)
-			if len(f.rows) > 0 || len(row) > 0 {
+			if len(f.rows) > 0 {
 				p.legend = nil
 			}
-			row = append(row, p)
-			if len(row) == columns {
-				f.rows, row = append(f.rows, row), nil
-			}
+			f.rows = append(f.rows, []*panel{p})
 		}
-	}
-	if len(row) > 0 {
-		for len(row) < columns {
-			row = append(row, &panel{yMin: math.NaN(), yMax: math.NaN()})
-		}
-		f.rows = append(f.rows, row)
 	}
 	var better []string
 	for _, o := range v.opt.Objectives {
@@ -59,9 +51,7 @@ func (v *sweepView) pairPanel(i, k int, only bool) (*panel, string) {
 	a, b := v.opt.Objectives[i], v.opt.Objectives[k]
 	sx, sy := v.scale(i), v.scale(k)
 	p := &panel{}
-	style := textStyle(10.5, false, black)
-	p.x = fitted(style, fmt.Sprintf("%s (%s is better)", a.Name, a.direction()), 260)
-	p.y = fitted(style, fmt.Sprintf("%s (%s is better)", b.Name, b.direction()), panelHeight)
+	p.x, p.y = a.label(500), b.label(panelHeight)
 	axis := &sweepAxis{numeric: true, log: sx.log}
 	place := func(x float64) float64 {
 		x, _ = sx.clamp(x)
@@ -75,7 +65,7 @@ func (v *sweepView) pairPanel(i, k int, only bool) (*panel, string) {
 		p.xMin, p.xMax = math.Log10(p.xMin), math.Log10(p.xMax)
 	}
 	axis.low, axis.high, axis.stops = p.xMin, p.xMax, []float64{p.xMin, p.xMax}
-	p.setTicks(axis, 240)
+	p.setTicks(axis, 560)
 	x := func(j SweepJob) (float64, bool) { return place(j.Objectives[i]), true }
 	p.addJobs(v, v.drawnJobs(), k, sy, x)
 	front := v.highlighted()

@@ -32,7 +32,7 @@ const (
 func (v *sweepView) importances(objective int) []importance {
 	var out []importance
 	for _, dim := range v.dims {
-		axis := newSweepAxis(dim, v.jobs)
+		axis := newSweepAxis(dim, v.byNumber)
 		var x, y []float64
 		for _, j := range v.jobs {
 			if u, ok := axis.at(j.Params); ok && v.hasResult(j) {
@@ -51,8 +51,8 @@ func (v *sweepView) importances(objective int) []importance {
 		ranks := ranksOf(y)
 		var means []float64
 		row.share, means = explained(ranks, group, row.groups)
-		row.chance = distuv.ChiSquared{K: float64(row.groups - 1)}.Quantile(0.95) / float64(row.n-1)
-		if axis.numeric {
+		row.chance = chanceShare(row.groups, row.n)
+		if axis.ordered {
 			row.rank = correlation(ranksOf(x), ranks)
 		}
 		best := 0
@@ -84,6 +84,12 @@ func explained(y []float64, group []int, groups int) (share float64, means []flo
 		between += count[g] * (means[g] - all) * (means[g] - all)
 	}
 	return between / total, means
+}
+
+// chanceShare is the share that n jobs in groups exceed in 1 of 20 sweeps when the groups are alike:
+// Kruskal and Wallis's H is nearly χ² then.
+func chanceShare(groups, n int) float64 {
+	return min(1, distuv.ChiSquared{K: float64(groups - 1)}.Quantile(0.95)/float64(n-1))
 }
 
 // ranksOf returns the ranks of x, from 1; equal values share the mean of theirs.
@@ -154,6 +160,9 @@ func (v *sweepView) writeImportance(d *document) {
 	}
 	if !first {
 		text := "This sees no interactions, and a key that was swept over a narrow range explains little, however much it matters outside."
+		if v.count(func(j SweepJob) bool { return j.State == StatePruned }) > 0 {
+			text += " Pruned jobs are left out, and with them some of what bad values cost."
+		}
 		if adaptive(v.opt.Sweeper) {
 			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take the shares as hints.", plain(v.opt.Sweeper))
 		}

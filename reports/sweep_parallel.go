@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -55,20 +56,20 @@ func ramp(t float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// parallelFigure is the sweep in parallel coordinates, nil without a swept key.
+// parallelFigure is the sweep in parallel coordinates, nil for less than three axes.
 func (v *sweepView) parallelFigure() *sweepFigure {
 	dims := v.panelDims()
-	if len(dims) == 0 {
+	if len(dims) == 0 || len(dims)+len(v.opt.Objectives) < 3 { // one key against one objective is no more than a plot of points
 		return nil
 	}
 	p := &parallel{colours: v.colourScale(), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
 	var place []func(SweepJob) float64
 	grids := false
 	for _, dim := range dims {
-		axis := newSweepAxis(dim, v.jobs)
-		grids = grids || axis.grid
+		axis := newSweepAxis(dim, v.byNumber)
+		grids = grids || axis.shared
 		low, high := axis.bounds()
-		spread := axis.spread(high - low)
+		spread := axis.spread(high-low, parallelHeight)
 		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
 		place = append(place, func(j SweepJob) float64 {
 			u, ok := axis.at(j.Params)
@@ -253,7 +254,9 @@ func (p *parallel) slanted() bool {
 
 // shown is an axis's name as it is drawn.
 func (p *parallel) shown(i int) string {
-	return fitted(p.nameStyle(), p.axes[i].name, 150)
+	_, right := p.margins()
+	room := right + p.gap()*vg.Length(len(p.axes)-1-i) - 8
+	return fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
 }
 
 func (p *parallel) headHeight() vg.Length {
@@ -334,7 +337,12 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 			continue
 		}
 		c.StrokeLine2(draw.LineStyle{Color: black, Width: 0.7}, x-3, at, x, at)
-		text := fitted(style, t.Label, room)
+		text := t.Label
+		if _, ok := numberOf(strings.ReplaceAll(text, ",", "")); !ok {
+			text = fitted(style, text, room)
+		} else if style.Width(text) > room+4 {
+			continue // half a number misleads
+		}
 		w := style.Width(text)
 		c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xc8}, rectangle(x-6-w, at-4.5, x-4, at+5))
 		c.FillText(style, vg.Point{X: x - 5 - w, Y: at - 3}, text)

@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -34,7 +32,7 @@ func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	if !slices.ContainsFunc(v.jobs, v.measured) {
+	if v.count(v.measured) < 2 { // there is nothing to compare
 		return nil, nil
 	}
 	dir := filepath.Join(v.dir, plotsFolder)
@@ -65,6 +63,9 @@ func (v *sweepView) figures() []sweepFigure {
 	}
 	for i := range v.opt.Objectives {
 		add(v.parametersFigure(i))
+	}
+	if len(v.opt.Objectives) == 1 {
+		add(v.cellsFigure())
 	}
 	add(v.parallelFigure())
 	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j SweepJob) bool { return j.State == StatePruned }) > 0 {
@@ -165,150 +166,6 @@ func (s objectiveScale) clippedWords() string {
 	return fmt.Sprintf(" The axis leaves out %s far worse than the others; triangles at its edge stand for them.", plural(s.clipped, "job"))
 }
 
-// marks are the ways in which a job is drawn.
-type mark struct {
-	text  string
-	shape draw.GlyphDrawer
-	color colour
-	size  vg.Length
-	has   func(SweepJob) bool
-}
-
-func (v *sweepView) marks(n int) []mark {
-	strength := 0.75
-	if n > 150 {
-		strength = 0.45
-	}
-	return []mark{
-		{"done", draw.CircleGlyph{}, faint(blue, strength), 2.6, v.feasible},
-		{"pruned", draw.TriangleGlyph{}, faint(orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == StatePruned }},
-		{"infeasible", draw.CrossGlyph{}, vermillion, 2.6, v.infeasible},
-		{"running or failed", draw.RingGlyph{}, grey, 2.4, func(j SweepJob) bool { return !ended(j.State) || j.State == StateFailed }},
-	}
-}
-
-// addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
-// edge.
-func (p *panel) addJobs(v *sweepView, jobs []SweepJob, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
-	low, high := s.axisRange()
-	p.yMin, p.yMax, p.log = low, high, s.log
-	edge := dots{color: grey, shape: draw.PyramidGlyph{}, size: 3}
-	inset := 0.025 * (high - low)
-	for i := len(v.marks(len(jobs))) - 1; i >= 0; i-- { // done ones on top
-		m := v.marks(len(jobs))[i]
-		d := dots{color: m.color, shape: m.shape, size: m.size}
-		for _, j := range slices.Backward(jobs) {
-			u, ok := x(j)
-			if !ok || !m.has(j) {
-				continue
-			}
-			if _, out := s.clamp(j.Objectives[objective]); out {
-				edge.x, edge.y = append(edge.x, u), append(edge.y, low+inset)
-				if v.opt.Objectives[objective].Minimize {
-					edge.y[len(edge.y)-1], edge.shape = high-inset, downGlyph{}
-				}
-				continue
-			}
-			d.x, d.y = append(d.x, u), append(d.y, j.Objectives[objective])
-		}
-		if len(d.x) > 0 {
-			p.layers = append(p.layers, d)
-			p.legend = slices.Insert(p.legend, 0, legendItem{m.text, dotSample(m.color, m.shape)})
-		}
-	}
-	if len(edge.x) > 0 {
-		p.layers = append(p.layers, edge)
-		p.legend = append(p.legend, legendItem{"beyond the axis", dotSample(grey, edge.shape)})
-	}
-}
-
-// addBest rings the best job, or those of the front.
-func (p *panel) addBest(v *sweepView, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
-	d := dots{color: black, shape: draw.RingGlyph{}, size: 5}
-	for _, j := range v.highlighted() {
-		if u, ok := x(j); ok {
-			y, _ := s.clamp(j.Objectives[objective])
-			d.x, d.y = append(d.x, u), append(d.y, y)
-		}
-	}
-	if len(d.x) > 0 {
-		p.layers = append(p.layers, d)
-		p.legend = append(p.legend, legendItem{v.highlightWords(), dotSample(black, draw.RingGlyph{})})
-	}
-}
-
-// highlighted are the best job, or with several objectives the front.
-func (v *sweepView) highlighted() []SweepJob {
-	if len(v.opt.Objectives) == 1 {
-		if best := v.best(); best != nil {
-			return []SweepJob{*best}
-		}
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(v.jobs), func(j SweepJob) bool { return !v.front[j.Number] })
-}
-
-func (v *sweepView) highlightWords() string {
-	if len(v.opt.Objectives) > 1 {
-		return "Pareto front"
-	}
-	if best := v.best(); best != nil {
-		return fmt.Sprintf("best: job %d", best.Number)
-	}
-	return "best"
-}
-
-// downGlyph is a filled triangle that points down.
-type downGlyph struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (downGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := style.Radius
-	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y + 0.7*r}, {X: at.X + r, Y: at.Y + 0.7*r}, {X: at.X, Y: at.Y - r}})
-}
-
-// whiskers are means with their standard deviations.
-type whiskers struct {
-	x, mean, sd []float64 // sd NaN: one value
-	low, high   float64   // limits of the axis
-	joined      bool      // the values have an order
-}
-
-// Plot implements plot.Plotter.
-func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
-	style := draw.LineStyle{Color: black, Width: 1}
-	var line []vg.Point
-	at := func(u, y float64) vg.Point {
-		return vg.Point{X: c.X(p.X.Norm(u)), Y: c.Y(p.Y.Norm(min(max(y, w.low), w.high)))}
-	}
-	for i, u := range w.x {
-		mid := at(u, w.mean[i])
-		line = append(line, mid)
-		if w.sd[i] > 0 {
-			from, to := at(u, w.mean[i]-w.sd[i]), at(u, w.mean[i]+w.sd[i])
-			c.StrokeLine2(style, from.X, from.Y, to.X, to.Y)
-			for _, end := range []vg.Point{from, to} {
-				c.StrokeLine2(style, end.X-2.5, end.Y, end.X+2.5, end.Y)
-			}
-		}
-	}
-	if w.joined && len(line) > 1 {
-		c.StrokeLines(draw.LineStyle{Color: faint(black, 0.55), Width: 1}, line)
-	}
-	for _, mid := range line {
-		c.DrawGlyph(draw.GlyphStyle{Color: black, Radius: 2.7, Shape: diamondGlyph{}}, mid)
-	}
-}
-
-// diamondGlyph is a filled square on its corner.
-type diamondGlyph struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := style.Radius * 1.3
-	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
-}
-
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
 // there are too many.
 func (v *sweepView) panelDims() []SweepDimension {
@@ -342,19 +199,30 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	}
 	f := &figure{name: name, title: fitted(textStyle(13, true, black), o.Name+" by swept key", figureWidth-2*marginLeft-20),
 		note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
+	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", plain(o.Name))
+	if len(dims) == 1 {
+		f.note = "Every job by its value of the only swept key."
+		caption = fmt.Sprintf("*%s by %s.* Every job is a point.", plain(o.Name), inlineCode(dims[0].Key))
+	}
 	jobs := v.drawnJobs()
 	grids, any := false, false
 	room := (figureWidth - marginLeft - labelWidth - marginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
 	for i, dim := range dims {
-		axis := newSweepAxis(dim, v.jobs)
+		axis := newSweepAxis(dim, v.byNumber)
 		p := v.keyPanel(axis, jobs, objective, s, room-34)
-		grids = grids || axis.grid
+		grids = grids || axis.shared
 		any = any || !p.blank()
-		if i > 0 {
+		if i > 0 { // one legend for all panels
+			first := f.rows[0][0]
+			for _, item := range p.legend {
+				if !slices.ContainsFunc(first.legend, func(l legendItem) bool { return l.text == item.text }) {
+					first.legend = append(first.legend, item)
+				}
+			}
 			p.legend = nil
 		}
 		if i%columns == 0 {
-			p.y = fitted(textStyle(10.5, false, black), fmt.Sprintf("%s (%s is better)", o.Name, o.direction()), panelHeight)
+			p.y = o.label(panelHeight - 30)
 			f.rows = append(f.rows, nil)
 		}
 		f.rows[len(f.rows)-1] = append(f.rows[len(f.rows)-1], p)
@@ -366,7 +234,6 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	for len(*last) < columns {
 		*last = append(*last, &panel{yMin: math.NaN(), yMax: math.NaN()})
 	}
-	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", plain(o.Name))
 	if grids {
 		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; points are moved a little sideways so that they can be told apart."
 	}
@@ -384,12 +251,21 @@ func (v *sweepView) sampleWords() string {
 	return fmt.Sprintf(" Of %s the best %d and an even sample of the others are drawn.", plural(n, "job"), maxDrawnJobs/2)
 }
 
+// label names the objective beside an axis of this length, and which way is better if there is room.
+func (o SweepObjective) label(length vg.Length) string {
+	style := textStyle(10.5, false, black)
+	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.direction()); style.Width(text) <= length {
+		return text
+	}
+	return fitted(style, o.Name, length)
+}
+
 // keyPanel draws the objective against one key; width is that of the panel.
 func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s objectiveScale, width vg.Length) *panel {
 	p := &panel{yMin: math.NaN(), yMax: math.NaN(), x: fitted(textStyle(10.5, false, black), axis.dim.Key, width)}
 	p.xMin, p.xMax = axis.bounds()
 	p.setTicks(axis, width)
-	spread := axis.spread(p.xMax - p.xMin)
+	spread := axis.spread(p.xMax-p.xMin, width)
 	x := func(j SweepJob) (float64, bool) {
 		u, ok := axis.at(j.Params)
 		return u + spread*sideways(j.Number), ok
@@ -400,16 +276,17 @@ func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s 
 	return p
 }
 
-// spread is how far points of one value are moved to the sides: a fifth of the gap between values.
-func (a *sweepAxis) spread(width float64) float64 {
-	if !a.grid {
+// spread is how far points of one value are moved to the sides on an axis of this range and length: a
+// fifth of the gap between values, at most 10 points.
+func (a *sweepAxis) spread(span float64, length vg.Length) float64 {
+	if !a.shared {
 		return 0
 	}
-	gap := width / 4
+	gap := span / 4
 	for i := 1; i < len(a.stops); i++ {
 		gap = min(gap, a.stops[i]-a.stops[i-1])
 	}
-	return min(0.2*gap, 0.04*width)
+	return min(0.2*gap, span*10/float64(length))
 }
 
 // sideways is in [-1, 1] and differs between jobs: multiples of the golden ratio are spread evenly.
@@ -430,7 +307,7 @@ func (p *panel) addMeans(v *sweepView, axis *sweepAxis, objective int, s objecti
 			values[u] = append(values[u], j.Objectives[objective])
 		}
 	}
-	w := whiskers{joined: axis.numeric, low: p.yMin, high: p.yMax}
+	w := whiskers{joined: axis.ordered, low: p.yMin, high: p.yMax}
 	several := false
 	for _, u := range axis.stops {
 		if x := values[u]; len(x) > 0 {
@@ -462,160 +339,14 @@ func (p *panel) setTicks(axis *sweepAxis, width vg.Length) {
 	for _, t := range ticks {
 		p.tilted = p.tilted || style.Width(t.Label)+6 > each
 	}
-	for i := range ticks {
-		if p.tilted {
-			ticks[i].Label = fitted(style, ticks[i].Label, 80)
+	for i, t := range ticks {
+		if p.tilted { // it reaches to the left, at most over the margin
+			at := width * vg.Length((t.Value-p.xMin)/(p.xMax-p.xMin))
+			ticks[i].Label = fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(tilt))))
 		}
 	}
 	if p.tilted {
 		ticks = thinned(ticks, p.xMin, p.xMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(tilt)) / 1.6 })
 	}
 	p.xTicks = fixedTicks(ticks)
-}
-
-// historyFigure shows the objective in the order of the jobs with the best so far, and what each cost.
-func (v *sweepView) historyFigure() *sweepFigure {
-	byNumber := slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
-	last := float64(byNumber[len(byNumber)-1].Number)
-	number := func(j SweepJob) (float64, bool) { return float64(j.Number), true }
-	var panels []*panel
-	clipped := ""
-	for i, o := range v.opt.Objectives {
-		s := v.scale(i)
-		p := &panel{}
-		p.addJobs(v, v.drawnJobs(), i, s, number)
-		p.y = fitted(textStyle(10.5, false, black), o.Name, panelHeight)
-		var x, y []float64
-		for _, j := range byNumber {
-			if v.feasible(j) && (len(y) == 0 || o.compare(j.Objectives[i], y[len(y)-1]) < 0) {
-				x, y = append(x, float64(j.Number)), append(y, j.Objectives[i])
-			}
-		}
-		if len(x) > 0 {
-			x, y = append(x, last+0.5), append(y, y[len(y)-1])
-			for k := range y {
-				y[k], _ = s.clamp(y[k])
-			}
-			l := line(x, y, black, 1.4)
-			l.steps = true
-			p.layers = append(p.layers, l)
-			p.legend = append(p.legend, legendItem{"best so far", lineSample(l.style)})
-		}
-		p.addBest(v, i, s, number)
-		panels = append(panels, p)
-		clipped = cmp.Or(clipped, s.clippedWords())
-	}
-	caption := "*History.* Objective by job number; the line is the best so far. A sweep whose line has been flat for most of its jobs has found what it can find in these ranges; one that still rises deserves more trials."
-	if v.opt.Objectives[0].Minimize {
-		caption = strings.Replace(caption, "still rises", "still falls", 1)
-	}
-	if p, text := v.epochsPanel(byNumber); p != nil {
-		panels = append(panels, p)
-		caption += " " + text
-	}
-	f := stack("History of the sweep", "Jobs in the order in which the sweeper proposed them.", panels...)
-	if f == nil {
-		return nil
-	}
-	f.name = "history"
-	for _, p := range panels {
-		p.xMin, p.xMax, p.xTicks = -0.5, last+0.5, linearTicks{integers: true}
-	}
-	f.rows[len(f.rows)-1][0].x = "job"
-	return &sweepFigure{f, "history of the sweep", caption + clipped + v.sampleWords()}
-}
-
-// stems are vertical bars from zero.
-type stems struct {
-	x, y  []float64
-	wide  float64 // jobs that a bar stands for; 0: one
-	style draw.LineStyle
-}
-
-// DataRange implements plot.DataRanger.
-func (s stems) DataRange() (xmin, xmax, ymin, ymax float64) { return rangeOf(s.x, s.y) }
-
-// Plot implements plot.Plotter.
-func (s stems) Plot(c draw.Canvas, p *plot.Plot) {
-	style := s.style
-	style.Width = min((c.Max.X-c.Min.X)/vg.Length(p.X.Max-p.X.Min)*vg.Length(0.75*max(s.wide, 1)), 9)
-	for i, u := range s.x {
-		x := c.X(p.X.Norm(u))
-		c.StrokeLine2(style, x, c.Y(p.Y.Norm(0)), x, c.Y(p.Y.Norm(s.y[i])))
-	}
-}
-
-// epochsPanel shows what pruning saved: the epochs of every job.
-func (v *sweepView) epochsPanel(jobs []SweepJob) (*panel, string) {
-	pruned := v.count(func(j SweepJob) bool { return j.State == StatePruned && j.Epochs > 0 })
-	if pruned == 0 {
-		return nil, ""
-	}
-	p := &panel{y: "epochs trained", yMin: 0, yMax: math.NaN()}
-	full, spent, finished, stopped := 0, 0, 0, 0
-	caption := "Below, the epochs that each job trained"
-	if len(jobs) > maxStems {
-		p.y = "mean epochs trained"
-		caption = "Below, the mean epochs of jobs in succession"
-		p.layers = append(p.layers, meanEpochs(jobs))
-	} else {
-		p.addEpochs(jobs)
-	}
-	for _, j := range jobs {
-		switch {
-		case j.State == StateDone:
-			full, finished, spent = max(full, j.Epochs), finished+1, spent+j.Epochs
-		case j.State == StatePruned:
-			spent += j.Epochs
-			stopped++
-		}
-	}
-	if finished == 0 {
-		return p, caption + "."
-	}
-	whole := full * (finished + stopped)
-	return p, fmt.Sprintf("%s: finished and pruned jobs took %s of the %s that all of them would have taken in full.", caption, thousands(spent), plural(whole, "epoch"))
-}
-
-// maxStems is how many jobs have room for a bar each.
-const maxStems = 200
-
-// addEpochs draws a bar for every job, coloured by how it ended.
-func (p *panel) addEpochs(jobs []SweepJob) {
-	for _, m := range []struct {
-		text  string
-		color colour
-		has   func(SweepJob) bool
-	}{
-		{"done", faint(blue, 0.8), func(j SweepJob) bool { return j.State == StateDone }},
-		{"pruned", orange, func(j SweepJob) bool { return j.State == StatePruned }},
-		{"failed or not ended", faint(grey, 0.7), func(j SweepJob) bool { return j.State != StateDone && j.State != StatePruned }},
-	} {
-		s := stems{style: draw.LineStyle{Color: m.color}}
-		for _, j := range jobs {
-			if j.Epochs > 0 && m.has(j) {
-				s.x, s.y = append(s.x, float64(j.Number)), append(s.y, float64(j.Epochs))
-			}
-		}
-		if len(s.x) > 0 {
-			p.layers = append(p.layers, s)
-			p.legend = append(p.legend, legendItem{m.text, areaSample(m.color)})
-		}
-	}
-}
-
-// meanEpochs draws bars for the means of many jobs in succession.
-func meanEpochs(jobs []SweepJob) stems {
-	s := stems{style: draw.LineStyle{Color: faint(blue, 0.8)}}
-	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
-	for chunk := range slices.Chunk(jobs, size) {
-		sum := 0.0
-		for _, j := range chunk {
-			sum += float64(j.Epochs)
-		}
-		s.x = append(s.x, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
-		s.y = append(s.y, sum/float64(len(chunk)))
-	}
-	s.wide = float64(size)
-	return s
 }

@@ -175,8 +175,7 @@ func commonOverrides(jobs []SweepJob) []string {
 func (v *sweepView) settingsOf() []*setting {
 	var settings []*setting
 	index := map[string]*setting{}
-	byNumber := slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
-	for _, j := range byNumber {
+	for _, j := range v.byNumber {
 		overrides := slices.DeleteFunc(v.own(j), isSeed)
 		key := strings.Join(overrides, "\x00")
 		s := index[key]
@@ -245,16 +244,20 @@ func (v *sweepView) seedSD() float64 {
 	return math.Sqrt(squares / float64(freedom))
 }
 
-// luck says how much of the best job's lead seeds alone explain: the expected best of n equal normal
-// values (Blom 1958).
+// luck says how much of the best job's lead seeds alone explain.
 func (v *sweepView) luck() string {
 	n := v.count(v.feasible)
 	sd := v.seedSD()
 	if n < 2 || !(sd > 0) {
 		return ""
 	}
-	lead := sd * distuv.UnitNormal.Quantile((float64(n)-0.375)/(float64(n)+0.25))
+	lead := sd * luckOf(n)
 	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best of them would still look about %s better than it is.", plain(v.opt.Objectives[0].Name), sig(sd, 2), n, sig(lead, 2))
+}
+
+// luckOf is the expected largest of n standard normal values (Blom 1958).
+func luckOf(n int) float64 {
+	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
 }
 
 // bestSetting compares the settings' means, which are less a matter of luck than single jobs.
@@ -279,10 +282,14 @@ func (v *sweepView) bestSetting() string {
 	}
 	switch {
 	case compared == 0:
+	case near == 0 && compared == 1:
+		text += " Its lead over the other setting is more than two standard errors."
 	case near == 0:
-		text += fmt.Sprintf(" Its lead over each of %s is more than two standard errors.", plural(compared, "other setting"))
+		text += fmt.Sprintf(" Its lead over each of the other %d settings is more than two standard errors.", compared)
+	case compared == 1:
+		text += " The other setting lies within two standard errors of it: these seeds do not separate them."
 	default:
-		text += fmt.Sprintf(" %s of %s lie within two standard errors of it: these seeds do not separate them.", thousands(near), plural(compared, "other setting"))
+		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near, compared)
 	}
 	return text
 }

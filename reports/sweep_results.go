@@ -15,7 +15,7 @@ const resultsFile = "optimization_results.yaml"
 // feasible result there is nothing to write.
 func WriteOptimizationResults(dir string, jobs []SweepJob, opt SweepOptions) error {
 	v := newSweepView(dir, jobs, opt)
-	keys := swept(jobs, opt.Dimensions)
+	keys := swept(v.byNumber, opt.Dimensions)
 	root := []entry{{"name", textNode(opt.Sweeper)}}
 	best := v.best()
 	switch {

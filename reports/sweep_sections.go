@@ -30,7 +30,7 @@ func shownRows(n int) int {
 // writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
 // table of jobs says the same.
 func (v *sweepView) writeSettings(d *document) {
-	if !slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 }) {
+	if !v.hasSeeds() {
 		return
 	}
 	d.heading(2, "Settings")
@@ -69,6 +69,11 @@ func (v *sweepView) writeSettings(d *document) {
 	}
 }
 
+// hasSeeds says whether some setting is more than one job.
+func (v *sweepView) hasSeeds() bool {
+	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
+}
+
 // gainCells are the mean gain over similarity of a setting's jobs, and in how many it is better.
 func (v *sweepView) gainCells(s *setting) []string {
 	var gains []float64
@@ -103,7 +108,7 @@ func (v *sweepView) writeJobs(d *document) {
 	if constrained {
 		header = append(header, ">violation")
 	}
-	gains := len(v.gains) > 0 && !slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
+	gains := len(v.gains) > 0 && !v.hasSeeds()
 	if gains {
 		header = append(header, ">gain over similarity")
 	}
@@ -112,7 +117,7 @@ func (v *sweepView) writeJobs(d *document) {
 	for _, j := range v.jobs[:shownRows(len(v.jobs))] {
 		row := []string{v.link(j)}
 		for _, k := range keys {
-			row = append(row, k.cell(j))
+			row = append(row, plain(k.cell(j)))
 		}
 		if keys == nil {
 			row = append(row, tableCode(v.own(j)))
@@ -169,10 +174,7 @@ func (d SweepDimension) cell(j SweepJob) string {
 		}
 		return sig(x, 4)
 	}
-	if text == "" {
-		text = "''"
-	}
-	return plain(text)
+	return cmp.Or(text, "''")
 }
 
 // stateCell is a job's state, with what it needs to be read right.
@@ -252,7 +254,11 @@ func (v *sweepView) writeFailures(d *document) {
 	}
 	d.heading(2, "Failures")
 	failed := v.count(func(j SweepJob) bool { return j.State == StateFailed })
-	d.paragraph("%s failed, with %s. This runs them again:", capital(plural(failed, "job")), plural(len(groups), "cause"))
+	what := fmt.Sprintf("%s failed, with %s. This runs them again:", plural(failed, "job"), plural(len(groups), "cause"))
+	if failed == 1 {
+		what = "1 job failed. This runs it again:"
+	}
+	d.paragraph("%s", what)
 	d.code(shellCommand([]string{"run", "resume", v.dir}))
 	for i, g := range groups {
 		if i == maxFailures {

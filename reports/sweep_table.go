@@ -122,7 +122,7 @@ func (v *sweepView) jobTable(jobs []SweepJob) string {
 		}
 		row = append(row, numberCell(j.Epochs), timeCell(j.Seconds))
 		for _, k := range keys {
-			row = append(row, shortened(strings.ReplaceAll(k.cell(j), `\`, ""), valueWidth))
+			row = append(row, shortened(k.cell(j), valueWidth))
 		}
 		if keys == nil {
 			row = append(row, shortened(strings.Join(v.own(j), " "), 3*valueWidth))

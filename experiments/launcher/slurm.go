@@ -30,6 +30,7 @@ type slurm struct {
 	ctx     context.Context // of the watch
 	quit    context.CancelFunc
 	wake    chan struct{}
+	soon    time.Duration // pause between two looks at the queue while something happens
 	lag     time.Duration // how long a shared file system may hide a new file
 
 	mu     sync.Mutex
@@ -50,15 +51,23 @@ type task struct {
 	stopped time.Time // was told to save its state and to end
 }
 
+// SlurmMissing says that this machine has not Slurm's commands.
+func SlurmMissing() error {
+	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
+		}
+	}
+	return nil
+}
+
 // NewSlurm returns the launcher for the jobs of a sweep. It needs Slurm's commands on this machine.
 func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
-	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return nil, fmt.Errorf("hydra/launcher=slurm: there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
-		}
+	if err := SlurmMissing(); err != nil {
+		return nil, err
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -68,7 +77,7 @@ func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
 	return &slurm{
 		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn}, events: make(chan Attempt),
-		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), lag: 65 * time.Second, tasks: map[int]*task{},
+		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}, nil
 }
 
@@ -163,23 +172,27 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	for {
 		err := sub.submit()
 		var e *slurmError
-		switch {
-		case err == nil:
+		if err == nil {
 			s.queue.answered()
 			array, err := sub.array()
 			return sub, array, err
-		case !errors.As(err, &e):
+		}
+		if !errors.As(err, &e) {
 			return nil, "", err
-		case !e.unreachable():
+		}
+		if e.unreachable() {
+			if err := s.queue.wait(ctx, e); err != nil {
+				return nil, "", err
+			}
+		}
+		if e.unreachable() || e.died { // an answer that was lost is not a request that was lost
+			if array, err := s.find(ctx, sub); err != nil || array != "" {
+				return sub, array, err
+			}
+		}
+		if !e.unreachable() {
 			sub.forget()
-			return nil, "", fmt.Errorf("Slurm refuses the jobs: %s%s", e.message, blame(e.message)) //nolint:staticcheck // a name
-		}
-		if err := s.queue.wait(ctx, e); err != nil {
-			return nil, "", err
-		}
-		// An answer that was lost is not a request that was lost.
-		if array, err := s.find(ctx, sub); err != nil || array != "" {
-			return sub, array, err
+			return nil, "", fmt.Errorf("the jobs cannot be submitted: %w%s", e, blame(e.message))
 		}
 	}
 }
@@ -207,8 +220,10 @@ func (s *slurm) script(sub *submission) string {
 		b.WriteString(" " + shellQuote(arg))
 	}
 	fmt.Fprintf(&b, " %s\n", shellQuote(sub.script()))
-	for _, line := range s.opt.Setup {
-		b.WriteString(line + "\n")
+	if s.opt.Setup != nil {
+		for _, line := range *s.opt.Setup {
+			b.WriteString(line + "\n")
+		}
 	}
 	fmt.Fprintf(&b, "export %s=%d %s=%d\nexec ", maxTimeoutsEnv, s.opt.MaxNumTimeout, limitEnv, s.opt.TimeoutMin)
 	if s.opt.SrunArgs != nil {
@@ -216,7 +231,7 @@ func (s *slurm) script(sub *submission) string {
 		if s.opt.CPUsPerTask != nil { // which srun does not take from sbatch since 22.05
 			fmt.Fprintf(&b, "--cpus-per-task=%d ", *s.opt.CPUsPerTask)
 		}
-		for _, arg := range s.opt.SrunArgs {
+		for _, arg := range *s.opt.SrunArgs {
 			b.WriteString(shellQuote(arg) + " ")
 		}
 	}
@@ -301,14 +316,14 @@ func (s *slurm) Stop(cancel bool) {
 // run watches the tasks until Stop.
 func (s *slurm) run() {
 	defer close(s.events)
-	const soon, late = time.Second, 20 * time.Second
-	pause := soon
+	const late = 20 * time.Second
+	pause := s.soon
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.wake:
-			pause = soon
+			pause = s.soon
 		case <-time.After(pause):
 		}
 		s.mu.Lock()
@@ -330,7 +345,7 @@ func (s *slurm) run() {
 			s.queue.warn(err.Error())
 		}
 		if pause = min(pause*5/4, late); news {
-			pause = soon
+			pause = s.soon
 		}
 		if len(tasks) > 200 || cancel && pause > 3*time.Second { // squeue is work for the cluster
 			pause = max(pause, 5*time.Second)

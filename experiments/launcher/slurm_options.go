@@ -25,18 +25,18 @@ type SlurmOptions struct {
 	MaxNumTimeout    int    `koanf:"max_num_timeout" help:"times that a job which met its time limit is queued again, to go on where it was" range:"[0,inf)"`
 	Name             string `koanf:"name" help:"name in squeue"`
 
-	Account     *string  `koanf:"account" help:"account that is charged"`
-	QOS         *string  `koanf:"qos" help:"quality of service"`
-	Constraint  *string  `koanf:"constraint" help:"features that a node must have"`
-	Exclude     *string  `koanf:"exclude" help:"nodes not to use"`
-	Gres        *string  `koanf:"gres" help:"generic resources, such as gpu:a100:1"`
-	CPUsPerGPU  *int     `koanf:"cpus_per_gpu" help:"cores for each GPU" range:"[1,inf)"`
-	GPUsPerTask *int     `koanf:"gpus_per_task" help:"GPUs of a job's one task" range:"[0,inf)"`
-	MemPerGPU   *string  `koanf:"mem_per_gpu" help:"memory for each GPU, such as 40G"`
-	MemPerCPU   *string  `koanf:"mem_per_cpu" help:"memory for each core, such as 4G"`
-	Comment     *string  `koanf:"comment" help:"any text, kept with the job"`
-	Setup       []string `koanf:"setup" help:"lines of shell before the job, such as module load cuda"`
-	SrunArgs    []string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
+	Account     *string   `koanf:"account" help:"account that is charged"`
+	QOS         *string   `koanf:"qos" help:"quality of service"`
+	Constraint  *string   `koanf:"constraint" help:"features that a node must have"`
+	Exclude     *string   `koanf:"exclude" help:"nodes not to use"`
+	Gres        *string   `koanf:"gres" help:"generic resources, such as gpu:a100:1"`
+	CPUsPerGPU  *int      `koanf:"cpus_per_gpu" help:"cores for each GPU" range:"[1,inf)"`
+	GPUsPerTask *int      `koanf:"gpus_per_task" help:"GPUs of a job's one task" range:"[0,inf)"`
+	MemPerGPU   *string   `koanf:"mem_per_gpu" help:"memory for each GPU, such as 40G"`
+	MemPerCPU   *string   `koanf:"mem_per_cpu" help:"memory for each core, such as 4G"`
+	Comment     *string   `koanf:"comment" help:"any text, kept with the job"`
+	Setup       *[]string `koanf:"setup" help:"lines of shell before the job, such as module load cuda"`
+	SrunArgs    *[]string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
 
 	AdditionalParameters map[string]any `koanf:"additional_parameters" help:"further sbatch options: {mail_type: END, exclusive: true}"`
 	StderrToStdout       bool           `koanf:"stderr_to_stdout" help:"one file for what Slurm and the setup lines print, not two"`

@@ -64,6 +64,7 @@ func (t slurmTask) stuck() bool {
 type slurmError struct {
 	command string
 	message string // its standard error on one line
+	died    bool   // by a signal
 }
 
 func (e *slurmError) Error() string { return e.command + ": " + e.message }
@@ -123,7 +124,8 @@ func failure(name string, err error, stderr string) *slurmError {
 	if len(lines) == 0 {
 		lines = []string{err.Error()}
 	}
-	return &slurmError{name, strings.Join(lines, "; ")}
+	exit, ok := err.(*exec.ExitError)
+	return &slurmError{name, strings.Join(lines, "; "), ok && exit.ExitCode() < 0}
 }
 
 // ask runs a command until Slurm's controller answers or ctx ends.

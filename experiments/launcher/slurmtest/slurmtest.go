@@ -81,9 +81,12 @@ PartitionName=other Nodes=localhost MaxTime=INFINITE State=UP
 // their environment, and slurmstepds, which overwrite theirs, by their log file.
 const reap = `read -r _
 for _ in 1 2 3; do
-	for p in /proc/[0-9]*; do
-		if tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qxF "SLURM_CONF=$1/slurm.conf" ||
-			{ grep -qx 'slurm[a-z]*' "$p/comm" && ls -l "$p/fd" | grep -qF " $1/"; } 2>/dev/null; then
+	for p in $(grep -lzxF "SLURM_CONF=$1/slurm.conf" /proc/[0-9]*/environ 2>/dev/null); do
+		kill -9 "$(basename "${p%/environ}")"
+	done
+	for p in $(grep -lx 'slurm[a-z]*' /proc/[0-9]*/comm 2>/dev/null); do
+		p=${p%/comm}
+		if ls -l "$p/fd" 2>/dev/null | grep -qF " $1/"; then
 			kill -9 "${p#/proc/}"
 		fi
 	done

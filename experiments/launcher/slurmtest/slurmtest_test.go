@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fulcrum/experiments/launcher/slurmtest"
 )
@@ -19,12 +20,16 @@ func TestCluster(t *testing.T) {
 			t.Errorf("srun prints %q", out)
 		}
 		id := c.Run("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 100")
+		state := func() string { return c.Run("squeue", "--noheader", "--format=%T", "--jobs="+id) }
+		for end := time.Now().Add(20 * time.Second); state() != "RUNNING" && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+		}
 		c.KillNode()
 		c.StartNode()
 		c.StopController()
 		c.StartController()
-		if state := c.Run("squeue", "--noheader", "--format=%T", "--jobs="+id); state != "RUNNING" {
-			t.Errorf("after restarts the job is %s", state)
+		if got := state(); got != "RUNNING" {
+			t.Errorf("after restarts the job is %s", got)
 		}
 	})
 	if conf == "" {

@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strings"
-	"testing"
 )
 
 // gridSweep is a grid of 3×3 settings with 3 seeds.
@@ -50,7 +47,7 @@ func tpeSweep(dir string, n int) ([]SweepJob, SweepOptions) {
 			if i > n/4 && rng.Float64() < 0.7 {
 				u = min(max(best[k]+0.5*rng.NormFloat64(), low[k]), high[k])
 			}
-			p[d.Key] = fmt.Sprint(math.Pow(10, u))
+			p[d.Key] = fmt.Sprintf("%.5g", math.Pow(10, u))
 			loss += []float64{0.02, 0.008, 0.002, 0.0005}[k] * (u - best[k]) * (u - best[k])
 		}
 		word := rng.IntN(3)
@@ -189,50 +186,25 @@ func sweepCases() []sweepCase {
 
 	return []sweepCase{
 		{"no jobs", nil, SweepOptions{}, ""},
-		{"one job", simple([]string{"lr"}, column("1e-3"), noise), SweepOptions{Objectives: reward}, "parameters parallel"},
+		{"one job", simple([]string{"lr"}, column("1e-3"), noise), SweepOptions{Objectives: reward}, ""},
 		{"no swept key", simple(nil, [][]string{nil, nil, nil}, noise), SweepOptions{Objectives: reward}, ""},
-		{"seeds only", simple([]string{"seed"}, column("1", "2", "3", "4", "5"), noise), SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"one key", simple([]string{"lr"}, column("0", "1e-5", "1e-4", "1e-3", "0", "1e-5", "1e-4", "1e-3"), noise), SweepOptions{Objectives: reward}, "parameters parallel"},
+		{"seeds only", simple([]string{"seed"}, column("1", "2", "3", "4", "5"), noise), SweepOptions{Objectives: reward}, "parameters"},
+		{"one key", simple([]string{"lr"}, column("0", "1e-5", "1e-4", "1e-3", "0", "1e-5", "1e-4", "1e-3"), noise), SweepOptions{Objectives: reward}, "parameters"},
 		{"all failed", simple([]string{"lr"}, column("1", "2", "3"), nan), SweepOptions{Objectives: reward}, ""},
 		{"nothing finite", broken[:2], SweepOptions{Objectives: reward}, ""},
-		{"one finite", broken, SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"equal objectives", simple([]string{"lr"}, column("1", "2", "3", "4", "5", "6", "7", "8"), func(int) float64 { return 0.25 }), SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"equal values", simple([]string{"lr"}, column("1", "1", "1"), noise), SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"huge and tiny", simple([]string{"x"}, column("1e-300", "1e-100", "1", "1e100", "1e300", "1e-200"), func(i int) float64 { return math.Pow(10, float64(50*i-100)) }), SweepOptions{Objectives: loss, Sweeper: "random", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters parallel history"},
-		{"largest numbers", simple([]string{"x"}, column("1", "2", "3", "4", "5"), func(i int) float64 { return float64(i-2) * 8e307 }), SweepOptions{Objectives: loss}, "parameters parallel"},
-		{"diverged jobs", simple([]string{"x"}, column("1", "2", "3", "4", "5", "6", "7", "8", "9", "10"), func(i int) float64 { return []float64{0.30, 0.31, 0.33, 0.29, 0.35, 0.32, -4e6, 0.31, -12, 0.3}[i] }), SweepOptions{Objectives: reward, Sweeper: "sobol", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters parallel history"},
-		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }), SweepOptions{Objectives: []SweepObjective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"}, "parameters parallel history"},
-		{"forty words", simple([]string{"exp"}, wide, noise), SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"all pruned", pruned, SweepOptions{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters parallel history"},
-		{"not ended", waiting, SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"all infeasible", infeasible, SweepOptions{Objectives: reward, Constraints: []string{"val_kl <= 1"}}, "parameters parallel"},
+		{"one finite", broken, SweepOptions{Objectives: reward}, ""},
+		{"equal objectives", simple([]string{"lr"}, column("1", "2", "3", "4", "5", "6", "7", "8"), func(int) float64 { return 0.25 }), SweepOptions{Objectives: reward}, "parameters"},
+		{"equal values", simple([]string{"lr"}, column("1", "1", "1"), noise), SweepOptions{Objectives: reward}, "parameters"},
+		{"huge and tiny", simple([]string{"x"}, column("1e-300", "1e-100", "1", "1e100", "1e300", "1e-200"), func(i int) float64 { return math.Pow(10, float64(50*i-100)) }), SweepOptions{Objectives: loss, Sweeper: "random", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters history"},
+		{"largest numbers", simple([]string{"x"}, column("1", "2", "3", "4", "5"), func(i int) float64 { return float64(i-2) * 4e304 }), SweepOptions{Objectives: loss}, "parameters"},
+		{"diverged jobs", simple([]string{"x"}, column("1", "2", "3", "4", "5", "6", "7", "8", "9", "10"), func(i int) float64 { return []float64{0.30, 0.31, 0.33, 0.29, 0.35, 0.32, -4e6, 0.31, -12, 0.3}[i] }), SweepOptions{Objectives: reward, Sweeper: "sobol", Dimensions: []SweepDimension{{Key: "x", Interval: true}}}, "parameters history"},
+		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }), SweepOptions{Objectives: []SweepObjective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"}, "parameters pairs parallel history"},
+		{"forty words", simple([]string{"exp"}, wide, noise), SweepOptions{Objectives: reward}, "parameters"},
+		{"all pruned", pruned, SweepOptions{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
+		{"not ended", waiting, SweepOptions{Objectives: reward}, ""},
+		{"all infeasible", infeasible, SweepOptions{Objectives: reward, Constraints: []string{"val_kl <= 1"}}, "parameters"},
 		{"three objectives", three, SweepOptions{Objectives: []SweepObjective{{Name: "reward"}, {Name: "kl", Minimize: true}, {Name: "loss", Minimize: true}}}, "pareto parameters parameters_2 parameters_3 parallel"},
 		{"missing values", missing, SweepOptions{Objectives: reward}, "parameters parallel"},
-		{"odd text", odd, SweepOptions{Objectives: []SweepObjective{{Name: "a|b_c*"}}, Title: "<x> | `y`"}, "parameters parallel"},
-	}
-}
-
-// LOOK=/some/folder go test -run TestSweepLook leaves sweep folders there: look at the PNGs after
-// changing a figure.
-func TestSweepLook(t *testing.T) {
-	out := os.Getenv("LOOK")
-	if out == "" {
-		t.Skip("LOOK is not set")
-	}
-	for name, make := range map[string]func(string) ([]SweepJob, SweepOptions){
-		"grid": gridSweep, "tpe": func(d string) ([]SweepJob, SweepOptions) { return tpeSweep(d, 40) }, "pareto": paretoSweep,
-		"many": func(d string) ([]SweepJob, SweepOptions) { return tpeSweep(d, 1000) },
-	} {
-		dir := filepath.Join(out, name)
-		must(t, os.MkdirAll(dir, 0o755))
-		jobs, opt := make(dir)
-		must(t, WriteSweepReport(dir, jobs, opt))
-		must(t, os.WriteFile(filepath.Join(dir, "table.txt"), []byte(SweepTable(jobs, opt)), 0o644))
-	}
-	for _, c := range sweepCases() {
-		dir := filepath.Join(out, strings.ReplaceAll(c.name, " ", "_"))
-		must(t, os.MkdirAll(dir, 0o755))
-		must(t, WriteSweepReport(dir, c.jobs, c.opt))
-		must(t, os.WriteFile(filepath.Join(dir, "table.txt"), []byte(SweepTable(c.jobs, c.opt)), 0o644))
+		{"odd text", odd, SweepOptions{Objectives: []SweepObjective{{Name: "a|b_c*"}}, Title: "<x> | `y`"}, "parameters"},
 	}
 }

@@ -134,7 +134,9 @@ func TestPrunedSweep(t *testing.T) {
 	data := beams(t, records())
 	dir := folder(t)
 	args := inSweep(dir, 0, "rce.lr=1e-2,1e-8")
-	args = slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, "hydra.job.num") || strings.HasPrefix(a, "hydra.run.dir") })
+	args = slices.DeleteFunc(args, func(a string) bool {
+		return strings.HasPrefix(a, "hydra.job.num") || strings.HasPrefix(a, "hydra.run.dir")
+	})
 	mustRun(t, small(data, append(args, "-m")...)...)
 	all := jobs(t, dir)
 	if len(all) != 2 || all[0].State != "done" || all[1].State != "pruned" || len(all[1].Objectives) != 1 {

@@ -116,8 +116,7 @@ func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error)
 	if name := saved.Hydra.Sweeper.Pruner.Name; !inSweep || name == "" || name == pruner.None {
 		return opt, "", 0, nil
 	}
-	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Dir(path), ConfigName: "hydra", AppName: "run",
-		Overrides: []string{"hydra.job.env_copy=[]"}}) // what was copied at the start need not be there any more
+	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Dir(path), ConfigName: "hydra", AppName: "run"})
 	if err != nil {
 		return opt, "", 0, err
 	}

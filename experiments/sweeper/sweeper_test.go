@@ -335,7 +335,7 @@ func TestTwoObjectives(t *testing.T) {
 				}
 				history = append(history, Trial{Number: i, Params: params, State: launcher.Done, Losses: losses(numbers(t, params))})
 			}
-			front := Front(history)
+			front := firstFront(history)
 			slices.SortFunc(front, func(a, b Trial) int { return int(math.Copysign(1, a.Losses[0]-b.Losses[0])) })
 			top := 1.0 // hypervolume below (1, 1)
 			for _, p := range front {

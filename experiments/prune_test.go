@@ -102,13 +102,17 @@ func TestPrunedResume(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	dir, alone := folder(t), folder(t)
-	args := func(dir string) []string { return small(data, inSweep(dir, 4, "rce.epochs=4", "seed=3")...) }
-	p := start(t, args(dir)...)
+	args := func(dir string) []string {
+		return small(data, inSweep(dir, 4, "rce.epochs=4", "seed=3", "hydra.job.env_copy=[ONLY_AT_THE_START]")...)
+	}
+	p := startWith(t, "", []string{"ONLY_AT_THE_START=1"}, args(dir)...)
 	p.until(func() bool { return exists(filepath.Join(dir, "4/checkpoints/rce_epoch2.state")) })
 	p.signal(syscall.SIGKILL)
 	p.wait()
 	mustRun(t, "resume", filepath.Join(dir, "4"))
-	mustRun(t, args(alone)...)
+	if r := startWith(t, "", []string{"ONLY_AT_THE_START=1"}, args(alone)...).wait(); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
 	if got, want := rung(t, dir, 4), rung(t, alone, 4); got != want {
 		t.Errorf("rung file\n got %s\nwant %s", got, want)
 	}
@@ -130,7 +134,9 @@ func TestPrunedSweep(t *testing.T) {
 	data := beams(t, records())
 	dir := folder(t)
 	args := inSweep(dir, 0, "rce.lr=1e-2,1e-8")
-	args = slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, "hydra.job.num") || strings.HasPrefix(a, "hydra.run.dir") })
+	args = slices.DeleteFunc(args, func(a string) bool {
+		return strings.HasPrefix(a, "hydra.job.num") || strings.HasPrefix(a, "hydra.run.dir")
+	})
 	mustRun(t, small(data, append(args, "-m")...)...)
 	all := jobs(t, dir)
 	if len(all) != 2 || all[0].State != "done" || all[1].State != "pruned" || len(all[1].Objectives) != 1 {

@@ -47,9 +47,9 @@ func byNumber(history []Trial) []Trial {
 	return out
 }
 
-// Dominates reports whether losses a are nowhere worse than b and somewhere better. NaN is worse than any
+// dominates reports whether losses a are nowhere worse than b and somewhere better. NaN is worse than any
 // number.
-func Dominates(a, b []float64) bool {
+func dominates(a, b []float64) bool {
 	better := false
 	for i := range a {
 		x, y := number(a[i]), number(b[i])
@@ -68,21 +68,6 @@ func number(x float64) float64 {
 	return x
 }
 
-// Front returns the feasible trials with a result that no other dominates, in the order of their numbers. With
-// one objective these are the best trial and its equals.
-func Front(history []Trial) []Trial {
-	var feasible []Trial
-	for _, t := range byNumber(history) {
-		if t.ended() && t.Violation == 0 {
-			feasible = append(feasible, t)
-		}
-	}
-	if len(feasible) == 0 {
-		return nil
-	}
-	return fronts(feasible)[0]
-}
-
 // fronts sorts trials into the first front, which nobody dominates, the second, which only the first
 // dominates, and so on.
 func fronts(trials []Trial) [][]Trial {
@@ -90,7 +75,7 @@ func fronts(trials []Trial) [][]Trial {
 	for rest := trials; len(rest) > 0; {
 		var front, behind []Trial
 		for _, t := range rest {
-			if slices.ContainsFunc(rest, func(o Trial) bool { return Dominates(o.Losses, t.Losses) }) {
+			if slices.ContainsFunc(rest, func(o Trial) bool { return dominates(o.Losses, t.Losses) }) {
 				behind = append(behind, t)
 			} else {
 				front = append(front, t)

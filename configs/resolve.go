@@ -103,7 +103,7 @@ func (r *resolver) value(l *place) (*place, error) {
 		return d.at, d.err
 	}
 	if r.active[id] {
-		return nil, errorf("recursive interpolation: a cycle at %s", l.path())
+		return nil, errorf("Recursive interpolation detected: a cycle at %s", l.path())
 	}
 	if r.steps++; r.steps > maxSteps || len(r.active) > 4*maxDepth {
 		return nil, errorf("too many interpolations at %s", l.path())
@@ -381,7 +381,7 @@ func (r *resolver) expand(l *place) (*Node, error) {
 	}
 	guard := "expand " + id
 	if r.active[guard] {
-		return nil, errorAt(at.node.Origin, "%srecursive interpolation: a cycle", keyPrefix(path))
+		return nil, errorAt(at.node.Origin, "%sRecursive interpolation detected: a cycle", keyPrefix(path))
 	}
 	r.active[guard] = true
 	defer delete(r.active, guard)

@@ -56,7 +56,7 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		for _, o := range options {
 			if anyMatch(e.glob[0], o) && !anyMatch(e.glob[1], o) {
-				out = append(out, o)
+				out = append(out, optionText(o))
 			}
 		}
 	case intervalSweep:
@@ -66,6 +66,14 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	return out, nil
+}
+
+// optionText writes the name of an option: as it is, where that reads back as the name.
+func optionText(name string) string {
+	if o, err := ParseOverride("g=" + name); err == nil && o.value.isText() && o.value.quote == 0 && o.value.node.Text == name {
+		return name
+	}
+	return withQuotes(name, '\'')
 }
 
 // rangeCount is the number of values of a range.

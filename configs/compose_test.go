@@ -291,6 +291,20 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+func TestOverrideDirnameResolver(t *testing.T) {
+	c, err := Compose(request("--- config\na: 1\nb: 2\nv: '${hydra_override_dirname:}'\nw: \"${hydra_override_dirname:{kv_sep: '-', item_sep: _, exclude_keys: [b]}}\"\nx: '${hydra:job.num}'\n", "b=3", "a=${b}", "+z=q"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Get("v").Text + " " + n.Get("w").Text + " " + n.Get("x").pyStr(); got != "+z=q,a=3,b=3 +z-q_a-3 None" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestSpaceKinds(t *testing.T) {
 	space := func(files string, overrides ...string) ([]Dimension, []string, error) {
 		req := request(files, overrides...)

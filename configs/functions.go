@@ -524,20 +524,16 @@ func pyLess(a, b *elem) (bool, error) {
 
 // sortedRange turns a range round where it runs the other way.
 func sortedRange(e elem, reverse bool) *elem {
-	start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
+	start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
 	isFloat := e.isFloatRange()
 	if (step.Sign() > 0) != reverse {
 		return &e
 	}
-	count := new(big.Rat).Quo(new(big.Rat).Sub(stop, start), step) // of values: rounded up
-	whole := new(big.Int).Quo(count.Num(), count.Denom())
-	if count.IsInt() {
-		whole.Sub(whole, big.NewInt(1))
-	}
-	if count.Sign() <= 0 || whole.Sign() <= 0 { // none or one
+	steps := e.rangeCount()
+	if steps.Sub(steps, big.NewInt(1)).Sign() <= 0 { // no value or one
 		return &e
 	}
-	last := new(big.Rat).Add(start, new(big.Rat).Mul(new(big.Rat).SetInt(whole), step))
+	last := new(big.Rat).Add(start, new(big.Rat).Mul(new(big.Rat).SetInt(steps), step))
 	end := new(big.Rat).Sub(start, step)
 	e.rng = [3]*elem{scalarOf(decimalNode(last, isFloat)), scalarOf(decimalNode(end, isFloat)), scalarOf(decimalNode(step.Neg(step), isFloat))}
 	return &e

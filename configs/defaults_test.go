@@ -3,6 +3,7 @@ package configs
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // A tree with every form of a defaults list. Each option says who it is, so that a composed config
@@ -489,4 +490,60 @@ configs/conf/config.yaml:2:5: You must specify 'a', e.g, a=<OPTION>. Available o
 	if got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
+}
+
+// FuzzCompose: whatever a config and the command line hold, composing ends with a config or a message.
+func FuzzCompose(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"defaults: [{color: red}, _self_]\nx: 1\n", "color=blue x=2"},
+		{"# @package a.b\ndefaults:\n- override /color@_global_: blue\n", "+color@_global_=red"},
+		{"defaults: [optional shape: '${color}', color: [red, blue], /shape/edge@_here_: hard]\n", "~color/red"},
+		{"defaults: [shape: edge/hard, override shape: edge/soft]\nhydra: {job: {name: x}, searchpath: [y]}\n", "shape/edge=soft hydra.job.num=3"},
+		{"hydra: {help: {template: $CONFIG$$}}\n", "hydra/launcher=joblib"},
+		{"defaults: [color@p:q: red, hydra/run: mine]\n", "~hydra/output color@p=[]"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	base := tree(forms)
+	f.Fuzz(func(t *testing.T, config, args string) {
+		files := fstest.MapFS{}
+		for k, v := range base {
+			files[k] = v
+		}
+		files["fuzzed.yaml"] = &fstest.MapFile{Data: []byte(config)}
+		for _, multirun := range []bool{false, true} {
+			req := Request{Library: files, ConfigName: "fuzzed", Overrides: strings.Fields(args), Multirun: multirun,
+				Getenv: func(string) (string, bool) { return "", false }}
+			c, err := Compose(req)
+			if err != nil {
+				if err.Error() == "" {
+					t.Fatal("an error without a message")
+				}
+				continue
+			}
+			for _, which := range []string{"all", "plugins"} {
+				if _, err := c.Info(which); err != nil {
+					t.Fatalf("info: %v", err)
+				}
+			}
+			for _, text := range []func() (string, error){
+				func() (string, error) { return c.YAML("all", true, "") },
+				func() (string, error) { return c.Help("", false) },
+				func() (string, error) { return c.Explain("hydra.job.name") },
+				func() (string, error) { return c.Explain("color") },
+			} {
+				if _, err := text(); err != nil && err.Error() == "" {
+					t.Fatal("an error without a message")
+				}
+			}
+			var o struct {
+				Dir string `koanf:"dir"`
+			}
+			if err := c.DecodeHydra("run", &o); err != nil && err.Error() == "" {
+				t.Fatal("an error without a message")
+			}
+		}
+		Complete(Request{Library: files, ConfigName: "fuzzed"}, args)
+		CompleteKey(Request{Library: files, ConfigName: "fuzzed"}, args)
+	})
 }

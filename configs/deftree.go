@@ -60,8 +60,12 @@ type treeBuilder struct {
 	perGroup    map[string]map[string]bool
 	shorthand   map[string]string // group: the group/sub that `group: sub/x` stands for
 	depth       int
+	items       int    // expanded so far
 	faults      Errors // choices that are open or absent, as met
 }
+
+// maxItems bounds the tree: lists that name the next file twice double it at every level.
+const maxItems = 100_000
 
 // rootName stands for what holds hydra/config and the primary config in tables and trees.
 const rootName = "<root>"
@@ -231,6 +235,9 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		return errorAt(it.origin, "defaults lists nested deeper than %d: does '%s' include itself?", maxDepth, it.configPath())
 	}
 	defer func() { b.depth-- }()
+	if b.items++; b.items > maxItems {
+		return errorAt(it.origin, "the defaults lists unfold to more than %d items", maxItems)
+	}
 	var f *configFile
 	if !it.isNull && !it.isMissing() {
 		var err error

@@ -111,7 +111,9 @@ func NewComposer(req Request) (*Composer, error) {
 func (c *Composer) openSearchPath() error {
 	builtin := Library()
 	c.lib = newLibrary()
-	c.lib.add(embeddedSource("hydra", "hydra", builtin))
+	hydra := embeddedSource("hydra", builtin, ofHydraPackage)
+	hydra.path = "pkg://hydra.conf"
+	c.lib.add(hydra)
 	if c.req.ConfigPath != "" {
 		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
@@ -119,7 +121,7 @@ func (c *Composer) openSearchPath() error {
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {
-		c.lib.add(embeddedSource("main", "", c.req.Library))
+		c.lib.add(embeddedSource("main", c.req.Library, nil))
 	}
 	if c.req.ConfigDir != "" {
 		s, err := searchPathEntry("command-line", c.req.ConfigDir, builtin)
@@ -140,12 +142,13 @@ func (c *Composer) openSearchPath() error {
 		}
 		c.lib.add(s)
 	}
-	if len(entries) > 0 { // groups and missing files may look different now
-		c.lib.groups = map[string]bool{}
-		for k, f := range c.lib.files {
-			if f == nil {
-				delete(c.lib.files, k)
-			}
+	registered := embeddedSource("schema", builtin, ofHydra)
+	registered.path = "structured://"
+	c.lib.add(registered)
+	c.lib.groups = map[string]bool{} // groups and missing files may look different now
+	for k, f := range c.lib.files {
+		if f == nil {
+			delete(c.lib.files, k)
 		}
 	}
 	return nil

@@ -481,6 +481,35 @@ func TestHydraGroupsInDefaults(t *testing.T) {
 	}
 }
 
+// A user's tree may have a launcher of a name that this program has too; Hydra's own files stand first.
+func TestUsersHydraConfigs(t *testing.T) {
+	c, err := Compose(request(`--- config
+defaults:
+  - override hydra/launcher: slurm
+  - override hydra/job_logging: colorlog
+--- hydra/launcher/slurm
+defaults: [submitit_slurm]
+mine: 1
+--- hydra/job_logging/colorlog
+mine: 2
+--- hydra/job_logging/default
+mine: 3
+--- hydra/output/default
+mine: 4
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"hydra.launcher.mine": "1", "hydra.launcher.timeout_min": "60", "hydra.job_logging.mine": "2"} {
+		if n := c.tree.Find(key); n == nil || n.Text != want {
+			t.Errorf("%s: got %v, want %s", key, n, want)
+		}
+	}
+	if n := c.tree.Find("hydra.mine"); n != nil {
+		t.Error("the user's hydra/output/default hides Hydra's")
+	}
+}
+
 // All open choices are named, the last item first.
 func TestOpenChoicesTogether(t *testing.T) {
 	got := flow(t, request("--- config\ndefaults:\n  - a: ???\n  - b: other\n  - c: ???\n--- a/p\n--- b/q\n--- c/r\n"), false)

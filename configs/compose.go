@@ -332,8 +332,9 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			faults = append(faults, e)
 		}
 	}
-	if err := faults.err(); err != nil {
-		return nil, err
+	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
+		out := &Composed{composer: c, tree: ed.root, base: b, overrides: overrides, master: true}
+		return nil, append(faults, flatten(out.check())...).err()
 	}
 	tree, err := c.bookkeeping(ed.root, overrides, b, job)
 	if err != nil {

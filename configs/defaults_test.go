@@ -481,6 +481,22 @@ func TestHydraGroupsInDefaults(t *testing.T) {
 	}
 }
 
+// A sweep may choose a group that is ??? and that other items interpolate.
+func TestSweepOverOpenGroup(t *testing.T) {
+	files := "--- config\ndefaults:\n- a: ???\n- b: ${a}_x\n--- a/p\nk: p\n--- a/q\nk: q\n--- b/p_x\nw: px\n--- b/q_x\nw: qx\n"
+	req := request(files, "a=p,q")
+	jobs, err := ExpandSweep(req)
+	if err != nil || len(jobs) != 2 {
+		t.Fatalf("%v, %v", jobs, err)
+	}
+	if got := flow(t, request(files, jobs[1]...), false); got != "{'a': {'k': 'q'}, 'b': {'w': 'qx'}}" {
+		t.Error(got)
+	}
+	if _, err := ExpandSweep(request(files, "a=p,z")); err == nil || !strings.Contains(err.Error(), "Could not find 'a/z'") {
+		t.Errorf("a bad option: %v", err)
+	}
+}
+
 // A user's tree may have a launcher of a name that this program has too; Hydra's own files stand first.
 func TestUsersHydraConfigs(t *testing.T) {
 	c, err := Compose(request(`--- config

@@ -209,6 +209,10 @@ func (b *treeBuilder) growDeferred(n *treeNode) (bool, error) {
 func (b *treeBuilder) unresolved(n *treeNode) error {
 	for _, c := range n.children {
 		if c.deferred {
+			if b.skipMissing && b.waitsForMissing(c.item) {
+				c.item.deleted = true
+				continue
+			}
 			keys := make([]string, len(b.choices))
 			for i, e := range b.choices {
 				keys[i] = e.key
@@ -225,6 +229,22 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 		}
 	}
 	return nil
+}
+
+// waitsForMissing reports whether an item interpolates a group that is still ???: the jobs of a
+// sweep will choose it.
+func (b *treeBuilder) waitsForMissing(it *item) bool {
+	for rest := *it.interpolatedText(); ; {
+		_, after, found := strings.Cut(rest, "${")
+		if !found {
+			return false
+		}
+		key, tail, _ := strings.Cut(after, "}")
+		if chosen := b.chosen[strings.TrimSpace(key)]; chosen != nil && chosen.isMissing() {
+			return true
+		}
+		rest = tail
+	}
 }
 
 // expand grows the tree below n. Overrides met later than limit do not change what is there: limit

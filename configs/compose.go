@@ -407,7 +407,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 				src = &Node{Kind: Map, Keys: []Key{strKey(parts[i])}, Vals: []*Node{src}, Origin: item.file.content.Origin}
 			}
 		}
-		if tree, err = merge(tree, src, "", dereference(tree, c.env)); err != nil {
+		if tree, err = c.mergeKeys(tree, src); err != nil {
 			return nil, err
 		}
 	}
@@ -415,4 +415,17 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 		return nil, err
 	}
 	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+}
+
+// mergeKeys lays a config over a tree key by key: a link in the tree, which a mapping is laid over, is
+// followed to what the keys before it have made of its target.
+func (c *Composer) mergeKeys(tree, src *Node) (*Node, error) {
+	for i, v := range src.Vals {
+		one := &Node{Kind: Map, Keys: src.Keys[i : i+1], Vals: []*Node{v}, Origin: src.Origin}
+		var err error
+		if tree, err = merge(tree, one, "", dereference(tree, c.env)); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
 }

@@ -112,7 +112,9 @@ func NewComposer(req Request) (*Composer, error) {
 func (c *Composer) openSearchPath() error {
 	builtin := Library()
 	c.lib = newLibrary()
-	c.lib.add(embeddedSource("hydra", "hydra", builtin))
+	hydra := embeddedSource("hydra", builtin, ofHydraPackage)
+	hydra.path = "pkg://hydra.conf"
+	c.lib.add(hydra)
 	if c.req.ConfigPath != "" {
 		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
@@ -120,7 +122,7 @@ func (c *Composer) openSearchPath() error {
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {
-		c.lib.add(embeddedSource("main", "", c.req.Library))
+		c.lib.add(embeddedSource("main", c.req.Library, nil))
 	}
 	if c.req.ConfigDir != "" {
 		s, err := searchPathEntry("command-line", c.req.ConfigDir, builtin)
@@ -141,12 +143,13 @@ func (c *Composer) openSearchPath() error {
 		}
 		c.lib.add(s)
 	}
-	if len(entries) > 0 { // groups and missing files may look different now
-		c.lib.groups = map[string]bool{}
-		for k, f := range c.lib.files {
-			if f == nil {
-				delete(c.lib.files, k)
-			}
+	registered := embeddedSource("schema", builtin, ofHydra)
+	registered.path = "structured://"
+	c.lib.add(registered)
+	c.lib.groups = map[string]bool{} // groups and missing files may look different now
+	for k, f := range c.lib.files {
+		if f == nil {
+			delete(c.lib.files, k)
 		}
 	}
 	return nil
@@ -330,8 +333,9 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			faults = append(faults, e)
 		}
 	}
-	if err := faults.err(); err != nil {
-		return nil, err
+	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
+		out := &Composed{composer: c, tree: ed.root, base: b, overrides: overrides, master: true}
+		return nil, append(faults, flatten(out.check())...).err()
 	}
 	tree, err := c.bookkeeping(ed.root, overrides, b, job)
 	if err != nil {
@@ -404,7 +408,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 				src = &Node{Kind: Map, Keys: []Key{strKey(parts[i])}, Vals: []*Node{src}, Origin: item.file.content.Origin}
 			}
 		}
-		if tree, err = merge(tree, src, "", dereference(tree, c.env)); err != nil {
+		if tree, err = c.mergeKeys(tree, src); err != nil {
 			return nil, err
 		}
 	}
@@ -412,4 +416,17 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 		return nil, err
 	}
 	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+}
+
+// mergeKeys lays a config over a tree key by key: a link in the tree, which a mapping is laid over, is
+// followed to what the keys before it have made of its target.
+func (c *Composer) mergeKeys(tree, src *Node) (*Node, error) {
+	for i, v := range src.Vals {
+		one := &Node{Kind: Map, Keys: src.Keys[i : i+1], Vals: []*Node{v}, Origin: src.Origin}
+		var err error
+		if tree, err = merge(tree, one, "", dereference(tree, c.env)); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
 }

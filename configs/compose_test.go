@@ -207,7 +207,13 @@ func TestBombs(t *testing.T) {
 		links += "b" + n + ": [" + strings.TrimSuffix(strings.Repeat("'${b"+p+"}', ", 9), ", ") + "]\n"
 		text += "c" + n + ": " + strings.Repeat("${c"+p+"}", 9) + "\n"
 	}
+	lists := "--- config\ndefaults: [d1, d1]\n"
+	for i := 1; i < 40; i++ {
+		lists += "--- d" + itoa(i) + "\ndefaults: [d" + itoa(i+1) + ", d" + itoa(i+1) + "]\n"
+	}
+	lists += "--- d40\nx: 1\n"
 	for _, tc := range []struct{ name, files, want string }{
+		{"defaults lists", lists, "unfold to more than"},
 		{"aliases", aliases, "expand to more than"},
 		{"links", links, "expand to more than"},
 		{"text", text, "text longer than"},

@@ -39,7 +39,7 @@ _target_: some.Launcher
 jobs: 4
 folder: ${hydra.job.name}
 setup: [a, '${oc.env:SET}']
-retry: {times: 2}
+retry: {_target_: a.Retry, times: 2}
 `
 
 func TestDecodeHydra(t *testing.T) {

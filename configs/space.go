@@ -21,11 +21,8 @@ type Dimension struct {
 // Interval reports whether the dimension is an interval.
 func (d *Dimension) Interval() bool { return d.Choices == nil }
 
-// Log reports whether an interval or a range is to be searched on a logarithmic scale.
+// Log reports whether an interval or a range is to be searched on a logarithmic scale: it is tagged so.
 func (d *Dimension) Log() bool {
-	if !d.Interval() && !d.Ordered {
-		return false
-	}
 	for _, t := range d.Tags {
 		if t == "log" {
 			return true

@@ -196,19 +196,17 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	}
 }
 
-// find looks for an array by its script, and notes what it finds.
+// find looks for an array in Slurm's queue, and notes what it finds.
 func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
 	tasks, err := s.queue.list(ctx)
 	if err != nil {
 		return "", err
 	}
-	for id, t := range tasks {
-		if t.command == sub.script() {
-			array, _, _ := strings.Cut(id, "_")
-			return array, sub.found(array)
-		}
+	array := sub.among(tasks)
+	if array == "" {
+		return "", nil
 	}
-	return "", nil
+	return array, sub.found(array)
 }
 
 // script is the batch script of an array: every task makes one attempt at its job.
@@ -246,11 +244,20 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// Adopt implements Launcher. Tasks that are over, but of whose end no controller has been told, are
-// adopted too: their events follow at once.
+// Adopt implements Launcher.
 func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 	subs, err := submissions(s.sweep)
 	if err != nil || len(subs) == 0 {
+		return nil, err
+	}
+	arrays := make([]string, len(subs))
+	for i, sub := range subs { // first, as it waits for an sbatch that is still at work
+		if arrays[i], err = sub.array(); err != nil {
+			return nil, err
+		}
+	}
+	queue, err := s.queue.list(ctx)
+	if err != nil {
 		return nil, err
 	}
 	open := map[int]Job{}
@@ -258,35 +265,26 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 		open[job.Num] = job
 	}
 	var nums []int
-	for _, sub := range slices.Backward(subs) { // a job's last submission counts
-		told, err := sub.settled()
-		if err != nil {
-			return nil, err
-		}
-		array, err := sub.array()
-		if err != nil {
-			return nil, err
-		}
-		if array == "" { // its controller died before sbatch had answered
-			if array, err = s.find(ctx, sub); err != nil {
+	for i, sub := range slices.Backward(subs) { // a job's last submission counts
+		if arrays[i] == "" { // its controller and its sbatch died before the answer was noted
+			if arrays[i] = sub.among(queue); arrays[i] == "" {
+				continue
+			}
+			if err := sub.found(arrays[i]); err != nil {
 				return nil, err
 			}
 		}
 		var mine []Job
 		for _, num := range sub.Nums {
 			job, ok := open[num]
-			if !ok || array == "" {
-				continue
-			}
 			delete(open, num)
-			if told[num] {
-				continue
+			now := queue[sub.task(arrays[i], num)]
+			if ok && now.command == sub.script() && now.kind() != slurmOver {
+				mine, nums = append(mine, job), append(nums, num)
 			}
-			mine = append(mine, job)
-			nums = append(nums, num)
 		}
 		if len(mine) > 0 {
-			s.take(sub, array, mine)
+			s.take(sub, arrays[i], mine)
 		}
 	}
 	slices.Sort(nums)
@@ -478,9 +476,6 @@ func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
 		return false
 	}
 	linkOutput(t)
-	if err := t.sub.settle(t.job.Num); err != nil {
-		s.queue.warn(err.Error())
-	}
 	return true
 }
 

@@ -83,7 +83,7 @@ func TestEdits(t *testing.T) {
 		{"an absent option names the nearest", "db=mysq", "error: db=mysq: In 'config': Could not find 'db/mysq' (did you mean mysql?). Available options in 'db': mysql, pg"},
 		{"null as an option", "db=null", "error: db=null: config group override must be a string or a list of strings, got null (null) (to unselect the group use ~db)"},
 		{"a package on a value", "port@x=1", "error: port@x=1: Override port@x=1 looks like a config group override, but config group 'port' does not exist"},
-		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: column 6: unexpected \"=\": want \",\" or \"]\" (quote the value if it is text)"},
+		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: Error parsing override: column 6: unexpected \"=\": want \",\" or \"]\" (quote the value if it is text)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := flow(t, request(shop, tc.override), false)

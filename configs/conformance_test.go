@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The rules of Hydra's override functions, in the words of its own test suite where a message is
+// The rules of Hydra's override functions, in the words of Hydra where a message is
 // wanted. "!text" wants an error that holds text.
 func TestOverrideFunctions(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
@@ -15,7 +15,7 @@ func TestOverrideFunctions(t *testing.T) {
 		{"int(-3.9)", "int -3"},
 		{"int(true,2.5,'7')", "sweep 1 2 7"},
 		{"int(value=2.5)", "int 2"},
-		{"int(value=null)", "!No positional args or value specified"},
+		{"int(value=null)", "!no positional args or value specified"},
 		{"int(1,value=2)", "!cannot use both position and named arguments"},
 		{"int('1_0')", "int 10"},
 		{"int('010')", "int 10"},
@@ -36,19 +36,19 @@ func TestOverrideFunctions(t *testing.T) {
 		{"str(null)", "!null"},
 		{"str([1,[true,x]])", "[str 1,[str true,str x]]"},
 		{"str(choice(1,b))", "sweep 1 b"},
-		{"str(interval(0,1))", "!Intervals cannot be cast to str"},
+		{"str(interval(0,1))", "!intervals cannot be cast to str"},
 		{"bool(10.0)", "bool true"},
 		{"bool(nan)", "bool true"},
 		{"bool([0,null,tRuE])", "[bool false,bool false,bool true]"},
-		{"bool('10')", "!Cannot cast '10' to bool"},
-		{"bool(range(3))", "!Range can only be cast to int or float"},
+		{"bool('10')", "!cannot cast '10' to bool"},
+		{"bool(range(3))", "!range can only be cast to int or float"},
 		{"json_str({a:10,b:[1.5,null,true,'é\"']})", `str {"a": 10, "b": [1.5, null, true, "\u00e9\""]}`},
 		{"json_str({1:a,true:b,1.5:c})", `str {"1": "b", "1.5": "c"}`},
 		{"json_str(inf)", "str Infinity"},
 		{"json_str('a/b')", `str "a/b"`},
 		{"json_str(null)", "str null"},
 		{"json_str(1,a)", `sweep 1 "a"`},
-		{"json_str(range(2))", "!Range can only be cast to int or float"},
+		{"json_str(range(2))", "!range can only be cast to int or float"},
 		{"int(glob(*))", "!mismatch type argument"},
 
 		{"choice(a)", "sweep a"},
@@ -70,7 +70,7 @@ func TestOverrideFunctions(t *testing.T) {
 		{"range(1,2,3,4)", "!too many positional arguments"},
 		{"range('1')", "!mismatch type argument stop"},
 		{"range(1,stap=2)", "!unexpected keyword argument 'stap' (did you mean step?)"},
-		{"range(0,2,0)", "!Invalid range values"},
+		{"range(0,2,0)", "!invalid range values"},
 		{"range(1,start=2)", "!multiple values for argument 'start'"},
 		{"interval(0,x)", "!mismatch type argument end"},
 		{"interval(0)", "!missing a required argument: 'end'"},
@@ -88,7 +88,7 @@ func TestOverrideFunctions(t *testing.T) {
 		{"sort(list=3)", "!mismatch type argument list"},
 		{"sort(a,c,b,reverse=true)", "sweep c b a"},
 		{"sort(3,2,str(1))", "!'<' not supported between"},
-		{"sort([1],[2])", "!Invalid arguments"},
+		{"sort([1],[2])", "!invalid arguments"},
 		{"sort(null)", "!mismatch type argument args[0]"},
 		{"sort(1,2,reverse=1)", "!mismatch type argument reverse"},
 		{"sort()", "!empty"},
@@ -106,10 +106,10 @@ func TestOverrideFunctions(t *testing.T) {
 
 		{"tag(x,y,choice(1,2))", "sweep 1 2"},
 		{"tag(x,sweep=range(2))", "sweep 0 1"},
-		{"tag(sweep=range(2))", "!Not enough arguments to tag, must take at least a sweep"},
+		{"tag(sweep=range(2))", "!not enough arguments to tag, must take at least a sweep"},
 		{"tag(1,range(2))", "!tag arguments type must be string"},
-		{"tag(x,y)", "!Last argument to tag() must be a choice(), range() or interval()"},
-		{"tag(x,glob(*))", "!Last argument to tag() must be a choice(), range() or interval()"},
+		{"tag(x,y)", "!last argument to tag() must be a choice(), range() or interval()"},
+		{"tag(x,glob(*))", "!last argument to tag() must be a choice(), range() or interval()"},
 
 		{"extend_list([1,2],x)", "extend [1,2] x"},
 		{"[extend_list(1)]", "!extend_list"},
@@ -239,6 +239,7 @@ func TestReading(t *testing.T) {
 		{"a colon without a blank is part of a key", "{a:1}", "a:1: null\n"},
 		{"a colon at the end of flow text", "[a:]", "!found unexpected ':'"},
 		{"a colon at the end of a flow key", "{a:}", "!found unexpected ':'"},
+		{"a colon before a question mark in flow text", "{a:?b}", "!found unexpected ':'"},
 		{"an anchor beside the merge key", "b: &b {x: 1, y: 2}\n<<: *b\nx: 3\n", "x: 3\n'y': 2\nb:\n  x: 1\n  'y': 2\n"},
 		{"the first of a list of merges wins", "<<: [{a: 1}, {a: 2, b: 3}]", "a: 1\nb: 3\n"},
 		{"the last of several merge keys wins", "<<: {a: 1}\n<<: {a: 2}\n", "a: 2\n"},

@@ -52,10 +52,7 @@ func (ed *editor) lookup(path []string) (*Node, error) {
 	if m, miss := err.(*missingError); miss && m.ahead {
 		return nil, nil
 	}
-	if _, scalar := err.(*scalarError); scalar || err == nil && at == nil {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil || at == nil {
 		return nil, err
 	}
 	return at.node, nil
@@ -195,8 +192,7 @@ func (ed *editor) delete(o *Override, path []string) error {
 	}
 	gone := errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
 	failed := func(err error) error { // a path through something that holds no such key is an absent one
-		switch err.(type) {
-		case *scalarError, *indexError:
+		if _, index := err.(*indexError); index {
 			return gone
 		}
 		return errorAt(where, "Error merging override: %v", err)
@@ -216,6 +212,9 @@ func (ed *editor) delete(o *Override, path []string) error {
 	at, err := r.find(0, full, r.root)
 	if err != nil {
 		return failed(err)
+	}
+	if at == nil {
+		return gone
 	}
 	if o.value != nil {
 		cur, err := r.expand(at)

@@ -281,7 +281,7 @@ func (r *resolver) follow(ref *nodeRef, l *place) (*place, error) {
 		}
 		keys = append(keys, splitPath(text)...)
 	}
-	at, err := r.find(up, keys, l)
+	at, err := r.walk(up, keys, l)
 	if err != nil {
 		return nil, err
 	}
@@ -316,8 +316,17 @@ func (r *resolver) nearKey(up int, keys []string, l *place) string {
 	return ""
 }
 
-// find walks from l (up dots) or the root along keys; nil when a key is absent.
+// find is walk where a path through something that holds no keys is an absent one.
 func (r *resolver) find(up int, keys []string, l *place) (*place, error) {
+	at, err := r.walk(up, keys, l)
+	if _, scalar := err.(*scalarError); scalar {
+		return nil, nil
+	}
+	return at, err
+}
+
+// walk goes from l (up dots) or the root along keys; nil when a key is absent.
+func (r *resolver) walk(up int, keys []string, l *place) (*place, error) {
 	cur, dots := r.root, up
 	if up > 0 {
 		cur = l

@@ -114,9 +114,6 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 			whole.active["task "+k] = true
 		}
 		at, err := whole.find(0, append([]string{"hydra"}, splitPath(args[0].Text)...), nil)
-		if _, scalar := err.(*scalarError); scalar {
-			at, err = nil, nil
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -240,9 +237,6 @@ func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(st
 	key := args[0].Text
 	up := span(key, ".")
 	at, err := r.find(up, splitPath(key[up:]), l)
-	if _, scalar := err.(*scalarError); scalar {
-		at, err = nil, nil
-	}
 	if m, miss := err.(*missingError); miss && m.ahead {
 		at, err = nil, nil
 	}

@@ -238,7 +238,7 @@ func (r *yamlReader) scalar(y *yaml.Node, tag string) (*Node, error) {
 		case quoted:
 		case y.Value == "<<", y.Value == "=" && !r.key:
 			return nil, errorAt(r.origin(y), "%s has a meaning of its own in YAML: quote it", clip(y.Value))
-		case r.flow > 0 && !r.key && strings.HasSuffix(y.Value, ":"):
+		case r.flow > 0 && (!r.key && strings.HasSuffix(y.Value, ":") || strings.Contains(y.Value, ":?")):
 			return nil, errorAt(r.origin(y), "found unexpected ':' in %s: put a blank behind it or quote the text", clip(y.Value))
 		default:
 			n = plainScalar(y.Value)

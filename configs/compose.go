@@ -324,7 +324,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	for _, o := range values {
-		if err := c.edit(ed, o); err != nil {
+		if err := c.edit(ed, o, job.inside); err != nil {
 			e, ok := err.(*Error)
 			if !ok {
 				return nil, err
@@ -344,8 +344,14 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	return out, out.check()
 }
 
-// edit applies a value override; with a schema unknown keys are refused by name, also with +.
-func (c *Composer) edit(ed *editor, o *Override) error {
+// edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
+// jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
+func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
+	if o.Op == opDelete && !sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
+		if n := ed.root.Find(o.Key); n != nil && n.Kind != Null && n.tmpl == nil {
+			return errorAt(Origin{Source: o.Text}, "Could not delete from config. The value of '%s' is %s and not None.", o.Key, n.pyStr())
+		}
+	}
 	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {

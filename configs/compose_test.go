@@ -69,6 +69,8 @@ func TestEdits(t *testing.T) {
 		{"extend_list appends", "tags=extend_list(b,[c])", "['a', 'b', ['c']]"},
 		{"delete", "~nested.x.y", "'nested': {'x': {}}"},
 		{"delete null", "~none", "'todo': '???'}"},
+		{"delete null by value", "~none=null", "'todo': '???'}"},
+		{"delete something by null", "~port=null", "error: ~port=null: Could not delete from config. The value of 'port' is 1 and not None."},
 		{"delete a list item", "~tags.0", "'tags': []"},
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
@@ -264,6 +266,15 @@ func TestSweepJobs(t *testing.T) {
 	}
 	if !strings.Contains(string(files["hydra.yaml"]), "- hydra.mode=RUN\n") {
 		t.Errorf("hydra.yaml lacks the mode:\n%s", files["hydra.yaml"])
+	}
+}
+
+// ~key of a sweep is ~key=null in its jobs.
+func TestSweepDeletes(t *testing.T) {
+	req := request(shop, "~port", "tags=[1],[2]")
+	jobs, err := ExpandSweep(req)
+	if err != nil || len(jobs) != 2 || jobs[0][0] != "~port=null" {
+		t.Errorf("%v, %v", jobs, err)
 	}
 }
 

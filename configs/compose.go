@@ -361,7 +361,34 @@ func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
 	}
-	return c.hintGroup(o, ed.apply(o))
+	return c.hintGroup(o, c.nameKey(o, ed.apply(o)))
+}
+
+// nameKey adds OmegaConf's words about the key that is absent to the fault of an override.
+func (c *Composer) nameKey(o *Override, err error) error {
+	e, ok := err.(*Error)
+	if !ok || !strings.HasPrefix(e.Msg, "Could not override ") {
+		return err
+	}
+	at := strings.Index(e.Msg, ". To append")
+	if at < 0 {
+		return err
+	}
+	path := o.Key
+	if _, rest, found := strings.Cut(e.Msg[:at], ": there is no key "); found {
+		path, _, _ = strings.Cut(rest, " ")
+	}
+	parent, key := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, key = path[:i], path[i+1:]
+	}
+	words := "Key '" + key + "' is not in struct"
+	if rest, inHydra := strings.CutPrefix(parent+".", "hydra."); inHydra {
+		if f := c.hydraCheck.find(strings.TrimSuffix(rest, ".")); f != nil && f.fields != nil {
+			words = "Key '" + key + "' not in '" + f.typ.Name() + "'"
+		}
+	}
+	return &Error{e.Where, e.Msg[:at] + ". " + words + e.Msg[at:]}
 }
 
 // hintGroup adds the nearest config group to the fault of a key that resembles no other key.

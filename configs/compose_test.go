@@ -75,8 +75,11 @@ func TestEdits(t *testing.T) {
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
 
-		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot' (did you mean port?). To append to your config use +prot=1"},
-		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': there is no key nested.other. To append to your config use +nested={other:1}"},
+		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot' (did you mean port?). Key 'prot' is not in struct. To append to your config use +prot=1"},
+		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': there is no key nested.other. Key 'other' is not in struct. To append to your config use +nested={other:1}"},
+		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': there is no key nested.z (did you mean nested.x?). Key 'z' is not in struct. To append to your config use +nested.z.w=1"},
+		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae' (did you mean hydra.job.name?). Key 'nmae' not in 'JobConf'. To append to your config use +hydra.job.nmae=1"},
+		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': there is no key hydra.jop (did you mean hydra.job?). Key 'jop' not in 'HydraConf'. To append to your config use +hydra.jop.x=1"},
 		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
 		{"list against dict", "tags={a:1}", "error: tags={a:1}: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
 		{"an index behind the end", "tags.3=x", "error: tags.3=x: tags has no item 3: it is a list of 1 items, counted from 0"},

@@ -117,7 +117,7 @@ func (c *Composer) openSearchPath() error {
 	if c.req.ConfigPath != "" {
 		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
-			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable (%v)", c.req.ConfigPath, err)
+			return errorf("Primary config directory not found. Check that the config directory '%s' exists and readable: %v", c.req.ConfigPath, err)
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {

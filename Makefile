@@ -51,11 +51,13 @@ native: # the C++ part; one build at a time in a checkout
 
 .PHONY: test
 test: setup build ## install what is missing, build, and run the tests (small sizes)
+	@scripts/setup-slurm.sh
 	@$(GO) vet ./...
 	@$(GO) test -short -timeout 14m -json ./... 2>&1 | go run ./scripts/testsummary
 
 .PHONY: test-long
 test-long: setup build ## the tests in their full sizes, the race detector, fuzzing and the kit
+	@scripts/setup-slurm.sh
 	@$(GO) vet ./...
 	@$(GO) test -timeout 6h -json ./... 2>&1 | go run ./scripts/testsummary
 	@$(GO) test -race -short -timeout 1h $$(scripts/pure-packages)

@@ -58,6 +58,7 @@ type Composer struct {
 	lib        *library
 	env        *environment
 	overrides  []*Override
+	texts      map[*Node]string // canonical, of sections
 	hydraCheck *Schema
 	bases      map[string]*base
 	cwd        string
@@ -347,10 +348,10 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
 // jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
 func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
-	if o.Op == opDelete && !sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
-		if n := ed.root.Find(o.Key); n != nil && n.Kind != Null && n.tmpl == nil {
-			return errorAt(Origin{Source: o.Text}, "Could not delete from config. The value of '%s' is %s and not None.", o.Key, n.pyStr())
-		}
+	if o.Op == opDelete && sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
+		plain := *o
+		plain.value = nil
+		o = &plain
 	}
 	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
@@ -364,31 +365,32 @@ func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
 	return c.hintGroup(o, c.nameKey(o, ed.apply(o)))
 }
 
-// nameKey adds OmegaConf's words about the key that is absent to the fault of an override.
+// nameKey says which key is absent in OmegaConf's words: the key itself, and the class of Hydra's
+// node or the section that lacks it.
 func (c *Composer) nameKey(o *Override, err error) error {
 	e, ok := err.(*Error)
-	if !ok || !strings.HasPrefix(e.Msg, "Could not override ") {
+	if !ok {
 		return err
 	}
-	at := strings.Index(e.Msg, ". To append")
-	if at < 0 {
+	before, rest, found := strings.Cut(e.Msg, ": key '")
+	path, after, closed := strings.Cut(rest, "' is not in struct")
+	if !found || !closed {
 		return err
-	}
-	path := o.Key
-	if _, rest, found := strings.Cut(e.Msg[:at], ": there is no key "); found {
-		path, _, _ = strings.Cut(rest, " ")
 	}
 	parent, key := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		parent, key = path[:i], path[i+1:]
 	}
-	words := "Key '" + key + "' is not in struct"
+	words := ": Key '" + key + "' is not in struct"
+	if parent != "" {
+		words += " '" + parent + "'"
+	}
 	if rest, inHydra := strings.CutPrefix(parent+".", "hydra."); inHydra {
 		if f := c.hydraCheck.find(strings.TrimSuffix(rest, ".")); f != nil && f.fields != nil {
-			words = "Key '" + key + "' not in '" + f.typ.Name() + "'"
+			words = ": Key '" + key + "' not in '" + f.typ.Name() + "'"
 		}
 	}
-	return &Error{e.Where, e.Msg[:at] + ". " + words + e.Msg[at:]}
+	return &Error{e.Where, before + words + after}
 }
 
 // hintGroup adds the nearest config group to the fault of a key that resembles no other key.

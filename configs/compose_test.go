@@ -2,6 +2,7 @@ package configs
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -75,14 +76,14 @@ func TestEdits(t *testing.T) {
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
 
-		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot' (did you mean port?). Key 'prot' is not in struct. To append to your config use +prot=1"},
-		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': there is no key nested.other. Key 'other' is not in struct. To append to your config use +nested={other:1}"},
-		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': there is no key nested.z (did you mean nested.x?). Key 'z' is not in struct. To append to your config use +nested.z.w=1"},
-		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae' (did you mean hydra.job.name?). Key 'nmae' not in 'JobConf'. To append to your config use +hydra.job.nmae=1"},
-		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': there is no key hydra.jop (did you mean hydra.job?). Key 'jop' not in 'HydraConf'. To append to your config use +hydra.jop.x=1"},
+		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': Key 'prot' is not in struct (did you mean port?). To append to your config use +prot=1"},
+		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': Key 'other' is not in struct 'nested'. To append to your config use +nested={other:1}"},
+		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': Key 'z' is not in struct 'nested' (did you mean nested.x?). To append to your config use +nested.z.w=1"},
+		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae': Key 'nmae' not in 'JobConf' (did you mean hydra.job.name?). To append to your config use +hydra.job.nmae=1"},
+		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': Key 'jop' not in 'HydraConf' (did you mean hydra.job?). To append to your config use +hydra.jop.x=1"},
 		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
-		{"list against dict", "tags={a:1}", "error: tags={a:1}: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
-		{"an index behind the end", "tags.3=x", "error: tags.3=x: tags has no item 3: it is a list of 1 items, counted from 0"},
+		{"list against dict", "tags={a:1}", "error: tags={a:1}: Error merging override: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
+		{"an index behind the end", "tags.3=x", "error: tags.3=x: Error merging override: tags has no item 3: list index out of range, it has 1 items counted from 0"},
 		{"delete with another value", "~port=2", "error: ~port=2: Could not delete from config. The value of 'port' is 1 and not 2."},
 		{"an absent option names the nearest", "db=mysq", "error: db=mysq: In 'config': Could not find 'db/mysq' (did you mean mysql?). Available options in 'db': mysql, pg"},
 		{"null as an option", "db=null", "error: db=null: config group override must be a string or a list of strings, got null (null) (to unselect the group use ~db)"},
@@ -123,7 +124,7 @@ func TestDefaultsLists(t *testing.T) {
 		{"an unknown key of hydra", "--- config\nhydra:\n  job: {nam: x}\n", "", "error: configs/conf/config.yaml:2:14: Key 'nam' not in 'JobConf': unknown key hydra.job.nam (did you mean hydra.job.name?)"},
 		{"a wrong type in hydra", "--- config\nhydra:\n  job: {num: x}\n", "", "error: configs/conf/config.yaml:2:14: hydra.job.num: want an integer, got the text \"x\""},
 		{"a broken file", "--- config\na: [1\n", "", "error: configs/conf/config.yaml:1:1: not YAML: did not find expected ',' or ']'"},
-		{"a duplicate key", "--- config\na: 1\nb: {c: 1, c: 2}\n", "", "error: configs/conf/config.yaml:2:11: duplicate key c"},
+		{"a duplicate key", "--- config\na: 1\nb: {c: 1, c: 2}\n", "", "error: configs/conf/config.yaml:2:11: found duplicate key c"},
 		{"a python tag", "--- config\na: !!python/none x\n", "", "error: configs/conf/config.yaml:1:4: unknown tag !!python/none on \"x\""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -165,8 +166,8 @@ func TestInterpolation(t *testing.T) {
 		{"hydra", "${hydra:job.name}", "'run'"},
 		{"quotes nest", `${oc.env:UNSET,"${oc.env:UNSET,"z"}"}`, "'z'"},
 
-		{"a missing key", "${no.such}", "interpolation key 'no.such' not found"},
-		{"a cycle", "${v}", "interpolation cycle at v"},
+		{"a missing key", "${no.such}", "Interpolation key 'no.such' not found"},
+		{"a cycle", "${v}", "Recursive interpolation detected: a cycle at v"},
 		{"too many dots", "${....a}", "too many dots"},
 		{"an unknown resolver", "${oc.evn:X}", "unsupported interpolation type oc.evn (did you mean oc.env?)"},
 		{"an unset variable", "${oc.env:UNSET}", "environment variable 'UNSET' not found"},
@@ -298,12 +299,15 @@ func TestJobSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := job.JobEnv()
-	if want := "A=1 B=2 SET=from SET"; err != nil || strings.Join(env, " ") != want {
-		t.Errorf("environment %v, %v, want %s", env, err, want)
+	h, err := job.Hydra()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if in, err := job.Chdir(); !in || err != nil {
-		t.Errorf("chdir %v, %v", in, err)
+	if env, want := strings.Join(h.Env(), " "), "A=1 B=2 SET=from SET"; env != want {
+		t.Errorf("environment %s, want %s", env, want)
+	}
+	if !h.Chdir {
+		t.Error("hydra.job.chdir is lost")
 	}
 	for overrides, want := range map[string]string{
 		"+node=fast": "job 0 [+node=fast] changes hydra.launcher: it must be configured before the sweep starts",
@@ -360,6 +364,80 @@ func TestSpace(t *testing.T) {
 	}
 	if d := dims[2]; d.Interval() || strings.Join(d.Choices, " ") != "a b" {
 		t.Errorf("none: %+v", d)
+	}
+}
+
+func TestOverrideDirnameResolver(t *testing.T) {
+	c, err := Compose(request("--- config\na: 1\nb: 2\nv: '${hydra_override_dirname:}'\nw: \"${hydra_override_dirname:{kv_sep: '-', item_sep: _, exclude_keys: [b]}}\"\nx: '${hydra:job.num}'\n", "b=3", "a=${b}", "+z=q"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Get("v").Text + " " + n.Get("w").Text + " " + n.Get("x").pyStr(); got != "+z=q,a=3,b=3 +z-q_a-3 None" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSpaceKinds(t *testing.T) {
+	space := func(files string, overrides ...string) ([]Dimension, []string, error) {
+		req := request(files, overrides...)
+		req.Multirun = true
+		c, err := NewComposer(req)
+		if err != nil {
+			return nil, nil, err
+		}
+		master, err := c.Compose()
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Space(master)
+	}
+	for _, tc := range []struct{ override, want string }{
+		{"port=interval(1,10)", "1..10 step 0 int false log false tags [] []"},
+		{"port=int(interval(1,10.9))", "1..10 step 0 int true log false tags [] []"},
+		{"port=float(interval(1,10))", "1..10 step 0 int false log false tags [] []"},
+		{"port=tag(log,interval(0.001,0.1))", "0.001..0.1 step 0 int false log true tags [log] []"},
+		{"port=tag(log,int(interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
+		{"port=int(tag(log,interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
+		{"port=choice(a,'b c',[1,2])", "0..0 step 0 int false log false tags [] [a b\\ c [1,2]]"},
+		{"port=1,2", "0..0 step 0 int false log false tags [] [1 2]"},
+		{"port=tag(x,choice(1))", "0..0 step 0 int false log false tags [x] [1]"},
+		{"port=range(1,8,3)", "1..7 step 3 int true log false tags [] [1 4 7]"},
+		{"port=range(5,0,-2)", "1..5 step 2 int true log false tags [] [5 3 1]"},
+		{"port=range(0,1,0.25)", "0..0.75 step 0.25 int false log false tags [] [0.0 0.25 0.5 0.75]"},
+		{"port=sort(range(3),reverse=true)", "0..2 step 1 int true log false tags [] [2 1 0]"},
+		{"port=shuffle(range(1))", "0..0 step 0 int false log false tags [] [0]"},
+		{"db=glob(*)", "0..0 step 0 int false log false tags [] [mysql pg]"},
+		{"port=interval(3,3)", "error: port=interval(3,3): interval(3, 3): want start < end, both finite"},
+		{"port=interval(0,inf)", "error: port=interval(0,inf): interval(0, +Inf): want start < end, both finite"},
+		{"port=tag(log,interval(0,1))", "error: port=tag(log,interval(0,1)): tag(log, interval(0, 1)): a logarithmic interval must start above 0"},
+		{"port=range(3,3)", "error: port=range(3,3): a range has no values to choose from"},
+		{"db=glob(z*)", "error: db=glob(z*): a glob has no values to choose from"},
+	} {
+		dims, _, err := space(shop, tc.override)
+		got := ""
+		if err != nil {
+			got = "error: " + err.Error()
+		} else {
+			d := dims[0]
+			got = fmt.Sprintf("%v..%v step %v int %v log %v tags %v %v", d.Low, d.High, d.Step, d.Int, d.Log(), d.Tags, d.Choices)
+		}
+		if got != tc.want {
+			t.Errorf("%s\n got %s\nwant %s", tc.override, got, tc.want)
+		}
+	}
+	dims, fixed, err := space("--- config\nlr: 1\nd: 2\nhydra: {sweeper: {params: {lr: 'tag(log, interval(0.01, 1))', d: 3}}}\n", "d=4")
+	if err != nil || len(dims) != 1 || dims[0].Key != "lr" || !dims[0].Log() || len(fixed) != 1 || fixed[0] != "d=4" {
+		t.Errorf("params: %+v %v %v", dims, fixed, err)
+	}
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    params: {lr: 'interval(2, 1)'}\n"); err == nil || !strings.Contains(err.Error(), "config.yaml:4:18: ") {
+		t.Errorf("a fault in params: %v", err)
+	}
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    search_space: {lr: {type: float}}\n"); err == nil || !strings.Contains(err.Error(), "hydra.sweeper.params") || !strings.Contains(err.Error(), "config.yaml:4:") {
+		t.Errorf("search_space: %v", err)
 	}
 }
 

@@ -1,10 +1,7 @@
 package configs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"reflect"
-	"sort"
 	"strings"
 
 	"github.com/knadh/koanf/v2"
@@ -155,6 +152,33 @@ func (c *Composed) Decode(dst any) error {
 	return d.faults.err()
 }
 
+// Value returns the resolved value of a dotted key of the job config; nil for null and for no such key.
+func (c *Composed) Value(key string) any {
+	n, err := c.Resolved()
+	if err != nil {
+		return nil
+	}
+	if n = n.Find(key); n == nil {
+		return nil
+	}
+	return n.value()
+}
+
+// Complete reports whether every key of the job config has a value: none is still ???.
+func (c *Composed) Complete() bool {
+	n, err := c.Resolved()
+	return err == nil && !n.holdsMissing()
+}
+
+func (n *Node) holdsMissing() bool {
+	for _, v := range n.Vals {
+		if v.holdsMissing() {
+			return true
+		}
+	}
+	return n.isMissing()
+}
+
 // Choices maps override keys to the chosen options; null is "".
 func (c *Composed) Choices() map[string]string {
 	out := map[string]string{}
@@ -262,55 +286,6 @@ func (c *Composed) Errorf(key, format string, args ...any) error {
 	ck := &checker{}
 	ck.fault(at, key, format, args...)
 	return ck.faults.err()
-}
-
-// Fingerprint is a sha256 of the resolved job config without the excluded keys (dotted, sections
-// allowed). The order of keys does not matter.
-func (c *Composed) Fingerprint(exclude ...string) (string, error) {
-	n, err := c.Resolved()
-	if err != nil {
-		return "", err
-	}
-	out := map[string]bool{}
-	for _, e := range exclude {
-		out[e] = true
-	}
-	var b strings.Builder
-	canonical(&b, n, "", out)
-	sum := sha256.Sum256([]byte(b.String()))
-	return hex.EncodeToString(sum[:]), nil
-}
-
-func canonical(b *strings.Builder, n *Node, path string, exclude map[string]bool) {
-	switch n.Kind {
-	case Map:
-		order := make([]int, len(n.Keys))
-		for i := range order {
-			order[i] = i
-		}
-		sort.Slice(order, func(i, j int) bool { return n.Keys[order[i]].Text < n.Keys[order[j]].Text })
-		b.WriteByte('{')
-		for _, i := range order {
-			sub := strings.TrimPrefix(path+"."+n.Keys[i].Text, ".")
-			if exclude[sub] {
-				continue
-			}
-			b.WriteString(jsonQuote(n.Keys[i].Text))
-			b.WriteByte(':')
-			canonical(b, n.Vals[i], sub, exclude)
-			b.WriteByte(',')
-		}
-		b.WriteByte('}')
-	case List:
-		b.WriteByte('[')
-		for i, v := range n.Vals {
-			canonical(b, v, path+"."+itoa(i), exclude)
-			b.WriteByte(',')
-		}
-		b.WriteByte(']')
-	default:
-		b.WriteString(jsonText(n))
-	}
 }
 
 // hydraValue resolves a value of the hydra node; nil when absent, null or ???.

@@ -19,20 +19,20 @@ func (ed *editor) apply(o *Override) error {
 		return ed.delete(o, path)
 	}
 	v := o.value.toNode().at(where)
-	if o.Op == opAdd && !v.container() {
+	if o.Op == opAdd {
 		old, err := ed.lookup(path)
 		if err != nil {
-			return errorAt(where, "%v", err)
+			return errorAt(where, "Error merging override: %v", err)
 		}
-		if old != nil && old.Kind != Null && !old.isMissing() {
+		if old != nil && old.Kind != Null && !old.isMissing() && !v.container() {
 			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + to add or override '%s': '+%s'",
 				o.Key, o.Text[1:], o.Key, o.Text)
 		}
 	}
 	force := o.Op != opChange
-	path, err := ed.canonical(path, v.container())
+	path, err := ed.canonical(path, o.value.kind == extendElem)
 	if err != nil {
-		return errorAt(where, "%v", err)
+		return errorAt(where, "Error merging override: %v", err)
 	}
 	root, err := ed.set(ed.root, path, nil, v, force, o)
 	if err != nil {
@@ -49,13 +49,16 @@ func (ed *editor) lookup(path []string) (*Node, error) {
 	}
 	r := newResolver(ed.root, ed.env)
 	at, err := r.find(0, path, r.root)
-	if _, miss := err.(*missingError); miss {
+	if m, miss := err.(*missingError); miss && m.ahead {
 		return nil, nil
 	}
-	if err != nil || at == nil {
+	if _, scalar := err.(*scalarError); scalar || err == nil && at == nil {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	return r.expand(at)
+	return at.node, nil
 }
 
 func (n *Node) findPath(path []string) *Node {
@@ -69,7 +72,7 @@ func (n *Node) findPath(path []string) *Node {
 }
 
 // canonical follows node interpolations along a path, so that an edit through a link changes its
-// target. The last part is followed only when a container is written.
+// target. The last part is followed only where a list is extended: setting a link replaces it.
 func (ed *editor) canonical(path []string, last bool) ([]string, error) {
 	out := []string{}
 	n := ed.root
@@ -111,7 +114,7 @@ func (ed *editor) set(n *Node, path, done []string, v *Node, force bool, o *Over
 	if n.Kind == List {
 		i, ok := listIndex(part, len(n.Vals))
 		if !ok {
-			return nil, errorAt(where, "%s has no item %s: it is a list of %d items, counted from 0", strings.Join(done, "."), part, len(n.Vals))
+			return nil, errorAt(where, "Error merging override: %s has no item %s: list index out of range, it has %d items counted from 0", strings.Join(done, "."), part, len(n.Vals))
 		}
 		c := *n
 		c.Vals = append([]*Node(nil), n.Vals...)
@@ -143,61 +146,32 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 	}
 	if o.value.kind == extendElem {
 		if old == nil || old.Kind != List {
-			return nil, errorAt(v.Origin, "extend_list works on lists: %s is %s", strings.Join(done, "."), kindOf(old))
+			return nil, errorAt(v.Origin, "Could not append to config list. The existing value of '%s' is %s which is not a list.", o.Key, textOf(old))
 		}
 		c := old.over(old)
 		c.Origin = v.Origin
 		c.Vals = append(old.Vals[:len(old.Vals):len(old.Vals)], v.Vals...)
 		return c, nil
 	}
-	if old != nil && old.container() && v.container() {
-		if old.Kind != v.Kind {
-			return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(done, "."), old.Kind, v.Kind)
-		}
-		if old.Kind == Map {
-			return ed.mergeMap(old, v, done, force, o)
-		}
+	if old == nil || !old.container() || !v.container() {
+		return v.over(old), nil
 	}
-	return v.over(old), nil
+	if old.Kind != v.Kind {
+		return nil, errorAt(v.Origin, "Error merging override: Cannot merge incompatible container types: %s is %s, the override has %s", joinPath(done), old.Kind, v.Kind)
+	}
+	m := &merger{env: ed.env, above: framesTo(ed.root, done)}
+	if !force {
+		m.absent = func(path string, in *Node) error { return ed.absent(o, path, in) }
+	}
+	return merge(old, v, joinPath(done), m)
 }
 
-func kindOf(n *Node) string {
+// textOf is a value as Python prints it; an absent one is None.
+func textOf(n *Node) string {
 	if n == nil {
-		return "absent"
+		return "None"
 	}
-	return n.Kind.String()
-}
-
-// mergeMap merges a mapping of an override into an existing one; without force every key must exist.
-func (ed *editor) mergeMap(old, v *Node, done []string, force bool, o *Override) (*Node, error) {
-	out := old
-	for i, k := range v.Keys {
-		path := append(done[:len(done):len(done)], k.Text)
-		j := old.index(k)
-		if j < 0 && !force {
-			return nil, ed.absent(o, strings.Join(path, "."), old)
-		}
-		child := v.Vals[i]
-		if j >= 0 {
-			cur := old.Vals[j]
-			switch {
-			case child.isMissing():
-				child = cur
-			case cur.container() && child.container() && cur.Kind != child.Kind:
-				return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", strings.Join(path, "."), cur.Kind, child.Kind)
-			case cur.Kind == Map && child.Kind == Map:
-				m, err := ed.mergeMap(cur, child, path, force, o)
-				if err != nil {
-					return nil, err
-				}
-				child = m
-			default:
-				child = child.over(cur)
-			}
-		}
-		out = out.set(k, child)
-	}
-	return out, nil
+	return n.pyStr()
 }
 
 // absent is the error for a key that struct mode does not let an override make.
@@ -211,48 +185,62 @@ func (ed *editor) absent(o *Override, path string, in *Node) error {
 		prefix, last = path[:i+1], path[i+1:]
 	}
 	hint := strings.Replace(didYouMean(last, names), "mean ", "mean "+prefix, 1)
-	msg := "Could not override '" + o.Key + "'"
-	if path != o.Key {
-		msg += ": there is no key " + path
-	}
-	return errorAt(Origin{Source: o.Text}, "%s%s. To append to your config use +%s", msg, hint, o.Text)
+	return errorAt(Origin{Source: o.Text}, "Could not override '%s': key '%s' is not in struct%s. To append to your config use +%s", o.Key, path, hint, o.Text)
 }
 
 func (ed *editor) delete(o *Override, path []string) error {
 	where := Origin{Source: o.Text}
+	if o.value != nil && (o.value.isSweep() || o.value.kind == extendElem) {
+		return errorAt(where, "a sweep cannot be deleted: want ~key or ~key=value")
+	}
+	gone := errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
+	failed := func(err error) error { // a path through something that holds no such key is an absent one
+		switch err.(type) {
+		case *scalarError, *indexError:
+			return gone
+		}
+		return errorAt(where, "Error merging override: %v", err)
+	}
 	parent, err := ed.canonical(path[:len(path)-1], true)
 	if err != nil {
-		return errorAt(where, "%v", err)
+		return failed(err)
 	}
 	full := append(parent, path[len(path)-1])
-	raw := ed.root.findPath(full)
-	if raw == nil {
-		return errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
+	if ed.root.findPath(full) == nil {
+		if near := ed.near(parent, path[len(path)-1]); near != "" {
+			gone.Msg += near
+		}
+		return gone
 	}
-	if raw.tmpl != nil || o.value != nil {
-		r := newResolver(ed.root, ed.env)
-		at, err := r.find(0, full, r.root)
-		if _, miss := err.(*missingError); err != nil && !miss {
+	r := newResolver(ed.root, ed.env) // also without a value: a broken link cannot be deleted
+	at, err := r.find(0, full, r.root)
+	if err != nil {
+		return failed(err)
+	}
+	if o.value != nil {
+		cur, err := r.expand(at)
+		if err != nil {
 			return errorAt(where, "%v", err)
 		}
-		if o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
-			at = nil // ~key=null is ~key
-		}
-		if o.value != nil && at != nil {
-			if o.value.isSweep() || o.value.kind == extendElem {
-				return errorAt(where, "a sweep cannot be deleted: want ~key or ~key=value")
-			}
-			cur, err := r.expand(at)
-			if err != nil {
-				return errorAt(where, "%v", err)
-			}
-			if want := o.value.toNode(); !cur.equal(want) {
-				return errorAt(where, "Could not delete from config. The value of '%s' is %s and not %s.", o.Key, cur.pyStr(), want.pyStr())
-			}
+		if want := o.value.toNode(); !cur.equal(want) {
+			return errorAt(where, "Could not delete from config. The value of '%s' is %s and not %s.", o.Key, cur.pyStr(), want.pyStr())
 		}
 	}
 	ed.root = deleteAt(ed.root, full)
 	return nil
+}
+
+// near names the key beside an absent one that is spelled most like it.
+func (ed *editor) near(parent []string, key string) string {
+	in := ed.root.findPath(parent)
+	if in == nil || in.Kind != Map {
+		return ""
+	}
+	var names []string
+	for _, k := range in.Keys {
+		names = append(names, k.Text)
+	}
+	return didYouMean(key, names)
 }
 
 func deleteAt(n *Node, path []string) *Node {

@@ -26,7 +26,11 @@ func (p *valueParser) call(name string, start int) (*elem, error) {
 		known = known || f == name
 	}
 	if !known {
-		return nil, p.errorf(start, "unknown function '%s'%s: want one of %s", name, didYouMean(name, functionNames[:]), strings.Join(functionNames[:], ", "))
+		hint := "if it is text, quote it"
+		if text := strings.TrimSpace(p.s[start:]); strings.HasSuffix(p.s[:start], "=") && !strings.ContainsAny(text, "\"'") {
+			hint = "if it is text, quote it: '" + p.s[:start] + "\"" + text + "\"'"
+		}
+		return nil, p.errorf(start, "Unknown function '%s'%s. Available: %s; %s", name, didYouMean(name, functionNames[:]), strings.Join(functionNames[:], ","), hint)
 	}
 	args := callArgs{named: map[string]*elem{}}
 	if t, n := p.peek(); t == tokParenClose {
@@ -36,7 +40,7 @@ func (p *valueParser) call(name string, start int) (*elem, error) {
 	}
 	e, err := evalCall(name, args)
 	if err != nil {
-		return nil, p.errorf(start, "%s(): %v", name, err)
+		return nil, p.errorf(start, "while evaluating '%s': %v", p.s[start:p.pos], err)
 	}
 	return e, nil
 }
@@ -65,11 +69,11 @@ func (p *valueParser) arguments(args *callArgs) error {
 		}
 		switch {
 		case key == "" && len(args.named) > 0:
-			return p.errorf(save, "a positional argument after a named one")
+			return p.errorf(save, "positional argument follows keyword argument")
 		case key == "":
 			args.pos = append(args.pos, e)
 		case args.named[key] != nil:
-			return p.errorf(save, "argument %s is given twice", key)
+			return p.errorf(save, "keyword argument repeated: %s", key)
 		default:
 			args.named[key] = e
 		}
@@ -90,7 +94,7 @@ func (p *valueParser) arguments(args *callArgs) error {
 func (a callArgs) bind(params ...string) ([]*elem, error) {
 	out := make([]*elem, len(params))
 	if len(a.pos) > len(params) {
-		return nil, fmt.Errorf("%d arguments: want at most %d", len(a.pos), len(params))
+		return nil, fmt.Errorf("too many positional arguments: got %d, want at most %d", len(a.pos), len(params))
 	}
 	copy(out, a.pos)
 	for name, e := range a.named {
@@ -100,12 +104,12 @@ func (a callArgs) bind(params ...string) ([]*elem, error) {
 				continue
 			}
 			if out[i] != nil {
-				return nil, fmt.Errorf("argument %s is given twice", name)
+				return nil, fmt.Errorf("multiple values for argument '%s'", name)
 			}
 			out[i], found = e, true
 		}
 		if !found {
-			return nil, fmt.Errorf("unknown argument %s%s: want %s", name, didYouMean(name, params), strings.Join(params, ", "))
+			return nil, fmt.Errorf("got an unexpected keyword argument '%s'%s: want %s", name, didYouMean(name, params), strings.Join(params, ", "))
 		}
 	}
 	return out, nil
@@ -119,7 +123,7 @@ func (a callArgs) rest(names ...string) (map[string]*elem, error) {
 			ok = ok || n == name
 		}
 		if !ok {
-			return nil, fmt.Errorf("unknown argument %s", name)
+			return nil, fmt.Errorf("got an unexpected keyword argument '%s'%s", name, didYouMean(name, names))
 		}
 	}
 	return a.named, nil
@@ -132,31 +136,13 @@ func evalCall(name string, args callArgs) (*elem, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "json_str" {
-			if v.isSweep() && v.kind != choiceSweep || v.kind == extendElem {
-				return nil, fmt.Errorf("want values")
-			}
-			return jsonStr(v), nil
-		}
 		return cast(name, v)
 	case "choice":
-		if _, err := args.rest(); err != nil {
-			return nil, err
-		}
-		return choice(args.pos)
+		return choice(args)
 	case "range":
 		return rangeCall(args)
 	case "interval":
-		b, err := args.bind("start", "end")
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range b {
-			if !e.isNumber() {
-				return nil, fmt.Errorf("want two numbers, interval(start,end)")
-			}
-		}
-		return &elem{kind: intervalSweep, rng: [3]*elem{b[0], b[1]}}, nil
+		return intervalCall(args)
 	case "glob":
 		return globCall(args)
 	case "sort":
@@ -170,15 +156,24 @@ func evalCall(name string, args callArgs) (*elem, error) {
 		return nil, err
 	}
 	for _, e := range args.pos {
-		if e.isSweep() {
-			return nil, fmt.Errorf("a sweep as an argument: want values")
+		if e.isSweep() || e.kind == extendElem {
+			return nil, fmt.Errorf("%s as an argument: want values", e.describe())
 		}
 	}
 	return &elem{kind: extendElem, items: args.pos}, nil
 }
 
+func (e *elem) isNull() bool { return e.kind == scalarElem && e.node != nil && e.node.Kind == Null }
+
 func (e *elem) isNumber() bool {
-	return e != nil && e.kind == scalarElem && (e.node.Kind == Int || e.node.Kind == Float)
+	return e.kind == scalarElem && (e.node.Kind == Int || e.node.Kind == Float)
+}
+
+func (e *elem) isText() bool { return e.kind == scalarElem && e.node.Kind == String }
+
+// mismatch is the error for an argument of a wrong type.
+func mismatch(param string, e *elem, want string) error {
+	return fmt.Errorf("mismatch type argument %s: got %s: want %s", param, e.describe(), want)
 }
 
 // castArgument is what a cast works on: one value, or several as a simple choice.
@@ -188,36 +183,40 @@ func castArgument(args callArgs) (*elem, error) {
 		return nil, err
 	}
 	v := named["value"]
-	switch {
-	case v != nil && len(args.pos) > 0:
-		return nil, fmt.Errorf("both a positional argument and value=")
-	case v != nil:
-		return v, nil
-	case len(args.pos) == 0:
-		return nil, fmt.Errorf("no argument: want a value")
-	case len(args.pos) == 1:
-		return args.pos[0], nil
+	if v != nil && v.isNull() {
+		v = nil
 	}
-	return &elem{kind: choiceSweep, items: args.pos, plain: true}, nil
+	all := args.pos
+	switch {
+	case v != nil && len(all) > 0:
+		return nil, fmt.Errorf("cannot use both position and named arguments")
+	case v != nil:
+		all = []*elem{v}
+	case len(all) == 0:
+		return nil, fmt.Errorf("No positional args or value specified")
+	}
+	for i, e := range all {
+		if e.kind == globSweep || e.kind == extendElem || len(all) > 1 && e.isSweep() {
+			return nil, mismatch(fmt.Sprintf("args[%d]", i), e, "a value, a choice, a range or an interval")
+		}
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return &elem{kind: choiceSweep, items: all, plain: true}, nil
 }
 
-// cast applies int, float, str or bool to a value, or to the values inside a container or sweep.
+// cast applies int, float, str, bool or json_str to a value, or to the values inside a container or
+// sweep.
 func cast(name string, e *elem) (*elem, error) {
 	c := *e
 	switch e.kind {
-	case listElem, dictElem, choiceSweep:
-		c.items = make([]*elem, len(e.items))
-		for i, x := range e.items {
-			v, err := cast(name, x)
-			if err != nil {
-				return nil, err
-			}
-			c.items[i] = v
-		}
-		return &c, nil
 	case rangeSweep, intervalSweep:
+		if e.kind == rangeSweep && name != "int" && name != "float" {
+			return nil, fmt.Errorf("Range can only be cast to int or float")
+		}
 		if name != "int" && name != "float" {
-			return nil, fmt.Errorf("a range or interval can only be cast to int or float")
+			return nil, fmt.Errorf("Intervals cannot be cast to %s", name)
 		}
 		for i, x := range e.rng {
 			if x == nil {
@@ -231,6 +230,21 @@ func cast(name string, e *elem) (*elem, error) {
 		}
 		c.cast = name
 		return &c, nil
+	case listElem, dictElem:
+		if name == "json_str" {
+			return scalarOf(plainString(jsonText(e.toNode()))), nil
+		}
+		fallthrough
+	case choiceSweep:
+		c.items = make([]*elem, len(e.items))
+		for i, x := range e.items {
+			v, err := cast(name, x)
+			if err != nil {
+				return nil, err
+			}
+			c.items[i] = v
+		}
+		return &c, nil
 	case scalarElem:
 		n, err := castScalar(name, e.node)
 		if err != nil {
@@ -238,15 +252,16 @@ func cast(name string, e *elem) (*elem, error) {
 		}
 		return scalarOf(n), nil
 	}
-	return nil, fmt.Errorf("cannot be cast to %s", name)
+	return nil, fmt.Errorf("%s cannot be cast to %s", e.describe(), name)
 }
 
 func castScalar(name string, n *Node) (*Node, error) {
-	bad := fmt.Errorf("cannot cast %s to %s", n.pyRepr(), name)
-	if n.Kind == Null && name != "bool" {
-		return nil, bad
+	if n.Kind == Null && name != "bool" && name != "json_str" {
+		return nil, fmt.Errorf("null cannot be cast to %s", name)
 	}
 	switch name {
+	case "json_str":
+		return plainString(jsonText(n)), nil
 	case "str":
 		if n.Kind == Bool {
 			return plainString(strings.ToLower(n.pyStr())), nil
@@ -261,7 +276,7 @@ func castScalar(name string, n *Node) (*Node, error) {
 			if strings.EqualFold(n.Text, "true") || strings.EqualFold(n.Text, "false") {
 				return newBool(strings.EqualFold(n.Text, "true")), nil
 			}
-			return nil, bad
+			return nil, fmt.Errorf("Cannot cast '%s' to bool", n.Text)
 		}
 		f, _ := n.number()
 		return newBool(f != 0), nil
@@ -270,15 +285,18 @@ func castScalar(name string, n *Node) (*Node, error) {
 		case Int:
 			return n, nil
 		case Float:
-			if math.IsInf(n.Num, 0) || math.IsNaN(n.Num) {
-				return nil, bad
+			if math.IsInf(n.Num, 0) {
+				return nil, fmt.Errorf("cannot convert float infinity to integer")
+			}
+			if math.IsNaN(n.Num) {
+				return nil, fmt.Errorf("cannot convert float NaN to integer")
 			}
 			i, _ := big.NewFloat(n.Num).Int(nil)
 			return &Node{Kind: Int, Text: i.String()}, nil
 		case String:
 			sign, body := splitSign(strings.TrimSpace(n.Text))
 			if body == "" || digitsLen(body) != len(body) {
-				return nil, bad
+				return nil, fmt.Errorf("invalid literal for int() with base 10: %s", n.pyRepr())
 			}
 			return intNode(sign, strings.ReplaceAll(body, "_", ""), 10), nil
 		}
@@ -286,7 +304,7 @@ func castScalar(name string, n *Node) (*Node, error) {
 		if n.Kind == String {
 			s := strings.TrimSpace(n.Text)
 			if !pyIsNumber(s) {
-				return nil, bad
+				return nil, fmt.Errorf("could not convert string to float: %s", n.pyRepr())
 			}
 			return parseFloatText(s), nil
 		}
@@ -298,21 +316,27 @@ func castScalar(name string, n *Node) (*Node, error) {
 	return newFloat(f), nil
 }
 
-func choice(args []*elem) (*elem, error) {
-	if len(args) == 0 {
-		return nil, fmt.Errorf("empty choice: want at least one value")
+func choice(args callArgs) (*elem, error) {
+	if _, err := args.rest(); err != nil {
+		return nil, err
 	}
-	if len(args) == 1 && args[0].kind == choiceSweep && args[0].plain {
-		c := *args[0]
+	if len(args.pos) == 0 {
+		return nil, fmt.Errorf("empty choice is not legal: want at least one value")
+	}
+	if first := args.pos[0]; len(args.pos) == 1 && first.kind == choiceSweep && first.plain {
+		c := *first
 		c.plain = false
 		return &c, nil
 	}
-	for _, a := range args {
-		if a.isSweep() || a.kind == extendElem {
+	for i, a := range args.pos {
+		switch {
+		case a.kind == choiceSweep:
 			return nil, fmt.Errorf("nesting choices is not supported")
+		case a.isSweep() || a.kind == extendElem || a.isNull():
+			return nil, mismatch(fmt.Sprintf("args[%d]", i), a, "text, a number, a boolean, a list or a mapping")
 		}
 	}
-	return &elem{kind: choiceSweep, items: args}, nil
+	return &elem{kind: choiceSweep, items: args.pos}, nil
 }
 
 func rangeCall(args callArgs) (*elem, error) {
@@ -320,24 +344,43 @@ func rangeCall(args callArgs) (*elem, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b[1] == nil { // range(stop)
-		b[0], b[1] = scalarOf(newInt(0)), b[0]
-	}
 	if b[0] == nil {
-		b[0] = scalarOf(newInt(0))
+		return nil, fmt.Errorf("missing a required argument: 'start'")
+	}
+	if b[1] == nil || b[1].isNull() { // range(stop)
+		b[0], b[1] = scalarOf(newInt(0)), b[0]
 	}
 	if b[2] == nil {
 		b[2] = scalarOf(newInt(1))
 	}
-	for _, e := range b {
+	for i, e := range b {
 		if !e.isNumber() || e.node.Kind == Float && (math.IsInf(e.node.Num, 0) || math.IsNaN(e.node.Num)) {
-			return nil, fmt.Errorf("want finite numbers, range(start,stop,step)")
+			return nil, mismatch([]string{"start", "stop", "step"}[i], e, "a finite number, as in range(start,stop,step)")
 		}
 	}
 	if f, _ := b[2].node.number(); f == 0 {
-		return nil, fmt.Errorf("step 0: want another step")
+		return nil, fmt.Errorf("Invalid range values: the step must not be zero")
 	}
 	return &elem{kind: rangeSweep, rng: [3]*elem{b[0], b[1], b[2]}}, nil
+}
+
+func intervalCall(args callArgs) (*elem, error) {
+	b, err := args.bind("start", "end")
+	if err != nil {
+		return nil, err
+	}
+	e := &elem{kind: intervalSweep}
+	for i, name := range []string{"start", "end"} {
+		if b[i] == nil {
+			return nil, fmt.Errorf("missing a required argument: '%s'", name)
+		}
+		if !b[i].isNumber() {
+			return nil, mismatch(name, b[i], "a number, as in interval(start,end)")
+		}
+		f, _ := b[i].node.number()
+		e.rng[i] = scalarOf(newFloat(f))
+	}
+	return e, nil
 }
 
 func globCall(args callArgs) (*elem, error) {
@@ -347,116 +390,183 @@ func globCall(args callArgs) (*elem, error) {
 	}
 	e := &elem{kind: globSweep}
 	for i, x := range b {
+		name := []string{"include", "exclude"}[i]
 		switch {
 		case x == nil && i == 0:
-			return nil, fmt.Errorf("no argument: want a pattern or a list of patterns")
-		case x == nil:
-		case x.kind == scalarElem && x.node.Kind == String:
+			return nil, fmt.Errorf("missing a required argument: 'include'")
+		case x == nil, x.isNull() && i == 1:
+		case x.isText():
 			e.glob[i] = []string{x.node.Text}
 		case x.kind == listElem:
 			for _, y := range x.items {
-				if y.kind != scalarElem || y.node.Kind != String {
-					return nil, fmt.Errorf("want a pattern or a list of patterns")
+				if !y.isText() {
+					return nil, mismatch(name, y, "a pattern or a list of patterns")
 				}
 				e.glob[i] = append(e.glob[i], y.node.Text)
 			}
 		default:
-			return nil, fmt.Errorf("want a pattern or a list of patterns")
+			return nil, mismatch(name, x, "a pattern or a list of patterns")
 		}
 	}
 	return e, nil
 }
 
+// sequence is the value that sort and shuffle work on: list= or sweep=, one argument, or several as a
+// simple choice.
+func (a callArgs) sequence(named map[string]*elem) (*elem, error) {
+	if l := named["list"]; l != nil && !l.isNull() {
+		if l.kind != listElem {
+			return nil, mismatch("list", l, "a list")
+		}
+		return l, nil
+	}
+	if s := named["sweep"]; s != nil && !s.isNull() {
+		if s.kind != choiceSweep && s.kind != rangeSweep {
+			return nil, mismatch("sweep", s, "a choice or a range")
+		}
+		return s, nil
+	}
+	for i, e := range a.pos {
+		switch {
+		case e.isNull(), e.kind == globSweep, e.kind == intervalSweep, e.kind == extendElem:
+			return nil, mismatch(fmt.Sprintf("args[%d]", i), e, "a value, a list, a choice or a range")
+		case len(a.pos) > 1 && e.isSweep():
+			return nil, fmt.Errorf("Invalid arguments: %s among several", e.describe())
+		}
+	}
+	switch len(a.pos) {
+	case 0:
+		return nil, fmt.Errorf("empty input: want values, a list or a sweep")
+	case 1:
+		return a.pos[0], nil
+	}
+	return &elem{kind: choiceSweep, items: a.pos, plain: true}, nil
+}
+
 func sortCall(args callArgs) (*elem, error) {
-	named, err := args.rest("reverse")
+	named, err := args.rest("sweep", "list", "reverse")
 	if err != nil {
 		return nil, err
 	}
 	reverse := false
 	if r := named["reverse"]; r != nil {
 		if r.kind != scalarElem || r.node.Kind != Bool {
-			return nil, fmt.Errorf("reverse: want true or false")
+			return nil, mismatch("reverse", r, "true or false")
 		}
 		reverse = r.node.Bool
 	}
-	var e elem
-	switch {
-	case len(args.pos) == 0:
-		return nil, fmt.Errorf("no argument: want values, a list or a sweep")
-	case len(args.pos) > 1:
-		e = elem{kind: choiceSweep, items: args.pos, plain: true}
-	default:
-		e = *args.pos[0]
+	v, err := args.sequence(named)
+	if err != nil {
+		return nil, err
 	}
+	e := *v
 	switch e.kind {
 	case listElem, choiceSweep:
+		if len(args.pos) > 1 {
+			for _, x := range e.items {
+				if x.kind != scalarElem {
+					return nil, fmt.Errorf("Invalid arguments: %s among the values to sort", x.describe())
+				}
+			}
+		}
 		e.items, err = sorted(e.items, reverse)
+		e.shuffled = false
 		return &e, err
 	case rangeSweep:
 		return sortedRange(e, reverse), nil
 	}
-	return nil, fmt.Errorf("want values, a list or a sweep")
+	return v, nil // one value is sorted
 }
 
 func sorted(items []*elem, reverse bool) ([]*elem, error) {
 	out := append([]*elem(nil), items...)
-	for _, e := range out {
-		if e.kind != scalarElem || e.node.Kind == Null || (e.node.Kind == String) != (out[0].node.Kind == String) {
-			return nil, fmt.Errorf("cannot sort values of different types")
+	var fault error
+	less := func(a, b *elem) bool {
+		l, err := pyLess(a, b)
+		if err != nil {
+			fault = err
 		}
-	}
-	less := func(a, b *Node) bool {
-		if a.Kind == String {
-			return a.Text < b.Text
-		}
-		x, _ := a.number()
-		y, _ := b.number()
-		return x < y
+		return l
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		if reverse {
-			return less(out[j].node, out[i].node)
+			return less(out[j], out[i])
 		}
-		return less(out[i].node, out[j].node)
+		return less(out[i], out[j])
 	})
-	return out, nil
+	return out, fault
+}
+
+// pyLess is Python's a < b: numbers and booleans compare, text compares, lists compare item by item,
+// and nothing else does. Quoted text inside a list has no order in Hydra; here it is text.
+func pyLess(a, b *elem) (bool, error) {
+	switch {
+	case a.kind == listElem && b.kind == listElem:
+		for i := 0; i < len(a.items) && i < len(b.items); i++ {
+			if a.items[i].toNode().equal(b.items[i].toNode()) {
+				continue
+			}
+			return pyLess(a.items[i], b.items[i])
+		}
+		return len(a.items) < len(b.items), nil
+	case a.isText() && b.isText():
+		return a.node.Text < b.node.Text, nil
+	case a.kind == scalarElem && b.kind == scalarElem && !a.isText() && !b.isText() && !a.isNull() && !b.isNull():
+		if a.node.Kind == Int && b.node.Kind == Int {
+			return decimalOf(a.node).Cmp(decimalOf(b.node)) < 0, nil
+		}
+		x, _ := a.node.number()
+		y, _ := b.node.number()
+		return x < y, nil
+	}
+	return false, fmt.Errorf("'<' not supported between %s and %s: cannot sort values of different types", a.describe(), b.describe())
 }
 
 // sortedRange turns a range round where it runs the other way.
 func sortedRange(e elem, reverse bool) *elem {
-	start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
-	isFloat := e.rng[0].node.Kind == Float || e.rng[1].node.Kind == Float || e.rng[2].node.Kind == Float
-	backwards := start.Cmp(stop) > 0
-	if backwards == reverse || start.Cmp(stop) == 0 {
+	start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
+	isFloat := e.isFloatRange()
+	if (step.Sign() > 0) != reverse {
 		return &e
 	}
-	newStart := new(big.Rat).Sub(stop, step)
-	newStop := new(big.Rat).Sub(start, step)
-	e.rng = [3]*elem{scalarOf(decimalNode(newStart, isFloat)), scalarOf(decimalNode(newStop, isFloat)), scalarOf(decimalNode(step.Neg(step), isFloat))}
+	steps := e.rangeCount()
+	if steps.Sub(steps, big.NewInt(1)).Sign() <= 0 { // no value or one
+		return &e
+	}
+	last := new(big.Rat).Add(start, new(big.Rat).Mul(new(big.Rat).SetInt(steps), step))
+	end := new(big.Rat).Sub(start, step)
+	e.rng = [3]*elem{scalarOf(decimalNode(last, isFloat)), scalarOf(decimalNode(end, isFloat)), scalarOf(decimalNode(step.Neg(step), isFloat))}
 	return &e
 }
 
+// isFloatRange reports whether the values of a range are floats: if any bound or the step is.
+func (e *elem) isFloatRange() bool {
+	for _, x := range e.rng {
+		if x.node.Kind == Float {
+			return true
+		}
+	}
+	return false
+}
+
 func shuffleCall(args callArgs) (*elem, error) {
-	if _, err := args.rest(); err != nil {
+	named, err := args.rest("sweep", "list")
+	if err != nil {
 		return nil, err
 	}
-	var e elem
-	switch {
-	case len(args.pos) == 0:
-		return nil, fmt.Errorf("no argument: want values, a list or a sweep")
-	case len(args.pos) > 1:
-		e = elem{kind: choiceSweep, items: args.pos, plain: true}
-	default:
-		e = *args.pos[0]
+	v, err := args.sequence(named)
+	if err != nil {
+		return nil, err
 	}
+	e := *v
 	switch e.kind {
 	case listElem, choiceSweep:
 		e.items = append([]*elem(nil), e.items...)
 		rand.Shuffle(len(e.items), func(i, j int) { e.items[i], e.items[j] = e.items[j], e.items[i] })
-	case rangeSweep, globSweep:
+	case rangeSweep:
 		e.shuffled = true
-	default:
-		return nil, fmt.Errorf("want values, a list or a sweep")
+	default: // as in Hydra, one value becomes a list
+		return &elem{kind: listElem, items: []*elem{v}}, nil
 	}
 	return &e, nil
 }
@@ -467,20 +577,20 @@ func tagCall(args callArgs) (*elem, error) {
 		return nil, err
 	}
 	tags, sweep := args.pos, named["sweep"]
-	if sweep == nil {
-		if len(tags) == 0 {
-			return nil, fmt.Errorf("no argument: want tags and a sweep")
-		}
+	if len(tags) == 0 {
+		return nil, fmt.Errorf("Not enough arguments to tag, must take at least a sweep")
+	}
+	if sweep == nil || sweep.isNull() {
 		tags, sweep = tags[:len(tags)-1], tags[len(tags)-1]
 	}
-	if !sweep.isSweep() {
-		return nil, fmt.Errorf("the last argument must be a choice(), range() or interval()")
+	if !sweep.isSweep() || sweep.kind == globSweep {
+		return nil, fmt.Errorf("Last argument to tag() must be a choice(), range() or interval(), got %s", sweep.describe())
 	}
 	c := *sweep
-	c.tags = append([]string(nil), c.tags...)
+	c.tags = nil
 	for _, t := range tags {
-		if t.kind != scalarElem || t.node.Kind != String {
-			return nil, fmt.Errorf("a tag must be a word")
+		if !t.isText() {
+			return nil, fmt.Errorf("tag arguments type must be string, got %s", t.describe())
 		}
 		c.tags = append(c.tags, t.node.Text)
 	}

@@ -9,19 +9,7 @@ import (
 
 // JSON as Python writes it: for json_str() and for fingerprints.
 
-// jsonStr is Python's json.dumps of a value, or of each value of a choice.
-func jsonStr(e *elem) *elem {
-	if e.kind == choiceSweep {
-		c := *e
-		c.items = nil
-		for _, x := range e.items {
-			c.items = append(c.items, jsonStr(x))
-		}
-		return &c
-	}
-	return scalarOf(plainString(jsonText(e.toNode())))
-}
-
+// jsonText is Python's json.dumps of a value.
 func jsonText(n *Node) string {
 	switch n.Kind {
 	case Null:

@@ -47,6 +47,25 @@ type Key struct {
 
 func strKey(s string) Key { return Key{String, s} }
 
+// hashed gives keys that are one key in a Python dict (1, 1.0 and true) one form.
+func (k Key) hashed() Key {
+	switch k.Kind {
+	case Bool:
+		if k.Text == "True" {
+			return Key{Int, "1"}
+		}
+		return Key{Int, "0"}
+	case Float:
+		if whole, ok := strings.CutSuffix(k.Text, ".0"); ok {
+			if whole == "-0" {
+				whole = "0"
+			}
+			return Key{Int, whole}
+		}
+	}
+	return k
+}
+
 // Node is a value of a config tree. Nodes never change once built: edits copy the path to the root
 // and share the rest, so that files are parsed once and thousands of jobs share their trees.
 type Node struct {

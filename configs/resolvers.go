@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -61,16 +62,15 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 			return fail("got %s: want text", args[0].Kind)
 		}
 		p := &valueParser{s: args[0].Text, nested: true}
-		p.skipBlanks()
-		if p.pos == len(p.s) {
-			return here(plainString(""))
-		}
 		e, err := p.element()
 		if err != nil {
-			return fail("%v", err)
+			return fail("%s: %v", clip(p.s), err)
 		}
-		if t, n := p.peek(); t != tokEnd && t != tokBlank {
-			return fail("%v", p.unexpected(t, n, "the end"))
+		if t, n := p.peek(); t != tokEnd {
+			return fail("%s: %v", clip(p.s), p.unexpected(t, n, "the end"))
+		}
+		if part := e.parts.only(); part != nil && part.node != nil && e.quote == 0 {
+			return r.eval(e.parts, l) // a link stays one
 		}
 		n, err := r.evalElem(e, l)
 		if err != nil {
@@ -81,23 +81,32 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		if !counts(1, 1) {
 			return fail("want one argument")
 		}
-		if args[0].Kind != String {
-			return here(args[0])
+		n := args[0]
+		if n.Kind == String {
+			var err error
+			if n, err = ParseYAML("oc.create", []byte(n.Text)); err != nil {
+				return nil, err
+			}
+			switch n.Kind {
+			case Null:
+				n = newMap()
+			case String:
+				n = newMap().set(strKey(n.Text), newNull())
+			}
 		}
-		n, err := readYAML("oc.create", []byte(args[0].Text))
-		if err != nil {
-			return nil, err
+		if !n.container() && n.Kind != Null {
+			return fail("object of unsupported type %s: want a mapping, a list or YAML text of one", n.Kind)
 		}
 		return &place{l.up, n, l.key}, nil
 	case "oc.select", "oc.deprecated", "oc.dict.keys", "oc.dict.values":
 		return r.callWithKey(name, args, l, fail)
 	case "hydra":
-		if len(args) < 1 || len(args) > 2 || args[0].Kind != String {
+		if !counts(1, 1) || args[0].Kind != String {
 			return fail("want a path in the hydra config, as in ${hydra:job.name}")
 		}
 		whole := *r
 		whole.root = &place{node: r.hydra}
-		whole.active, whole.done, whole.expanded = map[string]bool{}, map[string]resolved{}, map[string]*Node{}
+		whole.active, whole.done, whole.expanded, whole.settled = map[string]bool{}, map[string]resolved{}, map[string]*Node{}, map[string]*Node{}
 		if len(r.active) > maxDepth {
 			return fail("nested too deeply")
 		}
@@ -105,13 +114,13 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 			whole.active["task "+k] = true
 		}
 		at, err := whole.find(0, append([]string{"hydra"}, splitPath(args[0].Text)...), nil)
+		if _, scalar := err.(*scalarError); scalar {
+			at, err = nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		if at == nil {
-			if len(args) == 2 {
-				return here(args[1])
-			}
+		if at == nil || at.node.isMissing() {
 			return here(newNull())
 		}
 		n, err := whole.expand(at)
@@ -120,11 +129,10 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		}
 		return here(n)
 	case "hydra_override_dirname":
-		var options *Node
-		if len(args) > 0 {
-			options = args[0]
+		if len(args) > 1 {
+			return fail("want at most one mapping of options")
 		}
-		return here(plainString(overrideDirname(r.hydra, options)))
+		return r.overrideDirname(args, l, fail)
 	case "now":
 		if !counts(1, 1) {
 			return fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")
@@ -144,9 +152,77 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		case "micro":
 			return here(plainString("3.11.2"))
 		}
-		return fail("got %q: want major, minor or micro", level)
+		return here(newNull())
 	}
 	return nil, errorf("unsupported interpolation type %s%s", name, didYouMean(name, resolverNames[:]))
+}
+
+// overrideDirname names a job by its task overrides: sorted, with their interpolations resolved, and
+// joined. The options kv_sep, item_sep and exclude_keys default to hydra.job.config.override_dirname
+// when no options are given at all; element_resolver is called with each item.
+func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...any) (*place, error)) (*place, error) {
+	options := r.hydra.Find("hydra.job.config.override_dirname")
+	if len(args) == 1 {
+		options = args[0]
+	}
+	if options == nil || options.Kind == Null {
+		options = newMap()
+	}
+	if options.Kind != Map {
+		return fail("options must be a mapping, got %s", options.Kind)
+	}
+	kvSep, itemSep, element := "=", ",", ""
+	excluded := map[string]bool{}
+	for i, k := range options.Keys {
+		v := options.Vals[i]
+		switch k.Text {
+		case "kv_sep", "item_sep", "element_resolver":
+			if k.Text == "element_resolver" && v.Kind == Null {
+				continue
+			}
+			if v.Kind != String {
+				return fail("%s must be text, got %s", k.Text, v.Kind)
+			}
+			*map[string]*string{"kv_sep": &kvSep, "item_sep": &itemSep, "element_resolver": &element}[k.Text] = v.Text
+		case "exclude_keys":
+			if v.Kind != List {
+				return fail("exclude_keys must be a list, got %s", v.Kind)
+			}
+			for _, x := range v.Vals {
+				excluded[x.pyStr()] = true
+			}
+		}
+	}
+	var items []string
+	if task := r.hydra.Find("hydra.overrides.task"); task != nil {
+		for _, v := range task.Vals {
+			if o, err := ParseOverride(v.Text); err == nil && excluded[o.Key] {
+				continue
+			}
+			items = append(items, v.Text)
+		}
+	}
+	sort.Strings(items)
+	for i, item := range items {
+		n, err := newString(strings.ReplaceAll(item, "=", kvSep))
+		if err != nil {
+			return nil, err
+		}
+		if n.tmpl != nil {
+			if n, err = r.joined(n.tmpl, l); err != nil {
+				return nil, err
+			}
+		}
+		if element != "" {
+			at, err := r.call(element, &resolverCall{args: []*elem{scalarOf(plainString(n.Text))}}, l)
+			if err != nil {
+				return nil, err
+			}
+			n = plainString(at.node.pyStr())
+		}
+		items[i] = n.Text
+	}
+	return &place{l.up, r.computed(plainString(strings.Join(items, itemSep)), l), l.key}, nil
 }
 
 // callWithKey evaluates the resolvers whose first argument is a key of the tree, possibly relative.
@@ -155,13 +231,19 @@ func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(st
 	if strings.HasPrefix(name, "oc.dict.") {
 		most = 1
 	}
-	if len(args) < 1 || len(args) > most || args[0].container() || args[0].Kind == Null {
-		return fail("want a key of the config")
+	if len(args) < 1 || len(args) > most || args[0].Kind != String {
+		return fail("want a key of the config as text")
 	}
-	key := args[0].pyStr()
+	if name == "oc.deprecated" && len(args) == 2 && args[1].Kind != String {
+		return fail("got %s as the message: want text", args[1].Kind)
+	}
+	key := args[0].Text
 	up := span(key, ".")
 	at, err := r.find(up, splitPath(key[up:]), l)
-	if _, miss := err.(*missingError); miss {
+	if _, scalar := err.(*scalarError); scalar {
+		at, err = nil, nil
+	}
+	if m, miss := err.(*missingError); miss && m.ahead {
 		at, err = nil, nil
 	}
 	if err != nil {
@@ -201,8 +283,12 @@ func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(st
 		}
 		return here(out)
 	}
-	for i, k := range at.node.Keys {
-		v, err := r.expand(&place{at, at.node.Vals[i], k.Text})
+	link := key // the values stay linked
+	if up > 0 {
+		link = "." + key // from inside the list that is made here
+	}
+	for _, k := range at.node.Keys {
+		v, err := newString("${" + link + "." + k.Text + "}")
 		if err != nil {
 			return nil, err
 		}

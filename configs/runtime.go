@@ -74,26 +74,15 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 	return h, faults.err()
 }
 
-// JobEnv is what a launcher sets in the environment of a job, as sorted KEY=VALUE pairs:
-// hydra.job.env_set, with the variables of hydra.job.env_copy as they were when the job was
-// composed.
-func (c *Composed) JobEnv() ([]string, error) {
-	h, err := c.Hydra()
-	if err != nil {
-		return nil, err
-	}
+// Env is what a launcher sets in the environment of a job, as sorted KEY=VALUE pairs:
+// hydra.job.env_set, with the variables of hydra.job.env_copy as they were when the job was composed.
+func (h *HydraValues) Env() []string {
 	out := make([]string, 0, len(h.EnvSet))
 	for k, v := range h.EnvSet {
 		out = append(out, k+"="+v)
 	}
 	sort.Strings(out)
-	return out, nil
-}
-
-// Chdir reports whether the job works in its folder (hydra.job.chdir).
-func (c *Composed) Chdir() (bool, error) {
-	n, err := c.hydraValue("job.chdir")
-	return n != nil && n.Bool, err
+	return out
 }
 
 // OutputDir is the folder of this job: hydra.run.dir, or sweep.dir/subdir inside a sweep. It is

@@ -149,7 +149,7 @@ func yamlFloat(s string) *Node {
 		}
 	} else if body[0] == '.' && !signed {
 		mantissa = 1 + span(body[1:], digits+"_")
-		if mantissa == 1 || strings.Trim(body[1:mantissa], "_") == "" {
+		if mantissa == 1 || body[1] == '_' {
 			return nil
 		}
 	} else {
@@ -185,8 +185,12 @@ func sexagesimalFloat(sign, body string) *Node {
 	return parseFloatText(sign + whole.String() + body[dot:])
 }
 
-// parseFloatText reads a decimal number with underscores; too large is infinite, as in Python.
+// parseFloatText reads a decimal number with underscores; too large is infinite, as in Python. A
+// nan may have a sign, which says nothing.
 func parseFloatText(s string) *Node {
+	if _, body := splitSign(s); strings.EqualFold(body, "nan") {
+		return newFloat(math.NaN())
+	}
 	f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
 	if err != nil && !math.IsInf(f, 0) {
 		return nil

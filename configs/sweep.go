@@ -3,7 +3,6 @@ package configs
 import (
 	"math/big"
 	"math/rand/v2"
-	"strings"
 )
 
 // The basic sweeper: overrides with sweeps to the override lists of jobs.
@@ -38,15 +37,16 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		return out, nil // shuffle() has already reordered them
 	case rangeSweep:
-		start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
-		isFloat := e.rng[0].node.Kind == Float || e.rng[1].node.Kind == Float || e.rng[2].node.Kind == Float
+		start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
 		if step.Sign() == 0 {
-			return nil, errorf("range(): step 0: want another step")
+			return nil, errorf("Invalid range values: the step must not be zero")
 		}
-		for x := start; x.Cmp(stop)*step.Sign() < 0; x = new(big.Rat).Add(x, step) {
-			if len(out) >= maxJobs {
-				return nil, errorf("range(): more than %d values", maxJobs)
-			}
+		count := e.rangeCount()
+		if !count.IsInt64() || count.Int64() > maxJobs {
+			return nil, errorf("range(): more than %d values", maxJobs)
+		}
+		isFloat := e.isFloatRange()
+		for x := start; len(out) < int(count.Int64()); x = new(big.Rat).Add(x, step) {
 			out = append(out, decimalNode(x, isFloat).pyStr())
 		}
 	case globSweep:
@@ -56,7 +56,7 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		for _, o := range options {
 			if anyMatch(e.glob[0], o) && !anyMatch(e.glob[1], o) {
-				out = append(out, escapeText(o))
+				out = append(out, optionText(o))
 			}
 		}
 	case intervalSweep:
@@ -66,6 +66,28 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	return out, nil
+}
+
+// optionText writes the name of an option: as it is, where that reads back as the name.
+func optionText(name string) string {
+	if o, err := ParseOverride("g=" + name); err == nil && o.value.isText() && o.value.quote == 0 && o.value.node.Text == name {
+		return name
+	}
+	return withQuotes(name, '\'')
+}
+
+// rangeCount is the number of values of a range.
+func (e *elem) rangeCount() *big.Int {
+	start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
+	count := new(big.Rat).Quo(new(big.Rat).Sub(stop, start), step)
+	if count.Sign() <= 0 {
+		return new(big.Int)
+	}
+	whole := new(big.Int).Quo(count.Num(), count.Denom())
+	if !count.IsInt() {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return whole
 }
 
 func anyMatch(patterns []string, s string) bool {
@@ -78,7 +100,8 @@ func anyMatch(patterns []string, s string) bool {
 }
 
 // fnmatch matches Python's fnmatch patterns: * ? [ab] [!ab].
-func fnmatch(p, s string) bool {
+func fnmatch(pattern, text string) bool {
+	p, s := []rune(pattern), []rune(text)
 	star, mark := -1, 0
 	i, j := 0, 0
 	for j < len(s) {
@@ -107,7 +130,7 @@ func fnmatch(p, s string) bool {
 }
 
 // matchOne matches one character; n is the length of the pattern used.
-func matchOne(p string, c byte) (n int, ok bool) {
+func matchOne(p []rune, c rune) (n int, ok bool) {
 	if p[0] == '?' {
 		return 1, true
 	}
@@ -128,8 +151,10 @@ func matchOne(p string, c byte) (n int, ok bool) {
 		return 1, c == '['
 	}
 	set := p[1:end]
-	negate := strings.HasPrefix(set, "!")
-	set = strings.TrimPrefix(set, "!")
+	negate := set[0] == '!'
+	if negate {
+		set = set[1:]
+	}
 	in := false
 	for k := 0; k < len(set); k++ {
 		if k+2 < len(set) && set[k+1] == '-' {
@@ -156,8 +181,9 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 		for i, k := range params.Keys {
 			o, err := ParseOverride(k.Text + "=" + params.Vals[i].pyStr())
 			if err != nil {
-				return nil, err
+				return nil, errorAt(params.Vals[i].Origin, "hydra.sweeper.params: %v", err)
 			}
+			o.file = params.Vals[i].Origin
 			all = append(all, o)
 		}
 	}
@@ -205,13 +231,15 @@ func (c *Composer) axis(o *Override) (axis, error) {
 			return c.lib.list(o.Key, false)
 		})
 		if err != nil {
-			return a, errorAt(Origin{Source: o.Text}, "%v", err)
+			return a, errorAt(o.where(), "%v", err)
 		}
 		for _, v := range vals {
 			a.values = append(a.values, a.key+"="+v)
 		}
 	case o.value == nil:
 		a.values = []string{a.key + "=null"}
+	case o.value.kind == extendElem: // Hydra re-prints it as the list of its arguments
+		a.values = []string{a.key + "=" + (&elem{kind: listElem, items: o.value.items}).reprint()}
 	default:
 		a.values = []string{a.key + "=" + o.value.reprint()}
 	}

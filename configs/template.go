@@ -27,8 +27,9 @@ type nodeRef struct {
 }
 
 type refKey struct {
-	text string
-	ref  *part // a key that is ${…}
+	text    string
+	ref     *part // a key that is ${…}
+	bracket bool  // written as [key]
 }
 
 type resolverCall struct {
@@ -67,6 +68,14 @@ func (t *template) single() *part {
 		return &t.parts[0]
 	}
 	return nil
+}
+
+// only is single for a template that may be nil.
+func (t *template) only() *part {
+	if t == nil {
+		return nil
+	}
+	return t.single()
 }
 
 // parseTemplate parses text that contains "${".
@@ -171,6 +180,7 @@ func (p *valueParser) interpolation() (*part, error) {
 				return nil, p.errorf(p.pos, `want "]"`)
 			}
 			p.pos++
+			k.bracket = true
 			ref.keys = append(ref.keys, k)
 		} else {
 			if !first {
@@ -211,7 +221,7 @@ func (p *valueParser) refKey(start int) (refKey, error) {
 		ref, err := p.interpolation()
 		return refKey{ref: ref}, err
 	}
-	n := strings.IndexAny(p.s[p.pos:], "\\{}()[]:. \t'\"\n")
+	n := strings.IndexAny(p.s[p.pos:], "\\{}()[]:. \t'\"")
 	if n < 0 {
 		return refKey{}, p.errorf(start, `"${" is not closed: want "}"`)
 	}

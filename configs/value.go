@@ -157,7 +157,7 @@ func (p *valueParser) list() (*elem, error) {
 		return e, nil
 	}
 	for {
-		item, err := p.element()
+		item, err := p.listItem()
 		if err != nil {
 			return nil, err
 		}
@@ -178,8 +178,17 @@ func (p *valueParser) list() (*elem, error) {
 	}
 }
 
+// listItem parses an item; in resolver arguments one left out between commas is "".
+func (p *valueParser) listItem() (*elem, error) {
+	if t, _ := p.peek(); p.nested && (t == tokComma || t == tokListClose) {
+		return scalarOf(plainString("")), nil
+	}
+	return p.element()
+}
+
 func (p *valueParser) dict() (*elem, error) {
 	e := &elem{kind: dictElem}
+	at := map[Key]int{}
 	if t, n := p.peek(); t == tokDictClose {
 		p.pos += n
 		return e, nil
@@ -201,7 +210,14 @@ func (p *valueParser) dict() (*elem, error) {
 		if v.isSweep() || v.kind == extendElem {
 			return nil, p.errorf(p.pos, "a sweep inside a mapping: sweep over whole mappings, as in key={a:1},{a:2}")
 		}
-		e.put(k, v)
+		// A key given twice keeps its place and takes the last value. As in Python, 1, 1.0 and true are
+		// one key.
+		if i, ok := at[k.key().hashed()]; ok {
+			e.items[i] = v
+		} else {
+			at[k.key().hashed()] = len(e.keys)
+			e.keys, e.items = append(e.keys, k), append(e.items, v)
+		}
 		t, n = p.peek()
 		switch t {
 		case tokComma:
@@ -213,17 +229,6 @@ func (p *valueParser) dict() (*elem, error) {
 			return nil, p.unexpected(t, n, `"," or "}"`)
 		}
 	}
-}
-
-// put adds an entry to a dict; a key given twice keeps its place and takes the last value.
-func (e *elem) put(k *Node, v *elem) {
-	for i, old := range e.keys {
-		if old.key() == k.key() {
-			e.items[i] = v
-			return
-		}
-	}
-	e.keys, e.items = append(e.keys, k), append(e.items, v)
 }
 
 func (p *valueParser) dictKey() (*Node, error) {
@@ -271,11 +276,13 @@ func (p *valueParser) tokens(allowed func(token) bool) (*elem, error) {
 		run = append(run, piece{tok: t, text: p.s[p.pos : p.pos+n]})
 		p.pos += n
 	}
-	for len(run) > 0 && run[0].tok == tokBlank {
-		run = run[1:]
-	}
-	for len(run) > 0 && run[len(run)-1].tok == tokBlank {
-		run = run[:len(run)-1]
+	if !p.nested { // there, only oc.decode can meet blanks at the edges, and they are text
+		if len(run) > 1 && run[0].tok == tokBlank {
+			run = run[1:]
+		}
+		if len(run) > 1 && run[len(run)-1].tok == tokBlank {
+			run = run[:len(run)-1]
+		}
 	}
 	if len(run) == 1 {
 		r := run[0]

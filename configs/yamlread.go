@@ -15,6 +15,9 @@ import (
 // maxNodes bounds what aliases in a file, or interpolations in a tree, may expand to.
 const maxNodes = 1 << 20
 
+// maxYAMLDepth bounds the nesting of a file, far below what Python's stack takes.
+const maxYAMLDepth = 400
+
 // readYAML parses one document as OmegaConf.load does: an empty file is {}, a lone word w is {w: null}.
 func readYAML(source string, data []byte) (*Node, error) {
 	n, err := ParseYAML(source, data)
@@ -39,6 +42,7 @@ func ParseYAML(source string, data []byte) (n *Node, err error) {
 			n, err = nil, errorAt(Origin{source, 1, 1}, "not YAML: %v", r)
 		}
 	}()
+	data, restore := forLibrary(data)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
@@ -55,8 +59,41 @@ func ParseYAML(source string, data []byte) (n *Node, err error) {
 	if len(doc.Content) == 0 {
 		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
 	}
-	r := yamlReader{source: source, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{}}
+	r := yamlReader{source: source, restore: restore, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{}, anchors: map[string]bool{}}
 	return r.read(doc.Content[0])
+}
+
+// question stands for a "?" inside a plain scalar while the library reads the file: in a flow
+// collection the library would end the scalar there, as in {url: http://host/path?query}.
+const question = "\uf03f"
+
+// forLibrary rewrites what the library refuses and libyaml, which PyYAML uses, accepts: "?" inside
+// flow scalars and %YAML 1.2. restore undoes it in a scalar.
+func forLibrary(data []byte) (rewritten []byte, restore func(string) string) {
+	restore = func(s string) string { return s }
+	if bytes.HasPrefix(data, []byte("%YAML 1.")) {
+		if end := bytes.IndexByte(data, '\n'); end > 0 {
+			data = append([]byte("%YAML 1.1"), data[end:]...)
+		}
+	}
+	if bytes.IndexByte(data, '?') < 0 || bytes.Contains(data, []byte(question)) {
+		return data, restore
+	}
+	out := make([]byte, 0, len(data)+16)
+	inside := false // the last byte belongs to a plain scalar, or to what may be one
+	for i, c := range data {
+		switch {
+		case c == '?' && inside:
+			out = append(out, question...)
+			continue
+		case c == ':' && i > 0 && (data[i-1] == '"' || data[i-1] == '\''):
+			inside = false
+		default:
+			inside = strings.IndexByte(" \t\r\n[{,?", c) < 0
+		}
+		out = append(out, c)
+	}
+	return out, func(s string) string { return strings.ReplaceAll(s, question, "?") }
 }
 
 // yamlError gives the parser's message a position: it knows the line only.
@@ -70,6 +107,9 @@ func yamlError(source string, data []byte, err error) error {
 			}
 		}
 	}
+	if strings.HasPrefix(msg, "did not find expected") && bytes.Contains(data, []byte("???")) {
+		msg += " (inside [] and {} a missing value must be quoted: '???')"
+	}
 	col := 1
 	if lines := bytes.Split(data, []byte("\n")); line <= len(lines) {
 		l := lines[line-1]
@@ -79,11 +119,16 @@ func yamlError(source string, data []byte, err error) error {
 }
 
 type yamlReader struct {
-	source string
-	done   map[*yaml.Node]*Node // anchored nodes, read once
-	open   map[*yaml.Node]bool  // anchored nodes being read: an alias to one is a cycle
-	sizes  map[*Node]int        // expanded sizes of anchored nodes
-	total  int
+	source  string
+	restore func(string) string
+	done    map[*yaml.Node]*Node // anchored nodes, read once
+	open    map[*yaml.Node]bool  // anchored nodes being read: an alias to one is a cycle
+	anchors map[string]bool      // names of anchors met
+	sizes   map[*Node]int        // expanded sizes of anchored nodes
+	total   int
+	depth   int // of containers around
+	flow    int // depth of [] and {} around
+	key     bool
 }
 
 func (r *yamlReader) origin(y *yaml.Node) Origin {
@@ -102,11 +147,19 @@ func (r *yamlReader) read(y *yaml.Node) (*Node, error) {
 		}
 		return n, r.count(y, r.sizes[n])
 	}
+	if r.depth++; r.depth > maxYAMLDepth {
+		return nil, errorAt(r.origin(y), "nested deeper than %d", maxYAMLDepth)
+	}
+	defer func() { r.depth-- }()
 	before := r.total
 	if err := r.count(y, 1); err != nil {
 		return nil, err
 	}
 	if y.Anchor != "" {
+		if r.anchors[y.Anchor] {
+			return nil, errorAt(r.origin(y), "found duplicate anchor &%s", y.Anchor)
+		}
+		r.anchors[y.Anchor] = true
 		r.open[y] = true
 	}
 	n, err := r.readPlain(y)
@@ -124,7 +177,7 @@ func (r *yamlReader) read(y *yaml.Node) (*Node, error) {
 
 func (r *yamlReader) count(y *yaml.Node, size int) error {
 	if r.total += size; r.total > maxNodes {
-		return errorAt(r.origin(y), "aliases expand to more than %d values", maxNodes)
+		return errorAt(r.origin(y), "YAML node expansion exceeds the limit: aliases expand to more than %d values", maxNodes)
 	}
 	return nil
 }
@@ -134,8 +187,13 @@ func (r *yamlReader) readPlain(y *yaml.Node) (*Node, error) {
 	if y.Style&yaml.TaggedStyle != 0 {
 		tag = y.ShortTag()
 	}
+	if y.Style&yaml.FlowStyle != 0 {
+		r.flow++
+		defer func() { r.flow-- }()
+	}
 	switch y.Kind {
 	case yaml.ScalarNode:
+		y.Value = r.restore(y.Value)
 		return r.scalar(y, tag)
 	case yaml.SequenceNode:
 		if tag != "" && tag != "!!seq" {
@@ -176,19 +234,19 @@ func (r *yamlReader) scalar(y *yaml.Node, tag string) (*Node, error) {
 	var n *Node
 	switch tag {
 	case "":
-		if !quoted {
+		switch {
+		case quoted:
+		case y.Value == "<<", y.Value == "=" && !r.key:
+			return nil, errorAt(r.origin(y), "%s has a meaning of its own in YAML: quote it", clip(y.Value))
+		case r.flow > 0 && !r.key && strings.HasSuffix(y.Value, ":"):
+			return nil, errorAt(r.origin(y), "found unexpected ':' in %s: put a blank behind it or quote the text", clip(y.Value))
+		default:
 			n = plainScalar(y.Value)
 		}
 	case "!!str", "!":
 	case "!!null", "!!bool", "!!int", "!!float":
-		n = plainScalar(y.Value)
-		want := map[string]Kind{"!!null": Null, "!!bool": Bool, "!!int": Int, "!!float": Float}[tag]
-		if n != nil && want == Float && n.Kind == Int {
-			f, _ := n.number()
-			n = newFloat(f)
-		}
-		if n == nil || n.Kind != want {
-			return nil, errorAt(r.origin(y), "%s is not %s, as its tag %s says", clip(y.Value), want, tag)
+		if n = taggedScalar(tag, y.Value); n == nil {
+			return nil, errorAt(r.origin(y), "%s is not %s, as its tag %s says", clip(y.Value), taggedKinds[tag], tag)
 		}
 	default:
 		return nil, r.badTag(y, tag)
@@ -203,54 +261,99 @@ func (r *yamlReader) scalar(y *yaml.Node, tag string) (*Node, error) {
 	return n, nil
 }
 
-// mapping reads keys and values; merge keys (<<) come first, so explicit keys win.
+var taggedKinds = map[string]Kind{"!!null": Null, "!!bool": Bool, "!!int": Int, "!!float": Float}
+
+// taggedScalar reads a scalar as PyYAML's constructor for an explicit tag does, which takes more
+// spellings than an untagged scalar of that type has; nil when it fails.
+func taggedScalar(tag, s string) *Node {
+	switch tag {
+	case "!!null":
+		return newNull()
+	case "!!bool":
+		if n := plainScalar(strings.ToLower(s)); n != nil && n.Kind == Bool {
+			return n
+		}
+		return nil
+	case "!!int":
+		if n := yamlInt(s); n != nil {
+			return n
+		}
+		if sign, body := splitSign(strings.ReplaceAll(s, "_", "")); body != "" && body[0] != '0' && span(body, digits) == len(body) {
+			return intNode(sign, body, 10)
+		}
+		return nil
+	}
+	if n := yamlFloat(s); n != nil {
+		return n
+	}
+	if text := strings.ReplaceAll(s, "_", ""); pyIsNumber(text) {
+		return parseFloatText(strings.TrimSpace(text))
+	}
+	return nil
+}
+
+// mapping reads keys and values; what << merges in comes first.
 func (r *yamlReader) mapping(y *yaml.Node) (*Node, error) {
 	n := newMap()
+	at := map[Key]int{} // by the key as Python's dict sees it
 	put := func(k Key, v *Node) {
-		if i := n.index(k); i >= 0 {
+		if i, ok := at[k.hashed()]; ok {
 			n.Vals[i] = v
 			return
 		}
+		at[k.hashed()] = len(n.Keys)
 		n.Keys, n.Vals = append(n.Keys, k), append(n.Vals, v)
 	}
+	type entry struct {
+		key   Key
+		value *Node
+	}
+	var own []entry // behind what is merged in, so that explicit keys win
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k, v := y.Content[i], y.Content[i+1]
-		if k.Kind != yaml.ScalarNode || k.Value != "<<" || k.Style != 0 {
-			continue
-		}
-		if seen["<<"] {
-			return nil, errorAt(r.origin(k), "duplicate key <<")
-		}
-		seen["<<"] = true
-		if err := r.merge(v, put); err != nil {
-			return nil, err
-		}
-	}
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		k := y.Content[i]
 		if k.Kind == yaml.ScalarNode && k.Value == "<<" && k.Style == 0 {
+			if err := r.merge(v, put); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		kn, err := r.read(k)
+		key, err := r.mappingKey(k)
 		if err != nil {
 			return nil, err
 		}
-		if kn.container() || kn.Kind == Null {
-			return nil, errorAt(r.origin(k), "%s as a key: want text, a number or a boolean", kn.Kind)
+		if key.Kind == String { // of other keys the last wins, as in OmegaConf
+			if seen[key.Text] {
+				return nil, errorAt(r.origin(k), "found duplicate key %s", key.Text)
+			}
+			seen[key.Text] = true
 		}
-		if raw := kn.key().Text; seen[raw] {
-			return nil, errorAt(r.origin(k), "duplicate key %s", raw)
-		} else {
-			seen[raw] = true
+		if r.flow > 0 && k.Style == 0 && v.Style == 0 && strings.HasSuffix(key.Text, ":") && v.Value == "" && len(v.Content) == 0 {
+			return nil, errorAt(r.origin(k), "found unexpected ':' in %s: put a blank behind it or quote the text", clip(key.Text))
 		}
-		v, err := r.read(y.Content[i+1])
+		value, err := r.read(v)
 		if err != nil {
 			return nil, err
 		}
-		put(kn.key(), v)
+		own = append(own, entry{key, value})
+	}
+	for _, e := range own {
+		put(e.key, e.value)
 	}
 	return n, nil
+}
+
+func (r *yamlReader) mappingKey(k *yaml.Node) (Key, error) {
+	r.key = true
+	n, err := r.read(k)
+	r.key = false
+	if err != nil {
+		return Key{}, err
+	}
+	if n.container() || n.Kind == Null {
+		return Key{}, errorAt(r.origin(k), "%s as a key: want text, a number or a boolean", n.Kind)
+	}
+	return n.key(), nil
 }
 
 func (r *yamlReader) merge(y *yaml.Node, put func(Key, *Node)) error {

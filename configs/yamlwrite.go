@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // bestWidth is the column behind which PyYAML folds text.
@@ -156,6 +157,14 @@ func readsAsOther(s string) bool {
 	case "y", "Y", "n", "N", "=", "<<":
 		return true
 	}
+	if !isASCII(s) {
+		s = strings.Map(func(r rune) rune {
+			if r > 0x7f && unicode.Is(unicode.Nd, r) {
+				return '1' // Python's int() takes the digits of all scripts
+			}
+			return r
+		}, s)
+	}
 	if c := s[0]; c != '+' && c != '-' && c != '.' && !digit(c) && c != ' ' && !strings.ContainsRune("iInN", rune(c)) {
 		return false
 	}
@@ -222,10 +231,35 @@ func isTimestamp(s string) bool {
 	if d == len(day) {
 		return m == 2 && d == 2
 	}
-	clock := strings.TrimLeft(day[d:], " \tTt")
+	clock := day[d:]
+	if clock[0] == 'T' || clock[0] == 't' {
+		clock = clock[1:]
+	} else if b := blanks(clock); b > 0 {
+		clock = clock[b:]
+	} else {
+		return false
+	}
 	h := span(clock, digits)
-	return len(clock) < len(day[d:]) && h >= 1 && h <= 2 && len(clock) >= h+6 && clock[h] == ':' &&
-		span(clock[h+1:], digits) == 2 && clock[h+3] == ':' && digit(clock[h+4])
+	if h < 1 || h > 2 || len(clock) < h+6 || clock[h] != ':' || clock[h+3] != ':' || span(clock[h+1:h+3], digits) < 2 || span(clock[h+4:h+6], digits) < 2 {
+		return false
+	}
+	zone := clock[h+6:]
+	if strings.HasPrefix(zone, ".") {
+		zone = zone[1+span(zone[1:], digits):]
+	}
+	zone = zone[blanks(zone):]
+	if zone == "" {
+		return !strings.HasSuffix(s, " ") && !strings.HasSuffix(s, "\t")
+	}
+	if zone == "Z" {
+		return true
+	}
+	if zone[0] != '-' && zone[0] != '+' {
+		return false
+	}
+	hours := span(zone[1:], digits)
+	minutes := zone[1+hours:]
+	return hours >= 1 && hours <= 2 && (minutes == "" || len(minutes) == 3 && minutes[0] == ':' && span(minutes[1:], digits) == 2)
 }
 
 type textStyle struct{ plain, single, multiline bool }

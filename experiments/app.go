@@ -2,10 +2,12 @@ package experiments
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
 )
 
@@ -32,6 +34,9 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("resume", verbResume)
 	t.Add("rerun", verbRerun)
 	t.Add("status", verbStatus)
+	t.Add(launcher.TaskVerb, verbSweepJob)
+	t.Add("attach", verbAttach)
+
 	t.Add("report", verbReport)
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
@@ -51,13 +56,33 @@ func want(args []string, n int, usage string) error {
 }
 
 func verbResume(ctx context.Context, a App, args []string) error {
-	if err := want(args, 1, "resume RUN_FOLDER"); err != nil {
+	accept := slices.Contains(args, acceptChanges)
+	args = slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == acceptChanges })
+	if err := want(args, 1, "resume RUN_OR_SWEEP_FOLDER ["+acceptChanges+"]"); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(args[0], sweepMarker)); err == nil {
-		return resumeSweep(ctx, args[0])
+	if ledger.Exists(args[0]) {
+		return resumeSweep(ctx, args[0], accept, true)
+	}
+	if accept {
+		return usagef("%s is for sweeps; %s holds none", acceptChanges, args[0])
 	}
 	return a.Resume(ctx, args[0])
+}
+
+// acceptChanges lets a sweep go on although its configuration files have changed.
+const acceptChanges = "--accept-changes"
+
+// verbSweepJob is what a batch script of Slurm's ends in.
+func verbSweepJob(ctx context.Context, _ App, args []string) error {
+	if err := want(args, 2, launcher.TaskVerb+" SWEEP_FOLDER JOB_NUMBER"); err != nil {
+		return err
+	}
+	num, err := strconv.Atoi(args[1])
+	if err != nil {
+		return usagef("%s %s: want the number of a job", launcher.TaskVerb, args[1])
+	}
+	return launcher.RunTask(ctx, args[0], num)
 }
 
 func verbStatus(_ context.Context, _ App, args []string) error {

@@ -23,6 +23,10 @@ type savedRun struct {
 			Choices map[string]*string `yaml:"choices"`
 			Cwd     string             `yaml:"cwd"`
 		} `yaml:"runtime"`
+		Job struct {
+			Chdir  bool              `yaml:"chdir"`
+			EnvSet map[string]string `yaml:"env_set"`
+		} `yaml:"job"`
 	} `yaml:"hydra"`
 }
 
@@ -47,8 +51,17 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	if err := yaml.Unmarshal(text, &saved); err != nil {
 		return nil, saved, fmt.Errorf("%s: %w", filepath.Join(dir, ".hydra", "hydra.yaml"), err)
 	}
-	if err := enter(saved.Hydra.Runtime.Cwd, dir); err != nil {
+	from := saved.Hydra.Runtime.Cwd
+	if saved.Hydra.Job.Chdir {
+		from = dir
+	}
+	if err := enter(from, dir); err != nil {
 		return nil, saved, err
+	}
+	for name, value := range saved.Hydra.Job.EnvSet {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, saved, usagef("%s: hydra.job.env_set.%s: %v", dir, name, err)
+		}
 	}
 	schema, err := App{}.Schema()
 	if err != nil {
@@ -96,8 +109,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	defer f.release()
 	if s, err := reports.ReadSummary(dir); err != nil {
 		return err
-	} else if s != nil && s.State == reports.StateDone {
-		return finished(dir, cfg)
+	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
+		return finished(dir, s.State, cfg)
 	}
 	if err := f.clean(); err != nil {
 		return err
@@ -120,10 +133,14 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	return execute(ctx, r, f)
 }
 
-// finished says that a run is done. Its report is the last thing a run writes: one that is missing or
+// finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or
 // older than the summary is written now.
-func finished(dir string, cfg *Config) error {
-	fmt.Printf("%s: this run is finished\n", dir)
+func finished(dir, state string, cfg *Config) error {
+	if state == reports.StatePruned {
+		fmt.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
+	} else {
+		fmt.Printf("%s: this run is finished\n", dir)
+	}
 	if cfg.Task != "train" || cfg.DryRun {
 		return nil
 	}

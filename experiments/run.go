@@ -55,7 +55,41 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 	if err != nil {
 		return err
 	}
+	if err := unchanged(c); err != nil {
+		return err
+	}
+	if dir, err = surroundings(c, dir); err != nil {
+		return err
+	}
 	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir)
+}
+
+// surroundings gives this process the environment that hydra.job.env_set asks for and, with
+// hydra.job.chdir, makes the run folder dir the current one. It returns dir as it is called from there.
+func surroundings(c *configs.Composed, dir string) (string, error) {
+	h, err := c.Hydra()
+	if err != nil {
+		return dir, err
+	}
+	for _, pair := range h.Env() {
+		name, value, _ := strings.Cut(pair, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return dir, usagef("hydra.job.env_set.%s: %v", name, err)
+		}
+	}
+	if !h.Chdir {
+		return dir, nil
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return dir, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return dir, fmt.Errorf("hydra.job.chdir: %w", err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		return dir, fmt.Errorf("hydra.job.chdir: %w", err)
+	}
+	return dir, nil
 }
 
 func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir string) error {
@@ -297,6 +331,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 		}
 	}
 	if res := r.result; res != nil {
+		if res.Pruned != "" && taskErr == nil {
+			s.State = reports.StatePruned
+		}
 		s.Best = &reports.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: reports.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
@@ -369,7 +406,7 @@ func (r *run) recorded(s *reports.Summary) error {
 		if e.Text("severity") == "warning" {
 			s.Warnings = append(s.Warnings, e.Text("message"))
 		}
-		if e.Text("event") == "early_stop" {
+		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
 			for i := range s.Phases {
 				if s.Phases[i].Name == e.Phase {
 					s.Phases[i].Stopped = e.Text("message")

@@ -2,103 +2,150 @@ package experiments
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
-	"fulcrum/reports"
 )
 
-// sweepMarker is the file that makes a folder a sweep: its jobs and their states.
-const sweepMarker = "sweep.json"
+// multirunFile is the sweep's composed primary configuration, as Hydra writes it.
+const multirunFile = "multirun.yaml"
 
-// sweep is sweep.json.
-type sweep struct {
-	Command []string    `json:"command"`
-	Flags   []string    `json:"flags"` // --config-path and the like, for every job
-	Hydra   []string    `json:"hydra"` // overrides of the hydra node, for every job
-	Cwd     string      `json:"cwd"`   // jobs start here: relative paths mean the same
-	Jobs    []*sweepJob `json:"jobs"`
-	dir     string
-}
-
-// sweepJob is one job of a sweep.
-type sweepJob struct {
-	Num       int      `json:"num"`
-	Overrides []string `json:"overrides"`
-	Dir       string   `json:"dir"`   // relative to the sweep
-	State     string   `json:"state"` // queued, running, done, failed
-	ExitCode  int      `json:"exit_code"`
-	Error     string   `json:"error,omitempty"` // last line of stderr
-}
-
-// Sweep runs the jobs of a multirun one after another, each in its own process and folder: a job that
-// dies takes nobody with it.
-func (a App) Sweep(ctx context.Context, base configs.Request, jobs [][]string, master *configs.Composed) error {
-	if s := master.Choice("hydra/sweeper"); s != "basic" {
-		return usagef("hydra/sweeper=%s: this version has the basic sweeper (grids)", s)
-	}
-	if l := master.Choice("hydra/launcher"); l != "basic" {
-		return usagef("hydra/launcher=%s: this version has the basic launcher (one job after another)", l)
-	}
-	dir, err := hydraValue(master, "sweep.dir")
+// Sweep runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
+// hands over to the controller, detached to one in a process of its own. Nothing is written before
+// everything is known to be right.
+func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) error {
+	p, err := newPlan(req)
 	if err != nil {
 		return err
 	}
-	if names, err := entries(dir); err != nil {
+	if err := p.unused(); err != nil {
 		return err
-	} else if delete(names, ".lock"); len(names) > 0 {
-		return usagef("%s is not empty: go on with a sweep by  run resume %s  or name another hydra.sweep.dir", dir, dir)
 	}
-	composer, err := configs.NewComposer(base)
+	jobs, err := p.jobs()
 	if err != nil {
 		return err
 	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	s := &sweep{Command: append([]string{"run", "-m"}, base.Overrides...), Flags: flags(base), Hydra: master.HydraOverrides(), Cwd: cwd, dir: dir}
-	for i, overrides := range jobs {
-		job, err := composer.Job(master, i, overrides) // every job is checked before the first starts
-		if err != nil {
-			return err
-		}
-		if _, err := decode(job); err != nil {
-			return fmt.Errorf("job %d (%s): %w", i, strings.Join(overrides, " "), err)
-		}
-		sub, err := hydraValue(job, "sweep.subdir")
-		if err != nil {
-			return err
-		}
-		s.Jobs = append(s.Jobs, &sweepJob{Num: i, Overrides: overrides, Dir: sub, State: "queued"})
-	}
-	f, err := claim(dir)
+	f, err := claimSweep(p.dir)
 	if err != nil {
 		return err
 	}
 	defer f.release()
-	text, err := master.YAML("job", false, "")
+	if err := p.unused(); err != nil { // another controller may have come first
+		return err
+	}
+	text, err := p.master.YAML("job", false, "")
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(dir, "multirun.yaml"), []byte(text), 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
 		return err
 	}
-	if err := s.save(); err != nil { // from here on a killed sweep can be resumed
+	rows := make([]ledger.Job, len(jobs))
+	starts := map[int]launcher.Job{}
+	for i, j := range jobs {
+		rows[i], starts[j.row.Num] = j.row, j.start
+	}
+	l, err := ledger.Create(p.dir, p.sweep(), rows) // from here on a killed sweep can be resumed
+	if err != nil {
 		return err
 	}
-	return s.run(ctx)
+	defer l.Close()
+	if detached {
+		f.release()
+		return detach(ctx, p.dir)
+	}
+	return control(ctx, p, l, starts)
+}
+
+// plan is a sweep before and beside its ledger: what its configuration makes of it.
+type plan struct {
+	req      configs.Request
+	composer *configs.Composer
+	master   *configs.Composed // the primary configuration, without what the jobs set
+	hydra    *configs.HydraValues
+	sweeper  string // its name, behind aliases
+	options  sweeper.Options
+	goals    sweeper.Goals
+	dims     []configs.Dimension // what is swept
+	fixed    []string            // overrides that every job of an optimizing sweeper has
+	search   sweeper.Sweeper     // nil: the jobs are known from the start
+	open     func(dir string) (launcher.Launcher, error)
+	dir, cwd string // absolute
+}
+
+// newPlan composes the primary configuration of a sweep and reads what its hydra node says.
+func newPlan(req configs.Request) (*plan, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	composer, err := configs.NewComposer(req)
+	if err != nil {
+		return nil, err
+	}
+	master, err := composer.Compose()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{req: req, composer: composer, master: master, cwd: cwd}
+	if p.hydra, err = master.Hydra(); err != nil {
+		return nil, err
+	}
+	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
+		return nil, err
+	}
+	p.sweeper, p.options, err = sweeper.Resolve(p.hydra.Sweeper, master.Choice("hydra/sweeper/sampler"), func(dst any) error { return master.DecodeHydra("sweeper", dst) })
+	if err != nil {
+		return nil, configuration(err)
+	}
+	if p.goals, err = p.options.Goals(); err != nil {
+		return nil, err
+	}
+	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
+	if err != nil {
+		return nil, usagef("hydra/launcher: %v", err)
+	}
+	if p.open, err = makeLauncher(p); err != nil {
+		return nil, err
+	}
+	if p.dims, p.fixed, err = composer.Space(master); err != nil {
+		return nil, err
+	}
+	if p.sweeper != sweeper.Basic {
+		if p.search, err = sweeper.New(p.sweeper, p.options, p.dims); err != nil {
+			return nil, configuration(err)
+		}
+	}
+	return p, nil
+}
+
+// configuration makes an error one of usage, unless it is one of configuration already.
+func configuration(err error) error {
+	var one *configs.Error
+	var many configs.Errors
+	if errors.As(err, &one) || errors.As(err, &many) {
+		return err
+	}
+	return &UsageError{err.Error()}
+}
+
+// sweep is what the ledger keeps of the plan.
+func (p *plan) sweep() ledger.Sweep {
+	return ledger.Sweep{
+		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
+		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.hydra.Sweeper, Launcher: p.hydra.Launcher,
+		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
+	}
 }
 
 // flags repeats the request's config search flags.
@@ -112,158 +159,146 @@ func flags(r configs.Request) []string {
 	return out
 }
 
-// resumeSweep runs what is missing of a sweep.
-func resumeSweep(ctx context.Context, dir string) error {
-	s, err := readSweep(dir)
-	if err != nil {
-		return err
-	}
-	f, err := claim(dir)
-	if err != nil {
-		return err
-	}
-	defer f.release()
-	if err := f.clean(); err != nil {
-		return err
-	}
-	return s.run(ctx)
+// planned is a job as the ledger and the launcher see it.
+type planned struct {
+	row   ledger.Job
+	start launcher.Job
 }
 
-// status prints the jobs of a sweep, or the standing of one run.
-func status(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, sweepMarker)); err != nil {
-		if !isRun(dir) {
-			return usagef("%s: neither a run folder nor a sweep folder", dir)
+// jobs composes and checks the jobs that are known from the start: a grid's all, an optimizing
+// sweeper's none, but the corners of its space are checked.
+func (p *plan) jobs() ([]planned, error) {
+	if p.search != nil {
+		for _, corner := range corners(p.dims) {
+			if _, err := p.compose(0, p.overrides(corner)); err != nil {
+				return nil, err
+			}
 		}
-		fmt.Println(runStatus(dir))
-		return nil
+		return nil, nil
 	}
-	s, err := readSweep(dir)
-	if err != nil {
-		return err
-	}
-	for _, job := range s.Jobs {
-		line := job.State
-		if path := filepath.Join(dir, job.Dir); isRun(path) && job.State != "failed" {
-			line = runStatus(path)
-		}
-		fmt.Printf("#%-3d %s  %s\n", job.Num, line, strings.Join(job.Overrides, " "))
-		if job.Error != "" {
-			fmt.Printf("     %s\n", job.Error)
-		}
-	}
-	return nil
-}
-
-// runStatus says in a few words how far a run is: from its summary and its lock.
-func runStatus(dir string) string {
-	at := ""
-	if rows, err := reports.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
-		last := rows.Epochs[len(rows.Epochs)-1]
-		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
-	}
-	if locked(dir) {
-		return "running" + at
-	}
-	s, err := reports.ReadSummary(dir)
-	switch {
-	case err != nil || s == nil:
-		return "killed" + at + " (run resume " + dir + ")"
-	case s.State == reports.StateDone:
-		return "done"
-	}
-	return s.State + at + " (run resume " + dir + ")"
-}
-
-func readSweep(dir string) (*sweep, error) {
-	path := filepath.Join(dir, sweepMarker)
-	text, err := os.ReadFile(path)
+	lists, err := p.composer.Jobs(p.master)
 	if err != nil {
 		return nil, err
 	}
-	s := &sweep{dir: dir}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	jobs := make([]planned, len(lists))
+	folders := map[string]int{}
+	for i, overrides := range lists {
+		if jobs[i], err = p.compose(i, overrides); err != nil {
+			return nil, err
+		}
+		dir := jobs[i].row.Dir
+		if first, taken := folders[dir]; taken {
+			return nil, usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
+				first, strings.Join(lists[first], " "), i, strings.Join(overrides, " "), dir)
+		}
+		folders[dir] = i
 	}
-	return s, nil
+	return jobs, nil
 }
 
-func (s *sweep) save() error {
-	text, err := json.MarshalIndent(s, "", "  ")
+// overrides are those of a trial.
+func (p *plan) overrides(params []string) []string {
+	out := slices.Clone(p.fixed)
+	for i, d := range p.dims {
+		out = append(out, d.Key+"="+params[i])
+	}
+	return out
+}
+
+// corners are points of a space that together hold every bound and every choice.
+func corners(dims []configs.Dimension) [][]string {
+	most := 2
+	for _, d := range dims {
+		most = max(most, len(d.Choices))
+	}
+	points := make([][]string, most)
+	for i := range points {
+		for _, d := range dims {
+			points[i] = append(points[i], corner(d, i))
+		}
+	}
+	return points
+}
+
+// corner is the i-th of a dimension's choices, or one of its bounds.
+func corner(d configs.Dimension, i int) string {
+	if !d.Interval() {
+		return d.Choices[i%len(d.Choices)]
+	}
+	bound := d.Low
+	if i%2 == 1 {
+		bound = d.High
+	}
+	if d.Int {
+		return strconv.Itoa(int(bound))
+	}
+	return strconv.FormatFloat(bound, 'g', -1, 64)
+}
+
+// compose composes and checks one job.
+func (p *plan) compose(num int, overrides []string) (planned, error) {
+	var out planned
+	c, err := p.composer.Job(p.master, num, overrides)
 	if err != nil {
-		return err
+		return out, err
 	}
-	return atomicfile.Write(filepath.Join(s.dir, sweepMarker), append(text, '\n'), 0o644)
+	if !c.Complete() { // the schema has checked the rest
+		_, err := decode(c)
+		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
+	}
+	h, err := c.Hydra()
+	if err != nil {
+		return out, err
+	}
+	sub := filepath.Clean(h.SweepSubdir)
+	if h.SweepSubdir == "" || sub == "." || strings.HasPrefix(sub, "..") || filepath.IsAbs(sub) {
+		return out, usagef("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
+	}
+	hash, err := c.Fingerprint(hashExcluded...)
+	if err != nil {
+		return out, err
+	}
+	out.row = ledger.Job{Num: num, Overrides: overrides, Params: p.params(overrides), Dir: sub, Fingerprint: hash, State: launcher.Queued}
+	dir := filepath.Join(p.dir, sub)
+	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
+	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
+	threads, _ := c.Value("threads").(int)
+	device, _ := c.Value("device").(string)
+	out.start = launcher.Job{
+		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: append(h.Env(), expectedHash+"="+hash),
+		Threads: max(threads, 1), GPU: device == "cuda" || device == "auto",
+	}
+	return out, nil
 }
 
-// run runs every job that is not done, in order, and writes the sweep's report.
-func (s *sweep) run(ctx context.Context) error {
-	fmt.Printf("sweep of %d jobs → %s\n", len(s.Jobs), s.dir)
-	failed := 0
-	for _, job := range s.Jobs {
-		if job.State == "done" {
-			continue
-		}
-		fmt.Printf("\t#%d : %s\n", job.Num, strings.Join(job.Overrides, " "))
-		job.State, job.Error = "running", ""
-		if err := s.save(); err != nil {
-			return err
-		}
-		if err := s.start(ctx, job); err != nil {
-			if ctx.Err() != nil {
-				job.State = "queued"
-				return errors.Join(s.save(), &InterruptedError{context.Cause(ctx), s.dir})
+// params are the values of the swept keys among a job's overrides.
+func (p *plan) params(overrides []string) []string {
+	out := make([]string, len(p.dims))
+	for i, d := range p.dims {
+		for _, o := range overrides {
+			if value, ok := strings.CutPrefix(o, d.Key+"="); ok {
+				out[i] = value
 			}
-			job.State, job.Error = "failed", err.Error()
-			failed++
-		} else {
-			job.State = "done"
-		}
-		if err := s.save(); err != nil {
-			return err
 		}
 	}
-	if err := writeSweepReport(s.dir); err != nil {
-		return err
-	}
-	fmt.Printf("report: %s\n", filepath.Join(s.dir, "report.md"))
-	if failed > 0 {
-		return fmt.Errorf("%d of %d jobs failed (report.md has the causes); retry them with  run resume %s", failed, len(s.Jobs), s.dir)
-	}
-	return nil
+	return out
 }
 
-// start runs one job in a process of its own: a new run, or a resume of one that was interrupted.
-func (s *sweep) start(ctx context.Context, job *sweepJob) error {
-	self, err := os.Executable()
-	if err != nil {
+// expectedHash is the environment variable by which a sweep tells a job the configuration that it
+// was checked with: files that changed since then are noticed.
+const expectedHash = "FULCRUM_CONFIG_HASH"
+
+// unchanged refuses a configuration that is not the one that the job's sweep was composed with.
+func unchanged(c *configs.Composed) error {
+	want := os.Getenv(expectedHash)
+	if want == "" {
+		return nil
+	}
+	hash, err := c.Fingerprint(hashExcluded...)
+	if err != nil || hash == want {
 		return err
 	}
-	dir := filepath.Join(s.dir, job.Dir)
-	if !filepath.IsAbs(dir) {
-		if dir, err = filepath.Abs(dir); err != nil {
-			return err
-		}
-	}
-	args := slices.Concat(s.Flags, job.Overrides, s.Hydra)
-	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), fmt.Sprintf("hydra.job.num=%d", job.Num), fmt.Sprintf("hydra.job.id=%d", job.Num))
-	if isRun(dir) {
-		args = []string{"resume", dir}
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Dir = s.Cwd
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // the job saves its state
-	tail := &lastLine{}
-	cmd.Stdout, cmd.Stderr = os.Stdout, io.MultiWriter(os.Stderr, tail)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
-	defer runtime.UnlockOSThread()
-	err = cmd.Run()
-	job.ExitCode = cmd.ProcessState.ExitCode()
-	if err != nil && tail.line() != "" {
-		return errors.New(strings.TrimPrefix(tail.line(), "run: "))
-	}
-	return err
+	return usagef("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
 }
 
 // quoted makes any text one string of the override grammar.
@@ -271,50 +306,86 @@ func quoted(text string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
 }
 
-// lastLine keeps the last line written to it.
-type lastLine struct{ last, open []byte }
-
-func (l *lastLine) Write(p []byte) (int, error) {
-	l.open = append(l.open, p...)
-	for {
-		line, rest, ok := strings.Cut(string(l.open), "\n")
-		if !ok {
-			return len(p), nil
-		}
-		if strings.TrimSpace(line) != "" {
-			l.last = []byte(line)
-		}
-		l.open = []byte(rest)
-	}
-}
-
-func (l *lastLine) line() string {
-	if s := strings.TrimSpace(string(l.open)); s != "" {
-		return s
-	}
-	return string(l.last)
-}
-
-// writeSweepReport writes report.md of a sweep folder.
-func writeSweepReport(dir string) error {
-	s, err := readSweep(dir)
+// unused refuses a sweep folder that holds anything.
+func (p *plan) unused() error {
+	names, err := entries(p.dir)
 	if err != nil {
 		return err
 	}
-	opt := reports.SweepOptions{Title: "sweep of " + fmt.Sprint(len(s.Jobs)) + " jobs", Command: s.Command}
-	jobs := make([]reports.SweepJob, len(s.Jobs))
-	for i, j := range s.Jobs {
-		jobs[i] = reports.SweepJob{Number: j.Num, Overrides: j.Overrides, Dir: filepath.Join(dir, j.Dir), State: j.State, Error: j.Error,
-			Command: append([]string{"run"}, j.Overrides...)}
-		summary, err := reports.ReadSummary(jobs[i].Dir)
-		if err != nil {
-			return err
+	for name := range names {
+		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) { // of a controller that was killed before there was a sweep
+			continue
 		}
-		if summary != nil && summary.Best != nil && j.State == "done" {
-			value := float64(summary.Best.Value)
-			jobs[i].Objective = &value
-			opt.Objective, opt.Minimize = summary.Best.Metric, summary.Best.Mode == "min"
+		if ledger.Exists(p.dir) {
+			return usagef("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
+		}
+		return usagef("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
+	}
+	return nil
+}
+
+// claimSweep takes a sweep folder for this controller.
+func claimSweep(dir string) (*folder, error) {
+	f, err := claim(dir)
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return nil, usagef("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, f.clean()
+}
+
+// reopen plans the sweep of a folder again, from what its ledger keeps and the configuration files as
+// they are now. It goes to the folder that the sweep was started in.
+func reopen(dir string, l *ledger.Ledger) (*plan, error) {
+	s, err := l.Sweep()
+	if err != nil {
+		return nil, err
+	}
+	if err := enter(s.Cwd, dir); err != nil {
+		return nil, err
+	}
+	req := configs.Request{
+		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+quoted(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
+	}
+	for _, flag := range s.Flags {
+		name, value, _ := strings.Cut(flag, "=")
+		switch name {
+		case "--config-path":
+			req.ConfigPath = value
+		case "--config-name":
+			req.ConfigName = value
+		case "--config-dir":
+			req.ConfigDir = value
 		}
 	}
-	return reports.WriteSweepReport(dir, jobs, opt)
+	if req.ConfigPath == "" {
+		req.Library = configs.Library()
+	}
+	if req.Schema, err = (App{}).Schema(); err != nil {
+		return nil, err
+	}
+	return newPlan(req)
+}
+
+// unfinished plans the jobs that have not ended well again, and lists those whose configuration is not
+// the one that the sweep was started with.
+func (p *plan) unfinished(jobs []ledger.Job) (again map[int]planned, changed []int, err error) {
+	again = map[int]planned{}
+	for _, job := range jobs {
+		if job.State == launcher.Done || job.State == launcher.Pruned {
+			continue
+		}
+		now, err := p.compose(job.Num, job.Overrides)
+		if err != nil {
+			return nil, nil, fmt.Errorf("job %d: %w", job.Num, err)
+		}
+		if now.row.Fingerprint != job.Fingerprint {
+			changed = append(changed, job.Num)
+		}
+		again[job.Num] = now
+	}
+	return again, changed, nil
 }

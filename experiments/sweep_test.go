@@ -1,29 +1,61 @@
 package experiments_test
 
 import (
-	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/ledger"
 )
 
-// job is what sweep.json says of a job.
-type job struct {
-	Num      int
-	State    string
-	Error    string
-	ExitCode int `json:"exit_code"`
-}
-
-func jobs(t *testing.T, dir string) []job {
+// jobs reads a sweep's ledger.
+func jobs(t *testing.T, dir string) []ledger.Job {
 	t.Helper()
-	var s struct{ Jobs []job }
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "sweep.json"))), &s); err != nil {
+	l, err := ledger.Read(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Jobs
+	defer l.Close()
+	all, err := l.Jobs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// doneOnce fails the test unless every job of a sweep has ended well, in exactly one attempt that did.
+func doneOnce(t *testing.T, dir string, want int) {
+	t.Helper()
+	all := jobs(t, dir)
+	if len(all) != want {
+		t.Fatalf("the ledger has %d jobs, want %d", len(all), want)
+	}
+	l, err := ledger.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, job := range all {
+		attempts, err := l.Attempts(job.Num)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := 0
+		for _, a := range attempts {
+			if a.State == launcher.Done {
+				done++
+			}
+		}
+		if job.State != launcher.Done || done != 1 || job.Cause != "" || len(job.Objectives) != 1 || len(attempts) != job.Attempts {
+			t.Errorf("job %d: %+v with the attempts %+v", job.Num, job, attempts)
+		}
+	}
 }
 
 // A job that fails is reported with its cause and stops no other; a resume retries what is missing.
@@ -39,8 +71,8 @@ func TestSweep(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	got := jobs(t, dir)
-	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Error, missing) || got[0].ExitCode != 1 || got[1].State != "done" {
-		t.Errorf("sweep.json: %+v", got)
+	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Cause, missing) || *got[0].ExitCode != 1 || got[1].State != "done" {
+		t.Errorf("the ledger: %+v", got)
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
 	for _, want := range []string{"later.json", "no such file", "Best job"} {
@@ -55,7 +87,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("overrides of job 1:\n%s", overrides)
 	}
 	refused(t, run(t, args...), 2, dir, "run resume "+dir)
-	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "#0   failed") || !strings.Contains(s, "#1   done") || !strings.Contains(s, "no such file") {
+	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "failed") || !strings.Contains(s, "done") || !strings.Contains(s, "no such file") {
 		t.Errorf("status:\n%s", s)
 	}
 
@@ -66,11 +98,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "resume", dir)
-	for _, j := range jobs(t, dir) {
-		if j.State != "done" || j.Error != "" {
-			t.Errorf("after the resume: %+v", j)
-		}
-	}
+	doneOnce(t, dir, 2)
 	if after, err := os.Stat(second); err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Error("the resume ran the finished job again")
 	}
@@ -83,6 +111,14 @@ func TestSweepChecksFirst(t *testing.T) {
 	dir := folder(t)
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,-1", "hydra.sweep.dir="+dir)...), 2, "rce.lr=-1")
 	refused(t, run(t, tiny("-m", "schedule=[rce],[sft,sft]", "hydra.sweep.dir="+dir)...), 2, "sft is named twice")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweep.subdir=same", "hydra.sweep.dir="+dir)...), 2, "jobs 0", "same")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweep.subdir=../x", "hydra.sweep.dir="+dir)...), 2, "hydra.sweep.subdir=../x")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=local", "hydra.launcher.n_jobs=0", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.n_jobs")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=joblib", "hydra.launcher.temp_folder=x", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.temp_folder=x")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.on_failure=sotp", "hydra.sweep.dir="+dir)...), 2, "on_failure", "sotp")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.objective=val_rewrd", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.objective", "did you mean val_reward?")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.constraints=['val_kll <= 1']", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.constraints.0", "did you mean val_kl?")
+	refused(t, run(t, tiny("-m", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...), 2, "interval")
 	if exists(dir) {
 		t.Error("a refused sweep leaves a folder")
 	}
@@ -126,5 +162,212 @@ func TestSweepKilled(t *testing.T) {
 				t.Error("the second job did not run")
 			}
 		})
+	}
+}
+
+// grid is a sweep of four short jobs, two at a time.
+func grid(dir string, more ...string) []string {
+	return tiny(append([]string{"-m", "grpo.kl.beta=0.05,0.1", "seed=range(0,2)", "hydra/launcher=local", "hydra.launcher.n_jobs=2",
+		"report.plots=false", "hydra.sweep.dir=" + dir}, more...)...)
+}
+
+// A sweep that is killed again and again, controller, workers or both, ends as one that nobody
+// disturbed: every job is done exactly once, with the same bytes.
+func TestSweepKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	kills, count := 2, 4
+	args := grid
+	if !testing.Short() { // the acceptance size
+		kills, count = 5, 9
+		args = func(dir string, more ...string) []string {
+			return append([]string{"-m", "exp=okvqa_v3", "grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "hydra/launcher=local", "hydra.sweep.dir=" + dir}, more...)
+		}
+	}
+	still, dir := folder(t), folder(t)
+	begin := time.Now()
+	mustRun(t, args(still)...)
+	took := time.Since(begin)
+	doneOnce(t, still, count)
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("undisturbed in %v; seed %d", took, seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	command := args(dir)
+	for i := range kills {
+		p := start(t, command...)
+		select {
+		case <-p.ended:
+		case <-time.After(time.Duration((0.1 + random.Float64()) / float64(kills+1) * float64(took))):
+		}
+		switch i % 3 {
+		case 0:
+			p.signalGroup(syscall.SIGKILL) // all at once
+		case 1:
+			p.signal(syscall.SIGKILL) // the controller: its jobs die with it
+		case 2: // a worker first, then all
+			if pid := runningJob(t, dir); pid > 0 {
+				syscall.Kill(pid, syscall.SIGKILL)
+				time.Sleep(time.Duration(random.Float64() * float64(100*time.Millisecond)))
+			}
+			p.signalGroup(syscall.SIGKILL)
+		}
+		p.wait()
+		if exists(filepath.Join(dir, ledger.FileName)) {
+			command = []string{"resume", dir}
+			mustRun(t, "status", dir)
+		}
+	}
+	mustRun(t, command...)
+	doneOnce(t, dir, count)
+	for i := range count {
+		want, got := outcomeOf(t, filepath.Join(still, itoa(i))), outcomeOf(t, filepath.Join(dir, itoa(i)))
+		want.same(t, got, got.resumes)
+		for _, part := range leftovers(t, filepath.Join(dir, itoa(i))) {
+			t.Errorf("job %d leaves %s", i, part)
+		}
+	}
+}
+
+// runningJob is the process number of some job that runs, 0 when none does.
+func runningJob(t *testing.T, dir string) int {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "attempts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range found {
+		attempts, err := launcher.Attempts(filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(attempts); n > 0 && attempts[n-1].State == launcher.Running {
+			return attempts[n-1].PID
+		}
+	}
+	return 0
+}
+
+// What becomes of a sweep when a job fails is the user's choice.
+func TestSweepOnFailure(t *testing.T) {
+	t.Parallel()
+	data := beams(t, records())
+	good := strings.TrimPrefix(data[1], "data.beams=")
+	missing := filepath.Join(filepath.Dir(good), "never.json")
+	args := func(dir string, more ...string) []string {
+		more = append(more, "-m", "hydra.sweep.dir="+dir, "data.beams="+missing+","+good, "logging.progress=false")
+		return append(more, small([]string{data[0], data[2]})...)
+	}
+	t.Run("retry", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		r := run(t, args(dir, "hydra.sweeper.on_failure=retry:2")...)
+		got := jobs(t, dir)
+		if r.code != 1 || got[0].State != "failed" || got[0].Attempts != 3 || got[1].State != "done" || got[1].Attempts != 1 {
+			t.Errorf("exit code %d: %+v", r.code, got)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		r := run(t, args(dir, "hydra.sweeper.on_failure=stop")...)
+		got := jobs(t, dir)
+		if r.code != 1 || got[0].State != "failed" || got[1].State != "queued" || !strings.Contains(r.stderr, "on_failure=stop") {
+			t.Errorf("exit code %d: %+v\n%s", r.code, got, r.stderr)
+		}
+		write(t, missing, read(t, good))
+		mustRun(t, "resume", dir)
+		doneOnce(t, dir, 2)
+	})
+}
+
+// Two controllers cannot own a sweep; a job cannot be run beside it either.
+func TestSweepHasOneController(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	p := start(t, grid(dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/checkpoints/rce_epoch1.state")) })
+	refused(t, run(t, "resume", dir), 2, dir, "another controller owns this sweep")
+	refused(t, run(t, grid(dir)...), 2, dir)
+	refused(t, run(t, "resume", filepath.Join(dir, "0")), 2, "another process is writing this run folder")
+	if r := p.wait(); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	doneOnce(t, dir, 4)
+}
+
+// A sweep whose configuration files have changed is not gone on with unawares.
+func TestSweepConfigurationChanged(t *testing.T) {
+	t.Parallel()
+	conf, dir := t.TempDir(), folder(t)
+	mine := filepath.Join(conf, "exp", "mine.yaml")
+	if err := os.Mkdir(filepath.Dir(mine), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "# @package _global_\nrce: {epochs: 2, lr: %s}\n"
+	write(t, mine, fmt.Sprintf(text, "1e-3"))
+	args := append(tiny("-m", "-cd", conf, "seed=1,2", "report.plots=false", "hydra.sweep.dir="+dir)[1:], "exp=mine", "rce.epochs=1", "grpo.epochs=1")
+	p := start(t, args...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/checkpoints/rce_epoch1.state")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	write(t, mine, fmt.Sprintf(text, "2e-3"))
+	refused(t, run(t, "resume", dir), 2, "rce.lr was 0.001 and is 0.002", "--accept-changes")
+	for _, job := range jobs(t, dir) {
+		if job.State == "done" {
+			t.Errorf("job %d ran", job.Num)
+		}
+	}
+	mustRun(t, "resume", dir, "--accept-changes")
+	doneOnce(t, dir, 2)
+	if got := read(t, filepath.Join(dir, "1/.hydra/config.yaml")); !strings.Contains(got, "0.002") && !strings.Contains(got, "2e-3") {
+		t.Errorf("job 1 ran with the old configuration:\n%s", got)
+	}
+
+	// A change while the sweep runs: the next job refuses.
+	dir = folder(t)
+	args[len(args)-1] = "grpo.epochs=3"
+	p = start(t, append(args, "hydra.sweep.dir="+dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/checkpoints/rce_epoch1.state")) })
+	write(t, mine, fmt.Sprintf(text, "3e-3"))
+	if r := p.wait(); r.code != 1 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if got := jobs(t, dir); got[0].State != "done" || got[1].State != "failed" || !strings.Contains(got[1].Cause, "the configuration has changed") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A detached sweep outlives the command that started it; attach follows it, or takes over when its
+// controller was killed.
+func TestSweepDetached(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	begin := time.Now()
+	r := mustRun(t, grid(dir, "--detach")...)
+	if time.Since(begin) > 20*time.Second || !strings.Contains(r.stdout, "run attach "+dir) {
+		t.Errorf("after %v: %s", time.Since(begin), r.stdout)
+	}
+	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "its controller is running") {
+		t.Errorf("status:\n%s", s)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(r.stdout[strings.Index(r.stdout, "process "):], "process %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	follower := start(t, "attach", dir)
+	follower.until(func() bool { return strings.Contains(follower.stdout.String(), "started") })
+	follower.signal(syscall.SIGINT)
+	if r := follower.wait(); !strings.Contains(r.stderr, "the sweep goes on") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	for locked := true; locked; time.Sleep(10 * time.Millisecond) {
+		locked = strings.Contains(mustRun(t, "status", dir).stdout, "its controller is running")
+	}
+	mustRun(t, "attach", dir)
+	doneOnce(t, dir, 4)
+	if r := mustRun(t, "attach", dir); !strings.Contains(r.stdout, "have ended") {
+		t.Errorf("attach of a finished sweep: %s", r.stdout)
 	}
 }

@@ -78,11 +78,16 @@ func train(ctx context.Context, r *run) error {
 		}
 	}
 	var planned []reports.PhasePlan
+	epochs := 0
 	for _, p := range plan.Phases {
+		epochs += p.Epochs()
 		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	r.log.Plan(planned)
 	env.GoOn = c.compatible()
+	if env.Judge, err = r.judge(epochs); err != nil {
+		return err
+	}
 	result, err := phases.Run(ctx, plan, env, r.saved)
 	var unknown *phases.MetricError
 	if errors.As(err, &unknown) { // the initial policy has shown it

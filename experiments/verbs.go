@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"fulcrum/beamdata"
+	"fulcrum/experiments/ledger"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/reports"
@@ -33,7 +34,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return nil
 	}
 	dir := args[0]
-	if _, err := os.Stat(filepath.Join(dir, sweepMarker)); err == nil {
+	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
 			return err
 		}

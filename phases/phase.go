@@ -92,6 +92,9 @@ type Env struct {
 	// Export is told of every checkpoint of a phase once it is saved, with the epoch's metrics: it may write
 	// the weights in another format too (checkpoint.format=pt). May be nil.
 	Export func(checkpoint, phase string, epoch int, metrics map[string]any) error
+	// Judge is told of every epoch, counted over all phases from 1, with its metrics and the one that decides
+	// which checkpoint is best. A reason ends the run there, well and for good. May be nil.
+	Judge func(epoch int, m Metrics, best string, minimize bool) (reason string, err error)
 }
 
 // Data is what a run trains and validates on.

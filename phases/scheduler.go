@@ -33,6 +33,7 @@ type Result struct {
 	Mode      string // max or min
 	Value     float64
 	KL        float64
+	Pruned    string // why the run ended before its last epoch (Env.Judge), or ""
 	Warnings  []string
 	// Held-out (else validation) results of the initial and the best policy. InitialEval is nil after a
 	// resume, which does not evaluate the start again.
@@ -81,7 +82,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 
 // train is the loop: phases, epochs, batches.
 func (s *scheduler) train(ctx context.Context, saved *Saved) error {
-	for i := s.pos.PhaseIndex; i < len(s.plan.Phases); i++ {
+	for i := s.pos.PhaseIndex; i < len(s.plan.Phases) && s.pos.Pruned == ""; i++ {
 		phase := s.plan.Phases[i]
 		perEpoch := StepsPerEpoch(phase)
 		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
@@ -280,8 +281,13 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Name(), Epoch: epoch, File: file, Value: value, KL: v.KL})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	patience := s.plan.Checkpoint.PatienceEpochs
+	if env.Judge != nil {
+		if s.pos.Pruned, err = env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0); err != nil {
+			return err
+		}
+	}
 	stopped := patience != nil && epoch < phase.Epochs() && s.pos.Best.stale(s.pos.History, phase.Name()) >= *patience
-	s.pos.PhaseDone = stopped || epoch == phase.Epochs()
+	s.pos.PhaseDone = stopped || epoch == phase.Epochs() || s.pos.Pruned != ""
 	saved := s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
 	s.pos.History[len(s.pos.History)-1].Saved = saved
 	if saved {
@@ -298,7 +304,11 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	if err := env.Rec.Record("epoch", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}
-	if stopped {
+	if s.pos.Pruned != "" {
+		if err := env.Rec.Record("event", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": "pruned", "severity": "note", "message": s.pos.Pruned}); err != nil {
+			return err
+		}
+	} else if stopped {
 		if err := s.event(phase.Name(), epoch, "early_stop", fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)", phase.Name(), epoch, s.rule.metric, *patience)); err != nil {
 			return err
 		}
@@ -394,7 +404,7 @@ func (s *scheduler) finish() (Result, error) {
 	if s.rule.sign < 0 {
 		mode = "min"
 	}
-	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL}
+	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL, Pruned: s.pos.Pruned}
 	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}

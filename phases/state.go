@@ -21,11 +21,12 @@ type position struct {
 
 	PhaseIndex int    `json:"phase_index"`
 	Phase      string `json:"phase"`
-	Epoch      int    `json:"epoch"`       // finished epochs of the phase
-	EpochSteps int    `json:"epoch_steps"` // optimizer steps of the next epoch already done
-	Step       int    `json:"step"`        // optimizer steps of the phase
-	GlobalStep int    `json:"global_step"` // optimizer steps of the run
-	PhaseDone  bool   `json:"phase_done"`  // the phase ended here, by its epochs or by patience
+	Epoch      int    `json:"epoch"`            // finished epochs of the phase
+	EpochSteps int    `json:"epoch_steps"`      // optimizer steps of the next epoch already done
+	Step       int    `json:"step"`             // optimizer steps of the phase
+	GlobalStep int    `json:"global_step"`      // optimizer steps of the run
+	PhaseDone  bool   `json:"phase_done"`       // the phase ended here, by its epochs or by patience
+	Pruned     string `json:"pruned,omitempty"` // why the run ended here
 
 	Sums    sums            `json:"sums"` // of the epoch in progress
 	Best    best            `json:"best"`

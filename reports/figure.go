@@ -28,6 +28,14 @@ type figure struct {
 	note  string // lines under the title: what to look for
 	rows  [][]*panel
 	right vg.Length // margin for labels beside the panels
+	tall  vg.Length // height of a panel; 0: panelHeight
+	body  *artwork  // in place of panels
+}
+
+// artwork is the part of a figure below its title that is no grid of panels.
+type artwork struct {
+	height vg.Length
+	draw   func(draw.Canvas)
 }
 
 // panel is one coordinate system.
@@ -38,8 +46,10 @@ type panel struct {
 	xMax   float64
 	yMin   float64 // NaN: from the data
 	yMax   float64
-	log    bool // vertical axis
-	share  bool // vertical axis in percent
+	log    bool        // vertical axis
+	share  bool        // vertical axis in percent
+	xTicks plot.Ticker // nil: round numbers
+	tilted bool        // names under the horizontal axis that are too long to stand side by side
 	spans  []span
 	layers []plot.Plotter
 	legend []legendItem
@@ -88,6 +98,7 @@ const (
 	marginLeft   = 8 * vg.Length(1)
 	labelWidth   = 17 * vg.Length(1) // of a rotated axis label
 	marginRight  = 18 * vg.Length(1)
+	tilt         = math.Pi / 7 // of long names
 )
 
 func (f *figure) titleHeight() vg.Length {
@@ -95,8 +106,14 @@ func (f *figure) titleHeight() vg.Length {
 }
 
 func (f *figure) height() vg.Length {
-	return f.titleHeight() + vg.Length(len(f.rows))*(panelHeight+headHeight) + marginBottom
+	if f.body != nil {
+		return f.titleHeight() + f.body.height + marginBottom
+	}
+	return f.titleHeight() + vg.Length(len(f.rows))*f.rowHeight() + marginBottom
 }
+
+// rowHeight is the height of a row of panels with what stands over them.
+func (f *figure) rowHeight() vg.Length { return cmp.Or(f.tall, panelHeight) + headHeight }
 
 // write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
 func (f *figure) write(dir string) error {
@@ -140,8 +157,13 @@ func (f *figure) draw(c draw.Canvas) {
 	}
 	body := c
 	body.Max.Y -= f.titleHeight()
+	if f.body != nil {
+		body.Min.Y = body.Max.Y - f.body.height
+		f.body.draw(body)
+		return
+	}
 	for _, block := range f.blocks() {
-		height := vg.Length(len(block)) * (panelHeight + headHeight)
+		height := vg.Length(len(block)) * f.rowHeight()
 		area := body
 		area.Min.Y = body.Max.Y - height
 		drawBlock(block, area, c, f.right)
@@ -209,6 +231,12 @@ func (p *panel) plot() *plot.Plot {
 	g.Add(p.layers...)
 	p.scale(g)
 	g.X.Tick.Marker = linearTicks{integers: p.spans != nil}
+	if p.xTicks != nil {
+		g.X.Tick.Marker = p.xTicks
+	}
+	if p.tilted {
+		g.X.Tick.Label.Rotation, g.X.Tick.Label.XAlign, g.X.Tick.Label.YAlign = tilt, draw.XRight, draw.YCenter
+	}
 	g.Y.Tick.Marker = linearTicks{percent: p.share}
 	if p.log {
 		g.Y.Scale = logScale{}

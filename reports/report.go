@@ -84,9 +84,17 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 		out = append(out, "**This run has not ended.** The report shows what is recorded so far.")
 	default:
 		line := "**This run " + s.State + ".**"
-		if s.State == StateInterrupted {
+		switch {
+		case s.State == StatePruned:
+			line = "**This run was ended early by its sweep's pruner.**"
+			for _, e := range run.Events {
+				if e.Text("event") == "pruned" {
+					line += " " + plain(e.Text("message")) + "."
+				}
+			}
+		case s.State == StateInterrupted:
 			line = fmt.Sprintf("**This run was interrupted.** `run resume %s` goes on.", run.Dir)
-		} else if s.Error != "" {
+		case s.Error != "":
 			line = "**This run failed:** " + plain(s.Error)
 		}
 		out = append(out, line)

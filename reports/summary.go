@@ -15,6 +15,7 @@ const (
 	StateDone        = "done"
 	StateFailed      = "failed"
 	StateInterrupted = "interrupted"
+	StatePruned      = "pruned" // stopped early by the sweep's pruner: a result
 )
 
 // Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
@@ -39,7 +40,7 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 
 // Summary is summary.json: how a run ended and what it came to.
 type Summary struct {
-	State       string            `json:"state"`           // done, failed or interrupted
+	State       string            `json:"state"`           // done, pruned, failed or interrupted
 	Error       string            `json:"error,omitempty"` // why it failed
 	Title       string            `json:"title"`           // exp or task, for the report's heading
 	Task        string            `json:"task"`

@@ -3,133 +3,463 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"fulcrum/internal/atomicfile"
 )
 
+// States of a sweep's job that are none of a run's.
+const (
+	stateQueued  = "queued"
+	stateRunning = "running"
+	stateLost    = "lost"
+)
+
+// SweepObjective is a number that the jobs of a sweep are judged by.
+type SweepObjective struct {
+	Name     string
+	Minimize bool // a smaller one is better
+}
+
+// SweepDimension is a swept key.
+type SweepDimension struct {
+	Key      string   // as in SweepJob.Params
+	Log      bool     // tagged log
+	Interval bool     // continuous, or an interval of integers
+	Values   []string // of a grid or of a choice between words, in order, as written
+}
+
 // SweepJob is one run of a sweep as its controller knows it.
 type SweepJob struct {
-	Number    int
-	Dir       string   // of the run
-	Overrides []string // of this job
-	State     string   // done, failed, interrupted, or another word for one that has not ended
-	Objective *float64 // nil when unknown
-	Error     string   // why it failed
-	Command   []string // argv that repeats it
+	Number     int
+	Dir        string            // of the run
+	Overrides  []string          // of this job
+	State      string            // queued, running, done, failed, pruned or lost
+	Params     map[string]string // swept key → value as written: a part of the overrides
+	Objectives []float64         // as SweepOptions.Objectives; nil when unknown
+	Violation  float64           // of the constraints; 0: feasible
+	Epochs     int               // trained, of all phases and attempts
+	Seconds    float64           // wall time of all attempts
+	Attempts   int
+	ExitCode   int
+	Cause      string   // why it failed: one sentence
+	Tail       []string // last lines of a failed job's log
+	Command    []string // argv that repeats it
 }
 
 // SweepOptions describe the sweep as a whole.
 type SweepOptions struct {
-	Title     string
-	Objective string   // what the jobs are judged by
-	Minimize  bool     // a smaller objective is better
-	Command   []string // argv of the sweep
+	Title       string
+	Objectives  []SweepObjective // what the jobs are judged by
+	Constraints []string         // as written: "val_kl <= 0.1"
+	Dimensions  []SweepDimension // swept keys; taken from the jobs' Params where there are none
+	Sweeper     string           // basic, random, tpe, …
+	Launcher    string
+	Pruner      string   // none or "": no pruner
+	Command     []string // argv of the sweep
 }
 
-// setting is the jobs of a sweep that differ in their seed only.
-type setting struct {
-	overrides []string
-	jobs      []SweepJob
-	values    []float64 // objectives
-	gains     []float64 // over similarity on the held-out split
-	better    int       // jobs whose verdict over similarity is better
-}
-
-// WriteSweepReport writes report.md of a sweep folder: settings by objective with the spread over
-// seeds, every job, failures with their causes, and the best job's command.
+// WriteSweepReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
+// front, settings with their spread over seeds, what each swept key does, every job, and failures with
+// their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
+// may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	settings, err := settingsOf(jobs, opt)
-	if err != nil {
+	v := newSweepView(dir, jobs, opt)
+	v.readGains()
+	figures, plotErr := v.drawPlots()
+	if plotErr != nil {
+		v.notes = append(v.notes, plain(plotErr.Error()))
+	}
+	text := v.report(figures)
+	if err := atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644); err != nil {
 		return err
 	}
-	var d document
-	d.heading(1, "%s", plain(cmp.Or(opt.Title, filepath.Base(dir))))
-	failed := 0
-	for _, j := range jobs {
-		if j.State == StateFailed {
-			failed++
-		}
-	}
-	d.paragraph("%s in %s, %d failed. Judged by %s (%s is better).", capital(plural(len(jobs), "job")), plural(len(settings), "setting"), failed, plain(opt.Objective), direction(opt))
-	if len(opt.Command) > 0 {
-		d.paragraph("To repeat the sweep:")
-		d.code(shellCommand(opt.Command))
-	}
-	if best := bestJob(jobs, opt); best != nil {
-		d.paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, plain(opt.Objective), sig(*best.Objective, 4), codeList(best.Overrides))
-		if len(best.Command) > 0 {
-			d.code(shellCommand(best.Command))
-		}
-	}
-	sweepSettings(&d, settings, opt)
-	sweepJobs(&d, dir, jobs, opt)
-	d.heading(2, "How to read this")
-	d.list("The best of several jobs is a little lucky: its number is the largest of several noisy ones. Run the best setting with new seeds before relying on it.",
-		"± is the standard deviation over seeds; the intervals in each job's report are over questions.")
-	return atomicfile.Write(filepath.Join(dir, reportFile), []byte(strings.TrimRight(d.b.String(), "\n")+"\n"), 0o644)
+	return plotErr
 }
 
-func direction(opt SweepOptions) string {
-	if opt.Minimize {
+// sweepView is a sweep in the order in which its report tells it.
+type sweepView struct {
+	dir      string
+	opt      SweepOptions
+	jobs     []SweepJob // best first: see ranked
+	byNumber []SweepJob
+	dims     []SweepDimension // swept keys; seed only where there is no other
+	common   []string         // overrides that all jobs have
+	front    map[int]bool     // numbers of the jobs that no other beats
+	settings []*setting       // best first
+	gains    map[int]seedGain // over similarity on the held-out split, by job
+	notes    []string         // what went wrong with the report itself
+}
+
+// seedGain is what a job's summary.json says of its best policy against similarity.
+type seedGain struct {
+	mean   float64
+	better bool // the verdict
+}
+
+// newSweepView sorts jobs and settings. Gains are read by readGains.
+func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
+	if len(opt.Objectives) == 0 {
+		opt.Objectives = []SweepObjective{{Name: "objective"}}
+	}
+	v := &sweepView{dir: dir, opt: opt, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
+	v.front = paretoFront(jobs, opt.Objectives)
+	v.sortJobs()
+	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
+	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
+	v.settings = v.settingsOf()
+	return v
+}
+
+// readGains takes the gain over similarity from the summary.json of every finished job that has it.
+func (v *sweepView) readGains() {
+	type read struct {
+		gain seedGain
+		ok   bool
+		err  error
+	}
+	reads := make([]read, len(v.jobs))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(4, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
+				if j := v.jobs[i]; j.Dir != "" && j.State == StateDone {
+					reads[i].gain, reads[i].ok, reads[i].err = readGain(j.Dir)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for i, r := range reads {
+		if r.err != nil {
+			v.notes = append(v.notes, fmt.Sprintf("job %d: %s", v.jobs[i].Number, plain(r.err.Error())))
+		}
+		if r.ok {
+			v.gains[v.jobs[i].Number] = r.gain
+		}
+	}
+}
+
+// readGain reads what summary.json says of the planned comparison with similarity. It decodes the few
+// fields that decide: a thousand summaries have 40 MB.
+func readGain(dir string) (gain seedGain, ok bool, err error) {
+	var summary struct {
+		Evaluations []struct {
+			Split          string `json:"split"`
+			Metric         string `json:"metric"`
+			Policy         string `json:"policy"`
+			OverSimilarity *struct {
+				Mean    float64 `json:"mean"`
+				Verdict Verdict `json:"verdict"`
+			} `json:"over_similarity"`
+		} `json:"evaluations"`
+	}
+	if err := readJSON(filepath.Join(dir, summaryFile), &summary); err != nil {
+		return gain, false, err
+	}
+	stages := make([]StageResult, len(summary.Evaluations))
+	for i, e := range summary.Evaluations {
+		stages[i] = StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
+		if e.OverSimilarity != nil {
+			stages[i].OverSimilarity = &Paired{Mean: e.OverSimilarity.Mean, Verdict: e.OverSimilarity.Verdict}
+		}
+	}
+	r := plannedResult(stages)
+	if r == nil || r.OverSimilarity == nil {
+		return gain, false, nil
+	}
+	return seedGain{r.OverSimilarity.Mean, r.OverSimilarity.Verdict == Better}, true, nil
+}
+
+// report is report.md, section by section.
+func (v *sweepView) report(figures []sweepFigure) string {
+	var d document
+	d.heading(1, "%s", plain(cmp.Or(v.opt.Title, filepath.Base(v.dir))))
+	v.writeSummary(&d)
+	v.writeBest(&d)
+	v.writeSettings(&d)
+	v.writePlots(&d, figures)
+	v.writeImportance(&d)
+	v.writeJobs(&d)
+	v.writeFailures(&d)
+	v.writeAdvice(&d)
+	return strings.TrimRight(d.b.String(), "\n") + "\n"
+}
+
+// writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
+func (v *sweepView) writeSummary(d *document) {
+	d.paragraph("%s", v.countLine(plain))
+	var parts []string
+	for _, p := range []struct{ what, name string }{{"sweeper", v.opt.Sweeper}, {"launcher", v.opt.Launcher}, {"pruner", v.opt.Pruner}} {
+		if p.name != "" && p.name != "none" {
+			parts = append(parts, p.what+" "+plain(p.name))
+		}
+	}
+	if len(parts) > 0 {
+		d.paragraph("%s.", capital(strings.Join(parts, ", ")))
+	}
+	if len(v.jobs) == 0 {
+		d.paragraph("**This sweep has no jobs yet.**")
+	}
+	if waiting := v.count(func(j SweepJob) bool { return !ended(j.State) }); waiting > 0 {
+		text := fmt.Sprintf("**This sweep has not ended:** %s.", v.states(func(s string) bool { return !ended(s) }))
+		if v.count(func(j SweepJob) bool { return j.State == stateLost }) > 0 {
+			text += " The process of a lost job is gone and left no word."
+		}
+		d.paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
+		d.code(shellCommand([]string{"run", "resume", v.dir}))
+	}
+	if len(v.opt.Command) > 0 {
+		d.paragraph("To repeat the sweep:")
+		d.code(shellCommand(v.opt.Command))
+	}
+	if len(v.common) > 0 {
+		d.paragraph("All jobs have %s.", codeList(v.common))
+	}
+}
+
+// countLine is one paragraph of counts: jobs by state, settings, costs, objectives.
+func (v *sweepView) countLine(name func(string) string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", capital(plural(len(v.jobs), "job")))
+	if len(v.jobs) > 0 {
+		fmt.Fprintf(&b, " in %s: %s", plural(len(v.settings), "setting"), v.states(nil))
+	}
+	b.WriteString(".")
+	epochs, seconds, attempts := 0, 0.0, 0
+	for _, j := range v.jobs {
+		epochs, seconds, attempts = epochs+j.Epochs, seconds+j.Seconds, attempts+max(j.Attempts-1, 0)
+	}
+	var costs []string
+	if epochs > 0 {
+		costs = append(costs, plural(epochs, "epoch"))
+	}
+	if seconds > 0 {
+		costs = append(costs, duration(seconds)+" of job time")
+	}
+	if attempts > 0 {
+		costs = append(costs, thousands(attempts)+" repeated "+strings.TrimPrefix(plural(attempts, "attempt"), thousands(attempts)+" "))
+	}
+	if len(costs) > 0 {
+		fmt.Fprintf(&b, " %s.", capital(strings.Join(costs, ", ")))
+	}
+	if len(v.jobs) == 0 {
+		return b.String()
+	}
+	var judged []string
+	for _, o := range v.opt.Objectives {
+		judged = append(judged, fmt.Sprintf("%s (%s is better)", name(o.Name), o.direction()))
+	}
+	fmt.Fprintf(&b, " Judged by %s", strings.Join(judged, " and "))
+	if len(v.opt.Constraints) > 0 {
+		fmt.Fprintf(&b, ", subject to %s", codeList(v.opt.Constraints))
+	}
+	b.WriteString(".")
+	return b.String()
+}
+
+// states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
+func (v *sweepView) states(want func(string) bool) string {
+	order := []string{StateDone, StatePruned, StateFailed, stateLost, StateInterrupted, stateRunning, stateQueued}
+	counts := map[string]int{}
+	for _, j := range v.jobs {
+		counts[j.State]++
+	}
+	for _, s := range slices.Sorted(maps.Keys(counts)) {
+		if !slices.Contains(order, s) {
+			order = append(order, s)
+		}
+	}
+	var parts []string
+	for _, s := range order {
+		if counts[s] > 0 && (want == nil || want(s)) {
+			parts = append(parts, thousands(counts[s])+" "+cmp.Or(plain(s), "unknown"))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (v *sweepView) count(want func(SweepJob) bool) int {
+	n := 0
+	for _, j := range v.jobs {
+		if want(j) {
+			n++
+		}
+	}
+	return n
+}
+
+// writeBest shows the best job and its command, or with several objectives the Pareto front.
+func (v *sweepView) writeBest(d *document) {
+	if len(v.opt.Objectives) > 1 {
+		v.writeFront(d)
+		return
+	}
+	best := v.best()
+	if best == nil {
+		if n := v.count(v.infeasible); n > 0 {
+			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
+			d.paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, sig(closest.Violation, 3), plain(v.opt.Objectives[0].Name), sig(closest.Objectives[0], 4), codeList(v.own(closest)))
+		} else if v.count(func(j SweepJob) bool { return ended(j.State) }) > 0 {
+			d.paragraph("**No job has a result yet.** No finished job left a finite %s.", plain(v.opt.Objectives[0].Name))
+		}
+		return
+	}
+	d.paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, plain(v.opt.Objectives[0].Name), sig(best.Objectives[0], 4), codeList(v.own(*best)))
+	if len(best.Command) > 0 {
+		d.code(shellCommand(best.Command))
+	}
+	if text := v.luck(); text != "" {
+		d.paragraph("%s", text)
+	}
+	if text := v.bestSetting(); text != "" {
+		d.paragraph("%s", text)
+	}
+}
+
+// shownCommands is how many commands of a Pareto front are printed.
+const shownCommands = 10
+
+func (v *sweepView) writeFront(d *document) {
+	d.heading(2, "Pareto front")
+	var rows [][]string
+	var commands []string
+	for _, j := range v.jobs {
+		if !v.front[j.Number] {
+			continue
+		}
+		rows = append(rows, append([]string{v.link(j), tableCode(v.own(j))}, v.objectiveCells(j)...))
+		if len(j.Command) > 0 && len(commands) < shownCommands {
+			commands = append(commands, fmt.Sprintf("%s  # %d", shellCommand(j.Command), j.Number))
+		}
+	}
+	if len(rows) == 0 {
+		if n := v.count(v.infeasible); n > 0 {
+			d.paragraph("No job satisfies the constraints: %s with a result violate them.", plural(n, "job"))
+		} else {
+			d.paragraph("No job has a result yet.")
+		}
+		return
+	}
+	d.paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.", capital(plural(len(rows), "job")), v.feasibleWords())
+	d.table(append([]string{">job", "setting"}, v.objectiveHeads()...), rows)
+	if len(commands) > 0 {
+		d.code(commands...)
+	}
+}
+
+func (v *sweepView) feasibleWords() string {
+	if len(v.opt.Constraints) == 0 {
+		return ""
+	}
+	return ", among those that satisfy the constraints"
+}
+
+func (v *sweepView) objectiveHeads() []string {
+	var out []string
+	for _, o := range v.opt.Objectives {
+		out = append(out, ">"+plain(o.Name))
+	}
+	return out
+}
+
+func (v *sweepView) objectiveCells(j SweepJob) []string {
+	out := make([]string, len(v.opt.Objectives))
+	for i := range out {
+		out[i] = "–"
+		if i < len(j.Objectives) {
+			out[i] = sig(j.Objectives[i], 4)
+		}
+	}
+	return out
+}
+
+// own are a job's overrides that not all jobs have.
+func (v *sweepView) own(j SweepJob) []string {
+	return slices.DeleteFunc(slices.Clone(j.Overrides), func(o string) bool { return slices.Contains(v.common, o) })
+}
+
+// link is a job's number, linked to its report where there is one.
+func (v *sweepView) link(j SweepJob) string {
+	if _, err := os.Stat(filepath.Join(j.Dir, reportFile)); j.Dir == "" || err != nil {
+		return fmt.Sprint(j.Number)
+	}
+	return fmt.Sprintf("[%d](%s/%s)", j.Number, v.relative(j.Dir), reportFile)
+}
+
+// relative is a path as a link in report.md.
+func (v *sweepView) relative(path string) string {
+	if rel, err := filepath.Rel(v.dir, path); err == nil {
+		path = rel
+	}
+	return strings.NewReplacer(" ", "%20", "(", "%28", ")", "%29").Replace(filepath.ToSlash(path))
+}
+
+func (v *sweepView) writePlots(d *document, figures []sweepFigure) {
+	if len(figures) == 0 {
+		return
+	}
+	d.heading(2, "Plots")
+	for _, f := range figures {
+		fmt.Fprintf(&d.b, "![%s](%s/%s.png)\n\n", f.alt, plotsFolder, f.figure.name)
+		d.paragraph("%s", f.caption)
+	}
+}
+
+func (v *sweepView) writeAdvice(d *document) {
+	var items []string
+	if v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
+		extreme := "largest"
+		if v.opt.Objectives[0].Minimize {
+			extreme = "smallest"
+		}
+		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run the best setting with new seeds before relying on it.", extreme))
+	}
+	if v.hasSeeds() {
+		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
+	}
+	if v.count(func(j SweepJob) bool { return j.State == StatePruned }) > 0 {
+		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
+	}
+	if len(v.notes) > 0 {
+		d.heading(2, "Not in this report")
+		d.list(v.notes...)
+	}
+	if len(items) > 0 {
+		d.heading(2, "How to read this")
+		d.list(items...)
+	}
+}
+
+func (o SweepObjective) direction() string {
+	if o.Minimize {
 		return "smaller"
 	}
 	return "larger"
 }
 
-// settingsOf groups jobs by their overrides without the seed, best mean objective first.
-func settingsOf(jobs []SweepJob, opt SweepOptions) ([]*setting, error) {
-	var settings []*setting
-	index := map[string]*setting{}
-	common := commonOverrides(jobs)
-	for _, j := range jobs {
-		overrides := slices.DeleteFunc(slices.Clone(j.Overrides), func(o string) bool {
-			return strings.HasPrefix(strings.TrimLeft(o, "+"), "seed=") || slices.Contains(common, o)
-		})
-		key := strings.Join(overrides, "\x00")
-		s := index[key]
-		if s == nil {
-			s = &setting{overrides: overrides}
-			index[key] = s
-			settings = append(settings, s)
-		}
-		s.jobs = append(s.jobs, j)
-		if j.Objective != nil {
-			s.values = append(s.values, *j.Objective)
-		}
-		summary, err := ReadSummary(j.Dir)
-		if err != nil {
-			return nil, err
-		}
-		if summary == nil {
-			continue
-		}
-		if r := plannedResult(summary.Evaluations); r != nil && r.OverSimilarity != nil {
-			s.gains = append(s.gains, r.OverSimilarity.Mean)
-			if r.OverSimilarity.Verdict == Better {
-				s.better++
-			}
-		}
-	}
-	slices.SortStableFunc(settings, func(a, b *setting) int {
-		return compareObjectives(meanOf(a.values), meanOf(b.values), opt.Minimize)
-	})
-	return settings, nil
-}
-
-// compareObjectives sorts better ones first and unknown ones last.
-func compareObjectives(a, b float64, minimize bool) int {
+// compareObjectives sorts better ones first and those that are no finite number last.
+func (o SweepObjective) compare(a, b float64) int {
 	switch {
-	case math.IsNaN(a) || math.IsNaN(b):
-		return cmp.Compare(boolInt(math.IsNaN(a)), boolInt(math.IsNaN(b)))
-	case minimize:
+	case !finite(a) || !finite(b):
+		return cmp.Compare(boolInt(!finite(a)), boolInt(!finite(b)))
+	case o.Minimize:
 		return cmp.Compare(a, b)
 	}
 	return cmp.Compare(b, a)
 }
+
+// finite says whether x can be compared and drawn: differences of such numbers are finite too.
+func finite(x float64) bool { return math.Abs(x) < 1e305 }
 
 func boolInt(b bool) int {
 	if b {
@@ -138,94 +468,30 @@ func boolInt(b bool) int {
 	return 0
 }
 
-func meanOf(x []float64) float64 { m, _ := meanSE(x); return m }
-
-// commonOverrides are those that every job of several has.
-func commonOverrides(jobs []SweepJob) []string {
-	if len(jobs) < 2 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool {
-		return slices.ContainsFunc(jobs, func(j SweepJob) bool { return !slices.Contains(j.Overrides, o) })
-	})
-}
-
-func bestJob(jobs []SweepJob, opt SweepOptions) *SweepJob {
-	var best *SweepJob
-	for i, j := range jobs {
-		if j.Objective == nil || math.IsNaN(*j.Objective) {
-			continue
-		}
-		if best == nil || compareObjectives(*j.Objective, *best.Objective, opt.Minimize) < 0 {
-			best = &jobs[i]
-		}
-	}
-	return best
-}
-
-func sweepSettings(d *document, settings []*setting, opt SweepOptions) {
-	d.heading(2, "Settings")
-	var rows [][]string
-	for _, s := range settings {
-		verdict := "–"
-		if len(s.gains) > 0 {
-			verdict = fmt.Sprintf("better in %d of %d", s.better, len(s.gains))
-		}
-		rows = append(rows, []string{codeList(s.overrides), fmt.Sprintf("%d/%d", len(s.values), len(s.jobs)), meanSD(s.values, sig4), meanSD(s.gains, func(x float64) string { return fixed(x, 4) }), verdict})
-	}
-	d.table([]string{"setting", ">jobs with a result", ">" + plain(opt.Objective) + " (mean ± sd)", ">gain over similarity (mean ± sd)", "per-seed verdict"}, rows)
-}
-
-// meanSD writes the mean and the spread over seeds.
-func meanSD(x []float64, format func(float64) string) string {
-	if len(x) == 0 {
-		return "–"
-	}
-	mean, se := meanSE(x)
-	if len(x) == 1 {
-		return format(mean)
-	}
-	return fmt.Sprintf("%s ± %s", format(mean), sig(se*math.Sqrt(float64(len(x))), 2))
-}
-
-func sweepJobs(d *document, dir string, jobs []SweepJob, opt SweepOptions) {
-	d.heading(2, "Jobs")
-	sorted := slices.Clone(jobs)
-	value := func(j SweepJob) float64 {
-		if j.Objective == nil {
-			return math.NaN()
-		}
-		return *j.Objective
-	}
-	slices.SortStableFunc(sorted, func(a, b SweepJob) int {
-		return cmp.Or(compareObjectives(value(a), value(b), opt.Minimize), cmp.Compare(a.Number, b.Number))
-	})
-	var rows [][]string
-	var failures []string
-	for _, j := range sorted {
-		objective := "–"
-		if j.Objective != nil {
-			objective = sig(*j.Objective, 4)
-		}
-		link := filepath.ToSlash(j.Dir)
-		if rel, err := filepath.Rel(dir, j.Dir); err == nil {
-			link = filepath.ToSlash(rel)
-		}
-		rows = append(rows, []string{fmt.Sprintf("[%d](%s/%s)", j.Number, link, reportFile), codeList(j.Overrides), plain(j.State), objective})
-		if j.Error != "" {
-			failures = append(failures, fmt.Sprintf("job %d (%s): %s", j.Number, codeList(j.Overrides), plain(j.Error)))
-		}
-	}
-	d.table([]string{">job", "overrides", "state", ">" + plain(opt.Objective)}, rows)
-	if len(failures) > 0 {
-		d.heading(2, "Failures")
-		d.list(failures...)
-	}
+// ended says whether a job stays in its state.
+func ended(state string) bool {
+	return state == StateDone || state == StateFailed || state == StatePruned
 }
 
 func codeList(overrides []string) string {
 	if len(overrides) == 0 {
 		return "as configured"
 	}
-	return "`" + strings.Join(overrides, "` `") + "`"
+	out := make([]string, len(overrides))
+	for i, o := range overrides {
+		out[i] = inlineCode(o)
+	}
+	return strings.Join(out, " ")
+}
+
+// tableCode is codeList for a cell of a table, where a bar would end the cell.
+func tableCode(overrides []string) string { return strings.ReplaceAll(codeList(overrides), "|", `\|`) }
+
+// inlineCode writes any text as code in a line.
+func inlineCode(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if strings.Contains(s, "`") {
+		return "`` " + s + " ``"
+	}
+	return "`" + s + "`"
 }

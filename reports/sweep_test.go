@@ -27,28 +27,37 @@ func sweepRun(t *testing.T, dir string, seed uint64, gain float64, config string
 	must(t, WriteSummary(dir, Summary{State: StateDone, Command: []string{"bin/run", "seed=1"}}))
 }
 
+// A sweep whose jobs left run folders: gains over similarity come from their summaries.
 func TestSweepReport(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []SweepJob
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
 		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: StateDone, Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		sweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
-		job.Objective = new(0.08 + gain)
+		must(t, os.WriteFile(ReportPath(job.Dir), nil, 0o644))
+		job.Objectives = []float64{0.08 + gain}
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}
-	jobs = append(jobs, SweepJob{Number: 4, Dir: filepath.Join(dir, "4"), State: StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, Error: "grpo epoch 1 step 2: loss is nan"})
-	must(t, WriteSweepReport(dir, jobs, SweepOptions{Title: "okvqa_v3 sweep", Objective: "val_reward", Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
-	got, err := os.ReadFile(ReportPath(dir))
-	must(t, err)
-	golden.File(t, "testdata/sweep.md", got)
+	jobs = append(jobs, SweepJob{Number: 4, Dir: filepath.Join(dir, "4"), State: StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
+	must(t, WriteSweepReport(dir, jobs, SweepOptions{Title: "okvqa_v3 sweep", Objectives: []SweepObjective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
+	golden.File(t, "testdata/sweep.md", []byte(strings.ReplaceAll(readReport(t, dir), dir, "DIR")))
 
-	must(t, WriteSweepReport(dir, jobs, SweepOptions{Objective: "val_loss", Minimize: true}))
-	got, err = os.ReadFile(ReportPath(dir))
-	must(t, err)
-	if !strings.Contains(string(got), "**Best job.** Number 0 ") {
-		t.Errorf("minimising: best job is not number 0:\n%s", got)
+	must(t, os.WriteFile(filepath.Join(jobs[1].Dir, summaryFile), []byte("{"), 0o644))
+	must(t, WriteSweepReport(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: "val_loss", Minimize: true}}}))
+	got := readReport(t, dir)
+	for _, want := range []string{"**Best job.** Number 0 ", "## Not in this report", "job 1: "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("minimising, with a damaged summary: no %q in\n%s", want, got)
+		}
 	}
+}
+
+func readReport(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(ReportPath(dir))
+	must(t, err)
+	return string(text)
 }
 
 func TestCompare(t *testing.T) {

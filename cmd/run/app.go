@@ -13,8 +13,8 @@ type App interface {
 	Schema() (*configs.Schema, error)
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
-	// Sweep does the jobs of a multirun. base is the request that jobs are composed from.
-	Sweep(ctx context.Context, base configs.Request, jobs [][]string, master *configs.Composed) error
+	// Sweep does the jobs of a multirun; detached, in a process of its own.
+	Sweep(ctx context.Context, req configs.Request, detached bool) error
 	// Verb does a command that is not a run: report, resume, …
 	Verb(ctx context.Context, name string, args []string) error
 }

@@ -19,7 +19,7 @@ type invocation struct {
 	help, hydraHelp, version bool
 	cfg, info, pkg           string
 	resolve, run, multirun   bool
-	completion               bool
+	completion, detach       bool
 	configPath, configName   string
 	configDir, rerun         string
 	args                     []string // overrides, or a verb and its arguments
@@ -48,6 +48,7 @@ func flagSet(inv *invocation) *pflag.FlagSet {
 	f.StringVarP(&inv.pkg, "package", "p", "", "Config package to show")
 	f.BoolVarP(&inv.run, "run", "r", false, "Run a job")
 	f.BoolVarP(&inv.multirun, "multirun", "m", false, "Run multiple jobs with the configured launcher and sweeper")
+	f.BoolVar(&inv.detach, "detach", false, "Leave a sweep to a process of its own; see run attach and run status")
 	f.BoolVar(&inv.completion, "shell-completion", false, "Install or uninstall shell completion: install=bash|zsh|fish, uninstall=bash|zsh|fish (short: -sc)")
 	f.StringVar(&inv.configPath, "config-path", "", "Overrides the directory of the primary config (short: -cp)")
 	f.StringVar(&inv.configName, "config-name", "", "Overrides the name of the primary config (short: -cn)")

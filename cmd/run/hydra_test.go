@@ -37,7 +37,11 @@ func (a fakeApp) Schema() (*configs.Schema, error) { return a.schema, nil }
 func (a fakeApp) Run(_ context.Context, c *configs.Composed) error {
 	return a.note("run " + strings.Join(c.TaskOverrides(), " "))
 }
-func (a fakeApp) Sweep(_ context.Context, _ configs.Request, jobs [][]string, _ *configs.Composed) error {
+func (a fakeApp) Sweep(_ context.Context, req configs.Request, _ bool) error {
+	jobs, err := configs.ExpandSweep(req)
+	if err != nil {
+		return err
+	}
 	return a.note(fmt.Sprintf("sweep %v", jobs))
 }
 func (a fakeApp) Verb(_ context.Context, name string, args []string) error {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
 	"fulcrum/internal/registry"
 )
 
@@ -25,6 +26,10 @@ import (
 const version = "0.1.0"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
+		ctx := context.Background()
+		exit(ctx, newApp().Verb(ctx, launcher.TaskVerb, os.Args[2:]))
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -42,6 +47,9 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	cancel(stop)
 	begin, doublets := time.Now(), 0
 	for s := range signals {
+		if os.Getenv(launcher.SupervisedEnv) != "" {
+			continue // a queue's signals may come twice, and it has one that ends every process
+		}
 		if doublets++; doublets > 1 || time.Since(begin) > same {
 			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
 		}
@@ -164,6 +172,9 @@ func (s *session) run(inv *invocation) error {
 		return err
 	}
 	if !req.Multirun {
+		if inv.detach {
+			return &usageError{"--detach leaves a sweep to a process of its own: add --multirun"}
+		}
 		c, err := configs.Compose(req)
 		if err == nil && c.Mode() != "MULTIRUN" {
 			return s.app.Run(s.ctx, c)
@@ -175,21 +186,7 @@ func (s *session) run(inv *invocation) error {
 			}
 		}
 	}
-	composer, err := configs.NewComposer(req)
-	if err != nil {
-		return err
-	}
-	master, err := composer.Compose()
-	if err != nil {
-		return err
-	}
-	var jobs [][]string
-	if master.Choice("hydra/sweeper") == "basic" { // other sweepers choose their jobs while they run
-		if jobs, err = composer.Expand(master); err != nil {
-			return err
-		}
-	}
-	return s.app.Sweep(s.ctx, req, jobs, master)
+	return s.app.Sweep(s.ctx, req, inv.detach)
 }
 
 func (s *session) printSweep(inv *invocation) error {

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/golden"
 	"fulcrum/reports"
 )
@@ -41,7 +43,37 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	}
 	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")
 	b.WriteString(strings.TrimRight(schema(t).Markdown(), "\n") + "\n")
+	b.WriteString("\n" + strings.TrimRight(hydraOptions(t), "\n") + "\n")
 	golden.File(t, docsPath("configuration.md"), b.Bytes())
+}
+
+// hydraOptions documents the keys of the hydra node that act on sweeps.
+func hydraOptions(t *testing.T) string {
+	t.Helper()
+	type node struct {
+		Hydra struct {
+			Sweeper  sweeper.Options       `koanf:"sweeper" help:"which jobs a sweep has, what they are judged by, what follows a failure"`
+			Launcher launcher.LocalOptions `koanf:"launcher" help:"with hydra/launcher=local: processes on this machine"`
+		} `koanf:"hydra" help:"of Hydra's own node, the keys that act on sweeps (sweeps.md)"`
+	}
+	type cluster struct {
+		Hydra struct {
+			Launcher launcher.SlurmOptions `koanf:"launcher" help:"with hydra/launcher=slurm: jobs of a cluster"`
+		} `koanf:"hydra" help:"of the same node, on a cluster (slurm.md)"`
+	}
+	var local node
+	local.Hydra.Sweeper, local.Hydra.Launcher = sweeper.DefaultOptions(), launcher.DefaultLocalOptions()
+	var slurm cluster
+	slurm.Hydra.Launcher = launcher.DefaultSlurmOptions()
+	var text string
+	for _, options := range []any{&local, &slurm} {
+		s, err := configs.SchemaOf(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += s.Markdown() + "\n"
+	}
+	return text
 }
 
 type groupOption struct{ group, option, comment string }

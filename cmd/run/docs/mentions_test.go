@@ -291,6 +291,12 @@ func (n names) compose(t *testing.T, page string, s span, args []string) {
 	if !req.Multirun {
 		return
 	}
+	if master.Choice("hydra/sweeper") != "basic" { // its jobs are chosen while they run
+		if dims, _, err := c.Space(master); err != nil || len(dims) == 0 {
+			t.Errorf("%s:%d: %s: %d keys are swept (%v)", page, s.line, s.text, len(dims), err)
+		}
+		return
+	}
 	jobs, err := c.Expand(master)
 	if err != nil || len(jobs) < 2 {
 		t.Errorf("%s:%d: %s: %d jobs, want a sweep (%v)", page, s.line, s.text, len(jobs), err)

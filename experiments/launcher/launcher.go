@@ -1,0 +1,107 @@
+// Package launcher runs the jobs of a sweep: one after another, several at a time on this machine, or
+// on a Slurm cluster. Whatever the launcher, a job is one supervised process (Supervise) with a record
+// of its attempts in its own run folder; the launcher decides where and when that process runs.
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// Job is one job of a sweep, with all that a machine needs to start it.
+type Job struct {
+	Num     int      `json:"num"`
+	Sweep   string   `json:"sweep"`         // sweep folder, absolute
+	Dir     string   `json:"dir"`           // run folder, absolute
+	Args    []string `json:"args"`          // of the program for a fresh start
+	Cwd     string   `json:"cwd"`           // where it starts: relative paths mean the same
+	Env     []string `json:"env,omitempty"` // KEY=VALUE, beside the launcher's own environment
+	Threads int      `json:"threads"`       // cores that it keeps busy, at least 1
+	GPU     bool     `json:"gpu"`           // wants a GPU of its own
+}
+
+// The states of an attempt, and of a job in the ledger.
+const (
+	Queued      = "queued"
+	Running     = "running"
+	Done        = "done"
+	Failed      = "failed"
+	Pruned      = "pruned"      // stopped early on purpose: a result, not a failure
+	Interrupted = "interrupted" // of an attempt: stopped by a signal with its state saved
+	Lost        = "lost"        // was running, and its process is gone without a word
+)
+
+// Attempt is one try of a job, as its supervisor (or, for one that died, its launcher) saw it.
+type Attempt struct {
+	Num      int       `json:"num"`
+	Try      int       `json:"try"` // from 1
+	State    string    `json:"state"`
+	ID       string    `json:"id"` // hydra.job.id: the job's number, or Slurm's ARRAY_TASK
+	PID      int       `json:"pid,omitempty"`
+	Host     string    `json:"host"`
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended,omitzero"`
+	ExitCode int       `json:"exit_code"`         // -1 when a signal ended the process
+	Cause    string    `json:"cause,omitempty"`   // why it failed: the program's last word, or the launcher's
+	Tail     []string  `json:"tail,omitempty"`    // last lines of its output
+	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
+	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
+}
+
+// Ended reports whether state is one that a job stays in.
+func Ended(state string) bool { return state == Done || state == Failed || state == Pruned }
+
+// Launcher runs jobs. Its methods are called from one goroutine; events come from others.
+type Launcher interface {
+	// Submit hands jobs over. The launcher starts them when it has room, in this order.
+	Submit(ctx context.Context, jobs []Job) error
+	// Adopt takes over jobs that an earlier controller had handed over and returns the numbers of those
+	// that are still queued or running; the others are in nobody's hands.
+	Adopt(ctx context.Context, jobs []Job) ([]int, error)
+	// Events tells when an attempt starts (State Running) and ends (any other state). With its end the
+	// job has left the launcher's hands, unless the attempt is Requeued. A controller that has adopted a
+	// job may be told again what an earlier one was told.
+	Events() <-chan Attempt
+	// Stop ends the controller's part and returns at once; Events is closed behind the last event. Jobs
+	// that have not started are dropped. Those that run are told to save their state and to end, except,
+	// unless cancel is set, those that outlive the controller (a cluster's).
+	Stop(cancel bool)
+}
+
+// jobFile is where a job's description lies for processes that are not the controller's.
+func jobFile(sweep string, num int) string {
+	return filepath.Join(sweep, ".sweep", "jobs", strconv.Itoa(num)+".json")
+}
+
+// WriteJob stores a job's description in its sweep folder.
+func WriteJob(j Job) error {
+	path := jobFile(j.Sweep, j.Num)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
+}
+
+// ReadJob reads what WriteJob stored.
+func ReadJob(sweep string, num int) (Job, error) {
+	var j Job
+	text, err := os.ReadFile(jobFile(sweep, num))
+	if err != nil {
+		return j, err
+	}
+	if err := json.Unmarshal(text, &j); err != nil {
+		return j, fmt.Errorf("%s: %w", jobFile(sweep, num), err)
+	}
+	return j, nil
+}

@@ -1,0 +1,494 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Slurm runs jobs on a Slurm cluster: each Submit is one job array, or several where the cluster limits
+// their size. Program and run folders lie on a file system that this machine and the nodes share.
+//
+// Two witnesses say how a job stands: Slurm's queue, which knows whether a task waits, runs or is over,
+// and the record that the job's supervisor writes into its run folder, which knows how an attempt ended.
+// A task that Slurm itself starts again (preemption, a failed node, scontrol requeue, a time limit) stays
+// in the launcher's hands and goes on from what it has saved.
+type slurm struct {
+	sweep   string
+	program string
+	opt     SlurmOptions
+	queue   *queue
+	events  chan Attempt
+	ctx     context.Context // of the watch
+	quit    context.CancelFunc
+	wake    chan struct{}
+	soon    time.Duration // pause between two looks at the queue while something happens
+	lag     time.Duration // how long a shared file system may hide a new file
+
+	mu     sync.Mutex
+	tasks  map[int]*task // in Slurm's hands, by job number
+	cancel bool
+	watch  bool // has been started
+}
+
+// task is a job in Slurm's hands.
+type task struct {
+	job     Job
+	sub     *submission
+	id      string // ARRAY_TASK. A Slurm that has lost its memory gives the same numbers again
+	begun   int    // last attempt whose start was told, or that was before this submission
+	ended   int    // last attempt whose end was told
+	over    time.Time
+	warned  string    // reason for which it waits, told
+	stopped time.Time // was told to save its state and to end
+}
+
+// SlurmMissing says that this machine has not Slurm's commands.
+func SlurmMissing() error {
+	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
+		}
+	}
+	return nil
+}
+
+// NewSlurm returns the launcher for the jobs of a sweep. It needs Slurm's commands on this machine.
+func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("hydra.launcher.%w", err)
+	}
+	if err := SlurmMissing(); err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, quit := context.WithCancel(context.Background())
+	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
+	return &slurm{
+		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn}, events: make(chan Attempt),
+		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
+	}, nil
+}
+
+// Events implements Launcher.
+func (s *slurm) Events() <-chan Attempt { return s.events }
+
+// Submit implements Launcher.
+func (s *slurm) Submit(ctx context.Context, jobs []Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	size, err := s.queue.arraySize(ctx)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if err := WriteJob(job); err != nil {
+			return err
+		}
+	}
+	chunks := map[int][]Job{} // by the number of the array's index 0
+	for _, job := range jobs {
+		offset := job.Num / size * size
+		chunks[offset] = append(chunks[offset], job)
+	}
+	for offset := 0; len(chunks) > 0; offset += size {
+		chunk, ok := chunks[offset]
+		if !ok {
+			continue
+		}
+		delete(chunks, offset)
+		sub, array, err := s.submit(ctx, chunk, offset)
+		if err != nil {
+			return err
+		}
+		s.take(sub, array, chunk)
+	}
+	return nil
+}
+
+// take starts to watch the jobs of an array.
+func (s *slurm) take(sub *submission, array string, jobs []Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, job := range jobs {
+		tries := sub.Tries[slices.Index(sub.Nums, job.Num)]
+		s.tasks[job.Num] = &task{job: job, sub: sub, id: sub.task(array, job.Num), begun: tries, ended: tries}
+	}
+	if !s.watch {
+		s.watch = true
+		go s.run()
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// submit hands one array to Slurm and returns its number.
+func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission, string, error) {
+	path, err := nextSubmission(s.sweep)
+	if err != nil {
+		return nil, "", err
+	}
+	sub := &submission{path: path, Offset: offset}
+	var indices []int
+	for _, job := range jobs {
+		all, err := Attempts(job.Dir)
+		if err != nil {
+			return nil, "", err
+		}
+		tries := 0
+		if n := len(all); n > 0 {
+			tries = all[n-1].Try
+		}
+		sub.Nums, sub.Tries = append(sub.Nums, job.Num), append(sub.Tries, tries)
+		indices = append(indices, job.Num-offset)
+	}
+	slices.Sort(indices)
+	out := filepath.Join(strings.ReplaceAll(slurmFolder(s.sweep), "%", "%%"), "%A_%a")
+	sub.Sbatch = []string{
+		"--parsable", fmt.Sprintf("--array=%s%%%d", ranges(indices), s.opt.ArrayParallelism), "--requeue", "--open-mode=append", "--export=ALL",
+		fmt.Sprintf("--signal=B:USR1@%d", s.opt.SignalDelayS), "--chdir=" + jobs[0].Cwd, "--output=" + out + ".out",
+	}
+	if !s.opt.StderrToStdout {
+		sub.Sbatch = append(sub.Sbatch, "--error="+out+".err")
+	}
+	sub.Sbatch = append(sub.Sbatch, s.opt.resources()...)
+	if err := sub.write(s.script(sub)); err != nil {
+		return nil, "", err
+	}
+	for {
+		err := sub.submit()
+		var e *slurmError
+		if err == nil {
+			s.queue.answered()
+			array, err := sub.array()
+			return sub, array, err
+		}
+		if !errors.As(err, &e) {
+			return nil, "", err
+		}
+		if e.unreachable() {
+			if err := s.queue.wait(ctx, e); err != nil {
+				return nil, "", err
+			}
+		}
+		if e.unreachable() || e.died { // an answer that was lost is not a request that was lost
+			if array, err := s.find(ctx, sub); err != nil || array != "" {
+				return sub, array, err
+			}
+		}
+		if !e.unreachable() {
+			sub.forget()
+			return nil, "", fmt.Errorf("the jobs cannot be submitted: %w%s", e, blame(e.message))
+		}
+	}
+}
+
+// find looks for an array by its script, and notes what it finds.
+func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
+	tasks, err := s.queue.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	for id, t := range tasks {
+		if t.command == sub.script() {
+			array, _, _ := strings.Cut(id, "_")
+			return array, sub.found(array)
+		}
+	}
+	return "", nil
+}
+
+// script is the batch script of an array: every task makes one attempt at its job.
+func (s *slurm) script(sub *submission) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#!/bin/bash\n# Jobs of the sweep in %s, submitted by\n#   sbatch", s.sweep)
+	for _, arg := range sub.Sbatch {
+		b.WriteString(" " + shellQuote(arg))
+	}
+	fmt.Fprintf(&b, " %s\n", shellQuote(sub.script()))
+	if s.opt.Setup != nil {
+		for _, line := range *s.opt.Setup {
+			b.WriteString(line + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "export %s=%d %s=%d\nexec ", maxTimeoutsEnv, s.opt.MaxNumTimeout, limitEnv, s.opt.TimeoutMin)
+	if s.opt.SrunArgs != nil {
+		b.WriteString("srun --ntasks=1 ")
+		if s.opt.CPUsPerTask != nil { // which srun does not take from sbatch since 22.05
+			fmt.Fprintf(&b, "--cpus-per-task=%d ", *s.opt.CPUsPerTask)
+		}
+		for _, arg := range *s.opt.SrunArgs {
+			b.WriteString(shellQuote(arg) + " ")
+		}
+	}
+	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), TaskVerb, shellQuote(s.sweep), sub.Offset)
+	return b.String()
+}
+
+// shellQuote makes any text one word of a shell.
+func shellQuote(text string) string {
+	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Adopt implements Launcher. Tasks that are over, but of whose end no controller has been told, are
+// adopted too: their events follow at once.
+func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
+	subs, err := submissions(s.sweep)
+	if err != nil || len(subs) == 0 {
+		return nil, err
+	}
+	open := map[int]Job{}
+	for _, job := range jobs {
+		open[job.Num] = job
+	}
+	var nums []int
+	for _, sub := range slices.Backward(subs) { // a job's last submission counts
+		told, err := sub.settled()
+		if err != nil {
+			return nil, err
+		}
+		array, err := sub.array()
+		if err != nil {
+			return nil, err
+		}
+		if array == "" { // its controller died before sbatch had answered
+			if array, err = s.find(ctx, sub); err != nil {
+				return nil, err
+			}
+		}
+		var mine []Job
+		for _, num := range sub.Nums {
+			job, ok := open[num]
+			if !ok || array == "" {
+				continue
+			}
+			delete(open, num)
+			if told[num] {
+				continue
+			}
+			mine = append(mine, job)
+			nums = append(nums, num)
+		}
+		if len(mine) > 0 {
+			s.take(sub, array, mine)
+		}
+	}
+	slices.Sort(nums)
+	return nums, nil
+}
+
+// Stop implements Launcher.
+func (s *slurm) Stop(cancel bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.watch {
+		s.watch = true
+		close(s.events)
+		return
+	}
+	s.cancel = cancel
+	if !cancel {
+		s.quit()
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run watches the tasks until Stop.
+func (s *slurm) run() {
+	defer close(s.events)
+	const late = 20 * time.Second
+	pause, said := s.soon, ""
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+			pause = s.soon
+		case <-time.After(pause):
+		}
+		s.mu.Lock()
+		tasks, cancel := make([]*task, 0, len(s.tasks)), s.cancel
+		for _, t := range s.tasks {
+			tasks = append(tasks, t)
+		}
+		s.mu.Unlock()
+		if cancel && len(tasks) == 0 {
+			return
+		}
+		if len(tasks) == 0 {
+			pause = late
+			continue
+		}
+		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
+		news, err := s.look(tasks, cancel)
+		if err != nil && s.ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			s.queue.warn(said + "; trying again")
+		}
+		if pause = min(pause*5/4, late); news {
+			pause = s.soon
+		}
+		if len(tasks) > 200 || cancel && pause > 3*time.Second { // squeue is work for the cluster
+			pause = max(pause, 5*time.Second)
+		}
+	}
+}
+
+// look asks Slurm about all tasks and tells what is new.
+func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
+	queue, err := s.queue.list(s.ctx)
+	if err != nil {
+		return false, err
+	}
+	var gone []string
+	for _, t := range tasks {
+		now := queue[t.id]
+		if now.command != t.sub.script() { // the number has been given to another job
+			now = slurmTask{}
+			delete(queue, t.id)
+		}
+		if now.id == "" || now.state == "CANCELLED" {
+			gone = append(gone, t.id)
+		}
+	}
+	for id, t := range s.queue.account(gone) {
+		if _, ok := queue[id]; !ok || t.kind() == slurmOver {
+			queue[id] = t
+		}
+	}
+	var drop, warnEnd []string
+	for _, t := range tasks {
+		now, known := queue[t.id]
+		told, over, err := s.tell(t, now, known, cancel)
+		if err != nil || s.ctx.Err() != nil {
+			return news, err
+		}
+		news = news || told
+		if over {
+			s.mu.Lock()
+			if s.tasks[t.job.Num] == t {
+				delete(s.tasks, t.job.Num)
+			}
+			s.mu.Unlock()
+			continue
+		}
+		switch {
+		case !known:
+		case cancel && now.kind() == slurmWaits, cancel && !t.stopped.IsZero() && time.Since(t.stopped) > 2*patience:
+			drop = append(drop, t.id)
+		case cancel && now.kind() == slurmRuns && t.stopped.IsZero():
+			t.stopped = time.Now()
+			warnEnd = append(warnEnd, t.id)
+		case now.kind() == slurmWaits && now.stuck() && t.warned != now.reason:
+			t.warned = now.reason
+			s.queue.warn(fmt.Sprintf("job %d waits in Slurm's queue and will not start by itself: %s (scontrol show job %s)", t.job.Num, now.reason, t.id))
+		}
+	}
+	return news, errors.Join(s.queue.cancel(drop, ""), s.queue.cancel(warnEnd, "TERM"))
+}
+
+// tell sends the events that the controller has not seen of a task, and reports whether it is over.
+func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over bool, err error) {
+	all, err := Attempts(t.job.Dir)
+	if err != nil {
+		return false, false, err
+	}
+	if n := len(all); n > 0 && (all[n-1].State == Done || all[n-1].State == Pruned) && all[n-1].Try <= t.ended {
+		t.begun, t.ended = all[n-1].Try-1, all[n-1].Try-1 // an attempt that was given up has finished the job
+	}
+	seen := t.begun // what began since may be newer than what the queue has just said
+	for i, a := range all {
+		if a.Try <= t.ended {
+			continue
+		}
+		if a.Try > t.begun {
+			start := a
+			start.State, start.Ended, start.ExitCode, start.Cause, start.Tail = Running, time.Time{}, 0, "", nil
+			if !s.send(start) {
+				return news, false, nil
+			}
+			t.begun, news = a.Try, true
+		}
+		last := i == len(all)-1
+		switch {
+		case last && Ended(a.State):
+			return true, s.finish(t, a, now), nil
+		case last && !(known && now.kind() == slurmWaits && a.Try <= seen):
+			continue
+		}
+		t.ended, news = a.Try, true // Slurm has stopped it and starts it again
+		if !s.send(requeued(a)) {
+			return news, false, nil
+		}
+	}
+	if known && now.kind() != slurmOver {
+		t.over = time.Time{}
+		return news, false, nil
+	}
+	if t.over.IsZero() {
+		t.over = time.Now()
+	}
+	a := Attempt{Num: t.job.Num, ID: t.id, State: Queued}
+	if n := len(all); n > 0 && all[n-1].Try > t.ended {
+		a = all[n-1]
+	} else if now.state != "CANCELLED" && time.Since(t.over) < s.lag { // its record may not be visible yet
+		os.ReadDir(filepath.Dir(t.job.Dir)) // makes a network file system look again
+		return news, false, nil
+	}
+	return true, s.finish(t, s.verdict(a, now, cancel), now), nil
+}
+
+// requeued is an attempt that Slurm has stopped, to start the job again.
+func requeued(a Attempt) Attempt {
+	if a.State == Running {
+		a.Ended, a.ExitCode, a.Cause = time.Now(), -1, "stopped by Slurm"
+	}
+	a.State, a.Requeued = Interrupted, true
+	return a
+}
+
+// finish tells the end of a task.
+func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
+	if a.State == Failed && a.ExitCode < 0 && now.state == "OUT_OF_MEMORY" {
+		a.Cause += " (Slurm: OUT_OF_MEMORY: more memory by hydra.launcher.mem_gb)"
+	}
+	if a.Ended.IsZero() {
+		a.Ended = time.Now()
+	}
+	if !s.send(a) {
+		return false
+	}
+	linkOutput(t)
+	if err := t.sub.settle(t.job.Num); err != nil {
+		s.queue.warn(err.Error())
+	}
+	return true
+}
+
+func (s *slurm) send(a Attempt) bool {
+	select {
+	case s.events <- a:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,183 @@
+package launcher
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/option"
+)
+
+// SlurmOptions is hydra.launcher of hydra/launcher=slurm and of its alias submitit_slurm: the keys of
+// Hydra's submitit plugin with their meaning there. What is null is left to the cluster.
+type SlurmOptions struct {
+	Partition   *string  `koanf:"partition" help:"partition (queue); null = the cluster's default"`
+	TimeoutMin  int      `koanf:"timeout_min" help:"minutes an attempt may take" range:"[1,inf)"`
+	CPUsPerTask *int     `koanf:"cpus_per_task" help:"cores of a job" range:"[1,inf)"`
+	GPUsPerNode *int     `koanf:"gpus_per_node" help:"GPUs of a job" range:"[0,inf)"`
+	MemGB       *float64 `koanf:"mem_gb" help:"memory of a job, GB" range:"(0,inf)"`
+
+	ArrayParallelism int    `koanf:"array_parallelism" help:"jobs of an array that run at a time" range:"[1,inf)"`
+	SignalDelayS     int    `koanf:"signal_delay_s" help:"seconds between the warning, at which a job saves its state, and the time limit; Slurm may warn up to a minute earlier" range:"[1,inf)"`
+	MaxNumTimeout    int    `koanf:"max_num_timeout" help:"times that a job which met its time limit is queued again, to go on where it was" range:"[0,inf)"`
+	Name             string `koanf:"name" help:"name in squeue"`
+
+	Account     *string   `koanf:"account" help:"account that is charged"`
+	QOS         *string   `koanf:"qos" help:"quality of service"`
+	Constraint  *string   `koanf:"constraint" help:"features that a node must have"`
+	Exclude     *string   `koanf:"exclude" help:"nodes not to use"`
+	Gres        *string   `koanf:"gres" help:"generic resources, such as gpu:a100:1"`
+	CPUsPerGPU  *int      `koanf:"cpus_per_gpu" help:"cores for each GPU" range:"[1,inf)"`
+	GPUsPerTask *int      `koanf:"gpus_per_task" help:"GPUs of a job's one task" range:"[0,inf)"`
+	MemPerGPU   *string   `koanf:"mem_per_gpu" help:"memory for each GPU, such as 40G"`
+	MemPerCPU   *string   `koanf:"mem_per_cpu" help:"memory for each core, such as 4G"`
+	Comment     *string   `koanf:"comment" help:"any text, kept with the job"`
+	Setup       *[]string `koanf:"setup" help:"lines of shell before the job, such as module load cuda"`
+	SrunArgs    *[]string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
+
+	AdditionalParameters map[string]any `koanf:"additional_parameters" help:"further sbatch options: {mail_type: END, exclusive: true}"`
+	StderrToStdout       bool           `koanf:"stderr_to_stdout" help:"one file for what Slurm and the setup lines print, not two"`
+
+	// Submitit's, with one meaning possible here.
+	Nodes          int     `koanf:"nodes" help:"1: a job runs on one node" range:"[1,inf)"`
+	TasksPerNode   int     `koanf:"tasks_per_node" help:"1: a job is one process" range:"[1,inf)"`
+	SubmititFolder *string `koanf:"submitit_folder" help:"not used: Slurm's files are in .sweep/slurm of the sweep"`
+	Python         *string `koanf:"python" help:"null: jobs run this program"`
+}
+
+// DefaultSlurmOptions returns submitit's defaults.
+func DefaultSlurmOptions() SlurmOptions {
+	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", Nodes: 1, TasksPerNode: 1}
+}
+
+// sbatchReserved are sbatch's options that this launcher sets itself, or that would break what it
+// promises; the text says what to do instead.
+var sbatchReserved = map[string]string{
+	"array": "the launcher sets it: see array_parallelism", "a": "the launcher sets it: see array_parallelism",
+	"output": "Slurm's files are in .sweep/slurm of the sweep", "o": "Slurm's files are in .sweep/slurm of the sweep",
+	"error": "Slurm's files are in .sweep/slurm of the sweep", "e": "Slurm's files are in .sweep/slurm of the sweep",
+	"open-mode": "the launcher sets it", "parsable": "the launcher sets it", "signal": "use signal_delay_s",
+	"requeue": "the launcher sets it", "no-requeue": "a job that Slurm stops must be able to go on",
+	"export": "jobs get the environment of the sweep; use hydra.job.env_set", "chdir": "jobs start where the sweep was started", "D": "jobs start where the sweep was started",
+	"wrap": "the launcher writes the script", "wait": "the launcher waits", "W": "the launcher waits", "test-only": "nothing would run",
+	"clusters": "jobs go to the cluster of this machine", "M": "jobs go to the cluster of this machine",
+	"ntasks": "a job is one task", "n": "a job is one task", "ntasks-per-node": "a job is one task", "hold": "the sweep would wait for ever; hold jobs with scontrol hold", "H": "the sweep would wait for ever; hold jobs with scontrol hold",
+}
+
+// sbatchKeys are sbatch's options that have keys of their own here.
+var sbatchKeys = map[string]string{
+	"partition": "partition", "p": "partition", "time": "timeout_min", "t": "timeout_min", "cpus-per-task": "cpus_per_task", "c": "cpus_per_task",
+	"gpus-per-node": "gpus_per_node", "mem": "mem_gb", "job-name": "name", "J": "name", "account": "account", "A": "account", "qos": "qos", "q": "qos",
+	"constraint": "constraint", "C": "constraint", "exclude": "exclude", "x": "exclude", "gres": "gres", "cpus-per-gpu": "cpus_per_gpu",
+	"gpus-per-task": "gpus_per_task", "mem-per-gpu": "mem_per_gpu", "mem-per-cpu": "mem_per_cpu", "comment": "comment", "nodes": "nodes", "N": "nodes",
+}
+
+// Validate refuses by name what cannot mean anything here.
+func (o *SlurmOptions) Validate() error {
+	switch {
+	case o.Nodes > 1:
+		return option.Errorf("nodes", "want 1, got %d: a job of this program runs on one node; put several jobs in the sweep instead", o.Nodes)
+	case o.TasksPerNode > 1:
+		return option.Errorf("tasks_per_node", "want 1, got %d: a job of this program is one process; use cpus_per_task for more cores", o.TasksPerNode)
+	case o.Python != nil:
+		return option.Errorf("python", "want null: jobs run this program, not %s", *o.Python)
+	case o.SubmititFolder != nil && *o.SubmititFolder != "" && !strings.HasSuffix(*o.SubmititFolder, filepath.Join(".submitit", "%j")):
+		return option.Errorf("submitit_folder", "want null: Slurm's files are in .sweep/slurm of hydra.sweep.dir, got %s", *o.SubmititFolder)
+	case o.SignalDelayS >= 60*o.TimeoutMin:
+		return option.Errorf("signal_delay_s", "want fewer seconds than the %d of timeout_min=%d, got %d: a job would be told to save its state as soon as it starts", 60*o.TimeoutMin, o.TimeoutMin, o.SignalDelayS)
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.AdditionalParameters)) {
+		name, at := sbatchName(key), "additional_parameters."+key
+		if own, ok := sbatchKeys[name]; ok {
+			return option.Errorf(at, "use hydra.launcher.%s", own)
+		}
+		if why, ok := sbatchReserved[name]; ok {
+			return option.Errorf(at, "cannot be set: %s", why)
+		}
+		switch v := o.AdditionalParameters[key].(type) {
+		case nil, bool, string, int, int64, float64:
+		default:
+			return option.Errorf(at, "want a text, a number, true or null, got %v", v)
+		}
+	}
+	return nil
+}
+
+// sbatchName is the option of sbatch that a key means.
+func sbatchName(key string) string {
+	return strings.ReplaceAll(strings.TrimLeft(key, "-"), "_", "-")
+}
+
+// resources are the arguments of sbatch that say what a job needs.
+func (o *SlurmOptions) resources() []string {
+	args := []string{"--job-name=" + o.Name, "--nodes=1", "--ntasks=1", "--time=" + strconv.Itoa(o.TimeoutMin)}
+	text := func(name string, v *string) {
+		if v != nil {
+			args = append(args, "--"+name+"="+*v)
+		}
+	}
+	number := func(name string, v *int) {
+		if v != nil {
+			args = append(args, fmt.Sprintf("--%s=%d", name, *v))
+		}
+	}
+	text("partition", o.Partition)
+	number("cpus-per-task", o.CPUsPerTask)
+	number("gpus-per-node", o.GPUsPerNode)
+	if o.MemGB != nil {
+		if gb := *o.MemGB; gb == float64(int(gb)) {
+			args = append(args, fmt.Sprintf("--mem=%dG", int(gb)))
+		} else {
+			args = append(args, fmt.Sprintf("--mem=%dM", max(1, int(gb*1024))))
+		}
+	}
+	text("account", o.Account)
+	text("qos", o.QOS)
+	text("constraint", o.Constraint)
+	text("exclude", o.Exclude)
+	text("gres", o.Gres)
+	number("cpus-per-gpu", o.CPUsPerGPU)
+	number("gpus-per-task", o.GPUsPerTask)
+	text("mem-per-gpu", o.MemPerGPU)
+	text("mem-per-cpu", o.MemPerCPU)
+	text("comment", o.Comment)
+	for _, key := range slices.Sorted(maps.Keys(o.AdditionalParameters)) {
+		name := sbatchName(key)
+		flag, join := "--"+name, "="
+		if len(name) == 1 {
+			flag, join = "-"+name, ""
+		}
+		switch v := o.AdditionalParameters[key].(type) {
+		case nil:
+		case bool:
+			if v {
+				args = append(args, flag)
+			}
+		default:
+			args = append(args, flag+join+fmt.Sprint(v))
+		}
+	}
+	return args
+}
+
+// keysOf maps what sbatch complains about to the keys that ask for it.
+var keysOf = []struct{ complaint, keys string }{
+	{"partition", "partition"}, {"qos", "qos"}, {"account", "account"}, {"feature", "constraint"},
+	{"generic resource", "gres, gpus_per_node, gpus_per_task"}, {"gpu", "gres, gpus_per_node, gpus_per_task"}, {"gres", "gres, gpus_per_node, gpus_per_task"},
+	{"memory", "mem_gb, mem_per_cpu, mem_per_gpu"}, {"time limit", "timeout_min"}, {"node name", "exclude, additional_parameters.nodelist"},
+	{"cpu count", "cpus_per_task"}, {"node configuration", "cpus_per_task, mem_gb, gpus_per_node, constraint"}, {"option", "additional_parameters"},
+}
+
+// blame names the key of hydra.launcher that sbatch's message is about.
+func blame(message string) string {
+	low := strings.ToLower(message)
+	for _, k := range keysOf {
+		if strings.Contains(low, k.complaint) {
+			return " (hydra.launcher." + strings.ReplaceAll(k.keys, ", ", ", hydra.launcher.") + ")"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package launcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
+// N.json, written first, says which jobs are in it; N.sh is the batch script; N.id holds what sbatch
+// printed, the array's number. sbatch writes N.id itself and holds its lock while it runs: a controller
+// that is killed meanwhile loses nothing, and the next one finds the array. Should sbatch die too, the
+// array is found by the name of its script.
+type submission struct {
+	path   string   // without the ending
+	Nums   []int    `json:"nums"`
+	Tries  []int    `json:"tries"`  // attempts that each job had before
+	Offset int      `json:"offset"` // job number less array index
+	Sbatch []string `json:"sbatch"` // arguments
+}
+
+func slurmFolder(sweep string) string { return filepath.Join(sweep, ".sweep", "slurm") }
+
+// submissions reads all of a sweep's, oldest first.
+func submissions(sweep string) ([]*submission, error) {
+	names, err := filepath.Glob(filepath.Join(escapeGlob(slurmFolder(sweep)), "[0-9]*.json"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var all []*submission
+	for _, name := range names {
+		s := &submission{path: strings.TrimSuffix(name, ".json")}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, s); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// next names a new submission of the sweep.
+func nextSubmission(sweep string) (string, error) {
+	all, err := submissions(sweep)
+	if err != nil {
+		return "", err
+	}
+	n := 1
+	if len(all) > 0 {
+		last, err := strconv.Atoi(filepath.Base(all[len(all)-1].path))
+		if err != nil {
+			return "", err
+		}
+		n = last + 1
+	}
+	return filepath.Join(slurmFolder(sweep), fmt.Sprintf("%06d", n)), nil
+}
+
+func (s *submission) script() string { return s.path + ".sh" }
+
+// write stores the submission and its script.
+func (s *submission) write(script string) error {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(s.script(), []byte(script), 0o755); err != nil {
+		return err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.path+".json", append(text, '\n'), 0o644)
+}
+
+// forget removes a submission that Slurm has refused.
+func (s *submission) forget() {
+	for _, end := range []string{".json", ".id", ".sh"} {
+		os.Remove(s.path + end)
+	}
+}
+
+// submit calls sbatch. The file that it prints to is locked as long as it runs, whatever becomes of this
+// process: the lock belongs to the open file, which sbatch inherits.
+func (s *submission) submit() error {
+	out, err := os.OpenFile(s.path+".id", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := unix.FcntlFlock(out.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		return err
+	}
+	cmd := slurmCommand("sbatch", append(slices.Clone(s.Sbatch), s.script())...)
+	var errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = out, &errOut
+	if err := cmd.Run(); err != nil {
+		return failure("sbatch", err, errOut.String())
+	}
+	return out.Sync()
+}
+
+// array is the number of the job array, "" when sbatch has not said it. It waits for an sbatch that an
+// earlier controller started.
+func (s *submission) array() (string, error) {
+	f, err := os.OpenFile(s.path+".id", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("%s: sbatch does not end (%w)", s.path, err)
+		}
+	}
+	text, err := os.ReadFile(s.path + ".id")
+	if err != nil {
+		return "", err
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // id;cluster
+	return id, nil
+}
+
+// found stores the number of an array that was found by its script.
+func (s *submission) found(array string) error {
+	return atomicfile.Write(s.path+".id", []byte(array+"\n"), 0o644)
+}
+
+// task is Slurm's name of a job in the array.
+func (s *submission) task(array string, num int) string {
+	return array + "_" + strconv.Itoa(num-s.Offset)
+}
+
+// settledFile lists the jobs of a submission whose end has been told to a controller, one a line.
+func (s *submission) settledFile() string { return s.path + ".settled" }
+
+// settled reads it.
+func (s *submission) settled() (map[int]bool, error) {
+	text, err := os.ReadFile(s.settledFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	nums := map[int]bool{}
+	for _, word := range strings.Fields(string(text)) {
+		if n, err := strconv.Atoi(word); err == nil {
+			nums[n] = true
+		}
+	}
+	return nums, nil
+}
+
+// settle adds a job.
+func (s *submission) settle(num int) error {
+	f, err := os.OpenFile(s.settledFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, num)
+	return errors.Join(err, f.Close())
+}

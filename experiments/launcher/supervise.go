@@ -1,0 +1,290 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulcrum/reports"
+)
+
+// tailLines is how many of a job's last lines the record of an attempt keeps.
+const tailLines = 20
+
+// patience is how long a job that is told to end may take to save its state.
+const patience = 5 * time.Minute
+
+// jobLog collects what a job's processes print.
+const jobLog = "job.log"
+
+// ErrBusy says that another process supervises the job.
+var ErrBusy = errors.New("another process is running this job")
+
+// Supervision is how an attempt runs; the zero value is right.
+type Supervision struct {
+	Program string        // default: this program
+	ID      string        // hydra.job.id; default: the number of the job
+	Env     []string      // beside the job's own: what the launcher shares out
+	Started func(Attempt) // called when the process runs
+	Stdout  io.Writer     // beside job.log
+	Stderr  io.Writer
+}
+
+// Supervise makes one attempt at a job: a new run, or a resume of one that an earlier attempt left
+// unfinished. It returns when the process has ended. When ctx ends the process is told to save its state.
+// A job that has ended well before is not run again. The attempt is recorded in the job's run folder at
+// its start and at its end; the process dies with its supervisor.
+func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
+	if err := os.MkdirAll(job.Dir, 0o755); err != nil {
+		return Attempt{}, err
+	}
+	lock, err := lockAttempt(job.Dir)
+	if err != nil {
+		return Attempt{}, err
+	}
+	defer lock.Close()
+	earlier, err := Attempts(job.Dir)
+	if err != nil {
+		return Attempt{}, err
+	}
+	a := Attempt{Num: job.Num, Try: 1, Host: hostname(), Started: time.Now()}
+	if n := len(earlier); n > 0 {
+		a.Try = earlier[n-1].Try + 1
+	}
+	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
+		return earlier[n-1], nil
+	} // a run that is done without a record of it is resumed: it writes what is missing and says so
+	if err := free(ctx, filepath.Join(job.Dir, ".lock")); err != nil {
+		return a, err
+	}
+	program := s.Program
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return a, err
+		}
+	}
+	if a.ID = s.ID; a.ID == "" {
+		a.ID = strconv.Itoa(job.Num)
+	}
+	args := append(slices.Clone(job.Args), "hydra.job.id='"+a.ID+"'") // quoted: 12_3 alone is the number 123
+	if a.Resumed = Begun(job.Dir); a.Resumed {
+		args = []string{"resume", job.Dir}
+	}
+	out, err := os.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return a, err
+	}
+	defer out.Close()
+	tail := &tail{}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = job.Cwd
+	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
+	both := &sharedWriter{w: io.MultiWriter(out, tail)}
+	cmd.Stdout, cmd.Stderr = both, both
+	if s.Stdout != nil {
+		cmd.Stdout = io.MultiWriter(both, s.Stdout)
+	}
+	if s.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(both, s.Stderr)
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = patience
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
+		return a, record(job.Dir, a)
+	}
+	a.State, a.PID = Running, cmd.Process.Pid
+	if err := record(job.Dir, a); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return a, err
+	}
+	if s.Started != nil {
+		s.Started(a)
+	}
+	cmd.Wait() // the process's state says all
+	a.Ended, a.Tail = time.Now(), tail.lines()
+	a.ExitCode = cmd.ProcessState.ExitCode()
+	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
+	if a.State == Done || a.State == Pruned {
+		a.Tail = nil // job.log has it
+	}
+	return a, record(job.Dir, a)
+}
+
+// outcome says how an attempt ended. A clean exit counts only with a summary that says so: what a job
+// reports and what it left on disk must agree.
+func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state, cause string) {
+	status := p.Sys().(syscall.WaitStatus)
+	switch code := p.ExitCode(); {
+	case status.Signaled():
+		cause = "killed by " + unix.SignalName(status.Signal())
+		if status.CoreDump() {
+			cause += ", core dumped"
+		}
+		if stopped {
+			return Interrupted, cause
+		}
+		return Failed, cause
+	case code == 0:
+		if state := standing(dir); state == Done || state == Pruned {
+			return state, ""
+		}
+		return Failed, "the process exited with 0 and its summary.json does not say that the run is done"
+	case code == 128+int(syscall.SIGINT), code == 128+int(syscall.SIGTERM):
+		return Interrupted, "interrupted, state saved"
+	default:
+		for i := len(tail) - 1; i >= 0; i-- {
+			if text, ok := strings.CutPrefix(tail[i], "run: "); ok {
+				return Failed, text
+			}
+		}
+		if n := len(tail); n > 0 {
+			return Failed, tail[n-1]
+		}
+		return Failed, fmt.Sprintf("exit code %d without a word", code)
+	}
+}
+
+// standing is Done or Pruned when the run in dir has ended well, "" otherwise.
+func standing(dir string) string {
+	s, err := reports.ReadSummary(dir)
+	if err != nil || s == nil {
+		return ""
+	}
+	switch s.State {
+	case reports.StateDone:
+		return Done
+	case reports.StatePruned:
+		return Pruned
+	}
+	return ""
+}
+
+// Begun reports whether dir holds a run that can be gone on with: its configuration is the first file
+// that a run writes.
+func Begun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ".hydra", "config.yaml"))
+	return err == nil
+}
+
+// lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the
+// process ends.
+func lockAttempt(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		f.Close()
+		return nil, ErrBusy
+	}
+	return f, nil
+}
+
+// Supervised reports whether some process is supervising the job in dir.
+func Supervised(dir string) bool { return held(filepath.Join(dir, ".attempt")) }
+
+// held reports whether some process holds the lock of a file.
+func held(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	l := &unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
+}
+
+// free waits until nobody holds the lock of a run: the process of a supervisor that was killed dies with
+// it, but not in the same instant.
+func free(ctx context.Context, lock string) error {
+	for end := time.Now().Add(10 * time.Second); held(lock); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("%s: another process is writing this run folder", filepath.Dir(lock))
+		}
+	}
+	return nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "?"
+	}
+	return name
+}
+
+// sharedWriter lets two streams share a writer.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *sharedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.
+type tail struct {
+	kept []string
+	open []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		i := bytes.IndexAny(p, "\r\n")
+		if i < 0 {
+			t.open = append(t.open, p...)
+			break
+		}
+		t.open = append(t.open, p[:i]...)
+		if p[i] == '\n' {
+			t.keep(string(t.open))
+			t.open = t.open[:0]
+		} else if i+1 < len(p) && p[i+1] != '\n' {
+			t.open = t.open[:0]
+		}
+		p = p[i+1:]
+	}
+	const long = 4096
+	if len(t.open) > long {
+		t.open = t.open[:long]
+	}
+	return n, nil
+}
+
+func (t *tail) keep(line string) {
+	if line = strings.TrimSpace(line); line == "" {
+		return
+	}
+	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
+		t.kept = t.kept[1:]
+	}
+}
+
+func (t *tail) lines() []string {
+	t.keep(string(t.open))
+	t.open = nil
+	return t.kept
+}

@@ -1,0 +1,50 @@
+package ledger
+
+import (
+	"encoding/json"
+	"time"
+
+	"fulcrum/reports"
+)
+
+// columns are a job's values in the order of the table.
+func (j Job) columns() ([]any, error) {
+	named := map[string]reports.Number{}
+	for name, v := range j.Metrics {
+		named[name] = reports.Number(v)
+	}
+	var texts [5]string
+	for i, v := range []any{list(j.Overrides), list(j.Params), list(j.Tail), j.Objectives, named} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = string(text)
+	}
+	return []any{j.Num, texts[0], texts[1], j.Dir, j.Fingerprint, j.State, j.Attempts, j.Failures, j.ExitCode,
+		j.Cause, texts[2], texts[3], j.Violation, texts[4], j.Epochs, j.Seconds}, nil
+}
+
+// list is [] for none: JSON's null would say unknown.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// stamp and moment write and read a time; the zero time is "".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func moment(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,283 @@
+package sweeper
+
+import (
+	"errors"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fulcrum/internal/rng"
+)
+
+// cmaes is the covariance matrix adaptation evolution strategy (Hansen 2016, arXiv:1604.00772) in the unit cube.
+// Generation g is the trials g·λ to g·λ+λ-1. The strategy's state is replayed from the history: what was tried
+// and how it ranked is all that its equations ask for. A trial that starts before the generation ahead of its own
+// has ended is drawn from the last distribution known then, and enters its own generation as an injected point
+// (Hansen 2011, arXiv:1110.4181): its step is cut to a plausible length.
+//
+// Points outside the cube are drawn again. Axes with whole steps keep a deviation of at least a fifth of a step,
+// so that the search does not freeze on one value. Negative weights (active CMA) are left out: they pay off after
+// hundreds of trials.
+type cmaes struct {
+	space  *space
+	seed   int64
+	lambda int // trials in a generation
+	sigma0 float64
+}
+
+func newCMAES(opt Options, s *space) (Sweeper, error) {
+	if err := s.numeric(); err != nil {
+		return nil, err
+	}
+	goals, err := opt.Goals()
+	if err != nil {
+		return nil, err
+	}
+	if len(goals.Objectives) > 1 {
+		return nil, errors.New("takes one objective: for several take hydra/sweeper=tpe or nsgaii")
+	}
+	c := &cmaes{space: s, seed: opt.seed(), sigma0: opt.Sigma0}
+	c.lambda = 4 + int(3*math.Log(float64(len(s.axes))))
+	if opt.Population != nil {
+		c.lambda = *opt.Population
+	}
+	return c, nil
+}
+
+// Next implements Sweeper.
+func (c *cmaes) Next(history []Trial) ([]string, error) {
+	number := next(history)
+	d, err := c.replay(history, number/c.lambda)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.decompose(); err != nil {
+		return nil, err
+	}
+	stream := rng.New(c.seed, "cmaes trial", number)
+	seen := tried(history)
+	floor := c.floors()
+	var params []string
+	for range redraws {
+		z := make([]float64, d.n)
+		for i := range z {
+			z[i] = stream.NormFloat64()
+		}
+		step, inside := d.outOf(z), true
+		for i := range step {
+			if s := d.sigma * math.Sqrt(d.c.At(i, i)); s < floor[i] {
+				step[i] *= floor[i] / s
+			}
+			step[i] = d.mean[i] + d.sigma*step[i]
+			inside = inside && step[i] >= 0 && step[i] <= 1
+			step[i] = min(max(step[i], 0), 1)
+		}
+		params = c.space.texts(step)
+		if inside && !seen[joined(params)] {
+			break
+		}
+	}
+	return params, nil
+}
+
+// floors are the least standard deviations of the axes, in the unit cube.
+func (c *cmaes) floors() []float64 {
+	floor := make([]float64, len(c.space.axes))
+	for i, a := range c.space.axes {
+		switch {
+		case a.numbers != nil:
+			floor[i] = 0.2 / float64(len(a.numbers))
+		case a.integer:
+			floor[i] = 0.2 / (a.high - a.low + 1)
+		}
+	}
+	return floor
+}
+
+// replay is the distribution after the generations before the given one, as far as all their trials have
+// ended.
+func (c *cmaes) replay(history []Trial, generation int) (*gaussian, error) {
+	byNumber := byNumber(history)
+	d := newGaussian(len(c.space.axes), c.lambda, c.sigma0)
+	for g := range generation {
+		first := g * c.lambda
+		if first+c.lambda > len(byNumber) {
+			break
+		}
+		trials := byNumber[first : first+c.lambda]
+		var failed []Trial
+		for _, t := range trials {
+			if t.running() {
+				return d, nil
+			}
+			if !t.ended() {
+				failed = append(failed, t)
+			}
+		}
+		if len(failed) == len(trials) {
+			continue
+		}
+		var steps [][]float64
+		for _, t := range append(ranked(trials), failed...) {
+			point, err := c.space.point(t)
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, point)
+		}
+		if err := d.update(steps); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// gaussian is the search distribution N(mean, sigma²·c), in Hansen's names.
+type gaussian struct {
+	n                           int // axes
+	mean                        []float64
+	sigma                       float64
+	c                           *mat.SymDense
+	pathSigma, pathC            []float64
+	weights                     []float64 // of the best μ, falling, sum 1
+	muEff                       float64
+	cSigma, dSigma, cc, c1, cmu float64
+	chi                         float64 // E‖N(0, I)‖
+	generation                  int
+
+	axes  *mat.Dense // eigenvectors of c in columns
+	roots []float64  // square roots of its eigenvalues
+}
+
+// newGaussian is the initial distribution in the middle of the unit cube, with the tutorial's default parameters
+// (table 1) for n axes and generations of lambda points.
+func newGaussian(n, lambda int, sigma float64) *gaussian {
+	d := &gaussian{n: n, mean: make([]float64, n), sigma: sigma, c: mat.NewSymDense(n, nil), pathSigma: make([]float64, n), pathC: make([]float64, n)}
+	for i := range n {
+		d.mean[i] = 0.5
+		d.c.SetSym(i, i, 1)
+	}
+	mu := max(lambda/2, 1)
+	sum, squares := 0.0, 0.0
+	for i := range mu {
+		w := math.Log(float64(lambda+1)/2) - math.Log(float64(i+1))
+		d.weights = append(d.weights, w)
+		sum += w
+	}
+	for i := range d.weights {
+		d.weights[i] /= sum
+		squares += d.weights[i] * d.weights[i]
+	}
+	d.muEff = 1 / squares
+	dim := float64(n)
+	d.cSigma = (d.muEff + 2) / (dim + d.muEff + 5)
+	d.dSigma = 1 + 2*math.Max(0, math.Sqrt((d.muEff-1)/(dim+1))-1) + d.cSigma
+	d.cc = (4 + d.muEff/dim) / (dim + 4 + 2*d.muEff/dim)
+	d.c1 = 2 / ((dim+1.3)*(dim+1.3) + d.muEff)
+	d.cmu = math.Min(1-d.c1, 2*(d.muEff-2+1/d.muEff)/((dim+2)*(dim+2)+d.muEff))
+	d.chi = math.Sqrt(dim) * (1 - 1/(4*dim) + 1/(21*dim*dim))
+	return d
+}
+
+// decompose finds the axes of c. Rounding must not leave it without a positive eigenvalue.
+func (d *gaussian) decompose() error {
+	var eigen mat.EigenSym
+	if !eigen.Factorize(d.c, true) {
+		return errors.New("cmaes: the covariance matrix has no eigenvalues")
+	}
+	d.axes = &mat.Dense{}
+	eigen.VectorsTo(d.axes)
+	d.roots = eigen.Values(nil)
+	for i, v := range d.roots {
+		d.roots[i] = math.Sqrt(math.Max(v, 1e-20))
+	}
+	return nil
+}
+
+// outOf maps a standard normal vector to one of N(0, c).
+func (d *gaussian) outOf(z []float64) []float64 {
+	y := make([]float64, d.n)
+	for i := range y {
+		for j := range z {
+			y[i] += d.axes.At(i, j) * d.roots[j] * z[j]
+		}
+	}
+	return y
+}
+
+// whiten is c^(-1/2)·y.
+func (d *gaussian) whiten(y []float64) []float64 {
+	out := make([]float64, d.n)
+	for j := range d.n {
+		along := 0.0
+		for i := range y {
+			along += d.axes.At(i, j) * y[i]
+		}
+		for i := range out {
+			out[i] += d.axes.At(i, j) * along / d.roots[j]
+		}
+	}
+	return out
+}
+
+// update moves the distribution to a generation's points, the best first (tutorial, figure 6, without negative
+// weights).
+func (d *gaussian) update(points [][]float64) error {
+	if err := d.decompose(); err != nil {
+		return err
+	}
+	plausible := math.Sqrt(float64(d.n)) + 2*float64(d.n)/float64(d.n+2) // a step's length; longer ones are injected
+	steps := make([][]float64, len(d.weights))
+	mean := make([]float64, d.n) // weighted step ⟨y⟩
+	for k, w := range d.weights {
+		y := make([]float64, d.n)
+		for i := range y {
+			y[i] = (points[k][i] - d.mean[i]) / d.sigma
+		}
+		if length := norm(d.whiten(y)); length > plausible {
+			for i := range y {
+				y[i] *= plausible / length
+			}
+		}
+		steps[k] = y
+		for i := range y {
+			mean[i] += w * y[i]
+		}
+	}
+	for i := range mean {
+		d.mean[i] = min(max(d.mean[i]+d.sigma*mean[i], 0), 1)
+	}
+	white := d.whiten(mean)
+	for i := range white {
+		d.pathSigma[i] = (1-d.cSigma)*d.pathSigma[i] + math.Sqrt(d.cSigma*(2-d.cSigma)*d.muEff)*white[i]
+	}
+	d.generation++
+	length := norm(d.pathSigma)
+	h := 0.0 // 1 unless the step size is still growing fast
+	if length/math.Sqrt(1-math.Pow(1-d.cSigma, 2*float64(d.generation))) < (1.4+2/float64(d.n+1))*d.chi {
+		h = 1
+	}
+	for i := range mean {
+		d.pathC[i] = (1-d.cc)*d.pathC[i] + h*math.Sqrt(d.cc*(2-d.cc)*d.muEff)*mean[i]
+	}
+	keep := 1 - d.c1 - d.cmu + (1-h)*d.c1*d.cc*(2-d.cc)
+	for i := range d.n {
+		for j := i; j < d.n; j++ {
+			x := keep*d.c.At(i, j) + d.c1*d.pathC[i]*d.pathC[j]
+			for k, w := range d.weights {
+				x += d.cmu * w * steps[k][i] * steps[k][j]
+			}
+			d.c.SetSym(i, j, x)
+		}
+	}
+	d.sigma = math.Min(d.sigma*math.Exp(math.Min(1, d.cSigma/d.dSigma*(length/d.chi-1))), 1)
+	return nil
+}
+
+func norm(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}

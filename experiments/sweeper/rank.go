@@ -1,0 +1,123 @@
+package sweeper
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// ranked returns the trials with a result from the best to the worst: feasible ones before those that
+// violate a constraint, which are ordered by how much they do. With several objectives a trial comes before
+// another when fewer others dominate it, front by front (Deb et al. 2002), and within a front where it is
+// less crowded. A pruned trial counts with the best value that it had reached. Ties go to the earlier trial.
+func ranked(history []Trial) []Trial {
+	var feasible, violating []Trial
+	for _, t := range byNumber(history) {
+		switch {
+		case !t.ended():
+		case t.Violation > 0 || math.IsNaN(t.Violation):
+			violating = append(violating, t)
+		default:
+			feasible = append(feasible, t)
+		}
+	}
+	slices.SortStableFunc(violating, func(a, b Trial) int { return cmp.Compare(excess(a), excess(b)) })
+	if len(feasible) > 0 && len(feasible[0].Losses) > 1 {
+		var out []Trial
+		for _, front := range fronts(feasible) {
+			out = append(out, spread(front)...)
+		}
+		return append(out, violating...)
+	}
+	slices.SortStableFunc(feasible, func(a, b Trial) int { return cmp.Compare(a.loss(), b.loss()) })
+	return append(feasible, violating...)
+}
+
+func excess(t Trial) float64 {
+	if math.IsNaN(t.Violation) {
+		return math.Inf(1)
+	}
+	return t.Violation
+}
+
+// byNumber is the history in the order of the trials' numbers, whatever order they ended in.
+func byNumber(history []Trial) []Trial {
+	out := slices.Clone(history)
+	slices.SortStableFunc(out, func(a, b Trial) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+// dominates reports whether losses a are nowhere worse than b and somewhere better. NaN is worse than any
+// number.
+func dominates(a, b []float64) bool {
+	better := false
+	for i := range a {
+		x, y := number(a[i]), number(b[i])
+		if x > y {
+			return false
+		}
+		better = better || x < y
+	}
+	return better
+}
+
+func number(x float64) float64 {
+	if math.IsNaN(x) {
+		return math.Inf(1)
+	}
+	return x
+}
+
+// fronts sorts trials into the first front, which nobody dominates, the second, which only the first
+// dominates, and so on.
+func fronts(trials []Trial) [][]Trial {
+	var out [][]Trial
+	for rest := trials; len(rest) > 0; {
+		var front, behind []Trial
+		for _, t := range rest {
+			if slices.ContainsFunc(rest, func(o Trial) bool { return dominates(o.Losses, t.Losses) }) {
+				behind = append(behind, t)
+			} else {
+				front = append(front, t)
+			}
+		}
+		out, rest = append(out, front), behind
+	}
+	return out
+}
+
+// spread orders a front by crowding distance, the loneliest first.
+func spread(front []Trial) []Trial {
+	distance := crowding(front)
+	order := make([]int, len(front))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(distance[j], distance[i]) })
+	out := make([]Trial, len(front))
+	for i, j := range order {
+		out[i] = front[j]
+	}
+	return out
+}
+
+// crowding is the crowding distance of each trial of a front (Deb et al. 2002, III.B): the sides of the box
+// between its neighbours, summed over the objectives; infinite at an objective's ends.
+func crowding(front []Trial) []float64 {
+	distance := make([]float64, len(front))
+	order := make([]int, len(front))
+	for k := range front[0].Losses {
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(i, j int) int {
+			return cmp.Compare(number(front[i].Losses[k]), number(front[j].Losses[k]))
+		})
+		low, high := number(front[order[0]].Losses[k]), number(front[order[len(order)-1]].Losses[k])
+		distance[order[0]], distance[order[len(order)-1]] = math.Inf(1), math.Inf(1)
+		for i := 1; i+1 < len(order) && high > low && !math.IsInf(high, 1); i++ {
+			distance[order[i]] += (front[order[i+1]].Losses[k] - front[order[i-1]].Losses[k]) / (high - low)
+		}
+	}
+	return distance
+}

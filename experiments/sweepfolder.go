@@ -1,0 +1,435 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweeper"
+	"fulcrum/reports"
+)
+
+// controllerLog is what a detached controller prints.
+const controllerLog = "controller.log"
+
+// resumeSweep runs what is missing of a sweep: jobs that never started, were lost, interrupted or, with
+// retry, failed. When the configuration of such a job is not what it was, the sweep is refused unless
+// accept is set.
+func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	f, err := claimSweep(dir)
+	if err != nil {
+		return err
+	}
+	defer f.release()
+	l, err := ledger.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	p, err := reopen(dir, l)
+	if err != nil {
+		return err
+	}
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	again, changed, err := p.unfinished(jobs)
+	if err != nil {
+		return err
+	}
+	if len(changed) > 0 && !accept {
+		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on, with the new one for the jobs that have not begun:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
+	}
+	starts := map[int]launcher.Job{}
+	for i, job := range jobs {
+		now, open := again[job.Num]
+		if !open || job.State == launcher.Failed && !retry {
+			continue
+		}
+		starts[job.Num] = now.start
+		jobs[i].Failures = 0
+		if !launcher.Begun(now.start.Dir) { // one that has begun goes on with its own configuration
+			jobs[i].Fingerprint = now.row.Fingerprint
+		}
+	}
+	if err := l.Update(jobs...); err != nil {
+		return err
+	}
+	if len(starts) == 0 && (p.search == nil || len(jobs) >= p.options.NTrials) {
+		fmt.Printf("%s: all %d jobs of this sweep have ended\n", dir, len(jobs))
+	}
+	return control(ctx, p, l, starts)
+}
+
+// jobNumbers lists jobs for a sentence.
+func jobNumbers(nums []int) string {
+	const most = 8
+	var names []string
+	for _, n := range nums {
+		names = append(names, strconv.Itoa(n))
+	}
+	switch {
+	case len(names) == 1:
+		return "job " + names[0]
+	case len(names) > most:
+		return fmt.Sprintf("jobs %s … (%d jobs)", strings.Join(names[:most], ", "), len(names))
+	}
+	return "jobs " + strings.Join(names, ", ")
+}
+
+// changes names the keys of the primary configuration that are not what they were when the sweep was
+// started, as far as multirun.yaml tells.
+func (p *plan) changes() string {
+	const most = 5
+	old, err := os.ReadFile(filepath.Join(p.dir, multirunFile))
+	if err != nil {
+		return "multirun.yaml is gone"
+	}
+	text, err := p.master.YAML("job", false, "")
+	if err != nil {
+		return err.Error()
+	}
+	before, now := leaves(old), leaves([]byte(text))
+	var keys []string
+	for key, value := range now {
+		if was, ok := before[key]; !ok {
+			keys = append(keys, fmt.Sprintf("%s is new", key))
+		} else if was != value {
+			keys = append(keys, fmt.Sprintf("%s was %s and is %s", key, was, value))
+		}
+	}
+	for key := range before {
+		if _, ok := now[key]; !ok {
+			keys = append(keys, key+" is gone")
+		}
+	}
+	slices.Sort(keys)
+	switch {
+	case len(keys) == 0:
+		return "in an option that the jobs choose, or in what an interpolation reads"
+	case len(keys) > most:
+		keys = append(keys[:most], "…")
+	}
+	return strings.Join(keys, "; ")
+}
+
+// leaves flattens a YAML document: dotted keys and scalars.
+func leaves(text []byte) map[string]string {
+	var doc yaml.Node
+	out := map[string]string{}
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return out
+	}
+	var walk func(path string, n *yaml.Node)
+	walk = func(path string, n *yaml.Node) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(strings.TrimPrefix(path+"."+n.Content[i].Value, "."), n.Content[i+1])
+			}
+		case yaml.SequenceNode:
+			for i, item := range n.Content {
+				walk(path+"."+strconv.Itoa(i), item)
+			}
+		default:
+			out[path] = n.Value
+		}
+	}
+	walk("", doc.Content[0])
+	return out
+}
+
+// verbAttach follows a sweep that another process controls, until it ends; one that nobody controls it
+// takes over.
+func verbAttach(ctx context.Context, _ App, args []string) error {
+	if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
+		return err
+	}
+	dir := args[0]
+	if !ledger.Exists(dir) {
+		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
+	}
+	if !locked(dir) {
+		return resumeSweep(ctx, dir, false, false)
+	}
+	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout}
+	for locked(dir) {
+		if err := log.copy(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(os.Stderr, "no longer following; the sweep goes on")
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	if err := log.copy(); err != nil {
+		return err
+	}
+	return sweepOutcome(dir)
+}
+
+// follower prints what is appended to a file.
+type follower struct {
+	path string
+	at   int64
+	out  io.Writer
+}
+
+func (f *follower) copy() error {
+	file, err := os.Open(f.path)
+	if os.IsNotExist(err) { // the controller runs in some terminal
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Seek(f.at, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := io.Copy(f.out, file)
+	f.at += n
+	return err
+}
+
+// sweepOutcome is the error that a sweep without a controller stands for.
+func sweepOutcome(dir string) error {
+	l, err := ledger.Read(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, job := range jobs {
+		counts[job.State]++
+	}
+	if bad := len(jobs) - counts[launcher.Done] - counts[launcher.Pruned]; bad > 0 {
+		return fmt.Errorf("%d of %d jobs failed or are missing; go on with  run resume %s", bad, len(jobs), dir)
+	}
+	fmt.Printf("all %d jobs are done\nreport: %s\n", len(jobs), filepath.Join(dir, "report.md"))
+	return nil
+}
+
+// background starts this program in a session of its own: no terminal's end reaches it.
+func background(log *os.File, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, cmd.Start()
+}
+
+// detach leaves the sweep in dir to a process of its own and waits until that owns it.
+func detach(ctx context.Context, dir string) error {
+	log, err := os.OpenFile(filepath.Join(dir, controllerLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd, err := background(log, "attach", dir)
+	if err != nil {
+		return err
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	for deadline := time.After(time.Minute); ; {
+		if locked(dir) {
+			fmt.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
+			return nil
+		}
+		select {
+		case err := <-gone: // a short sweep may have ended already
+			text, _ := os.ReadFile(log.Name())
+			os.Stdout.Write(text)
+			if err != nil {
+				return fmt.Errorf("the detached sweep ended: %w (%s)", err, log.Name())
+			}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline:
+			return fmt.Errorf("the detached controller (process %d) does not take over: see %s", cmd.Process.Pid, log.Name())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// status prints the jobs of a sweep, or the standing of one run.
+func status(dir string) error {
+	if !ledger.Exists(dir) {
+		if !isRun(dir) {
+			return usagef("%s: neither a run folder nor a sweep folder", dir)
+		}
+		fmt.Println(runStatus(dir))
+		return nil
+	}
+	l, err := ledger.Read(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s, err := l.Sweep()
+	if err != nil {
+		return err
+	}
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		observe(dir, &jobs[i])
+	}
+	controlled := "nobody controls it (go on: run resume " + dir + ")"
+	if locked(dir) {
+		controlled = "its controller is running (follow: run attach " + dir + ")"
+	} else if all := len(jobs); all > 0 && countEnded(jobs) == all {
+		controlled = "ended"
+	}
+	fmt.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
+	opt, rows := sweepReportInput(dir, s, jobs)
+	fmt.Print(reports.SweepTable(rows, opt))
+	for _, job := range jobs {
+		switch job.State {
+		case launcher.Running:
+			fmt.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		case launcher.Failed, launcher.Lost:
+			fmt.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
+		}
+	}
+	return nil
+}
+
+func countEnded(jobs []ledger.Job) int {
+	n := 0
+	for _, job := range jobs {
+		if launcher.Ended(job.State) {
+			n++
+		}
+	}
+	return n
+}
+
+// observe brings a row up to what the job's folder says: its controller may be gone.
+func observe(dir string, job *ledger.Job) {
+	if launcher.Ended(job.State) {
+		return
+	}
+	at := filepath.Join(dir, job.Dir)
+	attempts, err := launcher.Attempts(at)
+	if err != nil || len(attempts) == 0 {
+		return
+	}
+	last := attempts[len(attempts)-1]
+	if last.Try < job.Attempts {
+		return
+	}
+	job.State, job.Attempts, job.Cause = last.State, last.Try, last.Cause
+	switch {
+	case last.State == launcher.Interrupted:
+		job.State = launcher.Queued
+	case last.State == launcher.Running && !launcher.Supervised(at):
+		job.State = launcher.Lost
+	}
+}
+
+// runStatus says in a few words how far a run is: from its summary and its lock.
+func runStatus(dir string) string {
+	at := ""
+	if rows, err := reports.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
+		last := rows.Epochs[len(rows.Epochs)-1]
+		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
+	}
+	if locked(dir) {
+		return "running" + at
+	}
+	s, err := reports.ReadSummary(dir)
+	switch {
+	case err != nil || s == nil:
+		return "killed" + at + " (run resume " + dir + ")"
+	case s.State == reports.StateDone, s.State == reports.StatePruned:
+		return s.State
+	}
+	return s.State + at + " (run resume " + dir + ")"
+}
+
+// writeSweepReport writes report.md and, of a sweep that searched, optimization_results.yaml.
+func writeSweepReport(dir string) error {
+	l, err := ledger.Read(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	s, err := l.Sweep()
+	if err != nil {
+		return err
+	}
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	opt, rows := sweepReportInput(dir, s, jobs)
+	if s.Sweeper != sweeper.Basic {
+		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
+			return err
+		}
+	}
+	return reports.WriteSweepReport(dir, rows, opt)
+}
+
+// sweepReportInput is the sweep as reports want it.
+func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
+	opt := reports.SweepOptions{
+		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
+		Pruner: s.Pruner, Constraints: s.Constraints,
+	}
+	for _, d := range s.Dimensions {
+		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+	}
+	rows := make([]reports.SweepJob, len(jobs))
+	for i, j := range jobs {
+		rows[i] = reports.SweepJob{
+			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: j.Overrides, State: j.State, Params: map[string]string{},
+			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
+			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
+		}
+		if j.ExitCode != nil {
+			rows[i].ExitCode = *j.ExitCode
+		}
+		for k, d := range s.Dimensions {
+			rows[i].Params[d.Key] = j.Params[k]
+		}
+		for k, o := range j.Objectives {
+			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
+			if k == len(opt.Objectives) {
+				opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+			}
+		}
+	}
+	return opt, rows
+}

@@ -1,0 +1,295 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// setting is the jobs of a sweep that differ in their seed only.
+type setting struct {
+	overrides  []string
+	jobs       []SweepJob
+	values     [][]float64 // [objective][job]: of those that are done with finite objectives
+	infeasible int         // of these
+}
+
+// hasResult says whether a job ran to its end and left numbers to judge it by.
+func (v *sweepView) hasResult(j SweepJob) bool { return j.State == StateDone && v.measured(j) }
+
+// measured says whether a job left numbers, be it at its end or where it was stopped.
+func (v *sweepView) measured(j SweepJob) bool { return measured(j, v.opt.Objectives) }
+
+func measured(j SweepJob, objectives []SweepObjective) bool {
+	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)], func(x float64) bool { return !finite(x) })
+}
+
+func violates(j SweepJob) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
+
+// infeasible says whether a job has a result that violates the constraints.
+func (v *sweepView) infeasible(j SweepJob) bool { return v.hasResult(j) && violates(j) }
+
+// feasible says whether a job has a result that counts.
+func (v *sweepView) feasible(j SweepJob) bool { return v.hasResult(j) && !violates(j) }
+
+// class is the order of jobs in tables: results, results that violate a constraint, pruned ones, and
+// those without a result.
+func (v *sweepView) class(j SweepJob) int {
+	switch {
+	case v.feasible(j):
+		return 0
+	case v.infeasible(j):
+		return 1
+	}
+	states := []string{StatePruned, StateDone, stateRunning, StateInterrupted, stateQueued, stateLost}
+	if i := slices.Index(states, j.State); i >= 0 {
+		return 2 + i
+	}
+	return 2 + len(states) // failed
+}
+
+// sortJobs puts the best job first. With several objectives those of the front come first, and the
+// first objective decides.
+func (v *sweepView) sortJobs() {
+	slices.SortStableFunc(v.jobs, func(a, b SweepJob) int {
+		class := v.class(a)
+		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(boolInt(v.front[b.Number]), boolInt(v.front[a.Number]))); c != 0 {
+			return c
+		}
+		if class == 1 && a.Violation != b.Violation {
+			return SweepObjective{Minimize: true}.compare(a.Violation, b.Violation)
+		}
+		first := v.opt.Objectives[0]
+		return cmp.Or(first.compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
+	})
+}
+
+func firstOf(j SweepJob) float64 {
+	if len(j.Objectives) == 0 {
+		return math.NaN()
+	}
+	return j.Objectives[0]
+}
+
+// best is the feasible job with the best objective, nil when there is none.
+func (v *sweepView) best() *SweepJob {
+	if len(v.jobs) == 0 || !v.feasible(v.jobs[0]) {
+		return nil
+	}
+	return &v.jobs[0]
+}
+
+// paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
+// good in every objective and better in one. With one objective these are the best job and its equals.
+func paretoFront(jobs []SweepJob, objectives []SweepObjective) map[int]bool {
+	var results []SweepJob
+	for _, j := range jobs {
+		if j.State == StateDone && measured(j, objectives) && !violates(j) {
+			results = append(results, j)
+		}
+	}
+	front := map[int]bool{}
+	for _, j := range results {
+		front[j.Number] = !slices.ContainsFunc(results, func(other SweepJob) bool { return dominates(other, j, objectives) })
+	}
+	maps.DeleteFunc(front, func(_ int, on bool) bool { return !on })
+	return front
+}
+
+func dominates(a, b SweepJob, objectives []SweepObjective) bool {
+	better := false
+	for i, o := range objectives {
+		switch o.compare(a.Objectives[i], b.Objectives[i]) {
+		case 1:
+			return false
+		case -1:
+			better = true
+		}
+	}
+	return better
+}
+
+// swept returns the swept keys: dims, or where there are none the keys of the jobs' Params, in the
+// order of the overrides that set them.
+func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
+	if len(dims) > 0 {
+		return dims
+	}
+	seen := map[string]bool{}
+	add := func(key string) {
+		if !seen[key] {
+			seen[key] = true
+			dims = append(dims, SweepDimension{Key: key})
+		}
+	}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			key, _, _ := strings.Cut(o, "=")
+			if _, ok := j.Params[key]; ok {
+				add(key)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
+			add(key)
+		}
+	}
+	return dims
+}
+
+// withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
+func withoutSeed(dims []SweepDimension) []SweepDimension {
+	others := slices.DeleteFunc(slices.Clone(dims), func(d SweepDimension) bool { return isSeed(d.Key) })
+	if len(others) == 0 {
+		return dims
+	}
+	return others
+}
+
+// isSeed says whether an override or a key is that of the seed.
+func isSeed(override string) bool {
+	key, _, _ := strings.Cut(strings.TrimLeft(override, "+"), "=")
+	return key == "seed"
+}
+
+// commonOverrides are those that every job of several has.
+func commonOverrides(jobs []SweepJob) []string {
+	if len(jobs) < 2 {
+		return nil
+	}
+	count := map[string]int{}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			count[o]++
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool { return count[o] < len(jobs) })
+}
+
+// settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
+// whose results all violate the constraints come behind, those without results last.
+func (v *sweepView) settingsOf() []*setting {
+	var settings []*setting
+	index := map[string]*setting{}
+	for _, j := range v.byNumber {
+		overrides := slices.DeleteFunc(v.own(j), isSeed)
+		key := strings.Join(overrides, "\x00")
+		s := index[key]
+		if s == nil {
+			s = &setting{overrides: overrides, values: make([][]float64, len(v.opt.Objectives))}
+			index[key] = s
+			settings = append(settings, s)
+		}
+		s.jobs = append(s.jobs, j)
+		if !v.hasResult(j) {
+			continue
+		}
+		s.infeasible += boolInt(violates(j))
+		for i := range s.values {
+			s.values[i] = append(s.values[i], j.Objectives[i])
+		}
+	}
+	slices.SortStableFunc(settings, func(a, b *setting) int {
+		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(meanOf(a.values[0]), meanOf(b.values[0])))
+	})
+	return settings
+}
+
+func (s *setting) class() int {
+	switch n := len(s.values[0]); {
+	case n == 0:
+		return 2
+	case s.infeasible == n:
+		return 1
+	}
+	return 0
+}
+
+func meanOf(x []float64) float64 { m, _ := meanSE(x); return m }
+
+// sdOf is the standard deviation of at least two values, NaN of fewer.
+func sdOf(x []float64) float64 {
+	_, se := meanSE(x)
+	return se * math.Sqrt(float64(len(x)))
+}
+
+// meanSD writes the mean and the spread over seeds.
+func meanSD(x []float64, format func(float64) string) string {
+	switch len(x) {
+	case 0:
+		return "–"
+	case 1:
+		return format(x[0])
+	}
+	return fmt.Sprintf("%s ± %s", format(meanOf(x)), sig(sdOf(x), 2))
+}
+
+// seedSD is the standard deviation over seeds within a setting, pooled over settings; NaN when no
+// setting has two results.
+func (v *sweepView) seedSD() float64 {
+	squares, freedom := 0.0, 0
+	for _, s := range v.settings {
+		if x := s.values[0]; len(x) > 1 {
+			sd := sdOf(x)
+			squares, freedom = squares+sd*sd*float64(len(x)-1), freedom+len(x)-1
+		}
+	}
+	if freedom == 0 {
+		return math.NaN()
+	}
+	return math.Sqrt(squares / float64(freedom))
+}
+
+// luck says how much of the best job's lead seeds alone explain.
+func (v *sweepView) luck() string {
+	n := v.count(v.feasible)
+	sd := v.seedSD()
+	if n < 2 || !(sd > 0) {
+		return ""
+	}
+	lead := sd * luckOf(n)
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best of them would still look about %s better than it is.", plain(v.opt.Objectives[0].Name), sig(sd, 2), n, sig(lead, 2))
+}
+
+// luckOf is the expected largest of n standard normal values (Blom 1958).
+func luckOf(n int) float64 {
+	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
+}
+
+// bestSetting compares the settings' means, which are less a matter of luck than single jobs.
+func (v *sweepView) bestSetting() string {
+	if len(v.settings) < 2 || v.settings[0].class() != 0 || len(v.settings[0].values[0]) < 2 {
+		return ""
+	}
+	best := v.settings[0]
+	name := plain(v.opt.Objectives[0].Name)
+	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", codeList(best.overrides), name, meanSD(best.values[0], sig4), plural(len(best.values[0]), "seed"))
+	compared, near := 0, 0
+	for _, s := range v.settings[1:] {
+		if s.class() != 0 || len(s.values[0]) < 2 {
+			continue
+		}
+		compared++
+		_, a := meanSE(best.values[0])
+		_, b := meanSE(s.values[0])
+		if math.Abs(meanOf(best.values[0])-meanOf(s.values[0])) <= 2*math.Hypot(a, b) {
+			near++
+		}
+	}
+	switch {
+	case compared == 0:
+	case near == 0 && compared == 1:
+		text += " Its lead over the other setting is more than two standard errors."
+	case near == 0:
+		text += fmt.Sprintf(" Its lead over each of the other %d settings is more than two standard errors.", compared)
+	case compared == 1:
+		text += " The other setting lies within two standard errors of it: these seeds do not separate them."
+	default:
+		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near, compared)
+	}
+	return text
+}

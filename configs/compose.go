@@ -118,7 +118,7 @@ func (c *Composer) openSearchPath() error {
 	if c.req.ConfigPath != "" {
 		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
-			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable (%v)", c.req.ConfigPath, err)
+			return errorf("Primary config directory not found. Check that the config directory '%s' exists and readable: %v", c.req.ConfigPath, err)
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {
@@ -325,7 +325,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	for _, o := range values {
-		if err := c.edit(ed, o); err != nil {
+		if err := c.edit(ed, o, job.inside); err != nil {
 			e, ok := err.(*Error)
 			if !ok {
 				return nil, err
@@ -345,8 +345,14 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	return out, out.check()
 }
 
-// edit applies a value override; with a schema unknown keys are refused by name, also with +.
-func (c *Composer) edit(ed *editor, o *Override) error {
+// edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
+// jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
+func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
+	if o.Op == opDelete && sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
+		plain := *o
+		plain.value = nil
+		o = &plain
+	}
 	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
@@ -356,7 +362,35 @@ func (c *Composer) edit(ed *editor, o *Override) error {
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
 	}
-	return c.hintGroup(o, ed.apply(o))
+	return c.hintGroup(o, c.nameKey(o, ed.apply(o)))
+}
+
+// nameKey says which key is absent in OmegaConf's words: the key itself, and the class of Hydra's
+// node or the section that lacks it.
+func (c *Composer) nameKey(o *Override, err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	before, rest, found := strings.Cut(e.Msg, ": key '")
+	path, after, closed := strings.Cut(rest, "' is not in struct")
+	if !found || !closed {
+		return err
+	}
+	parent, key := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, key = path[:i], path[i+1:]
+	}
+	words := ": Key '" + key + "' is not in struct"
+	if parent != "" {
+		words += " '" + parent + "'"
+	}
+	if rest, inHydra := strings.CutPrefix(parent+".", "hydra."); inHydra {
+		if f := c.hydraCheck.find(strings.TrimSuffix(rest, ".")); f != nil && f.fields != nil {
+			words = ": Key '" + key + "' not in '" + f.typ.Name() + "'"
+		}
+	}
+	return &Error{e.Where, before + words + after}
 }
 
 // hintGroup adds the nearest config group to the fault of a key that resembles no other key.

@@ -70,12 +70,17 @@ func TestEdits(t *testing.T) {
 		{"extend_list appends", "tags=extend_list(b,[c])", "['a', 'b', ['c']]"},
 		{"delete", "~nested.x.y", "'nested': {'x': {}}"},
 		{"delete null", "~none", "'todo': '???'}"},
+		{"delete null by value", "~none=null", "'todo': '???'}"},
+		{"delete something by null", "~port=null", "error: ~port=null: Could not delete from config. The value of 'port' is 1 and not None."},
 		{"delete a list item", "~tags.0", "'tags': []"},
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
 
-		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': key 'prot' is not in struct (did you mean port?). To append to your config use +prot=1"},
-		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': key 'nested.other' is not in struct. To append to your config use +nested={other:1}"},
+		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': Key 'prot' is not in struct (did you mean port?). To append to your config use +prot=1"},
+		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': Key 'other' is not in struct 'nested'. To append to your config use +nested={other:1}"},
+		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': Key 'z' is not in struct 'nested' (did you mean nested.x?). To append to your config use +nested.z.w=1"},
+		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae': Key 'nmae' not in 'JobConf' (did you mean hydra.job.name?). To append to your config use +hydra.job.nmae=1"},
+		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': Key 'jop' not in 'HydraConf' (did you mean hydra.job?). To append to your config use +hydra.jop.x=1"},
 		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
 		{"list against dict", "tags={a:1}", "error: tags={a:1}: Error merging override: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
 		{"an index behind the end", "tags.3=x", "error: tags.3=x: Error merging override: tags has no item 3: list index out of range, it has 1 items counted from 0"},
@@ -109,10 +114,10 @@ func TestDefaultsLists(t *testing.T) {
 		{"null over a dict", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: null\n", "", "{'k': None}"},
 		{"??? never hides a value", "--- config\ndefaults: [a, b]\n--- a\nk: 1\n--- b\nk: ???\n", "", "{'k': 1}"},
 
-		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "", "error: configs/conf/config.yaml:2:5: 2 keys in one item of a defaults list: want one, group: option"},
-		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "", "error: configs/conf/config.yaml:2:5: unknown keyword optinal in \"optinal g\" (did you mean optional?): want optional or override"},
-		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": .. is not allowed in a defaults list"},
-		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "", "error: configs/conf/config.yaml:2:8: an integer as an option: want a string, a list of strings or null"},
+		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "", "error: configs/conf/config.yaml:2:5: Too many keys in default item: 2, want one, group: option"},
+		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "", "error: configs/conf/config.yaml:2:5: Unsupported keyword 'optinal' in defaults list, in \"optinal g\" (did you mean optional?): want optional or override"},
+		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": Parent traversal ('..') in Defaults List paths is not supported"},
+		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "", "error: configs/conf/config.yaml:2:8: Unsupported item value in defaults: an integer as an option: want a string, a list of strings or null"},
 		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "", "error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: does 'a' include itself?"},
 		{"lists and dicts do not merge", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: [1]\n", "", "error: configs/conf/b.yaml:1:4: k: Cannot merge incompatible container types: a list into a mapping set at configs/conf/a.yaml:1:4"},
 		{"hydra.searchpath below the primary config", "--- config\ndefaults: [a]\n--- a\nhydra: {searchpath: [x]}\n", "", "error: configs/conf/a.yaml:1:21: In 'a': Overriding hydra.searchpath is only supported from the primary config"},
@@ -265,6 +270,15 @@ func TestSweepJobs(t *testing.T) {
 	}
 	if !strings.Contains(string(files["hydra.yaml"]), "- hydra.mode=RUN\n") {
 		t.Errorf("hydra.yaml lacks the mode:\n%s", files["hydra.yaml"])
+	}
+}
+
+// ~key of a sweep is ~key=null in its jobs.
+func TestSweepDeletes(t *testing.T) {
+	req := request(shop, "~port", "tags=[1],[2]")
+	jobs, err := ExpandSweep(req)
+	if err != nil || len(jobs) != 2 || jobs[0][0] != "~port=null" {
+		t.Errorf("%v, %v", jobs, err)
 	}
 }
 

@@ -278,7 +278,7 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		if it.shortGroup != "" {
 			b.shorthand[it.absolute(it.shortGroup)] = key
 		}
-	} else if d := b.deletions[it.configPath()]; d != nil && !it.primary {
+	} else if d := b.deletions[it.configPath()]; d != nil && !d.hasName && !it.primary {
 		it.deleted, d.used = true, true
 		return nil
 	}

@@ -355,7 +355,7 @@ func (c *controller) finish(ctx context.Context) error {
 		counts[job.State]++
 	}
 	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
-	if n := len(c.handed); ctx.Err() != nil && n > 0 {
+	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
 		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}
 	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {

@@ -80,6 +80,9 @@ func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	}, nil
 }
 
+// Outlived implements Launcher.
+func (s *slurm) Outlived() bool { return true }
+
 // Events implements Launcher.
 func (s *slurm) Events() <-chan Attempt { return s.events }
 

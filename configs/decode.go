@@ -184,7 +184,8 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 
 // withoutTargets leaves _target_ and defaults out of the sections of a node.
 func withoutTargets(f *field, n *Node) *Node {
-	if n.Kind != Map || f.fields == nil {
+	section := f.fields != nil || f.typ != nil && f.typ.Kind() == reflect.Struct // a struct without fields too
+	if n.Kind != Map || !section {
 		return n
 	}
 	out := n

@@ -2,8 +2,11 @@ package experiments
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
@@ -98,3 +101,8 @@ func verbRerun(ctx context.Context, a App, args []string) error {
 	}
 	return a.Rerun(ctx, args[0], args[1:])
 }
+
+// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
+// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
+// caught, not ignored, which every process started from here would inherit.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -211,7 +211,22 @@ func lockAttempt(dir string) (*os.File, error) {
 // Supervised reports whether some process is at work on the job in dir: a supervisor, or a run that a user
 // has started there by hand.
 func Supervised(dir string) bool {
-	return locked(filepath.Join(dir, ".attempt")) || locked(runLock(dir))
+	if locked(filepath.Join(dir, ".attempt")) {
+		return true
+	}
+	orphan := orphaned(dir) // before the lock, which it lets go of before it is gone
+	return locked(runLock(dir)) && !orphan
+}
+
+// orphaned reports whether the process of the last attempt in dir, which nobody supervises any more, is still
+// there: it dies with its supervisor, but not in the same instant.
+func orphaned(dir string) bool {
+	all, err := Attempts(dir)
+	if err != nil || len(all) == 0 {
+		return false
+	}
+	last := all[len(all)-1]
+	return last.State == Running && last.Host == hostname() && last.PID > 0 && unix.Kill(last.PID, 0) == nil
 }
 
 // runLock is the file that a run in dir keeps locked while it writes there.

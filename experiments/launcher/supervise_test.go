@@ -364,6 +364,18 @@ func TestSupervisedByHand(t *testing.T) {
 	if !Supervised(dir) {
 		t.Error("a run at work does not count")
 	}
+	if err := record(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	if Supervised(dir) {
+		t.Error("a job whose supervisor was killed counts until it has died")
+	}
+	if err := record(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	if !Supervised(dir) {
+		t.Error("a run at work behind an attempt that has ended does not count")
+	}
 	f.Close()
 	if Supervised(dir) {
 		t.Error("a run that has ended counts")

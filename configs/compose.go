@@ -112,15 +112,17 @@ func NewComposer(req Request) (*Composer, error) {
 func (c *Composer) openSearchPath() error {
 	builtin := Library()
 	c.lib = newLibrary()
-	c.lib.add(embeddedSource("hydra", "hydra", builtin))
+	hydra := embeddedSource("hydra", builtin, ofHydraPackage)
+	hydra.path = "pkg://hydra.conf"
+	c.lib.add(hydra)
 	if c.req.ConfigPath != "" {
 		s, err := searchPathEntry("main", c.req.ConfigPath, builtin)
 		if err != nil {
-			return errorf("Primary config directory not found: check that the config directory '%s' exists and is readable (%v)", c.req.ConfigPath, err)
+			return errorf("Primary config directory not found. Check that the config directory '%s' exists and readable: %v", c.req.ConfigPath, err)
 		}
 		c.lib.add(s)
 	} else if c.req.Library != nil {
-		c.lib.add(embeddedSource("main", "", c.req.Library))
+		c.lib.add(embeddedSource("main", c.req.Library, nil))
 	}
 	if c.req.ConfigDir != "" {
 		s, err := searchPathEntry("command-line", c.req.ConfigDir, builtin)
@@ -141,12 +143,13 @@ func (c *Composer) openSearchPath() error {
 		}
 		c.lib.add(s)
 	}
-	if len(entries) > 0 { // groups and missing files may look different now
-		c.lib.groups = map[string]bool{}
-		for k, f := range c.lib.files {
-			if f == nil {
-				delete(c.lib.files, k)
-			}
+	registered := embeddedSource("schema", builtin, ofHydra)
+	registered.path = "structured://"
+	c.lib.add(registered)
+	c.lib.groups = map[string]bool{} // groups and missing files may look different now
+	for k, f := range c.lib.files {
+		if f == nil {
+			delete(c.lib.files, k)
 		}
 	}
 	return nil
@@ -322,7 +325,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	for _, o := range values {
-		if err := c.edit(ed, o); err != nil {
+		if err := c.edit(ed, o, job.inside); err != nil {
 			e, ok := err.(*Error)
 			if !ok {
 				return nil, err
@@ -330,8 +333,9 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			faults = append(faults, e)
 		}
 	}
-	if err := faults.err(); err != nil {
-		return nil, err
+	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
+		out := &Composed{composer: c, tree: ed.root, base: b, overrides: overrides, master: true}
+		return nil, append(faults, flatten(out.check())...).err()
 	}
 	tree, err := c.bookkeeping(ed.root, overrides, b, job)
 	if err != nil {
@@ -341,8 +345,14 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	return out, out.check()
 }
 
-// edit applies a value override; with a schema unknown keys are refused by name, also with +.
-func (c *Composer) edit(ed *editor, o *Override) error {
+// edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
+// jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
+func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
+	if o.Op == opDelete && sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
+		plain := *o
+		plain.value = nil
+		o = &plain
+	}
 	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
@@ -352,7 +362,35 @@ func (c *Composer) edit(ed *editor, o *Override) error {
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
 	}
-	return c.hintGroup(o, ed.apply(o))
+	return c.hintGroup(o, c.nameKey(o, ed.apply(o)))
+}
+
+// nameKey says which key is absent in OmegaConf's words: the key itself, and the class of Hydra's
+// node or the section that lacks it.
+func (c *Composer) nameKey(o *Override, err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	before, rest, found := strings.Cut(e.Msg, ": key '")
+	path, after, closed := strings.Cut(rest, "' is not in struct")
+	if !found || !closed {
+		return err
+	}
+	parent, key := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, key = path[:i], path[i+1:]
+	}
+	words := ": Key '" + key + "' is not in struct"
+	if parent != "" {
+		words += " '" + parent + "'"
+	}
+	if rest, inHydra := strings.CutPrefix(parent+".", "hydra."); inHydra {
+		if f := c.hydraCheck.find(strings.TrimSuffix(rest, ".")); f != nil && f.fields != nil {
+			words = ": Key '" + key + "' not in '" + f.typ.Name() + "'"
+		}
+	}
+	return &Error{e.Where, before + words + after}
 }
 
 // hintGroup adds the nearest config group to the fault of a key that resembles no other key.
@@ -404,7 +442,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 				src = &Node{Kind: Map, Keys: []Key{strKey(parts[i])}, Vals: []*Node{src}, Origin: item.file.content.Origin}
 			}
 		}
-		if tree, err = merge(tree, src, "", dereference(tree, c.env)); err != nil {
+		if tree, err = c.mergeKeys(tree, src); err != nil {
 			return nil, err
 		}
 	}
@@ -412,4 +450,17 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 		return nil, err
 	}
 	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+}
+
+// mergeKeys lays a config over a tree key by key: a link in the tree, which a mapping is laid over, is
+// followed to what the keys before it have made of its target.
+func (c *Composer) mergeKeys(tree, src *Node) (*Node, error) {
+	for i, v := range src.Vals {
+		one := &Node{Kind: Map, Keys: src.Keys[i : i+1], Vals: []*Node{v}, Origin: src.Origin}
+		var err error
+		if tree, err = merge(tree, one, "", dereference(tree, c.env)); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
 }

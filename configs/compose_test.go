@@ -2,6 +2,7 @@ package configs
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -69,20 +70,25 @@ func TestEdits(t *testing.T) {
 		{"extend_list appends", "tags=extend_list(b,[c])", "['a', 'b', ['c']]"},
 		{"delete", "~nested.x.y", "'nested': {'x': {}}"},
 		{"delete null", "~none", "'todo': '???'}"},
+		{"delete null by value", "~none=null", "'todo': '???'}"},
+		{"delete something by null", "~port=null", "error: ~port=null: Could not delete from config. The value of 'port' is 1 and not None."},
 		{"delete a list item", "~tags.0", "'tags': []"},
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
 
-		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot' (did you mean port?). To append to your config use +prot=1"},
-		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': there is no key nested.other. To append to your config use +nested={other:1}"},
+		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': Key 'prot' is not in struct (did you mean port?). To append to your config use +prot=1"},
+		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': Key 'other' is not in struct 'nested'. To append to your config use +nested={other:1}"},
+		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': Key 'z' is not in struct 'nested' (did you mean nested.x?). To append to your config use +nested.z.w=1"},
+		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae': Key 'nmae' not in 'JobConf' (did you mean hydra.job.name?). To append to your config use +hydra.job.nmae=1"},
+		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': Key 'jop' not in 'HydraConf' (did you mean hydra.job?). To append to your config use +hydra.jop.x=1"},
 		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
-		{"list against dict", "tags={a:1}", "error: tags={a:1}: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
-		{"an index behind the end", "tags.3=x", "error: tags.3=x: tags has no item 3: it is a list of 1 items, counted from 0"},
+		{"list against dict", "tags={a:1}", "error: tags={a:1}: Error merging override: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
+		{"an index behind the end", "tags.3=x", "error: tags.3=x: Error merging override: tags has no item 3: list index out of range, it has 1 items counted from 0"},
 		{"delete with another value", "~port=2", "error: ~port=2: Could not delete from config. The value of 'port' is 1 and not 2."},
 		{"an absent option names the nearest", "db=mysq", "error: db=mysq: In 'config': Could not find 'db/mysq' (did you mean mysql?). Available options in 'db': mysql, pg"},
 		{"null as an option", "db=null", "error: db=null: config group override must be a string or a list of strings, got null (null) (to unselect the group use ~db)"},
 		{"a package on a value", "port@x=1", "error: port@x=1: Override port@x=1 looks like a config group override, but config group 'port' does not exist"},
-		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: column 6: unexpected \"=\": want \",\" or \"]\" (quote the value if it is text)"},
+		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: Error parsing override: column 6: unexpected \"=\": want \",\" or \"]\" (quote the value if it is text)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := flow(t, request(shop, tc.override), false)
@@ -108,10 +114,10 @@ func TestDefaultsLists(t *testing.T) {
 		{"null over a dict", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: null\n", "", "{'k': None}"},
 		{"??? never hides a value", "--- config\ndefaults: [a, b]\n--- a\nk: 1\n--- b\nk: ???\n", "", "{'k': 1}"},
 
-		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "", "error: configs/conf/config.yaml:2:5: 2 keys in one item of a defaults list: want one, group: option"},
-		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "", "error: configs/conf/config.yaml:2:5: unknown keyword optinal in \"optinal g\" (did you mean optional?): want optional or override"},
-		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": .. is not allowed in a defaults list"},
-		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "", "error: configs/conf/config.yaml:2:8: an integer as an option: want a string, a list of strings or null"},
+		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "", "error: configs/conf/config.yaml:2:5: Too many keys in default item: 2, want one, group: option"},
+		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "", "error: configs/conf/config.yaml:2:5: Unsupported keyword 'optinal' in defaults list, in \"optinal g\" (did you mean optional?): want optional or override"},
+		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": Parent traversal ('..') in Defaults List paths is not supported"},
+		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "", "error: configs/conf/config.yaml:2:8: Unsupported item value in defaults: an integer as an option: want a string, a list of strings or null"},
 		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "", "error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: does 'a' include itself?"},
 		{"lists and dicts do not merge", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: [1]\n", "", "error: configs/conf/b.yaml:1:4: k: Cannot merge incompatible container types: a list into a mapping set at configs/conf/a.yaml:1:4"},
 		{"hydra.searchpath below the primary config", "--- config\ndefaults: [a]\n--- a\nhydra: {searchpath: [x]}\n", "", "error: configs/conf/a.yaml:1:21: In 'a': Overriding hydra.searchpath is only supported from the primary config"},
@@ -161,7 +167,7 @@ func TestInterpolation(t *testing.T) {
 		{"quotes nest", `${oc.env:UNSET,"${oc.env:UNSET,"z"}"}`, "'z'"},
 
 		{"a missing key", "${no.such}", "Interpolation key 'no.such' not found"},
-		{"a cycle", "${v}", "recursive interpolation: a cycle at v"},
+		{"a cycle", "${v}", "Recursive interpolation detected: a cycle at v"},
 		{"too many dots", "${....a}", "too many dots"},
 		{"an unknown resolver", "${oc.evn:X}", "unsupported interpolation type oc.evn (did you mean oc.env?)"},
 		{"an unset variable", "${oc.env:UNSET}", "environment variable 'UNSET' not found"},
@@ -206,7 +212,13 @@ func TestBombs(t *testing.T) {
 		links += "b" + n + ": [" + strings.TrimSuffix(strings.Repeat("'${b"+p+"}', ", 9), ", ") + "]\n"
 		text += "c" + n + ": " + strings.Repeat("${c"+p+"}", 9) + "\n"
 	}
+	lists := "--- config\ndefaults: [d1, d1]\n"
+	for i := 1; i < 40; i++ {
+		lists += "--- d" + itoa(i) + "\ndefaults: [d" + itoa(i+1) + ", d" + itoa(i+1) + "]\n"
+	}
+	lists += "--- d40\nx: 1\n"
 	for _, tc := range []struct{ name, files, want string }{
+		{"defaults lists", lists, "unfold to more than"},
 		{"aliases", aliases, "expand to more than"},
 		{"links", links, "expand to more than"},
 		{"text", text, "text longer than"},
@@ -258,6 +270,15 @@ func TestSweepJobs(t *testing.T) {
 	}
 	if !strings.Contains(string(files["hydra.yaml"]), "- hydra.mode=RUN\n") {
 		t.Errorf("hydra.yaml lacks the mode:\n%s", files["hydra.yaml"])
+	}
+}
+
+// ~key of a sweep is ~key=null in its jobs.
+func TestSweepDeletes(t *testing.T) {
+	req := request(shop, "~port", "tags=[1],[2]")
+	jobs, err := ExpandSweep(req)
+	if err != nil || len(jobs) != 2 || jobs[0][0] != "~port=null" {
+		t.Errorf("%v, %v", jobs, err)
 	}
 }
 
@@ -343,6 +364,80 @@ func TestSpace(t *testing.T) {
 	}
 	if d := dims[2]; d.Interval() || strings.Join(d.Choices, " ") != "a b" {
 		t.Errorf("none: %+v", d)
+	}
+}
+
+func TestOverrideDirnameResolver(t *testing.T) {
+	c, err := Compose(request("--- config\na: 1\nb: 2\nv: '${hydra_override_dirname:}'\nw: \"${hydra_override_dirname:{kv_sep: '-', item_sep: _, exclude_keys: [b]}}\"\nx: '${hydra:job.num}'\n", "b=3", "a=${b}", "+z=q"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.Resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Get("v").Text + " " + n.Get("w").Text + " " + n.Get("x").pyStr(); got != "+z=q,a=3,b=3 +z-q_a-3 None" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestSpaceKinds(t *testing.T) {
+	space := func(files string, overrides ...string) ([]Dimension, []string, error) {
+		req := request(files, overrides...)
+		req.Multirun = true
+		c, err := NewComposer(req)
+		if err != nil {
+			return nil, nil, err
+		}
+		master, err := c.Compose()
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Space(master)
+	}
+	for _, tc := range []struct{ override, want string }{
+		{"port=interval(1,10)", "1..10 step 0 int false log false tags [] []"},
+		{"port=int(interval(1,10.9))", "1..10 step 0 int true log false tags [] []"},
+		{"port=float(interval(1,10))", "1..10 step 0 int false log false tags [] []"},
+		{"port=tag(log,interval(0.001,0.1))", "0.001..0.1 step 0 int false log true tags [log] []"},
+		{"port=tag(log,int(interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
+		{"port=int(tag(log,interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
+		{"port=choice(a,'b c',[1,2])", "0..0 step 0 int false log false tags [] [a b\\ c [1,2]]"},
+		{"port=1,2", "0..0 step 0 int false log false tags [] [1 2]"},
+		{"port=tag(x,choice(1))", "0..0 step 0 int false log false tags [x] [1]"},
+		{"port=range(1,8,3)", "1..7 step 3 int true log false tags [] [1 4 7]"},
+		{"port=range(5,0,-2)", "1..5 step 2 int true log false tags [] [5 3 1]"},
+		{"port=range(0,1,0.25)", "0..0.75 step 0.25 int false log false tags [] [0.0 0.25 0.5 0.75]"},
+		{"port=sort(range(3),reverse=true)", "0..2 step 1 int true log false tags [] [2 1 0]"},
+		{"port=shuffle(range(1))", "0..0 step 0 int false log false tags [] [0]"},
+		{"db=glob(*)", "0..0 step 0 int false log false tags [] [mysql pg]"},
+		{"port=interval(3,3)", "error: port=interval(3,3): interval(3, 3): want start < end, both finite"},
+		{"port=interval(0,inf)", "error: port=interval(0,inf): interval(0, +Inf): want start < end, both finite"},
+		{"port=tag(log,interval(0,1))", "error: port=tag(log,interval(0,1)): tag(log, interval(0, 1)): a logarithmic interval must start above 0"},
+		{"port=range(3,3)", "error: port=range(3,3): a range has no values to choose from"},
+		{"db=glob(z*)", "error: db=glob(z*): a glob has no values to choose from"},
+	} {
+		dims, _, err := space(shop, tc.override)
+		got := ""
+		if err != nil {
+			got = "error: " + err.Error()
+		} else {
+			d := dims[0]
+			got = fmt.Sprintf("%v..%v step %v int %v log %v tags %v %v", d.Low, d.High, d.Step, d.Int, d.Log(), d.Tags, d.Choices)
+		}
+		if got != tc.want {
+			t.Errorf("%s\n got %s\nwant %s", tc.override, got, tc.want)
+		}
+	}
+	dims, fixed, err := space("--- config\nlr: 1\nd: 2\nhydra: {sweeper: {params: {lr: 'tag(log, interval(0.01, 1))', d: 3}}}\n", "d=4")
+	if err != nil || len(dims) != 1 || dims[0].Key != "lr" || !dims[0].Log() || len(fixed) != 1 || fixed[0] != "d=4" {
+		t.Errorf("params: %+v %v %v", dims, fixed, err)
+	}
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    params: {lr: 'interval(2, 1)'}\n"); err == nil || !strings.Contains(err.Error(), "config.yaml:4:18: ") {
+		t.Errorf("a fault in params: %v", err)
+	}
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    search_space: {lr: {type: float}}\n"); err == nil || !strings.Contains(err.Error(), "hydra.sweeper.params") || !strings.Contains(err.Error(), "config.yaml:4:") {
+		t.Errorf("search_space: %v", err)
 	}
 }
 

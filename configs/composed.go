@@ -19,20 +19,39 @@ type Composed struct {
 
 // check types the hydra node, and the job config when there is a schema.
 func (c *Composed) check() error {
+	var faults Errors
 	for _, o := range c.overrides { // otherwise the base has been checked
 		if o.isHydra() && !o.isSweep() {
 			tree, err := c.composer.fitHydra(c.tree)
-			if err != nil {
-				return err
+			if faults = flatten(err); len(faults) == 0 {
+				c.tree = tree
 			}
-			c.tree = tree
 			break
 		}
 	}
-	s := c.composer.req.Schema
-	if s == nil {
-		return nil
+	if s := c.composer.req.Schema; s != nil {
+		err := c.checkJob(s)
+		more := flatten(err)
+		if err != nil && len(more) == 0 {
+			return err
+		}
+		faults = append(faults, more...)
 	}
+	return faults.err()
+}
+
+// flatten lists the faults of an error; none when it is another error.
+func flatten(err error) Errors {
+	switch e := err.(type) {
+	case *Error:
+		return Errors{e}
+	case Errors:
+		return e
+	}
+	return nil
+}
+
+func (c *Composed) checkJob(s *Schema) error {
 	job := c.job()
 	m := c.base.memo
 	raw := &checker{schema: s, root: job, memo: m}

@@ -140,7 +140,7 @@ func (d *decoder) section(v reflect.Value, f *field, n *Node, path string) {
 // (sweeper, launcher, job.config, …), as strictly as a schema does: unknown keys, wrong types, values
 // outside enum: and range: tags, ??? and what Validate refuses are errors with their places, all in
 // one. Keys that the node lacks keep the values of dst; _target_ and defaults, which name Hydra's own
-// classes, are passed over. On error dst is unchanged.
+// classes and configs, are passed over in every section. On error dst is unchanged.
 func (c *Composed) DecodeHydra(path string, dst any) error {
 	v := reflect.ValueOf(dst)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -155,7 +155,7 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 	if err := f.describe(v.Elem().Type()); err != nil {
 		return err
 	}
-	n = n.without("_target_").without("defaults")
+	n = withoutTargets(f, n)
 	root := &field{kind: Map}
 	for at, parts := root, strings.Split(full, "."); len(parts) > 0; parts = parts[1:] {
 		sub := &field{kind: Map, key: parts[0], path: strings.TrimPrefix(at.path+"."+parts[0], ".")}
@@ -180,4 +180,24 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 	}
 	v.Elem().Set(filled.Elem())
 	return nil
+}
+
+// withoutTargets leaves _target_ and defaults out of the sections of a node.
+func withoutTargets(f *field, n *Node) *Node {
+	section := f.fields != nil || f.typ != nil && f.typ.Kind() == reflect.Struct // a struct without fields too
+	if n.Kind != Map || !section {
+		return n
+	}
+	out := n
+	for i, k := range n.Keys {
+		if sub := f.sub(k.Text); sub != nil {
+			out = out.replaced(n, i, n.Vals[i], withoutTargets(sub, n.Vals[i]))
+		}
+	}
+	for _, key := range []string{"_target_", "defaults"} {
+		if f.sub(key) == nil {
+			out = out.without(key)
+		}
+	}
+	return out
 }

@@ -39,7 +39,7 @@ _target_: some.Launcher
 jobs: 4
 folder: ${hydra.job.name}
 setup: [a, '${oc.env:SET}']
-retry: {times: 2}
+retry: {_target_: a.Retry, times: 2}
 `
 
 func TestDecodeHydra(t *testing.T) {
@@ -95,5 +95,21 @@ func TestDecodeHydra(t *testing.T) {
 				t.Errorf("a failed decode changed the value: %+v", got)
 			}
 		})
+	}
+}
+
+// A launcher without options accepts a node that only names Hydra's class.
+func TestDecodeHydraWithoutFields(t *testing.T) {
+	c, err := Compose(request("--- config\ndefaults:\n  - override hydra/launcher: mine\n--- hydra/launcher/mine\n_target_: some.Launcher\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none struct{}
+	if err := c.DecodeHydra("launcher", &none); err != nil {
+		t.Error(err)
+	}
+	var sweeper struct{}
+	if err := c.DecodeHydra("sweeper", &sweeper); err == nil || !strings.Contains(err.Error(), "unknown key hydra.sweeper.max_batch_size") {
+		t.Errorf("a key that is not asked for: %v", err)
 	}
 }

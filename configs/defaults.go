@@ -70,17 +70,20 @@ func parseItem(n *Node) (*item, *Error) {
 		return it, nil
 	case Map:
 	default:
-		return bad("%s in a defaults list: want a config, group: option or _self_", n.Kind)
+		return bad("Unsupported type in defaults: %s: want a config, group: option or _self_", n.Kind)
+	}
+	if len(n.Keys) == 0 {
+		return bad("Missing group name in a defaults list")
 	}
 	if len(n.Keys) != 1 {
-		return bad("%d keys in one item of a defaults list: want one, group: option", len(n.Keys))
+		return bad("Too many keys in default item: %d, want one, group: option", len(n.Keys))
 	}
 	if n.Keys[0].Kind != String {
 		return bad("the group %s is not text", n.Keys[0].Text)
 	}
 	words := strings.Fields(n.Keys[0].Text)
 	if len(words) == 0 {
-		return bad("an empty group name")
+		return bad("Missing group name in a defaults list")
 	}
 	it := &item{group: words[len(words)-1]}
 	for _, w := range words[:len(words)-1] {
@@ -90,12 +93,12 @@ func parseItem(n *Node) (*item, *Error) {
 		case "override":
 			it.override = true
 		default:
-			return bad("unknown keyword %s in %q%s: want optional or override", w, n.Keys[0].Text, didYouMean(w, []string{"optional", "override"}))
+			return bad("Unsupported keyword '%s' in defaults list, in %q%s: want optional or override", w, n.Keys[0].Text, didYouMean(w, []string{"optional", "override"}))
 		}
 	}
 	it.splitPackage(&it.group)
 	if it.group == "" || it.group == "/" {
-		return bad("an empty group name")
+		return bad("Missing group name in a defaults list")
 	}
 	if err := checkPath(it.group); err != "" {
 		return bad("%s", err)
@@ -119,10 +122,10 @@ func parseItem(n *Node) (*item, *Error) {
 		it.isList = true
 		for _, o := range v.Vals {
 			if o.Kind != String {
-				return nil, errorAt(o.Origin, "%s as an option: the items of a list of options must be text", o.Kind)
+				return nil, errorAt(o.Origin, "Unsupported item value in defaults: %s as an option: nested list items must be strings", o.Kind)
 			}
 			if strings.Contains(o.Text, "${") {
-				return nil, errorAt(o.Origin, "interpolation is not supported in lists of options")
+				return nil, errorAt(o.Origin, "Defaults List interpolation is not supported in options list items")
 			}
 			if err := checkPath(o.Text); err != "" {
 				return nil, errorAt(o.Origin, "%s", err)
@@ -130,7 +133,7 @@ func parseItem(n *Node) (*item, *Error) {
 			it.options = append(it.options, o.Text)
 		}
 	default:
-		return nil, errorAt(v.Origin, "%s as an option: want a string, a list of strings or null", v.Kind)
+		return nil, errorAt(v.Origin, "Unsupported item value in defaults: %s as an option: want a string, a list of strings or null", v.Kind)
 	}
 	return it, nil
 }
@@ -142,7 +145,7 @@ func checkPath(p string) string {
 	}
 	for _, part := range strings.Split(p, "/") {
 		if part == ".." {
-			return `"` + p + `": .. is not allowed in a defaults list`
+			return `"` + p + `": Parent traversal ('..') in Defaults List paths is not supported`
 		}
 	}
 	return ""

@@ -60,8 +60,12 @@ type treeBuilder struct {
 	perGroup    map[string]map[string]bool
 	shorthand   map[string]string // group: the group/sub that `group: sub/x` stands for
 	depth       int
+	items       int    // expanded so far
 	faults      Errors // choices that are open or absent, as met
 }
+
+// maxItems bounds the tree: lists that name the next file twice double it at every level.
+const maxItems = 100_000
 
 // rootName stands for what holds hydra/config and the primary config in tables and trees.
 const rootName = "<root>"
@@ -205,6 +209,10 @@ func (b *treeBuilder) growDeferred(n *treeNode) (bool, error) {
 func (b *treeBuilder) unresolved(n *treeNode) error {
 	for _, c := range n.children {
 		if c.deferred {
+			if b.skipMissing && b.waitsForMissing(c.item) {
+				c.item.deleted = true
+				continue
+			}
 			keys := make([]string, len(b.choices))
 			for i, e := range b.choices {
 				keys[i] = e.key
@@ -223,6 +231,22 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 	return nil
 }
 
+// waitsForMissing reports whether an item interpolates a group that is still ???: the jobs of a
+// sweep will choose it.
+func (b *treeBuilder) waitsForMissing(it *item) bool {
+	for rest := *it.interpolatedText(); ; {
+		_, after, found := strings.Cut(rest, "${")
+		if !found {
+			return false
+		}
+		key, tail, _ := strings.Cut(after, "}")
+		if chosen := b.chosen[strings.TrimSpace(key)]; chosen != nil && chosen.isMissing() {
+			return true
+		}
+		rest = tail
+	}
+}
+
 // expand grows the tree below n. Overrides met later than limit do not change what is there: limit
 // is everything, except below an interpolated item.
 func (b *treeBuilder) expand(n *treeNode, limit int) error {
@@ -231,6 +255,9 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		return errorAt(it.origin, "defaults lists nested deeper than %d: does '%s' include itself?", maxDepth, it.configPath())
 	}
 	defer func() { b.depth-- }()
+	if b.items++; b.items > maxItems {
+		return errorAt(it.origin, "the defaults lists unfold to more than %d items", maxItems)
+	}
 	var f *configFile
 	if !it.isNull && !it.isMissing() {
 		var err error
@@ -251,7 +278,7 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		if it.shortGroup != "" {
 			b.shorthand[it.absolute(it.shortGroup)] = key
 		}
-	} else if d := b.deletions[it.configPath()]; d != nil && !it.primary {
+	} else if d := b.deletions[it.configPath()]; d != nil && !d.hasName && !it.primary {
 		it.deleted, d.used = true, true
 		return nil
 	}

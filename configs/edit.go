@@ -22,7 +22,7 @@ func (ed *editor) apply(o *Override) error {
 	if o.Op == opAdd {
 		old, err := ed.lookup(path)
 		if err != nil {
-			return errorAt(where, "%v", err)
+			return errorAt(where, "Error merging override: %v", err)
 		}
 		if old != nil && old.Kind != Null && !old.isMissing() && !v.container() {
 			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + to add or override '%s': '+%s'",
@@ -32,7 +32,7 @@ func (ed *editor) apply(o *Override) error {
 	force := o.Op != opChange
 	path, err := ed.canonical(path, o.value.kind == extendElem)
 	if err != nil {
-		return errorAt(where, "%v", err)
+		return errorAt(where, "Error merging override: %v", err)
 	}
 	root, err := ed.set(ed.root, path, nil, v, force, o)
 	if err != nil {
@@ -52,10 +52,7 @@ func (ed *editor) lookup(path []string) (*Node, error) {
 	if m, miss := err.(*missingError); miss && m.ahead {
 		return nil, nil
 	}
-	if _, scalar := err.(*scalarError); scalar || err == nil && at == nil {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil || at == nil {
 		return nil, err
 	}
 	return at.node, nil
@@ -114,7 +111,7 @@ func (ed *editor) set(n *Node, path, done []string, v *Node, force bool, o *Over
 	if n.Kind == List {
 		i, ok := listIndex(part, len(n.Vals))
 		if !ok {
-			return nil, errorAt(where, "%s has no item %s: it is a list of %d items, counted from 0", strings.Join(done, "."), part, len(n.Vals))
+			return nil, errorAt(where, "Error merging override: %s has no item %s: list index out of range, it has %d items counted from 0", strings.Join(done, "."), part, len(n.Vals))
 		}
 		c := *n
 		c.Vals = append([]*Node(nil), n.Vals...)
@@ -157,7 +154,7 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 		return v.over(old), nil
 	}
 	if old.Kind != v.Kind {
-		return nil, errorAt(v.Origin, "Cannot merge incompatible container types: %s is %s, the override has %s", joinPath(done), old.Kind, v.Kind)
+		return nil, errorAt(v.Origin, "Error merging override: Cannot merge incompatible container types: %s is %s, the override has %s", joinPath(done), old.Kind, v.Kind)
 	}
 	m := &merger{env: ed.env, above: framesTo(ed.root, done)}
 	if !force {
@@ -185,11 +182,7 @@ func (ed *editor) absent(o *Override, path string, in *Node) error {
 		prefix, last = path[:i+1], path[i+1:]
 	}
 	hint := strings.Replace(didYouMean(last, names), "mean ", "mean "+prefix, 1)
-	msg := "Could not override '" + o.Key + "'"
-	if path != o.Key {
-		msg += ": there is no key " + path
-	}
-	return errorAt(Origin{Source: o.Text}, "%s%s. To append to your config use +%s", msg, hint, o.Text)
+	return errorAt(Origin{Source: o.Text}, "Could not override '%s': key '%s' is not in struct%s. To append to your config use +%s", o.Key, path, hint, o.Text)
 }
 
 func (ed *editor) delete(o *Override, path []string) error {
@@ -199,11 +192,10 @@ func (ed *editor) delete(o *Override, path []string) error {
 	}
 	gone := errorAt(where, "Could not delete from config. '%s' does not exist.", o.Key)
 	failed := func(err error) error { // a path through something that holds no such key is an absent one
-		switch err.(type) {
-		case *scalarError, *indexError:
+		if _, index := err.(*indexError); index {
 			return gone
 		}
-		return errorAt(where, "%v", err)
+		return errorAt(where, "Error merging override: %v", err)
 	}
 	parent, err := ed.canonical(path[:len(path)-1], true)
 	if err != nil {
@@ -220,6 +212,9 @@ func (ed *editor) delete(o *Override, path []string) error {
 	at, err := r.find(0, full, r.root)
 	if err != nil {
 		return failed(err)
+	}
+	if at == nil {
+		return gone
 	}
 	if o.value != nil {
 		cur, err := r.expand(at)

@@ -193,7 +193,7 @@ func castArgument(args callArgs) (*elem, error) {
 	case v != nil:
 		all = []*elem{v}
 	case len(all) == 0:
-		return nil, fmt.Errorf("No positional args or value specified")
+		return nil, fmt.Errorf("no positional args or value specified")
 	}
 	for i, e := range all {
 		if e.kind == globSweep || e.kind == extendElem || len(all) > 1 && e.isSweep() {
@@ -213,10 +213,10 @@ func cast(name string, e *elem) (*elem, error) {
 	switch e.kind {
 	case rangeSweep, intervalSweep:
 		if e.kind == rangeSweep && name != "int" && name != "float" {
-			return nil, fmt.Errorf("Range can only be cast to int or float")
+			return nil, fmt.Errorf("range can only be cast to int or float")
 		}
 		if name != "int" && name != "float" {
-			return nil, fmt.Errorf("Intervals cannot be cast to %s", name)
+			return nil, fmt.Errorf("intervals cannot be cast to %s", name)
 		}
 		for i, x := range e.rng {
 			if x == nil {
@@ -276,7 +276,7 @@ func castScalar(name string, n *Node) (*Node, error) {
 			if strings.EqualFold(n.Text, "true") || strings.EqualFold(n.Text, "false") {
 				return newBool(strings.EqualFold(n.Text, "true")), nil
 			}
-			return nil, fmt.Errorf("Cannot cast '%s' to bool", n.Text)
+			return nil, fmt.Errorf("cannot cast '%s' to bool", n.Text)
 		}
 		f, _ := n.number()
 		return newBool(f != 0), nil
@@ -359,7 +359,7 @@ func rangeCall(args callArgs) (*elem, error) {
 		}
 	}
 	if f, _ := b[2].node.number(); f == 0 {
-		return nil, fmt.Errorf("Invalid range values: the step must not be zero")
+		return nil, fmt.Errorf("invalid range values: the step must not be zero")
 	}
 	return &elem{kind: rangeSweep, rng: [3]*elem{b[0], b[1], b[2]}}, nil
 }
@@ -431,7 +431,7 @@ func (a callArgs) sequence(named map[string]*elem) (*elem, error) {
 		case e.isNull(), e.kind == globSweep, e.kind == intervalSweep, e.kind == extendElem:
 			return nil, mismatch(fmt.Sprintf("args[%d]", i), e, "a value, a list, a choice or a range")
 		case len(a.pos) > 1 && e.isSweep():
-			return nil, fmt.Errorf("Invalid arguments: %s among several", e.describe())
+			return nil, fmt.Errorf("invalid arguments: %s among several", e.describe())
 		}
 	}
 	switch len(a.pos) {
@@ -465,7 +465,7 @@ func sortCall(args callArgs) (*elem, error) {
 		if len(args.pos) > 1 {
 			for _, x := range e.items {
 				if x.kind != scalarElem {
-					return nil, fmt.Errorf("Invalid arguments: %s among the values to sort", x.describe())
+					return nil, fmt.Errorf("invalid arguments: %s among the values to sort", x.describe())
 				}
 			}
 		}
@@ -524,20 +524,16 @@ func pyLess(a, b *elem) (bool, error) {
 
 // sortedRange turns a range round where it runs the other way.
 func sortedRange(e elem, reverse bool) *elem {
-	start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
+	start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
 	isFloat := e.isFloatRange()
 	if (step.Sign() > 0) != reverse {
 		return &e
 	}
-	count := new(big.Rat).Quo(new(big.Rat).Sub(stop, start), step) // of values: rounded up
-	whole := new(big.Int).Quo(count.Num(), count.Denom())
-	if count.IsInt() {
-		whole.Sub(whole, big.NewInt(1))
-	}
-	if count.Sign() <= 0 || whole.Sign() <= 0 { // none or one
+	steps := e.rangeCount()
+	if steps.Sub(steps, big.NewInt(1)).Sign() <= 0 { // no value or one
 		return &e
 	}
-	last := new(big.Rat).Add(start, new(big.Rat).Mul(new(big.Rat).SetInt(whole), step))
+	last := new(big.Rat).Add(start, new(big.Rat).Mul(new(big.Rat).SetInt(steps), step))
 	end := new(big.Rat).Sub(start, step)
 	e.rng = [3]*elem{scalarOf(decimalNode(last, isFloat)), scalarOf(decimalNode(end, isFloat)), scalarOf(decimalNode(step.Neg(step), isFloat))}
 	return &e
@@ -582,13 +578,13 @@ func tagCall(args callArgs) (*elem, error) {
 	}
 	tags, sweep := args.pos, named["sweep"]
 	if len(tags) == 0 {
-		return nil, fmt.Errorf("Not enough arguments to tag, must take at least a sweep")
+		return nil, fmt.Errorf("not enough arguments to tag, must take at least a sweep")
 	}
 	if sweep == nil || sweep.isNull() {
 		tags, sweep = tags[:len(tags)-1], tags[len(tags)-1]
 	}
 	if !sweep.isSweep() || sweep.kind == globSweep {
-		return nil, fmt.Errorf("Last argument to tag() must be a choice(), range() or interval(), got %s", sweep.describe())
+		return nil, fmt.Errorf("last argument to tag() must be a choice(), range() or interval(), got %s", sweep.describe())
 	}
 	c := *sweep
 	c.tags = nil

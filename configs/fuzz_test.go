@@ -93,3 +93,44 @@ func FuzzInterpolation(f *testing.F) {
 		}
 	})
 }
+
+// FuzzEdit applies two overrides to a tree with links. A tree that was edited prints, reads back and
+// keeps the tree it came from.
+func FuzzEdit(f *testing.F) {
+	for _, s := range []string{"rd.x=1\n+l.0={a:1}", "~d.y\nd={x:[1]}", "+rd={x:${a}}\nrl=extend_list(1)", "d={r:{k:9}}\n~rr.r.k=9", "++a.b.c=null\n~a", "m=???\n+m.x=1", "+d.r=${d}\nd.r={x:1}", "l.1={k:2}\n~l.1.k"} {
+		f.Add(s)
+	}
+	const base = "a: 1\nd: {x: 3, y: {w: 1}, r: '${c}'}\nc: {k: 7}\nl: [5, {k: 1}, '${a}']\nm: ???\nn: null\nrd: ${d}\nrl: ${l}\nrr: ${rd}\nbr: ${no}\n"
+	env := &environment{now: time.Unix(0, 0), getenv: func(string) (string, bool) { return "", false }, warn: func(string) {}}
+	f.Fuzz(func(t *testing.T, s string) {
+		root, err := ParseYAML("base", []byte(base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := root.toYAML()
+		ed := &editor{root: root, env: env}
+		for i, text := range strings.SplitN(s, "\n", 3) {
+			o, err := ParseOverride(text)
+			if err != nil || i == 2 || o.isSweep() {
+				continue
+			}
+			if err := ed.apply(o); err != nil && !strings.HasPrefix(err.Error(), o.Text+": ") {
+				t.Fatalf("%q: an error without the override: %v", text, err)
+			}
+		}
+		if after := root.toYAML(); after != before {
+			t.Fatalf("%q changed the tree it was given:\n%s", s, after)
+		}
+		if _, err := newResolver(ed.root, env).expand(&place{node: ed.root}); err != nil && strings.TrimSpace(err.Error()) == "" {
+			t.Fatal("empty message")
+		}
+		out := ed.root.toYAML()
+		again, err := ParseYAML("again", []byte(out))
+		if err != nil {
+			t.Fatalf("%q: the result does not read back: %v\n%s", s, err, out)
+		}
+		if got := again.toYAML(); got != out {
+			t.Fatalf("%q: the result reads back as\n%s\nnot\n%s", s, got, out)
+		}
+	})
+}

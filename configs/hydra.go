@@ -2,7 +2,6 @@ package configs
 
 import (
 	"os"
-	"sort"
 	"strings"
 )
 
@@ -216,40 +215,6 @@ func (c *Composer) runtime(in *Node, b *base) *Node {
 	put("choices", choices)
 	b.runtimeIn, b.runtimeOut = in, out
 	return out
-}
-
-// overrideDirname names a folder after the task overrides: sorted, without those of the excluded
-// keys, joined by item_sep, with kv_sep for "=". It is what ${hydra_override_dirname:} gives.
-// options, which may be nil, has keys of hydra.job.config.override_dirname that differ here.
-func overrideDirname(root, options *Node) string {
-	option := func(key string) *Node {
-		if n := options.Get(key); n != nil {
-			return n
-		}
-		return root.Find("hydra.job.config.override_dirname." + key)
-	}
-	text := func(key string) string {
-		if n := option(key); n != nil {
-			return n.Text
-		}
-		return ""
-	}
-	excluded := map[string]bool{}
-	if ex := option("exclude_keys"); ex != nil {
-		for _, v := range ex.Vals {
-			excluded[v.Text] = true
-		}
-	}
-	var names []string
-	if task := root.Find("hydra.overrides.task"); task != nil {
-		for _, v := range task.Vals {
-			if o, err := ParseOverride(v.Text); err != nil || !excluded[o.Key] {
-				names = append(names, v.Text)
-			}
-		}
-	}
-	sort.Strings(names)
-	return strings.ReplaceAll(strings.Join(names, text("item_sep")), "=", text("kv_sep"))
 }
 
 func sourceInfo(lib *library) *Node {

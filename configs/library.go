@@ -29,11 +29,19 @@ type source struct {
 	path     string // as shown to users: file:///… or pkg://…
 	display  string // prefix of file names in messages
 	fsys     fs.FS
-	only     string // when set, nothing outside this folder is visible
+	visible  func(name string) bool // nil: everything is
 }
 
-func (s *source) visible(name string) bool {
-	return s.only == "" || name == s.only || strings.HasPrefix(name, s.only+"/")
+func (s *source) shows(name string) bool { return s.visible == nil || s.visible(name) }
+
+// Hydra serves its own configs twice: those of its package stand before the user's, and those it
+// registers from code stand behind. So a user's hydra/launcher/slurm.yaml is the one that counts,
+// whatever launchers this program has.
+func ofHydra(name string) bool { return name == "hydra" || strings.HasPrefix(name, "hydra/") }
+
+func ofHydraPackage(name string) bool {
+	return ofHydra(name) && name != "hydra/config.yaml" && !strings.HasPrefix(name, "hydra/launcher") &&
+		!strings.HasPrefix(name, "hydra/sweeper") && !strings.HasSuffix(name, "/colorlog.yaml")
 }
 
 // library finds configs and groups along the search path. Files are read and parsed once.
@@ -60,9 +68,9 @@ func newLibrary() *library {
 
 func (l *library) add(s *source) { l.sources = append(l.sources, s) }
 
-// embeddedSource serves the built-in tree; only restricts it to a folder.
-func embeddedSource(provider, only string, fsys fs.FS) *source {
-	return &source{provider: provider, path: "pkg://configs.conf", display: "configs/conf/", fsys: fsys, only: only}
+// embeddedSource serves the built-in tree, as far as it is visible.
+func embeddedSource(provider string, fsys fs.FS, visible func(name string) bool) *source {
+	return &source{provider: provider, path: "pkg://configs.conf", display: "configs/conf/", fsys: fsys, visible: visible}
 }
 
 func dirSource(provider, dir string) (*source, error) {
@@ -91,7 +99,7 @@ func searchPathEntry(provider, entry string, lib fs.FS) (*source, error) {
 	case strings.HasPrefix(entry, "pkg://"):
 		name := strings.ReplaceAll(strings.TrimPrefix(entry, "pkg://"), ".", "/")
 		if name == "configs/conf" || name == "conf" || name == "fulcrum/conf" || name == "fulcrum" {
-			return embeddedSource(provider, "", lib), nil
+			return embeddedSource(provider, lib, nil), nil
 		}
 		return nil, errorf("no package %s in this program: want pkg://configs.conf", entry)
 	case strings.Contains(entry, "://"):
@@ -114,7 +122,7 @@ func (l *library) find(config string) (*source, bool) {
 		return nil, false
 	}
 	for _, s := range l.sources {
-		if !s.visible(name) {
+		if !s.shows(name) {
 			continue
 		}
 		if info, err := fs.Stat(s.fsys, name); err == nil && !info.IsDir() {
@@ -177,7 +185,7 @@ func (l *library) group(name string) bool {
 	}
 	found := false
 	for _, s := range l.sources {
-		if !s.visible(name) {
+		if !s.shows(name) {
 			continue
 		}
 		if info, err := fs.Stat(s.fsys, name); err == nil && info.IsDir() {
@@ -199,7 +207,7 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 	}
 	seen := map[string]bool{}
 	for _, s := range l.sources {
-		if group != "." && !s.visible(group) {
+		if group != "." && !s.shows(group) {
 			continue
 		}
 		entries, err := fs.ReadDir(s.fsys, group)
@@ -211,7 +219,7 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 		}
 		for _, e := range entries {
 			name := e.Name()
-			if !s.visible(path.Join(group, name)) || name == "__pycache__" {
+			if !s.shows(path.Join(group, name)) || name == "__pycache__" {
 				continue
 			}
 			if e.Type()&fs.ModeSymlink != 0 {

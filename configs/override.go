@@ -22,7 +22,16 @@ type Override struct {
 	HasPackage bool
 	Text       string // as typed
 
-	value *elem // nil: ~key without a value
+	value *elem  // nil: ~key without a value
+	file  Origin // where a file gives it; empty for the command line
+}
+
+// where is the place to name in errors about the override.
+func (o *Override) where() Origin {
+	if o.file.Source != "" {
+		return o.file
+	}
+	return Origin{Source: o.Text}
 }
 
 // ParseOverride parses one override. Errors carry the override and the column.
@@ -32,7 +41,7 @@ type Override struct {
 func ParseOverride(text string) (*Override, error) {
 	o := &Override{Text: text}
 	fail := func(pos int, msg string) (*Override, error) {
-		return nil, errorAt(Origin{Source: text}, "column %d: %s", pos+1, msg)
+		return nil, errorAt(Origin{Source: excerpt(text)}, "Error parsing override: column %d: %s", pos+1, msg)
 	}
 	pos := 0
 	switch {
@@ -75,13 +84,22 @@ func ParseOverride(text string) (*Override, error) {
 	p := &valueParser{s: text, pos: pos + 1}
 	v, err := p.value()
 	if err != nil {
-		return nil, errorAt(Origin{Source: text}, "%v", err)
+		return nil, errorAt(Origin{Source: excerpt(text)}, "Error parsing override: %v", err)
 	}
 	if v.kind == extendElem && o.Op != opChange {
 		return fail(0, "Trying to use override symbols when extending a list: want key=extend_list(…) without "+opPrefix[o.Op])
 	}
 	o.value = v
 	return o, nil
+}
+
+// excerpt shortens a very long override for a message.
+func excerpt(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 func quoteRune(r rune) string { return "\"" + string(r) + "\"" }
@@ -92,7 +110,7 @@ func keyLen(s string) (n int, bad string) {
 	if bad != "" || n == len(s) || s[n] != '/' {
 		return n, bad
 	}
-	if wordLen(s) != n {
+	if n == 0 || wordLen(s) != n {
 		return n, `a group path is words joined by "/"`
 	}
 	for n < len(s) && s[n] == '/' {

@@ -49,6 +49,7 @@ type resolver struct {
 	quiet    int              // > 0: inside a resolver's arguments, where nothing is replaced
 	fleeting int              // texts built so far that will read otherwise once the walk has come by
 	sizes    map[*Node]int
+	clean    map[*Node]bool // containers without an interpolation anywhere inside
 	steps    int
 }
 
@@ -81,11 +82,13 @@ func (e *indexError) Error() string {
 
 func newResolver(root *Node, env *environment) *resolver {
 	return &resolver{root: &place{node: root}, hydra: root, now: env.now, getenv: env.getenv, warn: env.warn,
-		active: map[string]bool{}, done: map[string]resolved{}, expanded: map[string]*Node{}, settled: map[string]*Node{}, sizes: map[*Node]int{}}
+		active: map[string]bool{}, done: map[string]resolved{}, expanded: map[string]*Node{}, settled: map[string]*Node{}, sizes: map[*Node]int{}, clean: map[*Node]bool{}}
 }
 
-// maxText bounds the length of text built by interpolation.
-const maxText = 1 << 22
+const (
+	maxText  = 1 << 22 // length of text built by interpolation
+	maxSteps = 1 << 17 // evaluations in one tree; results are kept, so that few trees need many
+)
 
 // value evaluates l until it is no interpolation, and returns where the result lives.
 func (r *resolver) value(l *place) (*place, error) {
@@ -100,9 +103,9 @@ func (r *resolver) value(l *place) (*place, error) {
 		return d.at, d.err
 	}
 	if r.active[id] {
-		return nil, errorf("recursive interpolation: a cycle at %s", l.path())
+		return nil, errorf("Recursive interpolation detected: a cycle at %s", l.path())
 	}
-	if r.steps++; r.steps > maxNodes || len(r.active) > 4*maxDepth {
+	if r.steps++; r.steps > maxSteps || len(r.active) > 4*maxDepth {
 		return nil, errorf("too many interpolations at %s", l.path())
 	}
 	r.active[id] = true
@@ -180,6 +183,10 @@ func (r *resolver) joined(t *template, l *place) (*Node, error) {
 // OmegaConf replaces them one after the other.
 func (r *resolver) text(b *strings.Builder, l *place, repr bool) {
 	n := l.node
+	if r.steps++; r.steps > maxSteps {
+		b.WriteString(strings.Repeat(" ", maxText)) // the caller refuses text of this length
+		return
+	}
 	if n.tmpl != nil {
 		if done := r.settled[l.id()]; done != nil {
 			n = done
@@ -274,7 +281,7 @@ func (r *resolver) follow(ref *nodeRef, l *place) (*place, error) {
 		}
 		keys = append(keys, splitPath(text)...)
 	}
-	at, err := r.find(up, keys, l)
+	at, err := r.walk(up, keys, l)
 	if err != nil {
 		return nil, err
 	}
@@ -309,8 +316,17 @@ func (r *resolver) nearKey(up int, keys []string, l *place) string {
 	return ""
 }
 
-// find walks from l (up dots) or the root along keys; nil when a key is absent.
+// find is walk where a path through something that holds no keys is an absent one.
 func (r *resolver) find(up int, keys []string, l *place) (*place, error) {
+	at, err := r.walk(up, keys, l)
+	if _, scalar := err.(*scalarError); scalar {
+		return nil, nil
+	}
+	return at, err
+}
+
+// walk goes from l (up dots) or the root along keys; nil when a key is absent.
+func (r *resolver) walk(up int, keys []string, l *place) (*place, error) {
 	cur, dots := r.root, up
 	if up > 0 {
 		cur = l
@@ -364,6 +380,9 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		n.Origin = l.node.Origin
 		return &n, nil
 	}
+	if r.clean[at.node] {
+		return at.node, nil
+	}
 	id, path := at.id(), at.path()
 	anchored := at.up == nil || at.up.node.child(at.key) == at.node
 	if n := r.expanded[id]; n != nil && anchored {
@@ -371,7 +390,7 @@ func (r *resolver) expand(l *place) (*Node, error) {
 	}
 	guard := "expand " + id
 	if r.active[guard] {
-		return nil, errorAt(at.node.Origin, "%srecursive interpolation: a cycle", keyPrefix(path))
+		return nil, errorAt(at.node.Origin, "%sRecursive interpolation detected: a cycle", keyPrefix(path))
 	}
 	r.active[guard] = true
 	defer delete(r.active, guard)
@@ -412,6 +431,9 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		return nil, errorAt(at.node.Origin, "%sinterpolations expand to more than %d values", keyPrefix(path), maxNodes)
 	}
 	r.sizes[out] = size
+	if out == at.node {
+		r.clean[out] = true
+	}
 	if anchored {
 		r.expanded[id] = out
 	}

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -113,9 +114,6 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 			whole.active["task "+k] = true
 		}
 		at, err := whole.find(0, append([]string{"hydra"}, splitPath(args[0].Text)...), nil)
-		if _, scalar := err.(*scalarError); scalar {
-			at, err = nil, nil
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -128,11 +126,10 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		}
 		return here(n)
 	case "hydra_override_dirname":
-		var options *Node
-		if len(args) > 0 {
-			options = args[0]
+		if len(args) > 1 {
+			return fail("want at most one mapping of options")
 		}
-		return here(plainString(overrideDirname(r.hydra, options)))
+		return r.overrideDirname(args, l, fail)
 	case "now":
 		if !counts(1, 1) {
 			return fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")
@@ -152,9 +149,77 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		case "micro":
 			return here(plainString("3.11.2"))
 		}
-		return fail("got %q: want major, minor or micro", level)
+		return here(newNull())
 	}
 	return nil, errorf("unsupported interpolation type %s%s", name, didYouMean(name, resolverNames[:]))
+}
+
+// overrideDirname names a job by its task overrides: sorted, with their interpolations resolved, and
+// joined. The options kv_sep, item_sep and exclude_keys default to hydra.job.config.override_dirname
+// when no options are given at all; element_resolver is called with each item.
+func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...any) (*place, error)) (*place, error) {
+	options := r.hydra.Find("hydra.job.config.override_dirname")
+	if len(args) == 1 {
+		options = args[0]
+	}
+	if options == nil || options.Kind == Null {
+		options = newMap()
+	}
+	if options.Kind != Map {
+		return fail("options must be a mapping, got %s", options.Kind)
+	}
+	kvSep, itemSep, element := "=", ",", ""
+	excluded := map[string]bool{}
+	for i, k := range options.Keys {
+		v := options.Vals[i]
+		switch k.Text {
+		case "kv_sep", "item_sep", "element_resolver":
+			if k.Text == "element_resolver" && v.Kind == Null {
+				continue
+			}
+			if v.Kind != String {
+				return fail("%s must be text, got %s", k.Text, v.Kind)
+			}
+			*map[string]*string{"kv_sep": &kvSep, "item_sep": &itemSep, "element_resolver": &element}[k.Text] = v.Text
+		case "exclude_keys":
+			if v.Kind != List {
+				return fail("exclude_keys must be a list, got %s", v.Kind)
+			}
+			for _, x := range v.Vals {
+				excluded[x.pyStr()] = true
+			}
+		}
+	}
+	var items []string
+	if task := r.hydra.Find("hydra.overrides.task"); task != nil {
+		for _, v := range task.Vals {
+			if o, err := ParseOverride(v.Text); err == nil && excluded[o.Key] {
+				continue
+			}
+			items = append(items, v.Text)
+		}
+	}
+	sort.Strings(items)
+	for i, item := range items {
+		n, err := newString(strings.ReplaceAll(item, "=", kvSep))
+		if err != nil {
+			return nil, err
+		}
+		if n.tmpl != nil {
+			if n, err = r.joined(n.tmpl, l); err != nil {
+				return nil, err
+			}
+		}
+		if element != "" {
+			at, err := r.call(element, &resolverCall{args: []*elem{scalarOf(plainString(n.Text))}}, l)
+			if err != nil {
+				return nil, err
+			}
+			n = plainString(at.node.pyStr())
+		}
+		items[i] = n.Text
+	}
+	return &place{l.up, r.computed(plainString(strings.Join(items, itemSep)), l), l.key}, nil
 }
 
 // callWithKey evaluates the resolvers whose first argument is a key of the tree, possibly relative.
@@ -172,9 +237,6 @@ func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(st
 	key := args[0].Text
 	up := span(key, ".")
 	at, err := r.find(up, splitPath(key[up:]), l)
-	if _, scalar := err.(*scalarError); scalar {
-		at, err = nil, nil
-	}
 	if m, miss := err.(*missingError); miss && m.ahead {
 		at, err = nil, nil
 	}

@@ -128,6 +128,20 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Faults of the command line, of the files and of the hydra node come in one report.
+func TestFaultsTogether(t *testing.T) {
+	req := request("--- config\ngrpo: {lr: 3}\n", "grpo.lrr=1", "hydra.job.num=x", "grpo.kl.estimator=k9", "grpo.kl.target_min=5")
+	req.Schema = appSchema(t)
+	_, err := Compose(req)
+	want := `configs/conf/config.yaml:1:12: grpo.lr: want a number in (0, 1), got 3
+grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)
+hydra.job.num=x: want an integer, got the text "x"
+grpo.kl.estimator=k9: want one of exact, k1, k2, k3, got k9 (did you mean k1?)`
+	if err == nil || err.Error() != want {
+		t.Errorf("\n got %v\nwant %s", err, want)
+	}
+}
+
 func TestDecodeNamesWhatMustBeGiven(t *testing.T) {
 	req := request("--- config\nname: ???\n")
 	req.Schema = appSchema(t)

@@ -1,20 +1,27 @@
 package configs
 
-// Dimension is one swept override as an optimizing sweeper sees it.
+import "math"
+
+// Dimension is one swept override as an optimizing sweeper sees it. There are three kinds:
+//
+//	choice(…), a,b,c, glob(…)   Choices, without an order
+//	range(…)                    Choices in the order of the sweep, and Low..High in steps of Step
+//	interval(…)                 Low..High, continuous or whole numbers, linear or logarithmic
 type Dimension struct {
 	Key     string   // with its prefix: +a.b
-	Choices []string // choice, glob, range: values as they are written behind key=
-	Ordered bool     // range: the choices are numbers in order
-	Low     float64  // interval
-	High    float64
-	Int     bool     // interval cast to int
-	Tags    []string // tag(log, …)
+	Choices []string // values as they are written behind key=; nil for an interval
+	Ordered bool     // range that is not shuffled: the choices are numbers on an axis
+	Low     float64  // interval: start; range: least value
+	High    float64  // interval: end; range: greatest value (the values are half open, High is one of them)
+	Step    float64  // range: distance of its values, > 0; else 0
+	Int     bool     // whole numbers: an interval cast to int, a range of integers
+	Tags    []string // of tag(log, …)
 }
 
-// Interval reports whether the dimension is continuous (or an integer interval).
+// Interval reports whether the dimension is an interval.
 func (d *Dimension) Interval() bool { return d.Choices == nil }
 
-// Log reports whether the dimension is tagged log.
+// Log reports whether an interval or a range is to be searched on a logarithmic scale: it is tagged so.
 func (d *Dimension) Log() bool {
 	for _, t := range d.Tags {
 		if t == "log" {
@@ -27,6 +34,9 @@ func (d *Dimension) Log() bool {
 // Space splits a sweep into its dimensions and the overrides that every job has. Overrides in
 // hydra.sweeper.params come first; the command line wins.
 func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, err error) {
+	if old := master.tree.Find("hydra.sweeper.search_space"); old != nil && old.Kind != Null {
+		return nil, nil, errorAt(old.Origin, "hydra.sweeper.search_space is the older spelling of hydra.sweeper.params: write params: {lr: 'tag(log, interval(0.001, 0.1))'} instead")
+	}
 	params, err := master.hydraValue("sweeper.params")
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +46,6 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 		return nil, nil, err
 	}
 	for _, o := range overrides {
-		key := opPrefix[o.Op] + o.fullKey()
 		if !o.isSweep() {
 			a, err := c.axis(o)
 			if err != nil {
@@ -45,25 +54,53 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 			fixed = append(fixed, a.values[0])
 			continue
 		}
-		d := Dimension{Key: key, Tags: o.value.tags}
-		if o.value.kind == intervalSweep {
-			d.Low, _ = o.value.rng[0].node.number()
-			d.High, _ = o.value.rng[1].node.number()
-			d.Int = o.value.cast == "int"
-			if !(d.Low < d.High) {
-				return nil, nil, errorAt(Origin{Source: o.Text}, "interval(): want start < end")
-			}
-		} else {
-			a, err := c.axis(o)
-			if err != nil {
-				return nil, nil, err
-			}
-			d.Choices, d.Ordered = []string{}, o.value.kind == rangeSweep && !o.value.shuffled
-			for _, v := range a.values {
-				d.Choices = append(d.Choices, v[len(key)+1:])
-			}
+		d, err := c.dimension(o)
+		if err != nil {
+			return nil, nil, err
 		}
 		dims = append(dims, d)
 	}
 	return dims, fixed, nil
+}
+
+func (c *Composer) dimension(o *Override) (Dimension, error) {
+	d := Dimension{Key: opPrefix[o.Op] + o.fullKey(), Tags: o.value.tags}
+	fail := func(format string, args ...any) (Dimension, error) {
+		return d, errorAt(o.where(), format, args...)
+	}
+	if o.value.kind == intervalSweep {
+		d.Low, _ = o.value.rng[0].node.number()
+		d.High, _ = o.value.rng[1].node.number()
+		d.Int = o.value.cast == "int"
+		switch {
+		case math.IsInf(d.Low, 0) || math.IsInf(d.High, 0) || !(d.Low < d.High):
+			return fail("interval(%v, %v): want start < end, both finite", d.Low, d.High)
+		case d.Log() && d.Low <= 0:
+			return fail("tag(log, interval(%v, %v)): a logarithmic interval must start above 0", d.Low, d.High)
+		}
+		return d, nil
+	}
+	a, err := c.axis(o)
+	if err != nil {
+		return d, err
+	}
+	if len(a.values) == 0 {
+		return fail("%s has no values to choose from", o.value.describe())
+	}
+	for _, v := range a.values {
+		d.Choices = append(d.Choices, v[len(d.Key)+1:])
+	}
+	if o.value.kind == rangeSweep && !o.value.shuffled {
+		d.Int = !o.value.isFloatRange()
+		first, last := plainNumber(d.Choices[0]), plainNumber(d.Choices[len(d.Choices)-1])
+		d.Low, d.High = min(first, last), max(first, last)
+		step, _ := o.value.rng[2].node.number()
+		d.Ordered, d.Step = true, math.Abs(step)
+	}
+	return d, nil
+}
+
+func plainNumber(s string) float64 {
+	f, _ := (&Node{Kind: Int, Text: s}).number()
+	return f
 }

@@ -37,15 +37,16 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		return out, nil // shuffle() has already reordered them
 	case rangeSweep:
-		start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
-		isFloat := e.isFloatRange()
+		start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
 		if step.Sign() == 0 {
 			return nil, errorf("Invalid range values: the step must not be zero")
 		}
-		for x := start; x.Cmp(stop)*step.Sign() < 0; x = new(big.Rat).Add(x, step) {
-			if len(out) >= maxJobs {
-				return nil, errorf("range(): more than %d values", maxJobs)
-			}
+		count := e.rangeCount()
+		if !count.IsInt64() || count.Int64() > maxJobs {
+			return nil, errorf("range(): more than %d values", maxJobs)
+		}
+		isFloat := e.isFloatRange()
+		for x := start; len(out) < int(count.Int64()); x = new(big.Rat).Add(x, step) {
 			out = append(out, decimalNode(x, isFloat).pyStr())
 		}
 	case globSweep:
@@ -55,7 +56,7 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		}
 		for _, o := range options {
 			if anyMatch(e.glob[0], o) && !anyMatch(e.glob[1], o) {
-				out = append(out, o)
+				out = append(out, optionText(o))
 			}
 		}
 	case intervalSweep:
@@ -65,6 +66,28 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}
 	return out, nil
+}
+
+// optionText writes the name of an option: as it is, where that reads back as the name.
+func optionText(name string) string {
+	if o, err := ParseOverride("g=" + name); err == nil && o.value.isText() && o.value.quote == 0 && o.value.node.Text == name {
+		return name
+	}
+	return withQuotes(name, '\'')
+}
+
+// rangeCount is the number of values of a range.
+func (e *elem) rangeCount() *big.Int {
+	start, stop, step := decimalOf(e.rng[0].node), decimalOf(e.rng[1].node), decimalOf(e.rng[2].node)
+	count := new(big.Rat).Quo(new(big.Rat).Sub(stop, start), step)
+	if count.Sign() <= 0 {
+		return new(big.Int)
+	}
+	whole := new(big.Int).Quo(count.Num(), count.Denom())
+	if !count.IsInt() {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return whole
 }
 
 func anyMatch(patterns []string, s string) bool {
@@ -160,6 +183,7 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 			if err != nil {
 				return nil, errorAt(params.Vals[i].Origin, "hydra.sweeper.params: %v", err)
 			}
+			o.file = params.Vals[i].Origin
 			all = append(all, o)
 		}
 	}
@@ -207,7 +231,7 @@ func (c *Composer) axis(o *Override) (axis, error) {
 			return c.lib.list(o.Key, false)
 		})
 		if err != nil {
-			return a, errorAt(Origin{Source: o.Text}, "%v", err)
+			return a, errorAt(o.where(), "%v", err)
 		}
 		for _, v := range vals {
 			a.values = append(a.values, a.key+"="+v)

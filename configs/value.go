@@ -188,6 +188,7 @@ func (p *valueParser) listItem() (*elem, error) {
 
 func (p *valueParser) dict() (*elem, error) {
 	e := &elem{kind: dictElem}
+	at := map[Key]int{}
 	if t, n := p.peek(); t == tokDictClose {
 		p.pos += n
 		return e, nil
@@ -209,7 +210,14 @@ func (p *valueParser) dict() (*elem, error) {
 		if v.isSweep() || v.kind == extendElem {
 			return nil, p.errorf(p.pos, "a sweep inside a mapping: sweep over whole mappings, as in key={a:1},{a:2}")
 		}
-		e.put(k, v)
+		// A key given twice keeps its place and takes the last value. As in Python, 1, 1.0 and true are
+		// one key.
+		if i, ok := at[k.key().hashed()]; ok {
+			e.items[i] = v
+		} else {
+			at[k.key().hashed()] = len(e.keys)
+			e.keys, e.items = append(e.keys, k), append(e.items, v)
+		}
 		t, n = p.peek()
 		switch t {
 		case tokComma:
@@ -221,18 +229,6 @@ func (p *valueParser) dict() (*elem, error) {
 			return nil, p.unexpected(t, n, `"," or "}"`)
 		}
 	}
-}
-
-// put adds an entry to a dict; a key given twice keeps its place and takes the last value. As in
-// Python, 1, 1.0 and true are one key.
-func (e *elem) put(k *Node, v *elem) {
-	for i, old := range e.keys {
-		if old.key().hashed() == k.key().hashed() {
-			e.items[i] = v
-			return
-		}
-	}
-	e.keys, e.items = append(e.keys, k), append(e.items, v)
 }
 
 func (p *valueParser) dictKey() (*Node, error) {

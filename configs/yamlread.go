@@ -15,6 +15,9 @@ import (
 // maxNodes bounds what aliases in a file, or interpolations in a tree, may expand to.
 const maxNodes = 1 << 20
 
+// maxYAMLDepth bounds the nesting of a file, far below what Python's stack takes.
+const maxYAMLDepth = 400
+
 // readYAML parses one document as OmegaConf.load does: an empty file is {}, a lone word w is {w: null}.
 func readYAML(source string, data []byte) (*Node, error) {
 	n, err := ParseYAML(source, data)
@@ -123,6 +126,7 @@ type yamlReader struct {
 	anchors map[string]bool      // names of anchors met
 	sizes   map[*Node]int        // expanded sizes of anchored nodes
 	total   int
+	depth   int // of containers around
 	flow    int // depth of [] and {} around
 	key     bool
 }
@@ -143,6 +147,10 @@ func (r *yamlReader) read(y *yaml.Node) (*Node, error) {
 		}
 		return n, r.count(y, r.sizes[n])
 	}
+	if r.depth++; r.depth > maxYAMLDepth {
+		return nil, errorAt(r.origin(y), "nested deeper than %d", maxYAMLDepth)
+	}
+	defer func() { r.depth-- }()
 	before := r.total
 	if err := r.count(y, 1); err != nil {
 		return nil, err
@@ -230,7 +238,7 @@ func (r *yamlReader) scalar(y *yaml.Node, tag string) (*Node, error) {
 		case quoted:
 		case y.Value == "<<", y.Value == "=" && !r.key:
 			return nil, errorAt(r.origin(y), "%s has a meaning of its own in YAML: quote it", clip(y.Value))
-		case r.flow > 0 && !r.key && strings.HasSuffix(y.Value, ":"):
+		case r.flow > 0 && (!r.key && strings.HasSuffix(y.Value, ":") || strings.Contains(y.Value, ":?")):
 			return nil, errorAt(r.origin(y), "found unexpected ':' in %s: put a blank behind it or quote the text", clip(y.Value))
 		default:
 			n = plainScalar(y.Value)

@@ -27,7 +27,8 @@ type controller struct {
 	starts    map[int]launcher.Job
 	handed    map[int]bool // in the launcher's hands
 	onFailure sweeper.OnFailure
-	halted    string // why the sweep stops before its end; "" = it does not
+	lost      map[int]int // attempts of a job that were lost and made again without asking
+	halted    string      // why the sweep stops before its end; "" = it does not
 	begin     time.Time
 }
 
@@ -41,7 +42,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, onFailure: onFailure, begin: time.Now()}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, begin: time.Now()}
 	if c.launcher, err = p.open(p.dir); err != nil {
 		return err
 	}
@@ -252,8 +253,17 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	return c.ledger.Record(*job, a)
 }
 
+// lostAgain is how many lost attempts at a job are made good by another one: a node that failed is not
+// the job's fault. More than that look like it.
+const lostAgain = 3
+
 // failed decides what becomes of a job after an attempt that came to nothing.
 func (c *controller) failed(job *ledger.Job, state string) {
+	if state == launcher.Lost && c.lost[job.Num] < lostAgain {
+		c.lost[job.Num]++
+		job.State = launcher.Queued
+		return
+	}
 	job.State = state
 	if state == launcher.Done || state == launcher.Pruned {
 		job.State = launcher.Failed
@@ -326,7 +336,10 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 		text += ": " + job.Cause
 	}
 	if job.State == launcher.Queued && a.State != launcher.Interrupted {
-		text += fmt.Sprintf("; tried again (%d of %d)", job.Failures, c.onFailure.Retries)
+		text += "; tried again"
+		if a.State != launcher.Lost {
+			text += fmt.Sprintf(" (%d of %d)", job.Failures, c.onFailure.Retries)
+		}
 	}
 	return text
 }
@@ -342,11 +355,11 @@ func (c *controller) finish(ctx context.Context) error {
 		counts[job.State]++
 	}
 	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
-	if n := counts[launcher.Running]; ctx.Err() != nil && n > 0 {
-		fmt.Printf("%d jobs go on without this process; follow them:  run attach %s\n", n, dir)
+	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
+		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}
 	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {
-		return &InterruptedError{context.Cause(ctx), dir}
+		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir}
 	}
 	bad := counts[launcher.Failed] + counts[launcher.Lost]
 	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]

@@ -28,11 +28,15 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 // InterruptedError says that a signal ended the run and its state is saved. It unwraps to
 // context.Canceled, which the command line turns into exit code 128 + signal.
 type InterruptedError struct {
-	Cause error // of the context's end
-	Dir   string
+	Cause   error // of the context's end
+	Dir     string
+	Outlive int // jobs of a sweep that go on without this process
 }
 
 func (e *InterruptedError) Error() string {
+	if e.Outlive > 0 {
+		return fmt.Sprintf("%v; %d jobs stay in the cluster's queue, follow them with:  run attach %s", e.Cause, e.Outlive, e.Dir)
+	}
 	return fmt.Sprintf("%v; the state is saved, go on with:  run resume %s", e.Cause, e.Dir)
 }
 

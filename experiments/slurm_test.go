@@ -20,13 +20,13 @@ import (
 // sweep of docs/slurm.md.
 func TestSlurmSweep(t *testing.T) {
 	c := slurmtest.Start(t)
-	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1"}
+	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=4", "grpo.epochs=4"}
 	if !testing.Short() {
 		n, kills, args = 9, 6, []string{"grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "rce.epochs=8", "grpo.epochs=8"}
 	}
 	var grid []string
 	for _, arg := range tiny("report.plots=false") {
-		if name, _, _ := strings.Cut(arg, "="); name != "seed" && (testing.Short() || !strings.HasSuffix(name, ".epochs")) {
+		if name, _, _ := strings.Cut(arg, "="); name != "seed" && !strings.HasSuffix(name, ".epochs") {
 			grid = append(grid, arg)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSlurmSweep(t *testing.T) {
 	for kill := range kills {
 		select {
 		case <-p.ended:
-		case <-time.After(time.Duration(500+random.IntN(3000)) * time.Millisecond):
+		case <-time.After(time.Duration(300+random.IntN(1000*min(kills, 3))) * time.Millisecond):
 		}
 		if list := running(); len(list) > 0 && requeued < 2 {
 			job := list[random.IntN(len(list))]

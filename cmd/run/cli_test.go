@@ -97,7 +97,7 @@ func TestCommandLine(t *testing.T) {
 		{"an unknown variable of a template", "-cp conf --help hydra.help.template=$CONFG", "", "unknown $CONFG (did you mean $CONFIG?)", 2, ""},
 		{"an unknown shell", "-sc install=tcsh", "", "want install=, uninstall= or query= with bash, zsh or fish", 2, ""},
 		{"a file for a folder", "-cp conf/config.yaml --cfg job", "", "conf/config.yaml is a file: want a directory", 2, ""},
-		{"a group for a key", "-cp conf nett=mlp --cfg job", "", "Could not override 'nett' (did you mean net?)", 2, ""},
+		{"a group for a key", "-cp conf nett=mlp --cfg job", "", "Key 'nett' is not in struct (did you mean net?)", 2, ""},
 		{"two commands", "--run --cfg job", "", "only one of --run", 2, ""},
 		{"--resolve alone", "--resolve", "", "--resolve works only with --cfg", 2, ""},
 		{"a sweep without -m", "-cp conf net=cnn,mlp", "", "Ambiguous value for argument 'net=cnn,mlp'", 2, ""},

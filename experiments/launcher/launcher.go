@@ -73,6 +73,8 @@ type Launcher interface {
 	// that have not started are dropped. Those that run are told to save their state and to end, except,
 	// unless cancel is set, those that outlive the controller (a cluster's).
 	Stop(cancel bool)
+	// Outlived reports whether jobs go on when this process ends: they are a cluster's.
+	Outlived() bool
 }
 
 // jobFile is where a job's description lies for processes that are not the controller's.

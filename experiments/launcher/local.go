@@ -113,6 +113,9 @@ func (l *local) Submit(_ context.Context, jobs []Job) error {
 // Adopt implements Launcher: jobs of a process that is gone are gone with it.
 func (l *local) Adopt(context.Context, []Job) ([]int, error) { return nil, nil }
 
+// Outlived implements Launcher.
+func (l *local) Outlived() bool { return false }
+
 // Events implements Launcher.
 func (l *local) Events() <-chan Attempt { return l.events }
 

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +79,9 @@ func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}, nil
 }
+
+// Outlived implements Launcher.
+func (s *slurm) Outlived() bool { return true }
 
 // Events implements Launcher.
 func (s *slurm) Events() <-chan Attempt { return s.events }
@@ -197,19 +199,17 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	}
 }
 
-// find looks for an array by its script, and notes what it finds.
+// find looks for an array in Slurm's queue, and notes what it finds.
 func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
 	tasks, err := s.queue.list(ctx)
 	if err != nil {
 		return "", err
 	}
-	for id, t := range tasks {
-		if t.command == sub.script() {
-			array, _, _ := strings.Cut(id, "_")
-			return array, sub.found(array)
-		}
+	array := sub.among(tasks)
+	if array == "" {
+		return "", nil
 	}
-	return "", nil
+	return array, sub.found(array)
 }
 
 // script is the batch script of an array: every task makes one attempt at its job.
@@ -247,11 +247,20 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// Adopt implements Launcher. Tasks that are over, but of whose end no controller has been told, are
-// adopted too: their events follow at once.
+// Adopt implements Launcher.
 func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 	subs, err := submissions(s.sweep)
 	if err != nil || len(subs) == 0 {
+		return nil, err
+	}
+	arrays := make([]string, len(subs))
+	for i, sub := range subs { // first, as it waits for an sbatch that is still at work
+		if arrays[i], err = sub.array(); err != nil {
+			return nil, err
+		}
+	}
+	queue, err := s.queue.list(ctx)
+	if err != nil {
 		return nil, err
 	}
 	open := map[int]Job{}
@@ -259,35 +268,26 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 		open[job.Num] = job
 	}
 	var nums []int
-	for _, sub := range slices.Backward(subs) { // a job's last submission counts
-		told, err := sub.settled()
-		if err != nil {
-			return nil, err
-		}
-		array, err := sub.array()
-		if err != nil {
-			return nil, err
-		}
-		if array == "" { // its controller died before sbatch had answered
-			if array, err = s.find(ctx, sub); err != nil {
+	for i, sub := range slices.Backward(subs) { // a job's last submission counts
+		if arrays[i] == "" { // its controller and its sbatch died before the answer was noted
+			if arrays[i] = sub.among(queue); arrays[i] == "" {
+				continue
+			}
+			if err := sub.found(arrays[i]); err != nil {
 				return nil, err
 			}
 		}
 		var mine []Job
 		for _, num := range sub.Nums {
 			job, ok := open[num]
-			if !ok || array == "" {
-				continue
-			}
 			delete(open, num)
-			if told[num] {
-				continue
+			now := queue[sub.task(arrays[i], num)]
+			if ok && now.command == sub.script() && now.kind() != slurmOver {
+				mine, nums = append(mine, job), append(nums, num)
 			}
-			mine = append(mine, job)
-			nums = append(nums, num)
 		}
 		if len(mine) > 0 {
-			s.take(sub, array, mine)
+			s.take(sub, arrays[i], mine)
 		}
 	}
 	slices.Sort(nums)
@@ -317,7 +317,7 @@ func (s *slurm) Stop(cancel bool) {
 func (s *slurm) run() {
 	defer close(s.events)
 	const late = 20 * time.Second
-	pause := s.soon
+	pause, said := s.soon, ""
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -341,8 +341,9 @@ func (s *slurm) run() {
 		}
 		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
 		news, err := s.look(tasks, cancel)
-		if err != nil && s.ctx.Err() == nil {
-			s.queue.warn(err.Error())
+		if err != nil && s.ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			s.queue.warn(said + "; trying again")
 		}
 		if pause = min(pause*5/4, late); news {
 			pause = s.soon
@@ -361,7 +362,12 @@ func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
 	}
 	var gone []string
 	for _, t := range tasks {
-		if now := queue[t.id]; now.id == "" || now.state == "CANCELLED" {
+		now := queue[t.id]
+		if now.command != t.sub.script() { // the number has been given to another job
+			now = slurmTask{}
+			delete(queue, t.id)
+		}
+		if now.id == "" || now.state == "CANCELLED" {
 			gone = append(gone, t.id)
 		}
 	}
@@ -403,9 +409,6 @@ func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
 
 // tell sends the events that the controller has not seen of a task, and reports whether it is over.
 func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over bool, err error) {
-	if _, err := os.ReadDir(filepath.Dir(t.job.Dir)); err != nil && !errors.Is(err, os.ErrNotExist) { // a network file system looks again
-		return false, false, err
-	}
 	all, err := Attempts(t.job.Dir)
 	if err != nil {
 		return false, false, err
@@ -413,6 +416,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 	if n := len(all); n > 0 && (all[n-1].State == Done || all[n-1].State == Pruned) && all[n-1].Try <= t.ended {
 		t.begun, t.ended = all[n-1].Try-1, all[n-1].Try-1 // an attempt that was given up has finished the job
 	}
+	seen := t.begun // what began since may be newer than what the queue has just said
 	for i, a := range all {
 		if a.Try <= t.ended {
 			continue
@@ -429,7 +433,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 		switch {
 		case last && Ended(a.State):
 			return true, s.finish(t, a, now), nil
-		case last && !(known && now.kind() == slurmWaits):
+		case last && !(known && now.kind() == slurmWaits && a.Try <= seen):
 			continue
 		}
 		t.ended, news = a.Try, true // Slurm has stopped it and starts it again
@@ -448,6 +452,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 	if n := len(all); n > 0 && all[n-1].Try > t.ended {
 		a = all[n-1]
 	} else if now.state != "CANCELLED" && time.Since(t.over) < s.lag { // its record may not be visible yet
+		os.ReadDir(filepath.Dir(t.job.Dir)) // makes a network file system look again
 		return news, false, nil
 	}
 	return true, s.finish(t, s.verdict(a, now, cancel), now), nil
@@ -474,9 +479,6 @@ func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
 		return false
 	}
 	linkOutput(t)
-	if err := t.sub.settle(t.job.Num); err != nil {
-		s.queue.warn(err.Error())
-	}
 	return true
 }
 
@@ -487,108 +489,4 @@ func (s *slurm) send(a Attempt) bool {
 	case <-s.ctx.Done():
 		return false
 	}
-}
-
-// verdict says how a task ended that is over, from Slurm's word and the record of its last attempt: that
-// was interrupted, has no end (Running), or there is none (Queued).
-func (s *slurm) verdict(a Attempt, now slurmTask, cancel bool) Attempt {
-	say := func(state, cause string) Attempt {
-		if a.State == Interrupted && a.Cause != "" {
-			cause += "; " + a.Cause
-		}
-		if a.State != Interrupted {
-			a.ExitCode = -1
-		}
-		a.State, a.Cause = state, cause
-		return a
-	}
-	if cancel {
-		if a.State == Interrupted {
-			return a
-		}
-		return say(Interrupted, "cancelled with the sweep")
-	}
-	word := "Slurm: " + now.state
-	switch now.state {
-	case "CANCELLED":
-		who := "scancel"
-		if strings.HasPrefix(now.reason, "by ") {
-			who = "by user " + strings.TrimPrefix(now.reason, "by ")
-		}
-		return say(Failed, "cancelled ("+who+")")
-	case "TIMEOUT":
-		cause := fmt.Sprintf("%s after %d minutes (hydra.launcher.timeout_min)", word, s.opt.TimeoutMin)
-		if a.State == Interrupted && s.opt.MaxNumTimeout > 0 { // it saved its state and could not queue itself again
-			return say(Interrupted, cause)
-		}
-		return say(Failed, cause)
-	case "OUT_OF_MEMORY":
-		return say(Failed, word+" (more by hydra.launcher.mem_gb)")
-	case "DEADLINE":
-		return say(Failed, word)
-	case "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED":
-		if a.State == Interrupted {
-			return say(Interrupted, word)
-		}
-		return say(Lost, word)
-	case "":
-		word = "it has left Slurm's queue without a word"
-	}
-	switch a.State {
-	case Interrupted:
-		return a
-	case Running:
-		return say(Lost, word+"; its supervisor died")
-	}
-	if now.state == "FAILED" {
-		word += " before the program started"
-		if line := lastOutput(s.sweep, a.ID); line != "" {
-			word += ": " + line
-		}
-		return say(Failed, word)
-	}
-	return say(Lost, word+", and nothing of the job is in its folder")
-}
-
-// output are the files of what Slurm itself, the setup lines and the supervisor print.
-func output(sweep, id string) []string {
-	path := filepath.Join(slurmFolder(sweep), id)
-	return []string{path + ".err", path + ".out"}
-}
-
-// lastOutput is the last line that a task printed before its program took over.
-func lastOutput(sweep, id string) string {
-	for _, path := range output(sweep, id) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		if lines := strings.Split(strings.TrimSpace(string(text)), "\n"); lines[len(lines)-1] != "" {
-			return lines[len(lines)-1]
-		}
-	}
-	return ""
-}
-
-// linkOutput leaves links to a task's files in its run folder, where they hold anything.
-func linkOutput(t *task) {
-	for _, path := range output(t.job.Sweep, t.id) {
-		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-			continue
-		}
-		target := path
-		if rel, err := filepath.Rel(t.job.Dir, path); err == nil {
-			target = rel
-		}
-		os.Symlink(target, filepath.Join(t.job.Dir, "slurm-"+filepath.Base(path))) // there is a link already, or no folder: nothing is lost
-	}
-}
-
-// envInt reads a number from the environment.
-func envInt(name string) int {
-	n, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -157,30 +157,13 @@ func (s *submission) task(array string, num int) string {
 	return array + "_" + strconv.Itoa(num-s.Offset)
 }
 
-// settledFile lists the jobs of a submission whose end has been told to a controller, one a line.
-func (s *submission) settledFile() string { return s.path + ".settled" }
-
-// settled reads it.
-func (s *submission) settled() (map[int]bool, error) {
-	text, err := os.ReadFile(s.settledFile())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	nums := map[int]bool{}
-	for _, word := range strings.Fields(string(text)) {
-		if n, err := strconv.Atoi(word); err == nil {
-			nums[n] = true
+// among is the number of the array among Slurm's tasks, found by its script; "" when it is not there.
+func (s *submission) among(tasks map[string]slurmTask) string {
+	for id, t := range tasks {
+		if t.command == s.script() {
+			array, _, _ := strings.Cut(id, "_")
+			return array
 		}
 	}
-	return nums, nil
-}
-
-// settle adds a job.
-func (s *submission) settle(num int) error {
-	f, err := os.OpenFile(s.settledFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(f, num)
-	return errors.Join(err, f.Close())
+	return ""
 }

@@ -303,6 +303,9 @@ func (l *Ledger) Record(j Job, a launcher.Attempt) error {
 		if err := j.update(tx); err != nil {
 			return err
 		}
+		if a.Try == 0 { // it never came to one: cancelled while it waited
+			return nil
+		}
 		_, err := tx.Exec(`INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			a.Num, a.Try, a.State, a.ID, a.Host, stamp(a.Started), stamp(a.Ended), a.ExitCode, a.Cause, a.Resumed)
 		return err

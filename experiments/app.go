@@ -2,8 +2,8 @@ package experiments
 
 import (
 	"context"
-	"slices"
 	"strconv"
+	"strings"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
@@ -56,19 +56,34 @@ func want(args []string, n int, usage string) error {
 }
 
 func verbResume(ctx context.Context, a App, args []string) error {
-	accept := slices.Contains(args, acceptChanges)
-	args = slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == acceptChanges })
-	if err := want(args, 1, "resume RUN_OR_SWEEP_FOLDER ["+acceptChanges+"]"); err != nil {
+	r := resumption{retry: true}
+	var dirs []string
+	for _, arg := range args {
+		switch {
+		case arg == acceptChanges:
+			r.accept = true
+		case arg == detachFlag:
+			r.detached = true
+		case strings.HasPrefix(strings.TrimLeft(arg, "+~"), "hydra") && strings.Contains(arg, "="):
+			r.overrides = append(r.overrides, arg)
+		default:
+			dirs = append(dirs, arg)
+		}
+	}
+	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
-	if ledger.Exists(args[0]) {
-		return resumeSweep(ctx, args[0], accept, true)
+	if ledger.Exists(dirs[0]) {
+		return resumeSweep(ctx, dirs[0], r)
 	}
-	if accept {
-		return usagef("%s is for sweeps; %s holds none", acceptChanges, args[0])
+	if len(args) > 1 {
+		return usagef("%s: flags and overrides are for sweeps; there is none", dirs[0])
 	}
-	return a.Resume(ctx, args[0])
+	return a.Resume(ctx, dirs[0])
 }
+
+// detachFlag leaves a sweep to a process of its own.
+const detachFlag = "--detach"
 
 // acceptChanges lets a sweep go on although its configuration files have changed.
 const acceptChanges = "--accept-changes"

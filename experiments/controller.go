@@ -30,10 +30,12 @@ type controller struct {
 	lost      map[int]int // attempts of a job that were lost and made again without asking
 	halted    string      // why the sweep stops before its end; "" = it does not
 	begin     time.Time
+
+	generation int // of the configuration that new trials take
 }
 
 // control runs the sweep to its end. The caller holds the folder's lock.
-func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]launcher.Job) error {
+func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]launcher.Job, generation int) error {
 	jobs, err := l.Jobs()
 	if err != nil {
 		return err
@@ -42,28 +44,48 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, begin: time.Now()}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, begin: time.Now(), generation: generation}
 	if c.launcher, err = p.open(p.dir); err != nil {
 		return err
 	}
-	fmt.Printf("sweep of %d jobs → %s\n", c.total(), p.dir)
+	for _, job := range jobs {
+		p.folders[job.Dir] = job.Num
+	}
+	fmt.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
 	for a := range c.launcher.Events() {
 		err = errors.Join(err, c.settle(a))
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
 	}
 	return c.finish(ctx)
+}
+
+func manyJobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
 }
 
 // total is the number of jobs that the sweep will have.
 func (c *controller) total() int {
 	if c.plan.search != nil {
-		return max(c.plan.options.NTrials, len(c.jobs))
+		return max(c.trials(), len(c.jobs))
 	}
 	return len(c.jobs)
+}
+
+// trials is how many a search makes: a finite space may have fewer points than it is asked for.
+func (c *controller) trials() int {
+	n := c.plan.options.NTrials
+	points := c.plan.points()
+	if points == 0 || points >= n {
+		return n
+	}
+	return points
 }
 
 // run is the loop: hand out, wait, write down.
@@ -156,7 +178,7 @@ func (c *controller) hand(ctx context.Context) error {
 			c.handed[job.Num] = true
 		}
 	}
-	if len(batch) == 0 {
+	if len(batch) == 0 || c.halted != "" {
 		return nil
 	}
 	return c.launcher.Submit(ctx, batch)
@@ -174,20 +196,32 @@ func (c *controller) propose() error {
 			under++
 		}
 	}
-	for ; under < p.options.NJobs && len(c.jobs) < p.options.NTrials; under++ {
+	for ; under < p.options.NJobs && len(c.jobs) < c.trials() && c.halted == ""; under++ {
 		params, err := p.search.Next(c.history())
 		if err != nil {
 			return fmt.Errorf("hydra/sweeper=%s: %w", p.sweeper, err)
 		}
-		job, err := p.compose(len(c.jobs), p.overrides(params))
-		if err != nil {
-			return err
+		num, overrides := len(c.jobs), p.overrides(params)
+		job, err := p.compose(num, overrides, "")
+		if err != nil { // a point that several keys together make invalid: the search learns that
+			job.row = p.invalid(num, overrides, err)
+			under--
 		}
+		job.row.Generation = c.generation
 		if err := c.ledger.Add(job.row); err != nil {
 			return err
 		}
 		c.jobs = append(c.jobs, job.row)
-		c.starts[job.row.Num] = job.start
+		p.folders[job.row.Dir] = num
+		if err != nil {
+			fmt.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
+			c.failed(&c.jobs[num], launcher.Failed)
+			if err := c.ledger.Update(c.jobs[num]); err != nil {
+				return err
+			}
+			continue
+		}
+		c.starts[num] = expecting(job.start, job.row.Fingerprint)
 	}
 	return nil
 }
@@ -240,8 +274,9 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	switch a.State {
 	case launcher.Done, launcher.Pruned:
 		job.State, job.Cause, job.Tail = a.State, "", nil
-		if err := c.result(job); err != nil { // a job whose result cannot be read is no result
+		if err := c.plan.result(job); err != nil { // all jobs would come to the same
 			job.State, job.Cause = launcher.Failed, err.Error()
+			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run resume", job.Num, err)
 		}
 	case launcher.Interrupted:
 		job.State = launcher.Queued
@@ -272,6 +307,9 @@ func (c *controller) failed(job *ledger.Job, state string) {
 		job.State = launcher.Queued
 		return
 	}
+	if c.halted != "" {
+		return
+	}
 	if c.onFailure.Stop {
 		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", job.Num)
 	}
@@ -287,12 +325,13 @@ func (c *controller) failed(job *ledger.Job, state string) {
 }
 
 // result reads what a job came to.
-func (c *controller) result(job *ledger.Job) error {
-	r, err := c.plan.goals.Read(filepath.Join(c.plan.dir, job.Dir))
+func (p *plan) result(job *ledger.Job) error {
+	dir := filepath.Join(p.dir, job.Dir)
+	r, err := p.goals.Read(dir)
 	if err != nil {
 		return err
 	}
-	summary, err := reports.ReadSummary(filepath.Join(c.plan.dir, job.Dir))
+	summary, err := reports.ReadSummary(dir)
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,9 @@ func verbResume(ctx context.Context, a App, args []string) error {
 	if ledger.Exists(dirs[0]) {
 		return resumeSweep(ctx, dirs[0], r)
 	}
+	if err := lostLedger(dirs[0]); err != nil {
+		return err
+	}
 	if len(args) > 1 {
 		return usagef("%s: flags and overrides are for sweeps; there is none", dirs[0])
 	}

@@ -289,8 +289,12 @@ func TestSweepHasOneController(t *testing.T) {
 	refused(t, run(t, "resume", dir), 2, dir, "another controller owns this sweep")
 	refused(t, run(t, grid(dir)...), 2, dir)
 	refused(t, run(t, "resume", filepath.Join(dir, "0")), 2, "another process is writing this run folder")
+	follower := start(t, "attach", dir) // the controller runs in a terminal: there is no log to follow
 	if r := p.wait(); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if r := follower.wait(); r.code != 0 || !strings.Contains(r.stdout, "#3    done") || !strings.Contains(r.stdout, "all 4 jobs are done") {
+		t.Errorf("attach: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	doneOnce(t, dir, 4)
 }
@@ -461,4 +465,11 @@ func TestSweepResultsGone(t *testing.T) {
 	mustRun(t, "resume", dir)
 	doneOnce(t, dir, 2)
 	want.same(t, outcomeOf(t, filepath.Join(dir, "1")), 0)
+
+	if err := os.Remove(filepath.Join(dir, ledger.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "resume", "attach"} {
+		refused(t, run(t, verb, dir), 2, "its ledger sweep.db is gone", "run report "+dir)
+	}
 }

@@ -289,6 +289,9 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		return err
 	}
 	dir := args[0]
+	if err := lostLedger(dir); err != nil {
+		return err
+	}
 	if !ledger.Exists(dir) {
 		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
@@ -296,35 +299,37 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		fmt.Println("nobody controls this sweep: this process takes over")
 		return resumeSweep(ctx, dir, resumption{})
 	}
-	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout}
+	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout, states: map[int]string{}}
 	for locked(dir) {
-		if err := log.copy(); err != nil {
+		if err := log.follow(dir); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(os.Stderr, "no longer following; the sweep goes on")
 			return nil
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(300 * time.Millisecond):
 		}
 	}
-	if err := log.copy(); err != nil {
+	if err := log.follow(dir); err != nil {
 		return err
 	}
 	return sweepOutcome(dir)
 }
 
-// follower prints what is appended to a file.
+// follower prints what a detached controller appends to its log. One that runs in some terminal has none:
+// then it prints the jobs' states as they change in the ledger.
 type follower struct {
-	path string
-	at   int64
-	out  io.Writer
+	path   string
+	at     int64
+	out    io.Writer
+	states map[int]string // printed
 }
 
-func (f *follower) copy() error {
+func (f *follower) follow(dir string) error {
 	file, err := os.Open(f.path)
-	if os.IsNotExist(err) { // the controller runs in some terminal
-		return nil
+	if os.IsNotExist(err) {
+		return f.changes(dir)
 	}
 	if err != nil {
 		return err
@@ -336,6 +341,44 @@ func (f *follower) copy() error {
 	n, err := io.Copy(f.out, file)
 	f.at += n
 	return err
+}
+
+// changes prints the jobs whose states are not those that were printed last.
+func (f *follower) changes(dir string) error {
+	l, err := ledger.Read(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if f.states[job.Num] == job.State || job.State == launcher.Queued {
+			continue
+		}
+		f.states[job.Num] = job.State
+		line := fmt.Sprintf("#%-4d %s", job.Num, job.State)
+		for _, o := range job.Objectives {
+			line += fmt.Sprintf("  %s %.4g", o.Name, float64(o.Value))
+		}
+		if job.Cause != "" {
+			line += ": " + job.Cause
+		}
+		if _, err := fmt.Fprintf(f.out, "%s  %s\n", line, strings.Join(job.Overrides, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lostLedger refuses a sweep's folder whose ledger is gone; nil for any other folder.
+func lostLedger(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
+		return nil
+	}
+	return usagef("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
 // sweepOutcome is the error that a sweep without a controller stands for.
@@ -409,6 +452,9 @@ func detach(ctx context.Context, dir string) error {
 
 // status prints the jobs of a sweep, or the standing of one run.
 func status(dir string) error {
+	if err := lostLedger(dir); err != nil {
+		return err
+	}
 	if !ledger.Exists(dir) {
 		if !isRun(dir) {
 			return usagef("%s: neither a run folder nor a sweep folder", dir)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
@@ -20,18 +19,16 @@ import (
 // and asks the sweeper for more. All that it knows stands in the ledger and in the jobs' folders: another
 // one can take over at any instant.
 type controller struct {
-	plan      *plan
-	ledger    *ledger.Ledger
-	launcher  launcher.Launcher
-	jobs      []ledger.Job // by number
-	starts    map[int]launcher.Job
-	handed    map[int]bool // in the launcher's hands
-	onFailure sweeper.OnFailure
-	lost      map[int]int // attempts of a job that were lost and made again without asking
-	halted    string      // why the sweep stops before its end; "" = it does not
-	begin     time.Time
-
-	generation int // of the configuration that new trials take
+	plan       *plan
+	ledger     *ledger.Ledger
+	launcher   launcher.Launcher
+	jobs       []ledger.Job // by number
+	starts     map[int]launcher.Job
+	handed     map[int]bool // in the launcher's hands
+	onFailure  sweeper.OnFailure
+	lost       map[int]int // attempts of a job that were lost and made again without asking
+	halted     string      // why the sweep stops before its end; "" = it does not
+	generation int         // of the configuration that new trials take
 }
 
 // control runs the sweep to its end. The caller holds the folder's lock.
@@ -44,7 +41,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, begin: time.Now(), generation: generation}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
 	if c.launcher, err = p.open(p.dir); err != nil {
 		return err
 	}
@@ -94,7 +91,7 @@ func (c *controller) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := c.hand(ctx); err != nil {
+		if err := c.hand(ctx); err != nil || c.halted != "" {
 			return err
 		}
 		if len(c.handed) == 0 {
@@ -154,6 +151,7 @@ func (c *controller) adopt(ctx context.Context) error {
 			again = append(again, *job)
 		}
 	}
+	c.halted = "" // what failed then is what a resume tries again
 	return c.ledger.Update(again...)
 }
 
@@ -162,7 +160,7 @@ func (c *controller) hand(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := c.propose(); err != nil {
+	if err := c.propose(); err != nil || c.halted != "" {
 		return err
 	}
 	limit := len(c.jobs)
@@ -178,7 +176,7 @@ func (c *controller) hand(ctx context.Context) error {
 			c.handed[job.Num] = true
 		}
 	}
-	if len(batch) == 0 || c.halted != "" {
+	if len(batch) == 0 {
 		return nil
 	}
 	return c.launcher.Submit(ctx, batch)
@@ -215,10 +213,7 @@ func (c *controller) propose() error {
 		p.folders[job.row.Dir] = num
 		if err != nil {
 			fmt.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
-			c.failed(&c.jobs[num], launcher.Failed)
-			if err := c.ledger.Update(c.jobs[num]); err != nil {
-				return err
-			}
+			c.tolerate(num)
 			continue
 		}
 		c.starts[num] = expecting(job.start, job.row.Fingerprint)
@@ -299,27 +294,30 @@ func (c *controller) failed(job *ledger.Job, state string) {
 		job.State = launcher.Queued
 		return
 	}
-	job.State = state
-	if state == launcher.Done || state == launcher.Pruned {
+	if job.State = state; state != launcher.Lost {
 		job.State = launcher.Failed
 	}
-	if job.Failures++; job.Failures <= c.onFailure.Retries {
+	if job.Failures++; job.Failures <= c.onFailure.Retries && c.halted == "" {
 		job.State = launcher.Queued
 		return
 	}
-	if c.halted != "" {
-		return
-	}
-	if c.onFailure.Stop {
-		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", job.Num)
-	}
+	c.tolerate(job.Num)
+}
+
+// tolerate stops the sweep when it may not go on after a failed job.
+func (c *controller) tolerate(num int) {
 	n := 0
 	for _, j := range c.jobs {
 		if j.State == launcher.Failed || j.State == launcher.Lost {
 			n++
 		}
 	}
-	if rate := c.plan.options.MaxFailureRate; c.plan.search != nil && float64(n) > rate*float64(c.total()) {
+	rate := c.plan.options.MaxFailureRate
+	switch {
+	case c.halted != "": // the first reason counts
+	case c.onFailure.Stop:
+		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", num)
+	case c.plan.search != nil && float64(n) > rate*float64(c.total()):
 		c.halted = fmt.Sprintf("%d of %d trials failed and hydra.sweeper.max_failure_rate=%g", n, c.total(), rate)
 	}
 }

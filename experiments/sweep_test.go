@@ -448,6 +448,15 @@ func TestSearchOfHardSpaces(t *testing.T) {
 	if again := run(t, "resume", dir); again.code != 1 || len(jobs(t, dir)) != 6 {
 		t.Errorf("exit code %d after the resume: %s", again.code, again.stderr)
 	}
+
+	for _, onFailure := range []string{"stop", "retry:3"} { // neither runs an invalid point
+		dir := folder(t)
+		r := run(t, probe(dir, "hydra.sweeper.n_trials=2", "selector.num_heads=4", "selector.hidden_dim=choice(16,18)", "hydra.sweeper.on_failure="+onFailure)...)
+		stopped := strings.Contains(r.stderr, "on_failure=stop")
+		if r.code != 1 || stopped != (onFailure == "stop") || exists(filepath.Join(dir, "2")) {
+			t.Errorf("%s: exit code %d: %s", onFailure, r.code, r.stderr)
+		}
+	}
 }
 
 // A job whose results were deleted is not done.

@@ -153,7 +153,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		if len(changed) > 0 {
 			what = jobNumbers(changed)
 		}
-		return nil, usagef("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(), what, p.dir, acceptChanges)
+		return nil, usagef("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
 	}
 	if len(changed) > 0 || search {
 		s.Generation++
@@ -161,7 +161,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		if err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(filepath.Join(p.dir, fmt.Sprintf("multirun.%d.yaml", s.Generation)), []byte(text), 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(p.dir, multirunName(s.Generation)), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -220,13 +220,21 @@ func jobNumbers(nums []int) string {
 	return "jobs " + strings.Join(names, ", ")
 }
 
-// changes names the keys of the primary configuration that are not what they were when the sweep was
-// started, as far as multirun.yaml tells.
-func (p *plan) changes() string {
+// multirunName is the file of the primary configuration of a generation.
+func multirunName(generation int) string {
+	if generation <= 1 {
+		return multirunFile
+	}
+	return fmt.Sprintf("multirun.%d.yaml", generation)
+}
+
+// changes names the keys of the primary configuration that are not what they were in a generation, as far
+// as its file tells.
+func (p *plan) changes(generation int) string {
 	const most = 5
-	old, err := os.ReadFile(filepath.Join(p.dir, multirunFile))
+	old, err := os.ReadFile(filepath.Join(p.dir, multirunName(generation)))
 	if err != nil {
-		return "multirun.yaml is gone"
+		return multirunName(generation) + " is gone"
 	}
 	text, err := p.master.YAML("job", false, "")
 	if err != nil {

@@ -17,12 +17,7 @@ import (
 // jobs reads a sweep's ledger.
 func jobs(t *testing.T, dir string) []ledger.Job {
 	t.Helper()
-	l, err := ledger.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	all, err := l.Jobs()
+	_, all, err := ledger.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

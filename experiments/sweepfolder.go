@@ -353,12 +353,7 @@ func (f *follower) follow(dir string) error {
 
 // changes prints the jobs whose states are not those that were printed last.
 func (f *follower) changes(dir string) error {
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	jobs, err := l.Jobs()
+	_, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -391,12 +386,7 @@ func lostLedger(dir string) error {
 
 // sweepOutcome is the error that a sweep without a controller stands for.
 func sweepOutcome(dir string) error {
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	jobs, err := l.Jobs()
+	_, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -470,16 +460,7 @@ func status(dir string) error {
 		fmt.Println(runStatus(dir))
 		return nil
 	}
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
-	jobs, err := l.Jobs()
+	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -566,16 +547,7 @@ func runStatus(dir string) string {
 
 // writeSweepReport writes report.md and, of a sweep that searched, optimization_results.yaml.
 func writeSweepReport(dir string) error {
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
-	jobs, err := l.Jobs()
+	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}

@@ -196,6 +196,21 @@ func Read(dir string) (*Ledger, error) {
 	return openChecked(dir, "ro")
 }
 
+// Load reads a sweep and its jobs at one moment.
+func Load(dir string) (Sweep, []Job, error) {
+	l, err := Read(dir)
+	if err != nil {
+		return Sweep{}, nil, err
+	}
+	defer l.Close()
+	s, err := l.Sweep()
+	if err != nil {
+		return s, nil, err
+	}
+	jobs, err := l.Jobs()
+	return s, jobs, err
+}
+
 func openChecked(dir, mode string) (*Ledger, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); err != nil {

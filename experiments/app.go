@@ -58,18 +58,14 @@ func Verbs() *registry.Table[verbFunc] {
 }
 
 // Usage is what a command of Verbs says to --help: its forms, one a line, and what they do. It is empty for a
-// command that has flags, and a help, of its own.
+// command that has a help of its own, or no name on the command line.
 func Usage(name string) string {
 	switch name {
 	case "resume":
 		return `run resume RUN_FOLDER
-run resume SWEEP_FOLDER [` + acceptChanges + `]
+run resume SWEEP_FOLDER [` + acceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=…]
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
-` + acceptChanges + ` lets a sweep go on although its configuration files have changed.
-`
-	case "rerun":
-		return `run --rerun RUN_FOLDER [overrides]
-Repeats a run's configuration in a new run folder.
+` + acceptChanges + ` lets a sweep go on although its configuration files have changed; ` + detachFlag + ` leaves it to a process of its own.
 `
 	case "status":
 		return `run status SWEEP_OR_RUN_FOLDER
@@ -110,19 +106,37 @@ func want(args []string, n int, usage string) error {
 }
 
 func verbResume(ctx context.Context, a App, args []string) error {
-	accept := slices.Contains(args, acceptChanges)
-	args = slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == acceptChanges })
-	if err := want(args, 1, "resume RUN_OR_SWEEP_FOLDER ["+acceptChanges+"]"); err != nil {
+	r := resumption{retry: true}
+	var dirs []string
+	for _, arg := range args {
+		switch {
+		case arg == acceptChanges:
+			r.accept = true
+		case arg == detachFlag:
+			r.detached = true
+		case strings.HasPrefix(strings.TrimLeft(arg, "+~"), "hydra") && strings.Contains(arg, "="):
+			r.overrides = append(r.overrides, arg)
+		default:
+			dirs = append(dirs, arg)
+		}
+	}
+	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
-	if ledger.Exists(args[0]) {
-		return resumeSweep(ctx, args[0], accept, true)
+	if ledger.Exists(dirs[0]) {
+		return resumeSweep(ctx, dirs[0], r)
 	}
-	if accept {
-		return usagef("%s is for sweeps; %s holds none", acceptChanges, args[0])
+	if err := lostLedger(dirs[0]); err != nil {
+		return err
 	}
-	return a.Resume(ctx, args[0])
+	if len(args) > 1 {
+		return usagef("%s: flags and overrides are for sweeps; there is none", dirs[0])
+	}
+	return a.Resume(ctx, dirs[0])
 }
+
+// detachFlag leaves a sweep to a process of its own.
+const detachFlag = "--detach"
 
 // acceptChanges lets a sweep go on although its configuration files have changed.
 const acceptChanges = "--accept-changes"

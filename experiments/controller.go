@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
@@ -19,20 +18,20 @@ import (
 // and asks the sweeper for more. All that it knows stands in the ledger and in the jobs' folders: another
 // one can take over at any instant.
 type controller struct {
-	plan      *plan
-	ledger    *ledger.Ledger
-	launcher  launcher.Launcher
-	jobs      []ledger.Job // by number
-	starts    map[int]launcher.Job
-	handed    map[int]bool // in the launcher's hands
-	onFailure sweeper.OnFailure
-	lost      map[int]int // attempts of a job that were lost and made again without asking
-	halted    string      // why the sweep stops before its end; "" = it does not
-	begin     time.Time
+	plan       *plan
+	ledger     *ledger.Ledger
+	launcher   launcher.Launcher
+	jobs       []ledger.Job // by number
+	starts     map[int]launcher.Job
+	handed     map[int]bool // in the launcher's hands
+	onFailure  sweeper.OnFailure
+	lost       map[int]int // attempts of a job that were lost and made again without asking
+	halted     string      // why the sweep stops before its end; "" = it does not
+	generation int         // of the configuration that new trials take
 }
 
 // control runs the sweep to its end. The caller holds the folder's lock.
-func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]launcher.Job) error {
+func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]launcher.Job, generation int) error {
 	jobs, err := l.Jobs()
 	if err != nil {
 		return err
@@ -41,12 +40,15 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, begin: time.Now()}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
 	if c.launcher, err = p.open(p.dir); err != nil {
 		return err
 	}
 	outliveReaders()
-	fmt.Printf("sweep of %d jobs → %s\n", c.total(), p.dir)
+	for _, job := range jobs {
+		p.folders[job.Dir] = job.Num
+	}
+	fmt.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
 	for a := range c.launcher.Events() {
@@ -55,17 +57,34 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		}
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
 	}
 	return c.finish(ctx)
+}
+
+func manyJobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
 }
 
 // total is the number of jobs that the sweep will have.
 func (c *controller) total() int {
 	if c.plan.search != nil {
-		return max(c.plan.options.NTrials, len(c.jobs))
+		return max(c.trials(), len(c.jobs))
 	}
 	return len(c.jobs)
+}
+
+// trials is how many a search makes: a finite space may have fewer points than it is asked for.
+func (c *controller) trials() int {
+	n := c.plan.options.NTrials
+	points := c.plan.points()
+	if points == 0 || points >= n {
+		return n
+	}
+	return points
 }
 
 // run is the loop: hand out, wait, write down.
@@ -74,7 +93,7 @@ func (c *controller) run(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := c.hand(ctx); err != nil {
+		if err := c.hand(ctx); err != nil || c.halted != "" {
 			return err
 		}
 		if len(c.handed) == 0 {
@@ -134,6 +153,7 @@ func (c *controller) adopt(ctx context.Context) error {
 			again = append(again, *job)
 		}
 	}
+	c.halted = "" // what failed then is what a resume tries again
 	return c.ledger.Update(again...)
 }
 
@@ -142,7 +162,7 @@ func (c *controller) hand(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := c.propose(); err != nil {
+	if err := c.propose(); err != nil || c.halted != "" {
 		return err
 	}
 	limit := len(c.jobs)
@@ -176,20 +196,29 @@ func (c *controller) propose() error {
 			under++
 		}
 	}
-	for ; under < p.options.NJobs && len(c.jobs) < p.options.NTrials; under++ {
+	for ; under < p.options.NJobs && len(c.jobs) < c.trials() && c.halted == ""; under++ {
 		params, err := p.search.Next(c.history())
 		if err != nil {
 			return fmt.Errorf("hydra/sweeper=%s: %w", p.sweeper, err)
 		}
-		job, err := p.compose(len(c.jobs), p.overrides(params))
-		if err != nil {
-			return err
+		num, overrides := len(c.jobs), p.overrides(params)
+		job, err := p.compose(num, overrides, "")
+		if err != nil { // a point that several keys together make invalid: the search learns that
+			job.row = p.invalid(num, overrides, err)
+			under--
 		}
+		job.row.Generation = c.generation
 		if err := c.ledger.Add(job.row); err != nil {
 			return err
 		}
 		c.jobs = append(c.jobs, job.row)
-		c.starts[job.row.Num] = job.start
+		p.folders[job.row.Dir] = num
+		if err != nil {
+			fmt.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
+			c.tolerate(num)
+			continue
+		}
+		c.starts[num] = expecting(job.start, job.row.Fingerprint)
 	}
 	return nil
 }
@@ -243,8 +272,9 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	switch a.State {
 	case launcher.Done, launcher.Pruned:
 		job.State, job.Cause, job.Tail = a.State, "", nil
-		if err := c.result(job); err != nil { // a job whose result cannot be read is no result
+		if err := c.plan.result(job); err != nil { // all jobs would come to the same
 			job.State, job.Cause = launcher.Failed, err.Error()
+			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run resume", job.Num, err)
 		}
 	case launcher.Interrupted:
 		job.State = launcher.Queued
@@ -267,35 +297,42 @@ func (c *controller) failed(job *ledger.Job, state string) {
 		job.State = launcher.Queued
 		return
 	}
-	job.State = state
-	if state == launcher.Done || state == launcher.Pruned {
+	if job.State = state; state != launcher.Lost {
 		job.State = launcher.Failed
 	}
-	if job.Failures++; job.Failures <= c.onFailure.Retries {
+	if job.Failures++; job.Failures <= c.onFailure.Retries && c.halted == "" {
 		job.State = launcher.Queued
 		return
 	}
-	if c.onFailure.Stop {
-		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", job.Num)
-	}
+	c.tolerate(job.Num)
+}
+
+// tolerate stops the sweep when it may not go on after a failed job.
+func (c *controller) tolerate(num int) {
 	n := 0
 	for _, j := range c.jobs {
 		if j.State == launcher.Failed || j.State == launcher.Lost {
 			n++
 		}
 	}
-	if rate := c.plan.options.MaxFailureRate; c.plan.search != nil && float64(n) > rate*float64(c.total()) {
+	rate := c.plan.options.MaxFailureRate
+	switch {
+	case c.halted != "": // the first reason counts
+	case c.onFailure.Stop:
+		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", num)
+	case c.plan.search != nil && float64(n) > rate*float64(c.total()):
 		c.halted = fmt.Sprintf("%d of %d trials failed and hydra.sweeper.max_failure_rate=%g", n, c.total(), rate)
 	}
 }
 
 // result reads what a job came to.
-func (c *controller) result(job *ledger.Job) error {
-	r, err := c.plan.goals.Read(filepath.Join(c.plan.dir, job.Dir))
+func (p *plan) result(job *ledger.Job) error {
+	dir := filepath.Join(p.dir, job.Dir)
+	r, err := p.goals.Read(dir)
 	if err != nil {
 		return err
 	}
-	summary, err := reports.ReadSummary(filepath.Join(c.plan.dir, job.Dir))
+	summary, err := reports.ReadSummary(dir)
 	if err != nil {
 		return err
 	}

@@ -53,9 +53,13 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	rows := make([]ledger.Job, len(jobs))
 	starts := map[int]launcher.Job{}
 	for i, j := range jobs {
-		rows[i], starts[j.row.Num] = j.row, j.start
+		rows[i], starts[j.row.Num] = j.row, expecting(j.start, j.row.Fingerprint)
 	}
-	l, err := ledger.Create(p.dir, p.sweep(), rows) // from here on a killed sweep can be resumed
+	about, err := p.sweep()
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Create(p.dir, about, rows) // from here on a killed sweep can be resumed
 	if err != nil {
 		return err
 	}
@@ -64,7 +68,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 		f.release()
 		return detach(ctx, p.dir)
 	}
-	return control(ctx, p, l, starts)
+	return control(ctx, p, l, starts, about.Generation)
 }
 
 // plan is a sweep before and beside its ledger: what its configuration makes of it.
@@ -81,6 +85,8 @@ type plan struct {
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
 	open     func(dir string) (launcher.Launcher, error)
 	dir, cwd string // absolute
+
+	folders map[string]int // jobs by their folder
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
@@ -97,7 +103,7 @@ func newPlan(req configs.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{req: req, composer: composer, master: master, cwd: cwd}
+	p := &plan{req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{}}
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
 	}
@@ -140,12 +146,26 @@ func configuration(err error) error {
 }
 
 // sweep is what the ledger keeps of the plan.
-func (p *plan) sweep() ledger.Sweep {
-	return ledger.Sweep{
-		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
-		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.hydra.Sweeper, Launcher: p.hydra.Launcher,
-		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
+func (p *plan) sweep() (ledger.Sweep, error) {
+	hash, err := p.master.Fingerprint(hashExcluded...)
+	if err != nil {
+		return ledger.Sweep{}, err
 	}
+	s := ledger.Sweep{
+		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
+		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.sweeper, Launcher: p.hydra.Launcher,
+		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
+		Fingerprint: hash, Generation: 1,
+	}
+	if p.search != nil {
+		s.Trials = p.options.NTrials
+	}
+	for _, o := range p.goals.Objectives {
+		if o.Name != "" {
+			s.Objectives = append(s.Objectives, ledger.Objective{Name: o.Name, Minimize: o.Minimizes(false)})
+		}
+	}
+	return s, nil
 }
 
 // flags repeats the request's config search flags.
@@ -169,31 +189,49 @@ type planned struct {
 // sweeper's none, but the corners of its space are checked.
 func (p *plan) jobs() ([]planned, error) {
 	if p.search != nil {
-		for _, corner := range corners(p.dims) {
-			if _, err := p.compose(0, p.overrides(corner)); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
+		return nil, p.checkSpace()
 	}
 	lists, err := p.composer.Jobs(p.master)
 	if err != nil {
 		return nil, err
 	}
 	jobs := make([]planned, len(lists))
-	folders := map[string]int{}
 	for i, overrides := range lists {
-		if jobs[i], err = p.compose(i, overrides); err != nil {
+		if jobs[i], err = p.compose(i, overrides, ""); err != nil {
 			return nil, err
 		}
 		dir := jobs[i].row.Dir
-		if first, taken := folders[dir]; taken {
+		if first, taken := p.folders[dir]; taken {
 			return nil, usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
 				first, strings.Join(lists[first], " "), i, strings.Join(overrides, " "), dir)
 		}
-		folders[dir] = i
+		p.folders[dir] = i
 	}
 	return jobs, nil
+}
+
+// checkSpace composes the corners of a search's space. A bound or a choice that its own key refuses is an
+// error; one that is invalid only beside the values of other keys will be a failed trial.
+func (p *plan) checkSpace() error {
+	var invalid error
+	valid := false
+	for _, point := range corners(p.dims) {
+		alone := p.req // as a primary configuration, of which only the types are checked
+		alone.Overrides = append(p.master.HydraOverrides(), p.overrides(point)...)
+		if _, err := configs.Compose(alone); err != nil {
+			return err
+		}
+		if _, err := p.compose(0, p.overrides(point), ""); err != nil {
+			invalid = err
+			continue
+		}
+		valid = true
+	}
+	if invalid != nil && valid {
+		fmt.Fprintf(os.Stderr, "warning: some points of the space are invalid, and their trials will fail: %v\n", invalid)
+		return nil
+	}
+	return invalid
 }
 
 // overrides are those of a trial.
@@ -235,8 +273,8 @@ func corner(d configs.Dimension, i int) string {
 	return strconv.FormatFloat(bound, 'g', -1, 64)
 }
 
-// compose composes and checks one job.
-func (p *plan) compose(num int, overrides []string) (planned, error) {
+// compose composes and checks one job. folder is its run folder below the sweep's; "" = as configured.
+func (p *plan) compose(num int, overrides []string, folder string) (planned, error) {
 	var out planned
 	c, err := p.composer.Job(p.master, num, overrides)
 	if err != nil {
@@ -254,6 +292,11 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	if h.SweepSubdir == "" || sub == "." || strings.HasPrefix(sub, "..") || filepath.IsAbs(sub) {
 		return out, usagef("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
 	}
+	if folder != "" {
+		sub = folder
+	} else if _, taken := p.folders[sub]; taken && p.search != nil { // trials may differ in what the name does not show
+		sub += fmt.Sprintf("_%d", num)
+	}
 	hash, err := c.Fingerprint(hashExcluded...)
 	if err != nil {
 		return out, err
@@ -265,7 +308,7 @@ func (p *plan) compose(num int, overrides []string) (planned, error) {
 	threads, _ := c.Value("threads").(int)
 	device, _ := c.Value("device").(string)
 	out.start = launcher.Job{
-		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: append(h.Env(), expectedHash+"="+hash),
+		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: h.Env(),
 		Threads: max(threads, 1), GPU: device == "cuda" || device == "auto",
 	}
 	return out, nil
@@ -313,7 +356,7 @@ func (p *plan) unused() error {
 		return err
 	}
 	for name := range names {
-		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) { // of a controller that was killed before there was a sweep
+		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) { // of a controller that was killed before there was a sweep
 			continue
 		}
 		if ledger.Exists(p.dir) {
@@ -337,19 +380,16 @@ func claimSweep(dir string) (*folder, error) {
 	return f, f.clean()
 }
 
-// reopen plans the sweep of a folder again, from what its ledger keeps and the configuration files as
-// they are now. It goes to the folder that the sweep was started in.
-func reopen(dir string, l *ledger.Ledger) (*plan, error) {
-	s, err := l.Sweep()
-	if err != nil {
-		return nil, err
-	}
+// reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the
+// configuration files as they are now. It goes to the folder that the sweep was started in.
+func reopen(dir string, s ledger.Sweep) (*plan, error) {
 	if err := enter(s.Cwd, dir); err != nil {
 		return nil, err
 	}
 	req := configs.Request{
 		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+quoted(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
 	}
+	var err error
 	for _, flag := range s.Flags {
 		name, value, _ := strings.Cut(flag, "=")
 		switch name {
@@ -370,22 +410,35 @@ func reopen(dir string, l *ledger.Ledger) (*plan, error) {
 	return newPlan(req)
 }
 
-// unfinished plans the jobs that have not ended well again, and lists those whose configuration is not
-// the one that the sweep was started with.
-func (p *plan) unfinished(jobs []ledger.Job) (again map[int]planned, changed []int, err error) {
-	again = map[int]planned{}
-	for _, job := range jobs {
-		if job.State == launcher.Done || job.State == launcher.Pruned {
-			continue
-		}
-		now, err := p.compose(job.Num, job.Overrides)
-		if err != nil {
-			return nil, nil, fmt.Errorf("job %d: %w", job.Num, err)
-		}
-		if now.row.Fingerprint != job.Fingerprint {
-			changed = append(changed, job.Num)
-		}
-		again[job.Num] = now
+// expecting gives a job the fingerprint that its configuration must have.
+func expecting(j launcher.Job, fingerprint string) launcher.Job {
+	j.Env = append(slices.Clone(j.Env), expectedHash+"="+fingerprint)
+	return j
+}
+
+// invalid is the row of a trial whose configuration is refused: its sweeper learns that it failed.
+func (p *plan) invalid(num int, overrides []string, err error) ledger.Job {
+	dir := strconv.Itoa(num)
+	for _, taken := p.folders[dir]; taken; _, taken = p.folders[dir] {
+		dir = "_" + dir
 	}
-	return again, changed, nil
+	return ledger.Job{Num: num, Overrides: overrides, Params: p.params(overrides), Dir: dir, State: launcher.Failed, Cause: err.Error()}
+}
+
+// points is how many different trials a search can make; 0 = endlessly many.
+func (p *plan) points() int {
+	n := 1
+	for _, d := range p.dims {
+		values := len(d.Choices)
+		if d.Interval() {
+			if !d.Int || d.High-d.Low >= float64(p.options.NTrials) {
+				return 0
+			}
+			values = int(d.High) - int(d.Low) + 1
+		}
+		if n *= values; n > p.options.NTrials {
+			return 0
+		}
+	}
+	return n
 }

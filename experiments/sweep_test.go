@@ -17,12 +17,7 @@ import (
 // jobs reads a sweep's ledger.
 func jobs(t *testing.T, dir string) []ledger.Job {
 	t.Helper()
-	l, err := ledger.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	all, err := l.Jobs()
+	_, all, err := ledger.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +284,12 @@ func TestSweepHasOneController(t *testing.T) {
 	refused(t, run(t, "resume", dir), 2, dir, "another controller owns this sweep")
 	refused(t, run(t, grid(dir)...), 2, dir)
 	refused(t, run(t, "resume", filepath.Join(dir, "0")), 2, "another process is writing this run folder")
+	follower := start(t, "attach", dir) // the controller runs in a terminal: there is no log to follow
 	if r := p.wait(); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if r := follower.wait(); r.code != 0 || !strings.Contains(r.stdout, "#3    done") || !strings.Contains(r.stdout, "all 4 jobs are done") {
+		t.Errorf("attach: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	doneOnce(t, dir, 4)
 }
@@ -369,5 +368,112 @@ func TestSweepDetached(t *testing.T) {
 	doneOnce(t, dir, 4)
 	if r := mustRun(t, "attach", dir); !strings.Contains(r.stdout, "have ended") {
 		t.Errorf("attach of a finished sweep: %s", r.stdout)
+	}
+}
+
+// probe is a search over cheap runs.
+func probe(dir string, more ...string) []string {
+	return append([]string{"-m", "hydra/sweeper=random", "hydra.sweep.dir=" + dir, "hydra/launcher=local", "hydra.launcher.n_jobs=2", "hydra.sweeper.n_jobs=2"},
+		tiny(append([]string{"rce.epochs=1", "grpo.epochs=0", "report.plots=false"}, more...)...)...)
+}
+
+// A search goes on with more trials, under another objective, and never with another space, sweeper or
+// configuration unawares.
+func TestSearchGoesOn(t *testing.T) {
+	t.Parallel()
+	conf, dir := t.TempDir(), folder(t)
+	mine := filepath.Join(conf, "exp", "mine.yaml")
+	if err := os.Mkdir(filepath.Dir(mine), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "# @package _global_\ndefaults:\n  - okvqa_v3\nselector: {num_heads: %d}\nhydra: {sweeper: {params: {rce.lr: 'tag(log, interval(1e-4,1e-2))'%s}}}\n"
+	write(t, mine, fmt.Sprintf(text, 4, ""))
+	args := append(probe(dir, "hydra.sweeper.n_trials=2", "-cd", conf), "exp=mine")
+	mustRun(t, args...)
+	doneOnce(t, dir, 2)
+	first := jobs(t, dir)
+
+	refused(t, run(t, "resume", dir, "hydra.sweeper.seed=3"), 2, "hydra.sweeper.seed=3", "hydra.sweeper.n_trials")
+	mustRun(t, "resume", dir, "hydra.sweeper.n_trials=3", "hydra.sweeper.objective=val_loss")
+	doneOnce(t, dir, 3)
+	all := jobs(t, dir)
+	if all[0].Objectives[0].Name != "val_loss" || all[2].Objectives[0].Name != "val_loss" || first[0].Objectives[0].Name == "val_loss" || all[0].Attempts != 1 {
+		t.Errorf("before %+v\nafter %+v", first, all)
+	}
+
+	write(t, mine, fmt.Sprintf(text, 4, ", grpo.lr: 'interval(0,1)'"))
+	refused(t, run(t, "resume", dir, "hydra.sweeper.n_trials=4"), 2, "what is swept has changed", "rce.lr", "grpo.lr")
+	write(t, mine, fmt.Sprintf(text, 2, ""))
+	refused(t, run(t, "resume", dir, "hydra.sweeper.n_trials=4"), 2, "selector.num_heads was 4 and is 2", "--accept-changes")
+	doneOnce(t, dir, 3)
+	mustRun(t, "resume", dir, "hydra.sweeper.n_trials=4", "--accept-changes")
+	doneOnce(t, dir, 4)
+	if all := jobs(t, dir); all[2].Generation != 1 || all[3].Generation != 2 {
+		t.Errorf("generations of the configuration: %d, %d", all[2].Generation, all[3].Generation)
+	}
+	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "with 2 configurations") {
+		t.Errorf("report.md does not tell of two configurations:\n%s", report)
+	}
+	if text := read(t, filepath.Join(dir, "multirun.2.yaml")); !strings.Contains(text, "num_heads: 2") {
+		t.Errorf("multirun.2.yaml:\n%s", text)
+	}
+}
+
+// A point that several keys together make invalid is a failed trial; a space without further points
+// ends the search.
+func TestSearchOfHardSpaces(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	r := run(t, probe(dir, "hydra.sweeper.n_trials=20", "selector.num_heads=4", "selector.hidden_dim=choice(16,18,32)", "seed=1,2", "hydra.sweep.subdir=${selector.hidden_dim}")...)
+	all := jobs(t, dir)
+	states, folders := map[string]int{}, map[string]bool{}
+	for _, job := range all {
+		states[job.State]++
+		folders[job.Dir] = true
+		if job.State == "failed" && !strings.Contains(job.Cause, "hidden_dim") {
+			t.Errorf("%+v", job)
+		}
+	}
+	if r.code != 1 || len(all) != 6 || states["done"] != 4 || states["failed"] != 2 || len(folders) != 6 {
+		t.Errorf("exit code %d, states %v, folders %v:\n%s\n%s", r.code, states, folders, r.stdout, r.stderr)
+	}
+	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "ended") && !strings.Contains(s, "6 of 20") {
+		t.Errorf("status:\n%s", s)
+	}
+	if again := run(t, "resume", dir); again.code != 1 || len(jobs(t, dir)) != 6 {
+		t.Errorf("exit code %d after the resume: %s", again.code, again.stderr)
+	}
+
+	for _, onFailure := range []string{"stop", "retry:3"} { // neither runs an invalid point
+		dir := folder(t)
+		r := run(t, probe(dir, "hydra.sweeper.n_trials=2", "selector.num_heads=4", "selector.hidden_dim=choice(16,18)", "hydra.sweeper.on_failure="+onFailure)...)
+		stopped := strings.Contains(r.stderr, "on_failure=stop")
+		if r.code != 1 || stopped != (onFailure == "stop") || exists(filepath.Join(dir, "2")) {
+			t.Errorf("%s: exit code %d: %s", onFailure, r.code, r.stderr)
+		}
+	}
+}
+
+// A job whose results were deleted is not done.
+func TestSweepResultsGone(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	mustRun(t, tiny("-m", "seed=1,2", "rce.epochs=1", "grpo.epochs=0", "report.plots=false", "hydra.sweep.dir="+dir)...)
+	want := outcomeOf(t, filepath.Join(dir, "1"))
+	if err := os.RemoveAll(filepath.Join(dir, "1")); err != nil {
+		t.Fatal(err)
+	}
+	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "job 1 lost") {
+		t.Errorf("status:\n%s", s)
+	}
+	mustRun(t, "resume", dir)
+	doneOnce(t, dir, 2)
+	want.same(t, outcomeOf(t, filepath.Join(dir, "1")), 0)
+
+	if err := os.Remove(filepath.Join(dir, ledger.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "resume", "attach"} {
+		refused(t, run(t, verb, dir), 2, "its ledger sweep.db is gone", "run report "+dir)
 	}
 }

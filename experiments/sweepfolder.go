@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,21 +16,51 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
+	"fulcrum/internal/atomicfile"
 	"fulcrum/reports"
 )
 
 // controllerLog is what a detached controller prints.
 const controllerLog = "controller.log"
 
+// resumption says how a sweep is to go on.
+type resumption struct {
+	accept    bool     // a configuration that has changed
+	retry     bool     // jobs that have failed
+	detached  bool     // in a process of its own
+	overrides []string // of what may change in a sweep
+}
+
+// mayChange are the keys of the hydra node that a sweep may go on with other values of. Everything else
+// decides what its jobs compute, or which they are.
+var mayChange = []string{
+	"hydra/launcher", "hydra.launcher", "hydra.sweeper.n_trials", "hydra.sweeper.n_jobs", "hydra.sweeper.on_failure", "hydra.sweeper.max_failure_rate",
+	"hydra.sweeper.max_batch_size", "hydra.sweeper.objective", "hydra.sweeper.direction", "hydra.sweeper.constraints",
+}
+
+func (r resumption) check() error {
+	for _, o := range r.overrides {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
+		if !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
+			return usagef("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
+		}
+	}
+	return nil
+}
+
 // resumeSweep runs what is missing of a sweep: jobs that never started, were lost, interrupted or, with
-// retry, failed. When the configuration of such a job is not what it was, the sweep is refused unless
-// accept is set.
-func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
+// retry, failed. When the configuration is not what it was, the sweep is refused unless that is
+// accepted; another space or sweeper is another sweep.
+func resumeSweep(ctx context.Context, dir string, r resumption) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
 		return err
 	}
 	f, err := claimSweep(dir)
@@ -42,7 +73,12 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 		return err
 	}
 	defer l.Close()
-	p, err := reopen(dir, l)
+	s, err := l.Sweep()
+	if err != nil {
+		return err
+	}
+	s.Overrides = append(s.Overrides, r.overrides...)
+	p, err := reopen(dir, s)
 	if err != nil {
 		return err
 	}
@@ -50,32 +86,122 @@ func resumeSweep(ctx context.Context, dir string, accept, retry bool) error {
 	if err != nil {
 		return err
 	}
-	again, changed, err := p.unfinished(jobs)
+	again, err := p.again(&s, jobs, r)
 	if err != nil {
 		return err
 	}
-	if len(changed) > 0 && !accept {
-		return usagef("%s: the configuration has changed since the sweep was started (%s), for %s of it; to go on, with the new one for the jobs that have not begun:  run resume %s --accept-changes", dir, p.changes(), jobNumbers(changed), dir)
+	if len(r.overrides) > 0 {
+		if err := p.rejudge(jobs); err != nil {
+			return err
+		}
 	}
-	starts := map[int]launcher.Job{}
-	for i, job := range jobs {
-		now, open := again[job.Num]
-		if !open || job.State == launcher.Failed && !retry {
-			continue
-		}
-		starts[job.Num] = now.start
-		jobs[i].Failures = 0
-		if !launcher.Begun(now.start.Dir) { // one that has begun goes on with its own configuration
-			jobs[i].Fingerprint = now.row.Fingerprint
-		}
+	if err := l.SetSweep(s); err != nil {
+		return err
 	}
 	if err := l.Update(jobs...); err != nil {
 		return err
 	}
-	if len(starts) == 0 && (p.search == nil || len(jobs) >= p.options.NTrials) {
+	if r.detached {
+		f.release()
+		return detach(ctx, dir)
+	}
+	if len(again) == 0 && len(jobs) >= s.Trials {
 		fmt.Printf("%s: all %d jobs of this sweep have ended\n", dir, len(jobs))
 	}
-	return control(ctx, p, l, starts)
+	return control(ctx, p, l, again, s.Generation)
+}
+
+// again plans the jobs that are to run, and brings s and the rows up to the configuration as it is now.
+func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]launcher.Job, error) {
+	now, err := p.sweep()
+	if err != nil {
+		return nil, err
+	}
+	if now.Sweeper != s.Sweeper || p.search != nil && !reflect.DeepEqual(now.Dimensions, s.Dimensions) {
+		return nil, usagef("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
+			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
+	}
+	var changed []int
+	plans := map[int]planned{}
+	for i := range jobs {
+		job := &jobs[i]
+		if job.State == launcher.Done || job.State == launcher.Pruned {
+			if hasResult(p.dir, *job) {
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "warning: job %d was %s and its results are gone from %s: it runs again\n", job.Num, job.State, filepath.Join(p.dir, job.Dir))
+			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
+		}
+		if job.State == launcher.Failed && !r.retry {
+			continue
+		}
+		plan, err := p.compose(job.Num, job.Overrides, job.Dir)
+		if err != nil && job.Attempts == 0 && job.State == launcher.Failed { // an invalid trial
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("job %d: %w", job.Num, err)
+		}
+		plans[i] = plan
+		if plan.row.Fingerprint != job.Fingerprint {
+			changed = append(changed, job.Num)
+		}
+	}
+	search := now.Fingerprint != s.Fingerprint && p.search != nil && len(jobs) < now.Trials // trials are still to be composed
+	if (len(changed) > 0 || search) && !r.accept {
+		what := "trials to come"
+		if len(changed) > 0 {
+			what = jobNumbers(changed)
+		}
+		return nil, usagef("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
+	}
+	if len(changed) > 0 || search {
+		s.Generation++
+		text, err := p.master.YAML("job", false, "")
+		if err != nil {
+			return nil, err
+		}
+		if err := atomicfile.Write(filepath.Join(p.dir, multirunName(s.Generation)), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	again := map[int]launcher.Job{}
+	for i, plan := range plans {
+		job := &jobs[i]
+		job.Failures = 0
+		if job.Fingerprint != plan.row.Fingerprint && !launcher.Begun(plan.start.Dir) { // one that has begun keeps its own
+			job.Fingerprint, job.Generation = plan.row.Fingerprint, s.Generation
+		}
+		again[job.Num] = expecting(plan.start, job.Fingerprint)
+	}
+	s.Fingerprint, s.Launcher, s.Trials, s.Objectives, s.Constraints = now.Fingerprint, now.Launcher, now.Trials, now.Objectives, now.Constraints
+	return again, nil
+}
+
+func keysOf(dims []configs.Dimension) string {
+	var names []string
+	for _, d := range dims {
+		names = append(names, d.Key)
+	}
+	return strings.Join(names, ", ")
+}
+
+// hasResult reports whether the folder of a job that has ended well still says so.
+func hasResult(dir string, job ledger.Job) bool {
+	s, err := reports.ReadSummary(filepath.Join(dir, job.Dir))
+	return err != nil || s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) // an unreadable one is not gone
+}
+
+// rejudge reads the results of the jobs that have ended again: the objectives may be others now.
+func (p *plan) rejudge(jobs []ledger.Job) error {
+	for i := range jobs {
+		if jobs[i].State == launcher.Done || jobs[i].State == launcher.Pruned {
+			if err := p.result(&jobs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // jobNumbers lists jobs for a sentence.
@@ -94,13 +220,21 @@ func jobNumbers(nums []int) string {
 	return "jobs " + strings.Join(names, ", ")
 }
 
-// changes names the keys of the primary configuration that are not what they were when the sweep was
-// started, as far as multirun.yaml tells.
-func (p *plan) changes() string {
+// multirunName is the file of the primary configuration of a generation.
+func multirunName(generation int) string {
+	if generation <= 1 {
+		return multirunFile
+	}
+	return fmt.Sprintf("multirun.%d.yaml", generation)
+}
+
+// changes names the keys of the primary configuration that are not what they were in a generation, as far
+// as its file tells.
+func (p *plan) changes(generation int) string {
 	const most = 5
-	old, err := os.ReadFile(filepath.Join(p.dir, multirunFile))
+	old, err := os.ReadFile(filepath.Join(p.dir, multirunName(generation)))
 	if err != nil {
-		return "multirun.yaml is gone"
+		return multirunName(generation) + " is gone"
 	}
 	text, err := p.master.YAML("job", false, "")
 	if err != nil {
@@ -123,7 +257,7 @@ func (p *plan) changes() string {
 	slices.Sort(keys)
 	switch {
 	case len(keys) == 0:
-		return "in an option that the jobs choose, or in what an interpolation reads"
+		return "in an option that the jobs choose, or in what an interpolation reads, such as an environment variable"
 	case len(keys) > most:
 		keys = append(keys[:most], "…")
 	}
@@ -163,41 +297,47 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		return err
 	}
 	dir := args[0]
+	if err := lostLedger(dir); err != nil {
+		return err
+	}
 	if !ledger.Exists(dir) {
 		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
 	if !locked(dir) {
-		return resumeSweep(ctx, dir, false, false)
+		fmt.Println("nobody controls this sweep: this process takes over")
+		return resumeSweep(ctx, dir, resumption{})
 	}
-	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout}
+	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout, states: map[int]string{}}
 	for locked(dir) {
-		if err := log.copy(); err != nil {
+		if err := log.follow(dir); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(os.Stderr, "no longer following; the sweep goes on")
 			return nil
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(300 * time.Millisecond):
 		}
 	}
-	if err := log.copy(); err != nil {
+	if err := log.follow(dir); err != nil {
 		return err
 	}
 	return sweepOutcome(dir)
 }
 
-// follower prints what is appended to a file.
+// follower prints what a detached controller appends to its log. One that runs in some terminal has none:
+// then it prints the jobs' states as they change in the ledger.
 type follower struct {
-	path string
-	at   int64
-	out  io.Writer
+	path   string
+	at     int64
+	out    io.Writer
+	states map[int]string // printed
 }
 
-func (f *follower) copy() error {
+func (f *follower) follow(dir string) error {
 	file, err := os.Open(f.path)
-	if os.IsNotExist(err) { // the controller runs in some terminal
-		return nil
+	if os.IsNotExist(err) {
+		return f.changes(dir)
 	}
 	if err != nil {
 		return err
@@ -211,14 +351,42 @@ func (f *follower) copy() error {
 	return err
 }
 
-// sweepOutcome is the error that a sweep without a controller stands for.
-func sweepOutcome(dir string) error {
-	l, err := ledger.Read(dir)
+// changes prints the jobs whose states are not those that were printed last.
+func (f *follower) changes(dir string) error {
+	_, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
-	jobs, err := l.Jobs()
+	for _, job := range jobs {
+		if f.states[job.Num] == job.State || job.State == launcher.Queued {
+			continue
+		}
+		f.states[job.Num] = job.State
+		line := fmt.Sprintf("#%-4d %s", job.Num, job.State)
+		for _, o := range job.Objectives {
+			line += fmt.Sprintf("  %s %.4g", o.Name, float64(o.Value))
+		}
+		if job.Cause != "" {
+			line += ": " + job.Cause
+		}
+		if _, err := fmt.Fprintf(f.out, "%s  %s\n", line, strings.Join(job.Overrides, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lostLedger refuses a sweep's folder whose ledger is gone; nil for any other folder.
+func lostLedger(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
+		return nil
+	}
+	return usagef("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+}
+
+// sweepOutcome is the error that a sweep without a controller stands for.
+func sweepOutcome(dir string) error {
+	_, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -282,6 +450,9 @@ func detach(ctx context.Context, dir string) error {
 
 // status prints the jobs of a sweep, or the standing of one run.
 func status(dir string) error {
+	if err := lostLedger(dir); err != nil {
+		return err
+	}
 	if !ledger.Exists(dir) {
 		if !isRun(dir) {
 			return usagef("%s: neither a run folder nor a sweep folder", dir)
@@ -289,16 +460,7 @@ func status(dir string) error {
 		fmt.Println(runStatus(dir))
 		return nil
 	}
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
-	jobs, err := l.Jobs()
+	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -308,8 +470,10 @@ func status(dir string) error {
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
 	if locked(dir) {
 		controlled = "its controller is running (follow: run attach " + dir + ")"
-	} else if all := len(jobs); all > 0 && countEnded(jobs) == all {
+	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
+	} else if s.Trials > 0 {
+		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
 	fmt.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := sweepReportInput(dir, s, jobs)
@@ -337,10 +501,13 @@ func countEnded(jobs []ledger.Job) int {
 
 // observe brings a row up to what the job's folder says: its controller may be gone.
 func observe(dir string, job *ledger.Job) {
+	at := filepath.Join(dir, job.Dir)
 	if launcher.Ended(job.State) {
+		if job.State != launcher.Failed && !hasResult(dir, *job) {
+			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; run resume "+dir+" makes them again"
+		}
 		return
 	}
-	at := filepath.Join(dir, job.Dir)
 	attempts, err := launcher.Attempts(at)
 	if err != nil || len(attempts) == 0 {
 		return
@@ -354,7 +521,7 @@ func observe(dir string, job *ledger.Job) {
 	case last.State == launcher.Interrupted:
 		job.State = launcher.Queued
 	case last.State == launcher.Running && !launcher.Supervised(at):
-		job.State = launcher.Lost
+		job.State, job.Cause = launcher.Lost, "its process is gone; run resume "+dir+" goes on with it"
 	}
 }
 
@@ -380,16 +547,7 @@ func runStatus(dir string) string {
 
 // writeSweepReport writes report.md and, of a sweep that searched, optimization_results.yaml.
 func writeSweepReport(dir string) error {
-	l, err := ledger.Read(dir)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
-	jobs, err := l.Jobs()
+	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -402,6 +560,10 @@ func writeSweepReport(dir string) error {
 	return reports.WriteSweepReport(dir, rows, opt)
 }
 
+// generationKey stands in reports for the configuration files that a job was composed from: 1, and one
+// more for each change that was accepted (multirun.2.yaml, …).
+const generationKey = "configuration"
+
 // sweepReportInput is the sweep as reports want it.
 func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
 	opt := reports.SweepOptions{
@@ -410,6 +572,18 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 	}
 	for _, d := range s.Dimensions {
 		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+	}
+	for _, o := range s.Objectives {
+		opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+	}
+	named := len(opt.Objectives) > 0
+	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
+		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: generationKey})
+		for g := 1; g <= s.Generation; g++ {
+			last := &opt.Dimensions[len(opt.Dimensions)-1]
+			last.Values = append(last.Values, strconv.Itoa(g))
+		}
+		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
 	}
 	rows := make([]reports.SweepJob, len(jobs))
 	for i, j := range jobs {
@@ -424,9 +598,13 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 		for k, d := range s.Dimensions {
 			rows[i].Params[d.Key] = j.Params[k]
 		}
+		if s.Generation > 1 {
+			rows[i].Params[generationKey] = strconv.Itoa(j.Generation)
+			rows[i].Overrides = append(slices.Clone(j.Overrides), fmt.Sprintf("%s=%d", generationKey, j.Generation))
+		}
 		for k, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
-			if k == len(opt.Objectives) {
+			if !named && k == len(opt.Objectives) {
 				opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 			}
 		}

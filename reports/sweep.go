@@ -87,6 +87,7 @@ func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
 
 // sweepView is a sweep in the order in which its report tells it.
 type sweepView struct {
+	unjudged bool // the objectives are not known
 	dir      string
 	opt      SweepOptions
 	jobs     []SweepJob // best first: see ranked
@@ -107,10 +108,11 @@ type seedGain struct {
 
 // newSweepView sorts jobs and settings. Gains are read by readGains.
 func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
-	if len(opt.Objectives) == 0 {
+	unjudged := len(opt.Objectives) == 0 // no run has said yet what its best metric is
+	if unjudged {
 		opt.Objectives = []SweepObjective{{Name: "objective"}}
 	}
-	v := &sweepView{dir: dir, opt: opt, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
+	v := &sweepView{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
 	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
@@ -252,7 +254,7 @@ func (v *sweepView) countLine(name func(string) string) string {
 	if len(costs) > 0 {
 		fmt.Fprintf(&b, " %s.", capital(strings.Join(costs, ", ")))
 	}
-	if len(v.jobs) == 0 {
+	if len(v.jobs) == 0 || v.unjudged {
 		return b.String()
 	}
 	var judged []string

@@ -39,7 +39,8 @@ CREATE TABLE jobs (
 	overrides TEXT NOT NULL,      -- JSON list, as in .hydra/overrides.yaml
 	params TEXT NOT NULL,         -- JSON list: the swept values, in the order of the sweep's dimensions
 	dir TEXT NOT NULL UNIQUE,     -- run folder, relative to the sweep's
-	fingerprint TEXT NOT NULL,    -- of the composed configuration
+	fingerprint TEXT NOT NULL,    -- of the composed configuration that the job runs with
+	generation INTEGER NOT NULL,  -- of the configuration files: 1, and one more for each change that was accepted
 	state TEXT NOT NULL,          -- queued running done failed pruned lost
 	attempts INTEGER NOT NULL,    -- tries that have begun
 	failures INTEGER NOT NULL,    -- tries that failed, since the job was last asked for
@@ -79,7 +80,11 @@ type Sweep struct {
 	Program     string              `json:"program"` // version of the program
 	Pruner      string              `json:"pruner"`
 	Constraints []string            `json:"constraints"`
-	Dimensions  []configs.Dimension `json:"dimensions"` // what is swept
+	Dimensions  []configs.Dimension `json:"dimensions"`  // what is swept
+	Objectives  []Objective         `json:"objectives"`  // those that have a name, without values
+	Fingerprint string              `json:"fingerprint"` // of the primary configuration
+	Generation  int                 `json:"generation"`  // of the configuration files
+	Trials      int                 `json:"trials"`      // that a search makes; 0 = the jobs are known
 }
 
 // Job is a job's row.
@@ -89,6 +94,7 @@ type Job struct {
 	Params      []string
 	Dir         string
 	Fingerprint string
+	Generation  int
 	State       string
 	Attempts    int
 	Failures    int
@@ -190,6 +196,21 @@ func Read(dir string) (*Ledger, error) {
 	return openChecked(dir, "ro")
 }
 
+// Load reads a sweep and its jobs at one moment.
+func Load(dir string) (Sweep, []Job, error) {
+	l, err := Read(dir)
+	if err != nil {
+		return Sweep{}, nil, err
+	}
+	defer l.Close()
+	s, err := l.Sweep()
+	if err != nil {
+		return s, nil, err
+	}
+	jobs, err := l.Jobs()
+	return s, jobs, err
+}
+
 func openChecked(dir, mode string) (*Ledger, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); err != nil {
@@ -212,7 +233,7 @@ func openChecked(dir, mode string) (*Ledger, error) {
 }
 
 func open(path, mode string) (*Ledger, error) {
-	options := url.Values{"mode": {mode}, "_pragma": {"busy_timeout(10000)", "synchronous(FULL)"}}
+	options := url.Values{"mode": {mode}, "_pragma": {"busy_timeout(60000)", "synchronous(FULL)"}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -247,7 +268,7 @@ func (l *Ledger) SetSweep(s Sweep) error {
 // Add appends jobs in one transaction, in the state they have ("" is queued).
 func (l *Ledger) Add(jobs ...Job) error {
 	return l.transaction(func(tx *sql.Tx) error {
-		insert, err := tx.Prepare(`INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+		insert, err := tx.Prepare(`INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 		if err != nil {
 			return err
 		}
@@ -256,6 +277,7 @@ func (l *Ledger) Add(jobs ...Job) error {
 			if j.State == "" {
 				j.State = launcher.Queued
 			}
+			j.Generation = max(j.Generation, 1)
 			values, err := j.columns()
 			if err != nil {
 				return err
@@ -285,7 +307,7 @@ func (j Job) update(tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, state = ?, attempts = ?, failures = ?,
+	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, generation = ?, state = ?, attempts = ?, failures = ?,
 		exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?, epochs = ?, seconds = ? WHERE num = ?`,
 		append(values[1:], j.Num)...)
 	if err != nil {
@@ -323,7 +345,7 @@ func (l *Ledger) Jobs() ([]Job, error) {
 	for rows.Next() {
 		var j Job
 		var overrides, params, tail, objectives, metrics string
-		if err := rows.Scan(&j.Num, &overrides, &params, &j.Dir, &j.Fingerprint, &j.State, &j.Attempts, &j.Failures, &j.ExitCode,
+		if err := rows.Scan(&j.Num, &overrides, &params, &j.Dir, &j.Fingerprint, &j.Generation, &j.State, &j.Attempts, &j.Failures, &j.ExitCode,
 			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds); err != nil {
 			return nil, l.err(err)
 		}

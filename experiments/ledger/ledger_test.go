@@ -25,8 +25,8 @@ func example() (Sweep, []Job) {
 		Dimensions: []configs.Dimension{{Key: "a", Choices: []string{"1", "2"}}, {Key: "b", Low: 1e-5, High: 1, Tags: []string{"log"}}},
 	}
 	jobs := []Job{
-		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
-		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
+		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", Generation: 1, State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
+		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", Generation: 2, State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
 			Cause: "out of memory", Tail: []string{"line", "ünïcode"}, Objectives: []Objective{{"val_reward", reports.Number(math.Inf(-1)), false}, {"val_kl", 0.25, true}},
 			Violation: 0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5},
 	}

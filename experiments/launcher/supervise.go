@@ -226,7 +226,19 @@ func orphaned(dir string) bool {
 		return false
 	}
 	last := all[len(all)-1]
-	return last.State == Running && last.Host == hostname() && last.PID > 0 && unix.Kill(last.PID, 0) == nil
+	return last.State == Running && last.Host == hostname() && processAlive(last.PID)
+}
+
+// processAlive reports whether a process of this machine has not ended. One that has, and that its parent has not
+// asked about yet, is alive no more; its first thread may end before the others.
+func processAlive(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil || len(threads) > 1 {
+		return err == nil
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // 12 (name) S …
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return err == nil && !bytes.HasPrefix(state, []byte("Z")) && !bytes.HasPrefix(state, []byte("X"))
 }
 
 // runLock is the file that a run in dir keeps locked while it writes there.

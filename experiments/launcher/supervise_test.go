@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -369,6 +370,22 @@ func TestSupervisedByHand(t *testing.T) {
 	}
 	if Supervised(dir) {
 		t.Error("a job whose supervisor was killed counts until it has died")
+	}
+	gone := exec.Command("true")
+	if err := gone.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := record(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: gone.Process.Pid}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); !Supervised(dir); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a run at work behind an attempt whose process nobody has waited for does not count")
+		}
+	}
+	gone.Wait()
+	if !Supervised(dir) {
+		t.Error("a run at work behind an attempt whose process is gone does not count")
 	}
 	if err := record(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
 		t.Fatal(err)

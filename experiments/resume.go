@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -138,9 +139,14 @@ func (a App) Resume(ctx context.Context, dir string) error {
 }
 
 // sameJob refuses a run that is not the one that this process's sweep has started in dir: somebody may have
-// used the folder for another. The sweep would take its result for the job's.
+// used the folder for another. The sweep would take its result for the job's. What a configuration takes from
+// the hydra node is not the same in a resume, so that such a one cannot be compared.
 func sameJob(c *configs.Composed, dir string) error {
-	err := unchanged(c)
+	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	if err != nil || strings.Contains(string(text), "${hydra:") {
+		return err
+	}
+	err = unchanged(c)
 	var other *UsageError
 	if errors.As(err, &other) {
 		return usagef("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)

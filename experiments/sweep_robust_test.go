@@ -182,6 +182,22 @@ func TestSweepForeignRun(t *testing.T) {
 	doneOnce(t, dir, 3)
 }
 
+// A sweep's fingerprint is that of the folder's own configuration, finished or not; one that takes values from
+// the hydra node has none to compare.
+func TestResumeAsJob(t *testing.T) {
+	t.Parallel()
+	other := []string{"FULCRUM_CONFIG_HASH=another"}
+	dir := folder(t)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)...)
+	refused(t, startWith(t, "", other, "resume", dir).wait(), 2, dir+": this folder holds another run than the sweep's job")
+	mustRun(t, "resume", dir)
+	dir = folder(t)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "evaluate.results=${hydra:job.name}", "hydra.run.dir="+dir)...)
+	if r := startWith(t, "", other, "resume", dir).wait(); r.code != 0 || !strings.Contains(r.stdout, "this run is finished") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
 // A folder that cannot be made is the fault of the path that was given, whatever key it came from.
 func TestFolderInTheWay(t *testing.T) {
 	t.Parallel()

@@ -2,13 +2,19 @@ package experiments
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
+	"fulcrum/selector/pointer"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -22,6 +28,10 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 	verb, err := Verbs().Get(name)
 	if err != nil {
 		return &UsageError{err.Error()}
+	}
+	if text := Usage(name); text != "" && slices.ContainsFunc(args, func(s string) bool { return s == "--help" || s == "-h" }) {
+		fmt.Print(text)
+		return nil
 	}
 	return verb(ctx, a, args)
 }
@@ -45,6 +55,50 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("bench", verbBench)
 	t.Add("selftest", verbSelftest)
 	return t
+}
+
+// Usage is what a command of Verbs says to --help: its forms, one a line, and what they do. It is empty for a
+// command that has flags, and a help, of its own.
+func Usage(name string) string {
+	switch name {
+	case "resume":
+		return `run resume RUN_FOLDER
+run resume SWEEP_FOLDER [` + acceptChanges + `]
+Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
+` + acceptChanges + ` lets a sweep go on although its configuration files have changed.
+`
+	case "rerun":
+		return `run --rerun RUN_FOLDER [overrides]
+Repeats a run's configuration in a new run folder.
+`
+	case "status":
+		return `run status SWEEP_OR_RUN_FOLDER
+Prints how far a run or each job of a sweep is, and whether a process is at work on it.
+`
+	case "attach":
+		return `run attach SWEEP_FOLDER
+Follows a sweep that another process controls until it ends; takes over one that nobody controls.
+`
+	case "report":
+		return `run report RUN_OR_SWEEP_FOLDER
+run report RUN_FOLDER RUN_FOLDER…
+Writes the report of a run or sweep again, or prints a comparison of several runs.
+`
+	case "checkpoint":
+		return `run checkpoint inspect|verify FILE_OR_RUN_FOLDER
+run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(pointer.ExportFormats(), "|") + ` [--out FILE] [--force]
+Lists what a checkpoint holds, checks that it is whole and finite, or writes it in another layout.
+`
+	case "data":
+		return `run data inspect PATH
+Reports what a beam file, embedding table or reward table holds.
+`
+	case "doctor":
+		return `run doctor
+Says what of libtorch, BLAS, CUDA and threads works here.
+`
+	}
+	return ""
 }
 
 // want checks the number of a verb's arguments.
@@ -116,3 +170,8 @@ func verbRerun(ctx context.Context, a App, args []string) error {
 	}
 	return a.Rerun(ctx, args[0], args[1:])
 }
+
+// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
+// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
+// caught, not ignored, which every process started from here would inherit.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,11 +47,14 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	for _, job := range jobs {
 		p.folders[job.Dir] = job.Num
 	}
+	outliveReaders()
 	fmt.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
 	for a := range c.launcher.Events() {
-		err = errors.Join(err, c.settle(a))
+		if late := c.settle(a); err == nil { // on a full disk every event fails alike: once is enough
+			err = late
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
@@ -235,6 +237,7 @@ func (c *controller) history() []sweeper.Trial {
 
 // settle takes what the launcher says about an attempt.
 func (c *controller) settle(a launcher.Attempt) error {
+	defer a.Heard()
 	i := slices.IndexFunc(c.jobs, func(j ledger.Job) bool { return j.Num == a.Num })
 	if i < 0 {
 		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)

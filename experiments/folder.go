@@ -25,6 +25,29 @@ func (e *UsageError) ExitCode() int { return 2 }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
+// folderError is a folder that a run or a sweep cannot have. It is a mistake in what was asked for where the
+// path is to blame.
+type folderError struct {
+	dir string
+	err error
+}
+
+func (e *folderError) Error() string {
+	return fmt.Sprintf("cannot use the folder %s: %v", e.dir, e.err)
+}
+
+func (e *folderError) Unwrap() error { return e.err }
+
+// ExitCode is 2 unless it is the disk's fault.
+func (e *folderError) ExitCode() int {
+	for _, fault := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(e.err, fault) {
+			return 1
+		}
+	}
+	return 2
+}
+
 // InterruptedError says that a signal ended the run and its state is saved. It unwraps to
 // context.Canceled, which the command line turns into exit code 128 + signal.
 type InterruptedError struct {
@@ -55,11 +78,11 @@ const runMarker = ".hydra/config.yaml"
 // writes is refused.
 func claim(dir string) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
+		return nil, &folderError{dir, err}
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
+		return nil, &folderError{dir, err}
 	}
 	// The kernel's lock dies with its holder; children don't inherit it (O_CLOEXEC).
 	if err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, wholeFile()); err != nil {
@@ -101,7 +124,7 @@ func entries(dir string) (map[string]bool, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hydra.run.dir=%s: %w", dir, err)
+		return nil, &folderError{dir, err}
 	}
 	names := map[string]bool{}
 	for _, e := range list {

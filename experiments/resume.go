@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,6 +99,9 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := sameJob(c, dir); err != nil {
+		return err
+	}
 	cfg, err := decode(c)
 	if err != nil {
 		return err
@@ -131,6 +135,17 @@ func (a App) Resume(ctx context.Context, dir string) error {
 		}
 	}
 	return execute(ctx, r, f)
+}
+
+// sameJob refuses a run that is not the one that this process's sweep has started in dir: somebody may have
+// used the folder for another. The sweep would take its result for the job's.
+func sameJob(c *configs.Composed, dir string) error {
+	err := unchanged(c)
+	var other *UsageError
+	if errors.As(err, &other) {
+		return usagef("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
+	}
+	return err
 }
 
 // finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or

@@ -84,10 +84,10 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 		return dir, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return dir, fmt.Errorf("hydra.job.chdir: %w", err)
+		return dir, &folderError{dir, err}
 	}
 	if err := os.Chdir(dir); err != nil {
-		return dir, fmt.Errorf("hydra.job.chdir: %w", err)
+		return dir, &folderError{dir, err}
 	}
 	return dir, nil
 }

@@ -13,6 +13,15 @@ type Metric struct {
 	Help string
 }
 
+// Numeric reports whether the field is one number: neither text, a list nor true or false.
+func (m Metric) Numeric() bool {
+	switch m.Name {
+	case "event", "severity", "message", "split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound":
+		return false
+	}
+	return true
+}
+
 // Metrics returns the known fields in the order in which rows carry them. Fields that are not listed
 // follow in alphabetical order.
 func Metrics() []Metric {

@@ -81,6 +81,9 @@ func TestCommandLine(t *testing.T) {
 		{"Hydra's rerun takes a file of the folder", "--experimental-rerun DIR/.hydra/config.yaml", "", "", 0, "rerun DIR"},
 		{"explain", "-cp conf explain lr lr=3", "=lr: 3\n  set by lr=3\n  over 0.1 set by conf/config.yaml:3:5\n", "", 0, ""},
 		{"explain before its flags", "explain net.w -cp conf", "set by conf/net/mlp.yaml:1:4", "", 0, ""},
+		{"explain has a help", "explain --help", "run explain KEY", "", 0, ""},
+		{"help before a verb is the verb's", "--help status", "", "", 0, "status --help"},
+		{"help behind a verb is the verb's", "status -h DIR", "", "", 0, "status -h DIR"},
 		{"completion", "-sc install=bash", "complete -o nospace", "", 0, ""},
 		{"a run", "-cp conf -cn typed seed=3", "", "", 0, "run seed=3"},
 		{"a sweep", "-cp conf -cn typed -m seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
@@ -139,6 +142,7 @@ func TestExitCodes(t *testing.T) {
 		{"a config error", &configs.Error{Msg: "x"}, 2},
 		{"a usage error", &usageError{"x"}, 2},
 		{"SIGINT", &interrupted{syscall.SIGINT}, 130},
+		{"SIGHUP", &interrupted{syscall.SIGHUP}, 129},
 		{"a run stopped by its context", context.Canceled, 143},
 	} {
 		if got := exitCode(ctx, tc.err); got != tc.want {

@@ -18,7 +18,7 @@ type interrupted struct{ signal syscall.Signal }
 func (e *interrupted) Error() string { return "interrupted by " + unix.SignalName(e.signal) }
 
 // exitCode maps kinds of errors to exit codes: 0 done, 1 failed, 2 usage or configuration,
-// 130/143 interrupted with the state saved.
+// 129/130/143 interrupted (by SIGHUP, SIGINT, SIGTERM) with the state saved.
 func exitCode(ctx context.Context, err error) int {
 	var (
 		stop  *interrupted

@@ -9,6 +9,10 @@ import (
 
 // explain prints which file or override set a key, and what that replaced.
 func (s *session) explain(inv *invocation) error {
+	if inv.help {
+		_, err := io.WriteString(s.out, "run explain KEY [flags] [overrides]\nSays which file or override set a key, and what that replaced.\n")
+		return err
+	}
 	if len(inv.args) == 0 {
 		return &usageError{"explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3"}
 	}

@@ -33,6 +33,9 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signal.Notify(signals, syscall.SIGHUP) // the terminal was closed
+	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
 	exit(ctx, realMain(ctx, os.Args[1:], os.Stdout, os.Stderr, newApp()))
@@ -71,7 +74,11 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer, app 
 			inv.args = inv.args[1:]
 			return s.explain(inv)
 		}
-		return s.verb(inv.args[0], args[indexOf(args, inv.args[0])+1:])
+		rest := args[indexOf(args, inv.args[0])+1:]
+		if inv.help && !contains(rest, "--help") {
+			rest = append([]string{"--help"}, rest...)
+		}
+		return s.verb(inv.args[0], rest)
 	}
 	return s.dispatch(inv)
 }

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,7 @@ import (
 const attemptsFile = "attempts.jsonl"
 
 // Attempts reads the attempts that were recorded in a job's run folder, one each. One without an end
-// has State Running. A last line that a crash cut short is left out.
+// has State Running. A line that is no attempt, as a crash or a full disk leaves it, is left out.
 func Attempts(dir string) ([]Attempt, error) {
 	text, err := os.ReadFile(filepath.Join(dir, attemptsFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -23,9 +22,9 @@ func Attempts(dir string) ([]Attempt, error) {
 		return nil, err
 	}
 	var all []Attempt
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+	for line := range bytes.Lines(text) {
 		var a Attempt
-		if json.Unmarshal(lines.Bytes(), &a) != nil {
+		if json.Unmarshal(line, &a) != nil || a.Try < 1 || a.State == "" {
 			continue
 		}
 		if n := len(all); n > 0 && all[n-1].Try == a.Try {

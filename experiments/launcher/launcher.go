@@ -53,6 +53,16 @@ type Attempt struct {
 	Tail     []string  `json:"tail,omitempty"`    // last lines of its output
 	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
 	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
+
+	heard chan struct{} // in an event: closed by Heard
+}
+
+// Heard tells the launcher, once for each event, that its receiver has said what the event says: the basic
+// launcher shows what a job prints behind the line that the job has started.
+func (a Attempt) Heard() {
+	if a.heard != nil {
+		close(a.heard)
+	}
 }
 
 // Ended reports whether state is one that a job stays in.
@@ -67,7 +77,7 @@ type Launcher interface {
 	Adopt(ctx context.Context, jobs []Job) ([]int, error)
 	// Events tells when an attempt starts (State Running) and ends (any other state). With its end the
 	// job has left the launcher's hands, unless the attempt is Requeued. A controller that has adopted a
-	// job may be told again what an earlier one was told.
+	// job may be told again what an earlier one was told. The receiver calls an event's Heard.
 	Events() <-chan Attempt
 	// Stop ends the controller's part and returns at once; Events is closed behind the last event. Jobs
 	// that have not started are dropped. Those that run are told to save their state and to end, except,

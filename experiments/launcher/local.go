@@ -197,8 +197,14 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 		defer cancel()
 	}
 	s := Supervision{Program: l.program, Started: func(a Attempt) {
+		if l.echo {
+			a.heard = make(chan struct{})
+		}
 		l.events <- a
 		next()
+		if l.echo {
+			<-a.heard
+		}
 	}}
 	if l.opt.NJobs != 1 { // beside others: Go's own helper threads keep to the job's share
 		s.Env = append(s.Env, fmt.Sprintf("GOMAXPROCS=%d", max(job.Threads, 2)))

@@ -22,8 +22,12 @@ import (
 	"fulcrum/reports"
 )
 
-// tailLines is how many of a job's last lines the record of an attempt keeps.
-const tailLines = 20
+// tailLines is how many of a job's last lines the record of an attempt keeps, and lineBytes how much of
+// each.
+const (
+	tailLines = 20
+	lineBytes = 500
+)
 
 // patience is how long a job that is told to end may take to save its state.
 const patience = 5 * time.Minute
@@ -40,7 +44,7 @@ type Supervision struct {
 	ID      string        // hydra.job.id; default: the number of the job
 	Env     []string      // beside the job's own: what the launcher shares out
 	Started func(Attempt) // called when the process runs
-	Stdout  io.Writer     // beside job.log
+	Stdout  io.Writer     // beside job.log, from when Started has returned; its errors do not count
 	Stderr  io.Writer
 }
 
@@ -68,7 +72,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
 		return earlier[n-1], nil
 	} // a run that is done without a record of it is resumed: it writes what is missing and says so
-	if err := free(ctx, filepath.Join(job.Dir, ".lock")); err != nil {
+	if err := free(ctx, job.Dir); err != nil {
 		return a, err
 	}
 	program := s.Program
@@ -93,13 +97,16 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = job.Cwd
 	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
-	both := &sharedWriter{w: io.MultiWriter(out, tail)}
+	both := &sharedWriter{w: io.MultiWriter(tail, deaf{out})}
 	cmd.Stdout, cmd.Stderr = both, both
+	announced := make(chan struct{})
+	announce := sync.OnceFunc(func() { close(announced) })
+	defer announce()
 	if s.Stdout != nil {
-		cmd.Stdout = io.MultiWriter(both, s.Stdout)
+		cmd.Stdout = io.MultiWriter(both, deaf{held{s.Stdout, announced}})
 	}
 	if s.Stderr != nil {
-		cmd.Stderr = io.MultiWriter(both, s.Stderr)
+		cmd.Stderr = io.MultiWriter(both, deaf{held{s.Stderr, announced}})
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = patience
@@ -113,12 +120,14 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	a.State, a.PID = Running, cmd.Process.Pid
 	if err := record(job.Dir, a); err != nil {
 		cmd.Process.Kill()
+		announce()
 		cmd.Wait()
 		return a, err
 	}
 	if s.Started != nil {
 		s.Started(a)
 	}
+	announce()
 	cmd.Wait() // the process's state says all
 	a.Ended, a.Tail = time.Now(), tail.lines()
 	a.ExitCode = cmd.ProcessState.ExitCode()
@@ -148,7 +157,7 @@ func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state
 			return state, ""
 		}
 		return Failed, "the process exited with 0 and its summary.json does not say that the run is done"
-	case code == 128+int(syscall.SIGINT), code == 128+int(syscall.SIGTERM):
+	case code == 128+int(syscall.SIGINT), code == 128+int(syscall.SIGTERM), code == 128+int(syscall.SIGHUP):
 		return Interrupted, "interrupted, state saved"
 	default:
 		for i := len(tail) - 1; i >= 0; i-- {
@@ -199,11 +208,32 @@ func lockAttempt(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Supervised reports whether some process is supervising the job in dir.
-func Supervised(dir string) bool { return held(filepath.Join(dir, ".attempt")) }
+// Supervised reports whether some process is at work on the job in dir: a supervisor, or a run that a user
+// has started there by hand.
+func Supervised(dir string) bool {
+	if locked(filepath.Join(dir, ".attempt")) {
+		return true
+	}
+	orphan := orphaned(dir) // before the lock, which it lets go of before it is gone
+	return locked(runLock(dir)) && !orphan
+}
 
-// held reports whether some process holds the lock of a file.
-func held(path string) bool {
+// orphaned reports whether the process of the last attempt in dir, which nobody supervises any more, is still
+// there: it dies with its supervisor, but not in the same instant.
+func orphaned(dir string) bool {
+	all, err := Attempts(dir)
+	if err != nil || len(all) == 0 {
+		return false
+	}
+	last := all[len(all)-1]
+	return last.State == Running && last.Host == hostname() && last.PID > 0 && unix.Kill(last.PID, 0) == nil
+}
+
+// runLock is the file that a run in dir keeps locked while it writes there.
+func runLock(dir string) string { return filepath.Join(dir, ".lock") }
+
+// locked reports whether some process holds the lock of a file.
+func locked(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -213,12 +243,12 @@ func held(path string) bool {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
 }
 
-// free waits until nobody holds the lock of a run: the process of a supervisor that was killed dies with
+// free waits until nobody holds the lock of the run in dir: the process of a supervisor that was killed dies with
 // it, but not in the same instant.
-func free(ctx context.Context, lock string) error {
-	for end := time.Now().Add(10 * time.Second); held(lock); time.Sleep(10 * time.Millisecond) {
+func free(ctx context.Context, dir string) error {
+	for end := time.Now().Add(10 * time.Second); locked(runLock(dir)); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) || ctx.Err() != nil {
-			return fmt.Errorf("%s: another process is writing this run folder", filepath.Dir(lock))
+			return fmt.Errorf("%s: another process is writing this run folder", dir)
 		}
 	}
 	return nil
@@ -242,6 +272,26 @@ func (l *sharedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
+}
+
+// deaf is a writer whose errors end nothing: what shows a job's output must not decide what becomes of the
+// job. A terminal may be gone and a pipe without a reader; on a full disk the job says so itself.
+type deaf struct{ w io.Writer }
+
+func (d deaf) Write(p []byte) (int, error) {
+	d.w.Write(p)
+	return len(p), nil
+}
+
+// held is a writer that waits for its turn.
+type held struct {
+	w    io.Writer
+	turn <-chan struct{}
+}
+
+func (h held) Write(p []byte) (int, error) {
+	<-h.turn
+	return h.w.Write(p)
 }
 
 // tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.
@@ -275,8 +325,11 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) keep(line string) {
-	if line = strings.TrimSpace(line); line == "" {
+	if line = strings.TrimSpace(strings.ToValidUTF8(line, "�")); line == "" {
 		return
+	}
+	if len(line) > lineBytes {
+		line = strings.ToValidUTF8(line[:lineBytes], "") + "…"
 	}
 	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
 		t.kept = t.kept[1:]

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // stand writes a program that stands in for a run: a shell script that is given the job's arguments. It
@@ -47,6 +50,7 @@ func TestSupervise(t *testing.T) {
 		{"abort", `kill -ABRT $$`, Failed, "SIGABRT", -1},
 		{"killed", `kill -KILL $$`, Failed, "SIGKILL", -1},
 		{"interrupted", `exit 143`, Interrupted, "state saved", 143},
+		{"its terminal closed", `exit 129`, Interrupted, "state saved", 129},
 		{"environment and arguments", `[ "$GREETING $*" = "hello a=1 hydra.job.id='3'" ] && finish done`, Done, "", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -256,5 +260,124 @@ func TestSuperviseDeath(t *testing.T) {
 	}
 	if all, _ := Attempts(job.Dir); len(all) != 1 || all[0].State != Running {
 		t.Errorf("attempts: %+v", all)
+	}
+}
+
+// broken is a terminal that is gone.
+type broken struct{ err error }
+
+func (b broken) Write([]byte) (int, error) { return 0, b.err }
+
+// What a job prints is shown behind the word that it has started, and where it cannot be shown the job goes
+// on: job.log has all of it.
+func TestSuperviseEcho(t *testing.T) {
+	const script = `for i in 1 2 3 4 5 6 7 8; do echo "line $i"; echo "bad $i" >&2; sleep 0.01; done; finish done`
+	job := testJob(t)
+	var shown strings.Builder
+	a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: &shown, Started: func(Attempt) {
+		time.Sleep(200 * time.Millisecond)
+		shown.WriteString("started\n")
+	}})
+	if err != nil || a.State != Done {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if got := shown.String(); !strings.HasPrefix(got, "started\nline 1\nline 2\n") || !strings.HasSuffix(got, "line 8\n") {
+		t.Errorf("shown: %q", got)
+	}
+
+	job = testJob(t)
+	a, err = Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: broken{syscall.EPIPE}, Stderr: broken{syscall.ENOSPC}})
+	if err != nil || a.State != Done {
+		t.Fatalf("without a terminal: %+v, %v", a, err)
+	}
+	text, err := os.ReadFile(filepath.Join(job.Dir, jobLog))
+	if err != nil || strings.Count(string(text), "line ") != 8 || strings.Count(string(text), "bad ") != 8 {
+		t.Errorf("job.log: %q, %v", text, err)
+	}
+}
+
+// Whatever a job prints, its record can be read: long lines are cut, and those that are no text made text.
+func TestSuperviseLongLines(t *testing.T) {
+	job := testJob(t)
+	a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, `for i in $(seq 30); do printf '\303\251%.0s' $(seq 3000); echo; done; printf '\377\000\376'; head -c 300000 /dev/zero; echo; exit 3`)})
+	if err != nil || a.State != Failed || a.ExitCode != 3 {
+		t.Fatalf("%.200v, %v", a, err)
+	}
+	stored, err := Attempts(job.Dir)
+	if err != nil || len(stored) != 1 || stored[0].State != Failed || len(stored[0].Tail) != tailLines {
+		t.Fatalf("attempts.jsonl: %d attempts, %v", len(stored), err)
+	}
+	for _, line := range append(stored[0].Tail, stored[0].Cause) {
+		if len(line) > lineBytes+len("…") || !utf8.ValidString(line) {
+			t.Errorf("%d bytes: %.40q…", len(line), line)
+		}
+	}
+	if want := strings.Repeat("é", lineBytes/2) + "…"; stored[0].Tail[0] != want {
+		t.Errorf("%q, want %q", stored[0].Tail[0], want)
+	}
+}
+
+// Lines of any length and kind in the record cost themselves and no other; a record that cannot be read is
+// an error.
+func TestAttemptsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	long := Attempt{Num: 1, Try: 1, State: Failed, Cause: strings.Repeat("x", 1<<20)}
+	if err := record(dir, long); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Write(append(make([]byte, 100000), "\xff\xfe\n\n{}\nnull\n[1]\n"...))
+	f.Close()
+	if err := record(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Attempts(dir)
+	if err != nil || len(got) != 2 || len(got[0].Cause) != 1<<20 || got[1].Try != 2 || got[1].State != Running {
+		t.Errorf("%.300v, %v", got, err)
+	}
+
+	job := testJob(t)
+	if err := os.MkdirAll(filepath.Join(job.Dir, attemptsFile), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Supervise(t.Context(), job, Supervision{Program: "/no/where"}); err == nil || !strings.Contains(err.Error(), filepath.Join(job.Dir, attemptsFile)) {
+		t.Errorf("an unreadable record: %v", err)
+	}
+}
+
+// A run that a user has started by hand in a job's folder is at work on the job.
+func TestSupervisedByHand(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.OpenFile(runLock(dir), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Supervised(dir) {
+		t.Error("a lock that nobody holds counts")
+	}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	if !Supervised(dir) {
+		t.Error("a run at work does not count")
+	}
+	if err := record(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	if Supervised(dir) {
+		t.Error("a job whose supervisor was killed counts until it has died")
+	}
+	if err := record(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	if !Supervised(dir) {
+		t.Error("a run at work behind an attempt that has ended does not count")
+	}
+	f.Close()
+	if Supervised(dir) {
+		t.Error("a run that has ended counts")
 	}
 }

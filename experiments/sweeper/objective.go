@@ -176,11 +176,14 @@ func known(name string) error {
 	}
 	names := []string{Seconds, evalPrefix + "SPLIT.POLICY"}
 	for _, m := range reports.Metrics() {
-		names = append(names, m.Name)
+		if m.Numeric() && m.Name != "reward" { // that is an evaluation's: eval.SPLIT.POLICY
+			names = append(names, m.Name)
+		}
 	}
 	if slices.Contains(names, name) {
 		return nil
 	}
+	slices.Sort(names)
 	return registry.Unknown("metric", name, names)
 }
 

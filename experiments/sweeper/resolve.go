@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
@@ -108,5 +109,33 @@ func Resolve(choice, samplerChoice string, decode func(dst any) error) (name str
 		}
 		return "", opt, fmt.Errorf("hydra/sweeper/sampler=%s: not supported; the nearest is hydra/sweeper/sampler=%s", samplerChoice, near)
 	}
+	if err := o.Sampler.chosen(samplerChoice); err != nil {
+		return "", opt, err
+	}
 	return name, o.options(), nil
+}
+
+// classes are the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.
+func classes() map[string]string {
+	return map[string]string{"tpe": "TPESampler", "random": "RandomSampler", "cmaes": "CmaEsSampler", "nsgaii": "NSGAIISampler", "qmc": "QMCSampler", "grid": "GridSampler"}
+}
+
+// chosen refuses a _target_ that is another sampler's than the chosen option's: the option decides what runs.
+func (s samplerOptions) chosen(choice string) error {
+	if s.Target == nil {
+		return nil
+	}
+	const module = "optuna.samplers."
+	var want []string
+	for _, name := range slices.Sorted(maps.Keys(classes())) {
+		if *s.Target != module+name && *s.Target != module+classes()[name] {
+			want = append(want, name)
+			continue
+		}
+		if name == choice {
+			return nil
+		}
+		return fmt.Errorf("hydra.sweeper.sampler._target_=%s: the option chooses the sampler, and hydra/sweeper/sampler=%s is chosen: want hydra/sweeper/sampler=%s", *s.Target, choice, name)
+	}
+	return fmt.Errorf("hydra.sweeper.sampler._target_=%s: no such sampler here: choose one by hydra/sweeper/sampler=%s", *s.Target, strings.Join(want, "|"))
 }

@@ -1,0 +1,255 @@
+package experiments_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fulcrum/experiments"
+	"fulcrum/experiments/launcher"
+	"fulcrum/reports"
+)
+
+// A sweep's jobs do not depend on who reads what they print.
+func TestSweepWithoutReader(t *testing.T) {
+	t.Parallel()
+	args := func(dir string) []string {
+		return tiny("-m", "grpo.kl.beta=0.05,0.1", "schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.sweep.dir="+dir)
+	}
+	t.Run("a pipe's reader leaves", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		cmd := exec.Command(program, args(dir)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		first, err := bufio.NewReader(r).ReadString('\n')
+		if err != nil || !strings.Contains(first, "sweep of 2 jobs") {
+			t.Errorf("the first line: %q, %v", first, err)
+		}
+		r.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the sweep: %v", err)
+		}
+		doneOnce(t, dir, 2)
+	})
+	t.Run("nothing can be written there", func(t *testing.T) {
+		t.Parallel()
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer full.Close()
+		dir := folder(t)
+		cmd := exec.Command(program, args(dir)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		cmd.Stdout, cmd.Stderr = full, full
+		if err := cmd.Run(); err != nil {
+			t.Errorf("the sweep: %v", err)
+		}
+		doneOnce(t, dir, 2)
+	})
+	t.Run("what a job prints comes behind its start", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		lines := strings.Split(mustRun(t, args(dir)...).stdout, "\n")
+		for _, job := range []string{"0", "1"} {
+			start := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "#"+job) && strings.Contains(s, "started") })
+			first := slices.IndexFunc(lines, func(s string) bool { return strings.HasSuffix(s, "→ "+filepath.Join(dir, job)) })
+			if start < 0 || first < start {
+				t.Errorf("job %s starts in line %d and prints its first in line %d:\n%s", job, start, first, strings.Join(lines, "\n"))
+			}
+		}
+	})
+}
+
+// A closed terminal interrupts, like Ctrl-C: the state is saved. Under nohup nothing happens.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	step := func(dir string) func() bool {
+		return func() bool {
+			data, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+			return strings.Contains(string(data), `"kind":"step"`)
+		}
+	}
+	t.Run("a run", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false", "rce.epochs=20")...)
+		p.until(step(dir))
+		p.signal(syscall.SIGHUP)
+		if r := p.wait(); r.code != 129 || !strings.Contains(r.stderr, "interrupted by SIGHUP; the state is saved") {
+			t.Errorf("exit code %d: %s", r.code, r.stderr)
+		}
+	})
+	t.Run("a sweep", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		p := start(t, tiny("-m", "seed=1,2", "hydra.sweep.dir="+dir, "report.plots=false", "schedule=[rce]", "rce.epochs=20")...)
+		p.until(step(filepath.Join(dir, "0")))
+		p.signalGroup(syscall.SIGHUP) // as the kernel does: the controller and its job
+		if r := p.wait(); r.code != 129 || !strings.Contains(r.stderr, "run resume "+dir) {
+			t.Errorf("exit code %d: %s", r.code, r.stderr)
+		}
+		attempts, err := launcher.Attempts(filepath.Join(dir, "0"))
+		if err != nil || len(attempts) != 1 || attempts[0].State != launcher.Interrupted || jobs(t, dir)[0].State != launcher.Queued {
+			t.Errorf("%+v, %v", attempts, err)
+		}
+		mustRun(t, "resume", dir)
+		doneOnce(t, dir, 2)
+	})
+	t.Run("under nohup", func(t *testing.T) {
+		t.Parallel()
+		dir := folder(t)
+		cmd := exec.Command("sh", append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, program}, tiny("hydra.run.dir="+dir, "report.plots=false")...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		for at := step(dir); !at(); {
+			select {
+			case err := <-ended:
+				t.Fatalf("the run has ended: %v", err)
+			default:
+			}
+		}
+		cmd.Process.Signal(syscall.SIGHUP)
+		if err := <-ended; err != nil {
+			t.Errorf("the run: %v", err)
+		}
+		if s, err := reports.ReadSummary(dir); err != nil || s.State != reports.StateDone {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+// A run that a user has put into a job's folder is not the job: neither gone on with nor taken for its result.
+func TestSweepForeignRun(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	common := []string{"report.plots=false", "schedule=[rce]", "rce.epochs=1"}
+	p := start(t, tiny(append(common, "-m", "seed=1,2,3", "hydra.sweep.dir="+dir)...)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/.hydra/config.yaml")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	one, two := filepath.Join(dir, "1"), filepath.Join(dir, "2")
+	if exists(one) {
+		t.Skip("the sweep was faster")
+	}
+	mustRun(t, tiny(append(common, "seed=77", "hydra.run.dir="+one)...)...)
+	foreign := read(t, filepath.Join(one, "summary.json"))
+	q := start(t, tiny(append(common, "rce.epochs=50", "seed=78", "hydra.run.dir="+two)...)...)
+	q.until(func() bool { return exists(filepath.Join(two, "checkpoints/rce_epoch1.state")) })
+	q.signalGroup(syscall.SIGKILL)
+	q.wait()
+
+	if r := run(t, "resume", dir); r.code != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	got := jobs(t, dir)
+	if got[0].State != launcher.Done {
+		t.Errorf("job 0: %+v", got[0])
+	}
+	for i, at := range []string{one, two} {
+		if job := got[i+1]; job.State != launcher.Failed || !strings.Contains(job.Cause, at+": this folder holds another run than the sweep's job") || len(job.Objectives) != 0 {
+			t.Errorf("job %d: %+v", i+1, job)
+		}
+	}
+	if read(t, filepath.Join(one, "summary.json")) != foreign {
+		t.Error("the foreign run was changed")
+	}
+	mustRun(t, "resume", one) // by hand it is the user's own
+	for _, at := range []string{one, two} {
+		if err := os.Rename(at, at+".mine"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "resume", dir)
+	doneOnce(t, dir, 3)
+}
+
+// A folder that cannot be made is the fault of the path that was given, whatever key it came from.
+func TestFolderInTheWay(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "theirs")
+	for _, at := range []string{file, filepath.Join(file, "sub"), "/proc/none/here"} {
+		for _, args := range [][]string{{"hydra.run.dir=" + at}, {"-m", "seed=1,2", "hydra.sweep.dir=" + at}, {"hydra.job.chdir=true", "hydra.run.dir=" + at}} {
+			r := run(t, tiny(args...)...)
+			refused(t, r, 2, "cannot use the folder "+at+": ")
+			if key := strings.SplitN(args[0], "=", 2)[0]; key == "-m" && strings.Contains(r.stderr, "hydra.run.dir") {
+				t.Errorf("%v is blamed on hydra.run.dir: %s", args, r.stderr)
+			}
+		}
+	}
+	if read(t, file) != "theirs" {
+		t.Error("the file in the way was changed")
+	}
+}
+
+// Every command says how it is called.
+func TestVerbHelp(t *testing.T) {
+	t.Parallel()
+	for _, verb := range append(experiments.Verbs().Names(), "explain") {
+		if verb == launcher.TaskVerb { // a queue's
+			continue
+		}
+		first := "run " + verb
+		args := [][]string{{verb, "--help"}, {verb, "-h"}}
+		if verb == "rerun" { // called by a flag
+			if !strings.HasPrefix(experiments.Usage(verb), "run --rerun ") {
+				t.Errorf("rerun: %q", experiments.Usage(verb))
+			}
+			continue
+		}
+		for _, args := range args {
+			if r := run(t, args...); r.code != 0 || !strings.Contains(r.stdout, first) || r.stderr != "" {
+				t.Errorf("run %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+			}
+		}
+	}
+	if r := run(t, "resume", "some/folder", "--help"); r.code != 0 || !strings.Contains(r.stdout, "run resume SWEEP_FOLDER [--accept-changes]") {
+		t.Errorf("help behind a folder: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// A metric that counts as a number is one in every row of a run that has it, and no other is.
+func TestNumericMetrics(t *testing.T) {
+	t.Parallel()
+	dir, _ := trained(t)
+	rows, err := reports.ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, row := range slices.Concat(rows.Epochs, rows.EvalRows, rows.Events) {
+		for _, m := range reports.Metrics() {
+			if _, ok := row.Fields[m.Name]; !ok {
+				continue
+			}
+			seen[m.Name] = true
+			if _, number := row.Number(m.Name); number != m.Numeric() {
+				t.Errorf("%s is %v in a row, and Numeric says %v", m.Name, row.Fields[m.Name], m.Numeric())
+			}
+		}
+	}
+	for _, name := range []string{"split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound", "val_reward", "loss", "step_seconds"} {
+		if !seen[name] {
+			t.Errorf("no row has %s", name)
+		}
+	}
+}

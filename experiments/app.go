@@ -46,7 +46,6 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("status", verbStatus)
 	t.Add(launcher.TaskVerb, verbSweepJob)
 	t.Add("attach", verbAttach)
-
 	t.Add("report", verbReport)
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
@@ -58,14 +57,19 @@ func Verbs() *registry.Table[verbFunc] {
 }
 
 // Usage is what a command of Verbs says to --help: its forms, one a line, and what they do. It is empty for a
-// command that has a help of its own, or no name on the command line.
+// command that has flags, and a help, of its own.
 func Usage(name string) string {
 	switch name {
 	case "resume":
 		return `run resume RUN_FOLDER
-run resume SWEEP_FOLDER [` + acceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=…]
+run resume SWEEP_FOLDER [` + acceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
-` + acceptChanges + ` lets a sweep go on although its configuration files have changed; ` + detachFlag + ` leaves it to a process of its own.
+` + acceptChanges + ` lets a sweep go on although its configuration files have changed; ` + detachFlag + ` leaves it to a
+process of its own. How a sweep runs and is judged may be given anew, what its jobs compute may not (docs/sweeps.md).
+`
+	case "rerun":
+		return `run --rerun RUN_FOLDER [overrides]
+Repeats a run's configuration in a new run folder.
 `
 	case "status":
 		return `run status SWEEP_OR_RUN_FOLDER

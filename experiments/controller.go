@@ -44,10 +44,10 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if c.launcher, err = p.open(p.dir); err != nil {
 		return err
 	}
-	outliveReaders()
 	for _, job := range jobs {
 		p.folders[job.Dir] = job.Num
 	}
+	outliveReaders()
 	fmt.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still be in its hands

@@ -83,13 +83,14 @@ type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr safeBuffer
 	ended          chan struct{}
+	limit          time.Duration // of wait
 }
 
 func start(t *testing.T, args ...string) *process { return startWith(t, "", nil, args...) }
 
 func startWith(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(program, args...), ended: make(chan struct{})}
+	p := &process{t: t, cmd: exec.Command(program, args...), ended: make(chan struct{}), limit: 2 * time.Minute}
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -122,7 +123,7 @@ func (p *process) wait() result {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(p.limit):
 		p.t.Fatalf("%v does not end:\n%s", p.cmd.Args, p.stderr.String())
 	}
 	r := result{p.stdout.String(), p.stderr.String(), p.cmd.ProcessState.ExitCode(), p.cmd.Process.Pid}

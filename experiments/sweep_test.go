@@ -178,9 +178,16 @@ func TestSweepKilledAgainAndAgain(t *testing.T) {
 			return append([]string{"-m", "exp=okvqa_v3", "grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "hydra/launcher=local", "hydra.sweep.dir=" + dir}, more...)
 		}
 	}
+	undisturbed := func(args ...string) {
+		p := start(t, args...)
+		p.limit = time.Hour
+		if r := p.wait(); r.code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, r.code, r.stderr)
+		}
+	}
 	still, dir := folder(t), folder(t)
 	begin := time.Now()
-	mustRun(t, args(still)...)
+	undisturbed(args(still)...)
 	took := time.Since(begin)
 	doneOnce(t, still, count)
 
@@ -212,7 +219,7 @@ func TestSweepKilledAgainAndAgain(t *testing.T) {
 			mustRun(t, "status", dir)
 		}
 	}
-	mustRun(t, command...)
+	undisturbed(command...)
 	doneOnce(t, dir, count)
 	for i := range count {
 		want, got := outcomeOf(t, filepath.Join(still, itoa(i))), outcomeOf(t, filepath.Join(dir, itoa(i)))

@@ -161,7 +161,7 @@ func (s *session) dispatch(inv *invocation) error {
 		return nil
 	case inv.completion:
 		return s.completion(inv)
-	case inv.cfg == "sweep":
+	case inv.cfg == "sweep" && !inv.help && !inv.hydraHelp:
 		return s.printSweep(inv)
 	case inv.cfg != "" || inv.info != "" || inv.help || inv.hydraHelp:
 		return s.print(inv)
@@ -219,13 +219,13 @@ func (s *session) print(inv *invocation) error {
 		return err
 	}
 	var text string
-	switch {
-	case inv.cfg != "":
-		text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
+	switch { // as in Hydra, help comes first
 	case inv.hydraHelp:
 		text, err = c.HydraHelp(flagsHelp())
 	case inv.help:
 		text, err = c.Help(flagsHelp(), inv.resolve)
+	case inv.cfg != "":
+		text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
 	default:
 		text, err = c.Info(inv.info)
 	}

@@ -19,6 +19,7 @@ type Request struct {
 	Now        time.Time
 	AppName    string // hydra.job.name unless configured
 	OutputDir  string // hydra.runtime.output_dir, absolute; empty: ???
+	HydraFile  string // a saved hydra.yaml, whose node takes the place of the composed one: what was read from it is read again
 
 	Getenv func(string) (string, bool) // nil: the process's environment
 	Warn   func(string)                // nil: warnings are dropped
@@ -341,8 +342,30 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if err != nil {
 		return nil, err
 	}
+	if c.req.HydraFile != "" {
+		if tree, err = savedHydra(tree, c.req.HydraFile); err != nil {
+			return nil, err
+		}
+	}
 	out := &Composed{composer: c, tree: tree, base: b, overrides: overrides, master: multirun}
 	return out, out.check()
+}
+
+// savedHydra returns tree with the hydra node of a file that a run has written.
+func savedHydra(tree *Node, file string) (*Node, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := readYAML(file, text)
+	if err != nil {
+		return nil, err
+	}
+	node := saved.Get("hydra")
+	if node == nil || node.Kind != Map {
+		return nil, errorAt(Origin{Source: file}, "want the hydra node of a run, as .hydra/hydra.yaml has it")
+	}
+	return tree.set(strKey("hydra"), node), nil
 }
 
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the

@@ -59,6 +59,9 @@ func (c *Composed) checkJob(s *Schema) error {
 	if fitted != job {
 		c.tree = fitted.set(strKey("hydra"), c.tree.Get("hydra"))
 	}
+	if c.master { // what an interpolation comes to may depend on the job: each is checked whole
+		return raw.faults.err()
+	}
 	r := c.resolver(fitted)
 	resolved, err := m.expand(r, r.root)
 	if err != nil {
@@ -67,7 +70,7 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, !c.master, m); err != nil {
+	if c.resolved, err = s.check(resolved, true, m); err != nil {
 		return err
 	}
 	return nil

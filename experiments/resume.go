@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -39,7 +38,8 @@ func (s savedRun) exp() string {
 	return ""
 }
 
-// openSaved composes the configuration that a run folder holds, with further overrides, and goes to the
+// openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
+// its hydra node included), and goes to the
 // folder that the run was started in: its relative paths mean what they meant. dir is absolute.
 func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
 	var saved savedRun
@@ -69,7 +69,11 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	if err != nil {
 		return nil, saved, err
 	}
-	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema, AppName: "run"})
+	req := configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema, AppName: "run"}
+	if overrides == nil { // the run itself, not another like it
+		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
+	}
+	c, err := configs.Compose(req)
 	return c, saved, err
 }
 
@@ -139,14 +143,9 @@ func (a App) Resume(ctx context.Context, dir string) error {
 }
 
 // sameJob refuses a run that is not the one that this process's sweep has started in dir: somebody may have
-// used the folder for another. The sweep would take its result for the job's. What a configuration takes from
-// the hydra node is not the same in a resume, so that such a one cannot be compared.
+// used the folder for another. The sweep would take its result for the job's.
 func sameJob(c *configs.Composed, dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, runMarker))
-	if err != nil || strings.Contains(string(text), "${hydra:") {
-		return err
-	}
-	err = unchanged(c)
+	err := unchanged(c)
 	var other *UsageError
 	if errors.As(err, &other) {
 		return usagef("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
@@ -188,6 +187,9 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
+	}
+	if overrides == nil {
+		overrides = []string{}
 	}
 	c, saved, err := openSaved(dir, overrides)
 	if err != nil {

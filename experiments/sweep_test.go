@@ -282,6 +282,21 @@ func TestSweepOnFailure(t *testing.T) {
 	})
 }
 
+// A configuration that reads the hydra node is the same after a resume.
+func TestSweepReadsHydra(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	p := start(t, tiny("-m", "optim.eps=1e-8,1e-6", "seed=${hydra:job.num}", "report.plots=false", "hydra.sweep.dir="+dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "1/checkpoints/rce_epoch1.state")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	mustRun(t, "resume", dir)
+	doneOnce(t, dir, 2)
+	if s := read(t, filepath.Join(dir, "1/summary.json")); !strings.Contains(s, `"seed": 1,`) || !strings.Contains(s, `"resumes": 1,`) {
+		t.Errorf("summary.json of job 1:\n%s", s)
+	}
+}
+
 // Two controllers cannot own a sweep; a job cannot be run beside it either.
 func TestSweepHasOneController(t *testing.T) {
 	t.Parallel()

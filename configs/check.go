@@ -219,18 +219,16 @@ func shown(n *Node) string {
 	return n.Text
 }
 
-// check compares a resolved tree with the schema and, when it is complete, asks every section's
-// Validate. All faults are returned, sorted by position.
-func (s *Schema) check(root *Node, complete bool, m *memo) (*Node, error) {
+// check compares a resolved tree with the schema and asks every section's Validate. All faults are
+// returned, sorted by position.
+func (s *Schema) check(root *Node, m *memo) (*Node, error) {
 	c := &checker{schema: s, root: root, memo: m}
 	out := c.fit(s.root, root, "")
 	v := reflect.New(s.root.typ)
 	d := &decoder{memo: m}
 	d.into(v.Elem(), s.root, out, "")
 	c.faults = append(c.faults, d.faults...)
-	if complete {
-		c.validate(v.Elem(), s.root, out, "")
-	}
+	c.validate(v.Elem(), s.root, out, "")
 	return out, c.faults.err()
 }
 

@@ -70,7 +70,7 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, true, m); err != nil {
+	if c.resolved, err = s.check(resolved, m); err != nil {
 		return err
 	}
 	return nil

@@ -254,15 +254,14 @@ func TestSweepOnFailure(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	good := strings.TrimPrefix(data[1], "data.beams=")
-	missing := filepath.Join(filepath.Dir(good), "never.json")
-	args := func(dir string, more ...string) []string {
+	args := func(dir, missing string, more ...string) []string {
 		more = append(more, "-m", "hydra.sweep.dir="+dir, "data.beams="+missing+","+good, "logging.progress=false")
 		return append(more, small([]string{data[0], data[2]})...)
 	}
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
-		r := run(t, args(dir, "hydra.sweeper.on_failure=retry:2")...)
+		r := run(t, args(dir, filepath.Join(t.TempDir(), "never.json"), "hydra.sweeper.on_failure=retry:2")...)
 		got := jobs(t, dir)
 		if r.code != 1 || got[0].State != "failed" || got[0].Attempts != 3 || got[1].State != "done" || got[1].Attempts != 1 {
 			t.Errorf("exit code %d: %+v", r.code, got)
@@ -271,7 +270,8 @@ func TestSweepOnFailure(t *testing.T) {
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
-		r := run(t, args(dir, "hydra.sweeper.on_failure=stop")...)
+		missing := filepath.Join(t.TempDir(), "later.json")
+		r := run(t, args(dir, missing, "hydra.sweeper.on_failure=stop")...)
 		got := jobs(t, dir)
 		if r.code != 1 || got[0].State != "failed" || got[1].State != "queued" || !strings.Contains(r.stderr, "on_failure=stop") {
 			t.Errorf("exit code %d: %+v\n%s", r.code, got, r.stderr)

@@ -20,9 +20,9 @@ import (
 // sweep of docs/slurm.md.
 func TestSlurmSweep(t *testing.T) {
 	c := slurmtest.Start(t)
-	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=4", "grpo.epochs=4"}
+	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=40", "grpo.epochs=40"} // some seconds, so that it still runs when it is disturbed
 	if !testing.Short() {
-		n, kills, args = 9, 6, []string{"grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "rce.epochs=8", "grpo.epochs=8"}
+		n, kills, args = 9, 6, []string{"grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "rce.epochs=20", "grpo.epochs=20"}
 	}
 	var grid []string
 	for _, arg := range tiny("report.plots=false") {

@@ -20,10 +20,7 @@ type HydraValues struct {
 	Launcher     string // chosen option of hydra/launcher
 	Sweeper      string // chosen option of hydra/sweeper
 
-	LauncherParams map[string]any // hydra.launcher, resolved
-	SweeperParams  map[string]any // hydra.sweeper, resolved
-	Verbose        any            // false, true, a logger's name or a list of names
-	MaxBatchSize   int            // hydra.sweeper.max_batch_size; 0 = no limit
+	Verbose any // false, true, a logger's name or a list of names
 }
 
 // Hydra resolves the values of the hydra node. Values that are still ??? stay zero.
@@ -67,9 +64,6 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 			h.EnvSet[k.Text] = n.Vals[i].pyStr()
 		}
 	}
-	h.LauncherParams, _ = get("launcher").(map[string]any)
-	h.SweeperParams, _ = get("sweeper").(map[string]any)
-	h.MaxBatchSize, _ = h.SweeperParams["max_batch_size"].(int)
 	h.Verbose = get("verbose")
 	return h, faults.err()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"fulcrum/experiments/launcher"
@@ -21,7 +20,7 @@ type controller struct {
 	plan       *plan
 	ledger     *ledger.Ledger
 	launcher   launcher.Launcher
-	jobs       []ledger.Job // by number
+	jobs       []ledger.Job // job n at n
 	starts     map[int]launcher.Job
 	handed     map[int]bool // in the launcher's hands
 	onFailure  sweeper.OnFailure
@@ -238,11 +237,10 @@ func (c *controller) history() []sweeper.Trial {
 // settle takes what the launcher says about an attempt.
 func (c *controller) settle(a launcher.Attempt) error {
 	defer a.Heard()
-	i := slices.IndexFunc(c.jobs, func(j ledger.Job) bool { return j.Num == a.Num })
-	if i < 0 {
+	if a.Num < 0 || a.Num >= len(c.jobs) {
 		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
 	}
-	job := &c.jobs[i]
+	job := &c.jobs[a.Num]
 	if a.State != launcher.Running && !a.Requeued {
 		delete(c.handed, a.Num)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/filelock"
 )
 
 // UsageError is a mistake in what was asked for: exit code 2.
@@ -85,7 +86,7 @@ func claim(dir string) (*folder, error) {
 		return nil, &folderError{dir, err}
 	}
 	// The kernel's lock dies with its holder; children don't inherit it (O_CLOEXEC).
-	if err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, wholeFile()); err != nil {
+	if err := filelock.Take(lock); err != nil {
 		lock.Close()
 		return nil, usagef("%s: another process is writing this run folder", dir)
 	}
@@ -95,17 +96,7 @@ func claim(dir string) (*folder, error) {
 func (f *folder) release() { f.lock.Close() }
 
 // locked reports whether a process is writing dir.
-func locked(dir string) bool {
-	lock, err := os.Open(filepath.Join(dir, ".lock"))
-	if err != nil {
-		return false
-	}
-	defer lock.Close()
-	l := wholeFile() // asks who holds it and takes nothing: a run that starts just now is not in the way
-	return unix.FcntlFlock(lock.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
-}
-
-func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
+func locked(dir string) bool { return filelock.Held(filepath.Join(dir, ".lock")) }
 
 // isRun reports whether dir holds a run.
 func isRun(dir string) bool {

@@ -1,13 +1,12 @@
 package experiments
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-
-	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/pruner"
@@ -16,24 +15,6 @@ import (
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
-
-// savedJob is what .hydra/hydra.yaml says about a run's place in a sweep.
-type savedJob struct {
-	Hydra struct {
-		Job struct {
-			Num any `yaml:"num"` // ??? outside a sweep
-		} `yaml:"job"`
-		Runtime struct {
-			Choices map[string]*string `yaml:"choices"`
-			Cwd     string             `yaml:"cwd"`
-		} `yaml:"runtime"`
-		Sweeper struct {
-			Pruner struct {
-				Name string `yaml:"name"`
-			} `yaml:"pruner"`
-		} `yaml:"sweeper"`
-	} `yaml:"hydra"`
-}
 
 // judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
@@ -100,33 +81,22 @@ func numbersOf(m phases.Metrics) map[string]float64 {
 // defaults.
 func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
 	opt = sweeper.DefaultOptions()
-	path := filepath.Join(dir, ".hydra", "hydra.yaml")
-	text, err := os.ReadFile(path)
-	if os.IsNotExist(err) { // a dry run has none
+	saved, err := readSaved(dir)
+	if errors.Is(err, fs.ErrNotExist) { // a dry run has none
 		return opt, "", 0, nil
 	}
 	if err != nil {
 		return opt, "", 0, err
-	}
-	var saved savedJob
-	if err := yaml.Unmarshal(text, &saved); err != nil {
-		return opt, "", 0, fmt.Errorf("%s: %w", path, err)
 	}
 	num, inSweep := saved.Hydra.Job.Num.(int)
 	if name := saved.Hydra.Sweeper.Pruner.Name; !inSweep || name == "" || name == pruner.None {
 		return opt, "", 0, nil
 	}
-	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Dir(path), ConfigName: "hydra", AppName: "run"})
+	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "hydra", AppName: "run"})
 	if err != nil {
 		return opt, "", 0, err
 	}
-	choice := func(key string) string {
-		if name := saved.Hydra.Runtime.Choices[key]; name != nil {
-			return *name
-		}
-		return ""
-	}
-	if _, opt, err = sweeper.Resolve(choice("hydra/sweeper"), choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
+	if _, opt, err = sweeper.Resolve(saved.choice("hydra/sweeper"), saved.choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
 		return opt, "", 0, err
 	}
 	if sweep, err = hydraValue(c, "sweep.dir"); err != nil {

@@ -27,31 +27,48 @@ type savedRun struct {
 		Job struct {
 			Chdir  bool              `yaml:"chdir"`
 			EnvSet map[string]string `yaml:"env_set"`
+			Num    any               `yaml:"num"` // ??? outside a sweep
 		} `yaml:"job"`
+		Sweeper struct {
+			Pruner struct {
+				Name string `yaml:"name"`
+			} `yaml:"pruner"`
+		} `yaml:"sweeper"`
 	} `yaml:"hydra"`
 }
 
-func (s savedRun) exp() string {
-	if exp := s.Hydra.Runtime.Choices["exp"]; exp != nil {
-		return *exp
+// choice is the option that was chosen in a config group, "" for none.
+func (s savedRun) choice(group string) string {
+	if name := s.Hydra.Runtime.Choices[group]; name != nil {
+		return *name
 	}
 	return ""
 }
 
+// readSaved reads it.
+func readSaved(dir string) (savedRun, error) {
+	var saved savedRun
+	path := filepath.Join(dir, ".hydra", "hydra.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return saved, err
+	}
+	if err := yaml.Unmarshal(text, &saved); err != nil {
+		return saved, fmt.Errorf("%s: %w", path, err)
+	}
+	return saved, nil
+}
+
 // openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
-// its hydra node included), and goes to the
-// folder that the run was started in: its relative paths mean what they meant. dir is absolute.
+// its hydra node included), and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
 func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
 	var saved savedRun
 	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
 		return nil, saved, usagef("%s: no run here: %s is missing", dir, runMarker)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, ".hydra", "hydra.yaml"))
+	saved, err := readSaved(dir)
 	if err != nil {
 		return nil, saved, err
-	}
-	if err := yaml.Unmarshal(text, &saved); err != nil {
-		return nil, saved, fmt.Errorf("%s: %w", filepath.Join(dir, ".hydra", "hydra.yaml"), err)
 	}
 	from := saved.Hydra.Runtime.Cwd
 	if saved.Hydra.Job.Chdir {
@@ -124,7 +141,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err := f.clean(); err != nil {
 		return err
 	}
-	r := &run{cfg: cfg, composed: c, exp: saved.exp(), overrides: saved.Hydra.Overrides.Task, resumed: true}
+	r := &run{cfg: cfg, composed: c, exp: saved.choice("exp"), overrides: saved.Hydra.Overrides.Task, resumed: true}
 	if cfg.Task == "train" {
 		if r.saved, err = phases.FindState(dir); err != nil {
 			return err
@@ -204,5 +221,5 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	} else if now != here && !filepath.IsAbs(out) {
 		out = filepath.Join(here, out)
 	}
-	return start(ctx, c, saved.exp(), append(saved.Hydra.Overrides.Task, overrides...), out)
+	return start(ctx, c, saved.choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out)
 }

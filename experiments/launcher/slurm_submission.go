@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/filelock"
 )
 
 // submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
@@ -34,13 +33,16 @@ func slurmFolder(sweep string) string { return filepath.Join(sweep, ".sweep", "s
 
 // submissions reads all of a sweep's, oldest first.
 func submissions(sweep string) ([]*submission, error) {
-	names, err := filepath.Glob(filepath.Join(escapeGlob(slurmFolder(sweep)), "[0-9]*.json"))
-	if err != nil {
+	entries, err := os.ReadDir(slurmFolder(sweep)) // sorted
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	slices.Sort(names)
 	var all []*submission
-	for _, name := range names {
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") { // a temporary file is none
+			continue
+		}
+		name := filepath.Join(slurmFolder(sweep), e.Name())
 		s := &submission{path: strings.TrimSuffix(name, ".json")}
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -52,10 +54,6 @@ func submissions(sweep string) ([]*submission, error) {
 		all = append(all, s)
 	}
 	return all, nil
-}
-
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // next names a new submission of the sweep.
@@ -107,7 +105,7 @@ func (s *submission) submit() error {
 		return err
 	}
 	defer out.Close()
-	if err := unix.FcntlFlock(out.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+	if err := filelock.Take(out); err != nil {
 		return err
 	}
 	cmd := slurmCommand("sbatch", append(slices.Clone(s.Sbatch), s.script())...)
@@ -131,7 +129,7 @@ func (s *submission) array() (string, error) {
 	}
 	defer f.Close()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		err := filelock.Take(f)
 		if err == nil {
 			break
 		}

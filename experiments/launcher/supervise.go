@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulcrum/internal/filelock"
 	"fulcrum/reports"
 )
 
@@ -201,7 +202,7 @@ func lockAttempt(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+	if err := filelock.Take(f); err != nil {
 		f.Close()
 		return nil, ErrBusy
 	}
@@ -211,11 +212,11 @@ func lockAttempt(dir string) (*os.File, error) {
 // Supervised reports whether some process is at work on the job in dir: a supervisor, or a run that a user
 // has started there by hand.
 func Supervised(dir string) bool {
-	if locked(filepath.Join(dir, ".attempt")) {
+	if filelock.Held(filepath.Join(dir, ".attempt")) {
 		return true
 	}
 	orphan := orphaned(dir) // before the lock, which it lets go of before it is gone
-	return locked(runLock(dir)) && !orphan
+	return filelock.Held(runLock(dir)) && !orphan
 }
 
 // orphaned reports whether the process of the last attempt in dir, which nobody supervises any more, is still
@@ -244,21 +245,10 @@ func processAlive(pid int) bool {
 // runLock is the file that a run in dir keeps locked while it writes there.
 func runLock(dir string) string { return filepath.Join(dir, ".lock") }
 
-// locked reports whether some process holds the lock of a file.
-func locked(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	l := &unix.Flock_t{Type: unix.F_WRLCK}
-	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
-}
-
 // free waits until nobody holds the lock of the run in dir: the process of a supervisor that was killed dies with
 // it, but not in the same instant.
 func free(ctx context.Context, dir string) error {
-	for end := time.Now().Add(10 * time.Second); locked(runLock(dir)); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); filelock.Held(runLock(dir)); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) || ctx.Err() != nil {
 			return fmt.Errorf("%s: another process is writing this run folder", dir)
 		}

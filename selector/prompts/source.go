@@ -139,8 +139,8 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			}
 			ids := b.Scored(i, g)
 			b.Texts[k] = s.text.Decode(s.withoutEOS(ids))
-			items = append(items, rewardutil.TextItem{Prompt: sample.Question(), Completion: b.Texts[k], Reference: sample.Reference,
-				Answers: sample.Answers, Meta: sample.Meta, Truncated: b.Truncated[k], Tokens: len(ids)})
+			items = append(items, rewardutil.TextItem{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k], Reference: sample.Reference, Answers: sample.Answers,
+				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k], Tokens: len(ids)})
 			at = append(at, k)
 		}
 	}

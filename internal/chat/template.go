@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,4 +204,14 @@ func Parse(source string) (*Template, error) {
 		return t, nil
 	}
 	return parseJinja(source)
+}
+
+// JSON returns chat_template.json.
+func (t *Template) JSON() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(map[string]string{"chat_template": t.source})
+	return b.Bytes(), err
 }

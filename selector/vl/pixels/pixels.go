@@ -163,7 +163,8 @@ type Patches struct {
 func (p Patches) Tokens(c Config) int { return p.Rows / (c.MergeSize * c.MergeSize) }
 
 // SmartResize returns the size that an image is resized to: multiples of factor, close to its own
-// proportions, with minPixels ≤ height × width ≤ maxPixels. Rounding is half to even.
+// proportions, with minPixels ≤ height × width ≤ maxPixels. Rounding is half to even. A long thin image
+// may get a side of 0, as in the reference, where the resize then fails.
 func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err error) {
 	if height < factor || width < factor {
 		return 0, 0, fmt.Errorf("image of %d×%d (height × width): each side wants at least %d pixels", height, width, factor)
@@ -183,9 +184,6 @@ func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err
 		b := math.Sqrt(float64(minPixels) / (float64(height) * float64(width)))
 		h = factor * int(math.Ceil(float64(height)*b/f))
 		w = factor * int(math.Ceil(float64(width)*b/f))
-	}
-	if h == 0 || w == 0 {
-		return 0, 0, fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", height, width, maxPixels)
 	}
 	return h, w, nil
 }
@@ -224,6 +222,9 @@ func (c Config) patches(frames []image.Image) (Patches, error) {
 	h, w, err := SmartResize(size.Dy(), size.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
 	if err != nil {
 		return Patches{}, err
+	}
+	if h == 0 || w == 0 {
+		return Patches{}, fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", size.Dy(), size.Dx(), c.MaxPixels)
 	}
 	groups := (len(frames) + c.TemporalPatchSize - 1) / c.TemporalPatchSize
 	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}}

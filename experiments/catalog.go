@@ -37,6 +37,9 @@ func newSFT(c *Config, d *trainData) (phases.Phase, error) {
 
 func newRCE(c *Config, d *trainData) (phases.Phase, error) {
 	src, err := d.beams("rce")
+	if c.RCE.Rollout == "online" {
+		src, err = d.online("rce")
+	}
 	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 

@@ -101,7 +101,8 @@ func (c *Config) Validate() error {
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
-		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0
+		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0 ||
+			seen["rce"] && c.RCE.Rollout == "online" && c.RCE.Epochs > 0
 		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
 		}

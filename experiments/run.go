@@ -213,7 +213,7 @@ func (r *run) logOptions() reports.LogOptions {
 	if r.resumed {
 		at := reports.Position{}
 		if s := r.saved; s != nil {
-			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals()}
+			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
 		r.earlier = earlierSittings(r.dir)
@@ -274,6 +274,15 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 		r.plotter.Redraw()
 	}
 	return nil
+}
+
+// Completions implements phases.Recorder.
+func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
+	out := make([]reports.Completion, len(rows))
+	for i, c := range rows {
+		out[i] = reports.Completion(c)
+	}
+	return r.Log.Completions(phase, epoch, step, out)
 }
 
 // finish writes summary.json, the last plots and report.md, whatever came of the task.

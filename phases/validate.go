@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -9,8 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// evalBatch is how many queries a validation pass evaluates at once. Fixed, because the last bits of a
-// matrix product depend on its shape and validation decides which checkpoint is best.
+// evalBatch is how many queries a validation pass evaluates at once unless Data.EvalBatch says otherwise.
 const evalBatch = 128
 
 // Validation is what a policy is worth on a set of queries.
@@ -46,7 +46,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
 	canScore = canScore && scorer.CanScore()
-	for queries := range selector.Chunks(n, evalBatch) {
+	for queries := range selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)) {
 		if err := torchx.Try(func() error {
 			defer torchx.Scope()()
 			if b := src.Recorded(queries); b.NumValid() > 0 {

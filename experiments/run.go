@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -43,7 +42,7 @@ type run struct {
 	begin      time.Time
 	log        *reports.Log
 	plotter    *reports.Plotter
-	bundle     *beamdata.Bundle
+	data       reports.DataSummary
 	result     *phases.Result
 	evaluation *evaluation // of task=evaluate
 	earlier    sittings    // before a resume
@@ -328,17 +327,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	case taskErr != nil:
 		s.State, s.Error = reports.StateFailed, taskErr.Error()
 	}
-	if b := r.bundle; b != nil {
-		s.Data = reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
-			Counts: map[string]int{}, Skipped: map[string]int{}}
-		for name, n := range b.Counts {
-			if strings.HasSuffix(name, "_queries") {
-				s.Data.Counts[name] = n
-			} else {
-				s.Data.Skipped[name] = n
-			}
-		}
-	}
+	s.Data = r.data
 	if res := r.result; res != nil {
 		if res.Pruned != "" && taskErr == nil {
 			s.State = reports.StatePruned

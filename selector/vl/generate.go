@@ -33,8 +33,8 @@ type Completion struct {
 type sequence struct {
 	prompt, sample int
 	ids            []int64
-	next           int   // position of its next token
-	first          int   // its first row in the cache
+	next           int     // position of its next token
+	first          int     // its first row in the cache
 	seen           []int64 // prompt and completion, where the repetition penalty asks for them
 	finished       bool
 }

@@ -37,14 +37,22 @@ type Model struct {
 	vision *tower // nil: text only
 	rope   *rope
 
-	generation []byte // the folder's generation_config.json, or nil
-	base       string // fingerprint of the folder; "" from scratch
+	generation GenerationConfig
+	folder     [2][]byte // config.json and generation_config.json, for export
+	base       string    // fingerprint of the folder; "" from scratch
+
+	generator *torchx.Generator // of dropout masks; made when needed
 }
 
 // Open loads the model folder options.Path, and options.Adapter where it is given. What nobody trains stays mapped in the
 // file where device and type allow it. seed starts new adapters. warn, which may be nil, hears of the choices that a
 // user might not expect.
 func Open(options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	return openWith(options, nil, device, seed, warn)
+}
+
+// openWith is Open with adapters that a checkpoint describes, where adapted is not nil.
+func openWith(options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
 	if options.Path == nil {
 		return nil, fmt.Errorf("vl.path is null: want a model folder")
 	}
@@ -52,7 +60,7 @@ func Open(options Options, device string, seed int64, warn func(string)) (*Model
 	if err != nil {
 		return nil, fmt.Errorf("vl.path: %w", err)
 	}
-	m, err := open(folder, options, device, seed, warn)
+	m, err := open(folder, options, adapted, device, seed, warn)
 	if err != nil {
 		folder.Close()
 		return nil, err
@@ -60,7 +68,7 @@ func Open(options Options, device string, seed int64, warn func(string)) (*Model
 	return m, nil
 }
 
-func open(folder *hffolder.Folder, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
 	cfg, err := ParseConfig(folder.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
@@ -75,17 +83,23 @@ func open(folder *hffolder.Folder, options Options, device string, seed int64, w
 	if err := folder.Check(want, cfg.bare); err != nil {
 		return nil, err
 	}
-	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, generation: folder.Generation, base: folder.Fingerprint()}
+	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, folder: [2][]byte{folder.Config, folder.Generation}, base: folder.Fingerprint()}
+	if m.generation, err = parseGeneration(folder.Generation); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "generation_config.json"), err)
+	}
 	if m.dtype, err = computeType(options.DType, cfg.DType, device, warn); err != nil {
 		return nil, err
 	}
 	var adapter *lora.Adapter
-	if options.Adapter != nil {
+	switch {
+	case adapted != nil:
+		m.adapted = adapted
+	case options.Adapter != nil:
 		if adapter, err = lora.Read(*options.Adapter); err != nil {
 			return nil, fmt.Errorf("vl.adapter: %w", err)
 		}
 		m.adapted = &adapter.Config
-	} else if options.LoRA.Enabled {
+	case options.LoRA.Enabled:
 		config := options.LoRA.Config()
 		m.adapted = &config
 	}
@@ -284,6 +298,7 @@ func (m *Model) Clone() *Model {
 	}
 	c.params = torchx.NewParams(specs, m.device)
 	c.params.CopyFrom(m.params)
+	c.generator = nil
 	m.frozen.users++
 	c.wire()
 	return &c
@@ -291,6 +306,18 @@ func (m *Model) Clone() *Model {
 
 // Free releases the trained tensors, and the others when no clone is left.
 func (m *Model) Free() {
+	if m.generator != nil {
+		m.generator.Free()
+		m.generator = nil
+	}
 	m.params.Free()
 	m.frozen.free()
+}
+
+// masks returns the generator of dropout masks.
+func (m *Model) masks() *torchx.Generator {
+	if m.generator == nil {
+		m.generator = torchx.NewGenerator(0, m.device)
+	}
+	return m.generator
 }

@@ -92,9 +92,7 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
 	}
 	gs, index := groups("forward", b)
-	how, done := p.model.pass(opt)
-	defer done()
-	logp, entropy := p.model.score("forward", gs, temperature(opt), how)
+	logp, entropy := p.model.score("forward", gs, temperature(opt), p.model.pass(opt))
 	if !opt.Entropy && !entropy.Nil() {
 		entropy = torchx.Detach(entropy)
 	}
@@ -109,15 +107,11 @@ func temperature(opt selector.ForwardOptions) float64 {
 }
 
 // pass says how layers compute: with dropout on the adapters' input in training, where they have any.
-func (m *Model) pass(opt selector.ForwardOptions) (how *pass, done func()) {
-	rate := 0.0
-	if m.adapted != nil {
-		rate = m.adapted.Dropout
+func (m *Model) pass(opt selector.ForwardOptions) *pass {
+	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
+		return &pass{}
 	}
-	if !opt.Train || rate == 0 {
-		return &pass{}, func() {}
-	}
-	return &pass{dropout: rate, seed: opt.DropoutSeed, generator: m.masks()}, func() {}
+	return &pass{dropout: m.adapted.Dropout, seed: opt.DropoutSeed, generator: m.masks()}
 }
 
 // score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there

@@ -43,7 +43,11 @@ func newSFT(c *Config, w workload) (phases.Phase, error) {
 }
 
 func newRCE(c *Config, w workload) (phases.Phase, error) {
-	src, err := w.Beams("rce")
+	from := w.Beams
+	if c.RCE.Rollout == "online" {
+		from = w.Online
+	}
+	src, err := from("rce")
 	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 

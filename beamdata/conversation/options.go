@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
 )
 
 // Options is the section data.conversations of the configuration.
@@ -11,6 +12,8 @@ type Options struct {
 	Train *string `koanf:"train" help:"JSON or JSONL file of conversations to train on; split by data.train_ratio unless val is given"`
 	Val   *string `koanf:"val" help:"file of the validation conversations, instead of a split"`
 	Eval  *string `koanf:"eval" help:"file of held-out conversations: reported, never used for a choice"`
+
+	SplitBy string `koanf:"split_by" help:"what stays on one side of the split: all records of one image or video, or single records" enum:"image,record"`
 
 	System string `koanf:"system" help:"system message of conversations that have none; empty = the chat template's own"`
 	Prefix string `koanf:"prefix" help:"text put before that of the last user turn, after its leading images"`
@@ -28,7 +31,7 @@ type Options struct {
 // DefaultOptions checks a thousand records at start.
 func DefaultOptions() Options {
 	check := 1000
-	return Options{CheckRecords: &check, TrainRatio: 0.8}
+	return Options{SplitBy: "image", CheckRecords: &check, TrainRatio: 0.8}
 }
 
 // Validate reports values out of range.
@@ -36,6 +39,9 @@ func (o Options) Validate() error {
 	var errs []error
 	if o.CheckRecords != nil && *o.CheckRecords < 0 {
 		errs = append(errs, option.Errorf("check_records", "want at least 0, got %d", *o.CheckRecords))
+	}
+	if o.SplitBy != "image" && o.SplitBy != "record" {
+		errs = append(errs, option.Errorf("split_by", "%v", registry.Unknown("split_by", o.SplitBy, []string{"image", "record"})))
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"strings"
 
 	"fulcrum/internal/chat"
 )
@@ -55,6 +56,20 @@ func (s *Sample) Images() []string {
 			if p.Type == "image" && p.Path != "" {
 				out = append(out, p.Path)
 			}
+		}
+	}
+	return out
+}
+
+// paths returns every file of the prompt.
+func (s *Sample) paths() []string {
+	var out []string
+	for _, m := range s.Messages {
+		for _, p := range m.Parts {
+			if p.Path != "" && !strings.HasPrefix(p.Path, "data:") {
+				out = append(out, p.Path)
+			}
+			out = append(out, p.Frames...)
 		}
 	}
 	return out

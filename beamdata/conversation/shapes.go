@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/chat"
+	"fulcrum/rewardutil"
 )
 
 // Shapes returns the built-in questions as conversations: one question about one rendered scene, with its
@@ -50,7 +51,9 @@ func (s *shapesSource) sample(row int64) (Sample, error) {
 	out := Sample{ID: row, Name: fmt.Sprintf("shapes %d", row), Reference: item.Answer}
 	for _, a := range item.Answers {
 		out.Answers = append(out.Answers, slices.Repeat([]string{a.Answer}, a.Count)...)
-		out.Completions = append(out.Completions, Recorded{a.Answer, a.Accuracy()})
+	}
+	for _, a := range item.Answers {
+		out.Completions = append(out.Completions, Recorded{a.Answer, rewardutil.VQAAccuracy(a.Answer, out.Answers, false)})
 	}
 	out.Messages = s.wording.apply([]chat.Message{{Role: "user", Parts: []chat.Part{
 		{

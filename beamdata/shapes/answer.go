@@ -15,9 +15,6 @@ type AnswerCount struct {
 	Count  int
 }
 
-// Accuracy returns the official VQA accuracy of giving this answer, in [0, 1].
-func (a AnswerCount) Accuracy() float64 { return vqaAccuracy(a.Count) }
-
 // synonyms are other words people use; annotators who know the answer sometimes do.
 var synonyms = map[string][]string{
 	"red": {"crimson"}, "orange": {"amber"}, "yellow": {"gold"}, "green": {"lime"}, "blue": {"navy"}, "purple": {"violet"}, "pink": {"magenta"},

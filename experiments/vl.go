@@ -3,8 +3,6 @@ package experiments
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -522,6 +520,3 @@ func (t *vlText) prompts(ps []any) []*processor.Prompt {
 	}
 	return out
 }
-
-var _ = errors.New
-var _ = fmt.Sprint

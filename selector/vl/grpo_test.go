@@ -217,7 +217,7 @@ func TestGRPO(t *testing.T) {
 				}
 				values := m.params.Flat().Floats()
 				for _, name := range m.params.Names() {
-					lo, hi := m.params.Range(name)
+					lo, _ := m.params.Range(name)
 					want, _ := floats(t, arrays, fmt.Sprintf("step%d.%s", i+1, name))
 					grad, _ := floats(t, arrays, "grad.sample."+name)
 					for k, w := range want {

@@ -15,7 +15,8 @@ import (
 
 // Template renders messages as one text.
 type Template struct {
-	source string // Jinja; "" for a built-in one that has none here
+	source string            // Jinja
+	tokens map[string]string // bos_token and the like, for templates that write them
 	render func([]Message, RenderOptions) (string, error)
 }
 
@@ -128,6 +129,17 @@ func Open(folder string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	config := filepath.Join(folder, "tokenizer_config.json")
+	data, err := os.ReadFile(config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		t.tokens, err = specialTokens(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", config, err)
+	}
 	return t, nil
 }
 
@@ -191,7 +203,8 @@ func named(raw json.RawMessage) (string, error) {
 	return "", registry.Unknown("chat_template", "default", names)
 }
 
-// Parse returns the template of a Jinja source.
+// Parse returns the template of a Jinja source. Those of Qwen2.5-VL and Qwen2.5 are known and run in
+// Go; any other runs through a Jinja library.
 func Parse(source string) (*Template, error) {
 	switch strings.TrimSpace(source) {
 	case strings.TrimSpace(qwenVLSource):

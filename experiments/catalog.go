@@ -3,13 +3,13 @@ package experiments
 import (
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
-	"fulcrum/selector/pointer"
+	"fulcrum/selector"
 )
 
 // This file is the catalog: what can be named in a configuration, one line each.
 
-// phaseMaker builds a phase from the configuration and the run's data.
-type phaseMaker func(c *Config, d *trainData) (phases.Phase, error)
+// phaseMaker builds a phase from the configuration and what the policy's kind brings.
+type phaseMaker func(c *Config, w workload) (phases.Phase, error)
 
 // Phases returns the phases that schedule may name.
 func Phases() *registry.Table[phaseMaker] {
@@ -18,6 +18,13 @@ func Phases() *registry.Table[phaseMaker] {
 	t.Add("rce", newRCE)
 	t.Add("grpo", newGRPO)
 	t.Add("grpo_online", newGRPOOnline)
+	return t
+}
+
+// Policies returns what policy may name.
+func Policies() *registry.Table[workloadMaker] {
+	t := registry.New[workloadMaker]("policy")
+	t.Add("pointer", newPointerWork)
 	return t
 }
 
@@ -30,29 +37,33 @@ func Tasks() *registry.Table[taskFunc] {
 	return t
 }
 
-func newSFT(c *Config, d *trainData) (phases.Phase, error) {
-	src, err := d.beams("sft")
+func newSFT(c *Config, w workload) (phases.Phase, error) {
+	src, err := w.Beams("sft")
 	return phases.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newRCE(c *Config, d *trainData) (phases.Phase, error) {
-	src, err := d.beams("rce")
+func newRCE(c *Config, w workload) (phases.Phase, error) {
+	from := w.Beams
+	if c.RCE.Rollout == "online" {
+		from = w.Online
+	}
+	src, err := from("rce")
 	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newGRPO(c *Config, d *trainData) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, d) }
+func newGRPO(c *Config, w workload) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, w) }
 
-func newGRPOOnline(c *Config, d *trainData) (phases.Phase, error) {
-	return grpo("grpo_online", c.GRPOOnline, c, d)
+func newGRPOOnline(c *Config, w workload) (phases.Phase, error) {
+	return grpo("grpo_online", c.GRPOOnline, c, w)
 }
 
-func grpo(name string, opt phases.GRPOOptions, c *Config, d *trainData) (phases.Phase, error) {
-	var src *pointer.Source
+func grpo(name string, opt phases.GRPOOptions, c *Config, w workload) (phases.Phase, error) {
+	var src selector.Source
 	var err error
 	if opt.Rollout == "online" {
-		src, err = d.online(name)
+		src, err = w.Online(name)
 	} else {
-		src, err = d.records(name)
+		src, err = w.Records(name)
 	}
 	return phases.NewGRPO(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
 }

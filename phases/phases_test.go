@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 
 // memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type memory struct {
-	rows, evals []string
-	stopAt      int    // global step after which stop is called; 0 = never
-	stopAfter   string // or the row, by how it begins
-	stop        func()
+	rows, evals, completions []string
+	stopAt                   int    // global step after which stop is called; 0 = never
+	stopAfter                string // or the row, by how it begins
+	stop                     func()
 }
 
 func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
@@ -65,7 +65,16 @@ func (m *memory) Scores(split, policy, phase string, epoch int, metric string, s
 	return nil
 }
 
-func (m *memory) Mark() (int, int, error) { return len(m.rows), len(m.evals), nil }
+func (m *memory) Completions(phase string, epoch, step int, rows []Completion) error {
+	for _, c := range rows {
+		m.completions = append(m.completions, fmt.Sprint(phase, epoch, step, c))
+	}
+	return nil
+}
+
+func (m *memory) Mark() (int, int, int, error) {
+	return len(m.rows), len(m.evals), len(m.completions), nil
+}
 
 // nearby rewards examples whose first coordinate is close to the query's: embeddings hide it among others.
 type nearby struct {

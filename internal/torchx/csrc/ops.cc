@@ -207,6 +207,12 @@ const char *fc_index_select(Tensor x, int64_t dim, Tensor index, Tensor *out) {
 const char *fc_embedding(Tensor table, Tensor index, Tensor *out) {
   return guard([&] { *out = wrap(at::embedding(*table, *index)); });
 }
+const char *fc_replace_rows(Tensor x, Tensor rows, Tensor src, Tensor *out) {
+  return guard([&] { *out = wrap(x->index_copy(0, *rows, *src)); });
+}
+const char *fc_add_rows(Tensor x, Tensor rows, Tensor src, Tensor *out) {
+  return guard([&] { *out = wrap(x->index_add(0, *rows, *src)); });
+}
 static std::vector<at::Tensor> list(Tensor *xs, int64_t n) {
   std::vector<at::Tensor> v;
   v.reserve(n);
@@ -260,9 +266,16 @@ bool fc_set_grad_enabled(bool on) {
 const char *fc_detach(Tensor x, Tensor *out) {
   return guard([&] { *out = wrap(x->detach()); });
 }
-const char *fc_backward(Tensor loss) {
-  return guard([&] { loss->backward(); });
+const char *fc_backward(Tensor x, Tensor grad, bool keep_graph) {
+  return guard([&] { x->backward(grad == nullptr ? at::Tensor() : *grad, keep_graph); });
 }
+bool fc_grad_enabled(void) { return at::GradMode::is_enabled(); }
+bool fc_is_leaf(Tensor x) { return x->is_leaf(); }
+bool fc_has_grad(Tensor x) { return x->grad().defined(); }
+const char *fc_alias(Tensor x, Tensor *out) {
+  return guard([&] { *out = wrap(*x); });
+}
+int64_t fc_use_count(Tensor x) { return static_cast<int64_t>(x->use_count()); }
 const char *fc_require_grad(Tensor x) {
   return guard([&] { x->set_requires_grad(true); });
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+
+	"fulcrum/internal/option"
 )
 
 // GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
@@ -25,6 +27,14 @@ type GenerateOptions struct {
 // DefaultGenerateOptions returns one completion of at most 128 tokens for each prompt.
 func DefaultGenerateOptions() GenerateOptions {
 	return GenerateOptions{MaxNewTokens: 128, NumReturn: 1, BatchSize: 8}
+}
+
+// Validate asks for the input.
+func (o GenerateOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=generate needs prompts: generate.in=FILE.jsonl")
+	}
+	return nil
 }
 
 // generated is a line of generate.out.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"fulcrum/internal/option"
 )
 
 // ScoreOptions configures task=score.
@@ -16,6 +18,14 @@ type ScoreOptions struct {
 
 // DefaultScoreOptions scores eight lines at once.
 func DefaultScoreOptions() ScoreOptions { return ScoreOptions{BatchSize: 8} }
+
+// Validate asks for the input.
+func (o ScoreOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=score needs prompts and completions: score.in=FILE.jsonl")
+	}
+	return nil
+}
 
 // scored is a line of score.out.
 type scored struct {

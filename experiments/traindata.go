@@ -75,7 +75,7 @@ func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	out := phases.Data{
 		Val: d.source(d.bundle.Val), Shots: shots, EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw"},
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.RCE.Average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
 	if c.compatible() {

@@ -138,5 +138,6 @@ type ValLoss struct {
 	Relative    bool    // τ counts in deviations of the group
 	Raw         bool    // weights of raw rewards, not of those that Data.Normalize gives
 	Smoothing   float64 // label smoothing
+	PerToken    bool    // mean over scored steps, each weighted as its candidate, as in average=token; Batch is then nothing
 	Batch       int     // mean over batches of so many queries, a short last one included (compat); 0: over queries
 }

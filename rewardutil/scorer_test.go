@@ -230,13 +230,17 @@ func TestCommandScorerErrors(t *testing.T) {
 	for _, tc := range []struct{ name, script, want string }{
 		{"fails", "echo out of memory >&2; exit 3", "2 attempts: the command ended after 0 of 4 scores; stderr: out of memory"},
 		{"prints text", "echo hello", `line "hello": want a number or {"score": number} (messages belong on stderr)`},
-		{"prints too much", "while read -r l; do echo 1; echo 2; done", "more than 4 scores"},
+		{"prints too much", "while read -r l; do echo 1; echo 2; done", "more scores than items"},
 	} {
 		for _, keep := range []bool{false, true} {
 			t.Run(fmt.Sprint(tc.name, " keep ", keep), func(t *testing.T) {
 				o := DefaultScorerOptions()
 				o.Command, o.Keep, o.Retries, o.Backoff = []string{"sh", "-c", tc.script}, keep, 1, 0
-				_, err := build(t, o).Score(context.Background(), words5())
+				r := build(t, o)
+				_, err := r.Score(context.Background(), words5())
+				for i := 0; err == nil && i < 100; i++ { // a kept program's surplus is seen once it is there
+					_, err = r.Score(context.Background(), []TextItem{{Completion: strings.Repeat("x", i)}})
+				}
 				if err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("got %v, want %q", err, tc.want)
 				}

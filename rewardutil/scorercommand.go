@@ -55,7 +55,11 @@ func (t *commandTransport) score(ctx context.Context, items [][]byte) ([]float64
 	}
 	stop := context.AfterFunc(ctx, c.kill)
 	defer stop()
-	scores, err := c.score(items, !t.keep)
+	var scores []float64
+	err := c.quiet()
+	if err == nil {
+		scores, err = c.score(items, !t.keep)
+	}
 	if err != nil {
 		c.kill()
 		return nil, c.explain(ctx, err, t.keep)
@@ -132,6 +136,18 @@ func (c *child) kill() {
 	c.pipe.Close()
 }
 
+// quiet reports output that no item asked for: the scores after it would belong to other items.
+func (c *child) quiet() error {
+	c.pipe.SetReadDeadline(time.Now())
+	extra, _ := c.out.Peek(1)
+	c.pipe.SetReadDeadline(time.Time{})
+	if len(extra) > 0 {
+		line, _ := c.out.ReadString('\n')
+		return permanent{fmt.Errorf("more scores than items: then came %q", clipText(line))}
+	}
+	return nil
+}
+
 // score writes the items and reads a line for each. last closes the input after them: a program may read all of
 // it before it answers.
 func (c *child) score(items [][]byte, last bool) ([]float64, error) {
@@ -159,13 +175,10 @@ func (c *child) score(items [][]byte, last bool) ([]float64, error) {
 		}
 	}
 	if !last {
-		if c.out.Buffered() > 0 {
-			return nil, permanent{fmt.Errorf("more than %d scores for %d items", len(out), len(items))}
-		}
-		return out, <-written
+		return out, errors.Join(<-written, c.quiet())
 	}
 	if rest, err := io.ReadAll(io.LimitReader(c.out, 1<<16)); err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		return nil, permanent{fmt.Errorf("more than %d scores: then came %s", len(items), clipText(string(rest)))}
+		return nil, permanent{fmt.Errorf("more scores than items: then came %q", clipText(string(rest)))}
 	}
 	return out, nil
 }

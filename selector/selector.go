@@ -10,6 +10,7 @@ package selector
 
 import (
 	"iter"
+	"slices"
 
 	"fulcrum/internal/torchx"
 )
@@ -168,6 +169,62 @@ func (b *Batch) Part(from, to int) *Batch {
 		out.setTerm(name, term[lo:hi])
 	}
 	return out
+}
+
+// Groups returns the batch with the groups of some of its queries, given by their place in it.
+func (b *Batch) Groups(places []int) *Batch {
+	parts := make([]*Batch, len(places))
+	for i, at := range places {
+		parts[i] = b.Part(at, at+1)
+	}
+	return Join(b.Source, b.G, parts...)
+}
+
+// Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
+// most steps. Truncated, Terms and Texts are there where every batch has them.
+func Join(src Source, g int, parts ...*Batch) *Batch {
+	t, queries := 0, []int{}
+	for _, p := range parts {
+		t, queries = max(t, p.T), append(queries, p.Queries...)
+	}
+	out := NewBatch(src, queries, g, t)
+	at := 0
+	for i, p := range parts {
+		for c := range p.Valid {
+			copy(out.Actions[(at+c)*t:], p.Actions[c*p.T:(c+1)*p.T])
+			copy(out.Mask[(at+c)*t:], p.Mask[c*p.T:(c+1)*p.T])
+		}
+		copy(out.Valid[at:], p.Valid)
+		copy(out.Rewards[at:], p.Rewards)
+		out.Truncated, out.Texts = joined(i, out.Truncated, p.Truncated), joined(i, out.Texts, p.Texts)
+		if i == 0 {
+			for name, term := range p.Terms {
+				out.setTerm(name, slices.Clone(term))
+			}
+		} else {
+			for name, term := range out.Terms {
+				if out.Terms[name] = joined(i, term, p.Terms[name]); out.Terms[name] == nil {
+					delete(out.Terms, name)
+				}
+			}
+		}
+		at += len(p.Valid)
+	}
+	return out
+}
+
+// joined appends the entries of batch i; nil where one batch has none.
+func joined[E any](i int, x, more []E) []E {
+	if more == nil || x == nil && i > 0 {
+		return nil
+	}
+	return append(x, more...)
+}
+
+// Drop makes a candidate padding.
+func (b *Batch) Drop(at int) {
+	b.Valid[at], b.Rewards[at] = false, 0
+	clear(b.Mask[at*b.T : (at+1)*b.T])
 }
 
 // Cut reports whether candidate at [B*G] was cut at the length limit.

@@ -25,10 +25,11 @@ func Detach(t Tensor) Tensor {
 	return adopt(out)
 }
 
-// Backward adds the gradient of the scalar loss to the gradients of all parameters it depends on.
+// Backward adds the gradient of the scalar loss to the gradients of all parameters it depends on, also through
+// the segments of Checkpoint.
 func Backward(loss Tensor) {
 	must("backward", loss)
-	check("backward", C.fc_backward(loss.c()), loss)
+	backward(loss, Tensor{}, 0)
 }
 
 // RequireGrad makes t a leaf whose gradient Backward accumulates. It returns t.

@@ -78,6 +78,23 @@ func FromStatic(data []float32, shape ...int) Tensor {
 	return adopt(out)
 }
 
+// FromMapped returns a CPU tensor over the bytes of a memory-mapped file, row-major and aligned to its
+// element, without a copy. The bytes must outlive the tensor, and must not be written through it.
+func FromMapped(data []byte, dtype DType, shape ...int) Tensor {
+	size := dtype.Size()
+	if numel(shape)*size != len(data) {
+		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d bytes do not fill shape %v of %v", len(data), shape, dtype)})
+	}
+	p := unsafe.Pointer(unsafe.SliceData(data))
+	if uintptr(p)%uintptr(size) != 0 {
+		panic(&OpError{Op: "from", Msg: fmt.Sprintf("the data of %v is not aligned to its %d bytes", dtype, size)})
+	}
+	s, d := cshape(shape)
+	var out C.Tensor
+	check("from", C.fc_from_static(p, C.int8_t(dtype), s, d, &out))
+	return adopt(out)
+}
+
 // Data copies t to the host as a flat slice in row-major order. The element type must match. sync
 func Data[E element](t Tensor) []E {
 	i := t.info()

@@ -210,6 +210,9 @@ func Scope() (end func()) {
 			scopes[i] = nil
 		}
 		scopes = scopes[:depth-1]
+		if len(tape) > 0 {
+			endSegments(depth)
+		}
 	}
 }
 

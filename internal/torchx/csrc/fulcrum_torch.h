@@ -67,7 +67,21 @@ const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the sam
 // --- rows: fused passes over the last dimension (rows.cc)
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref_or_null, Tensor *logp, Tensor *entropy, Tensor *kl);
 
+// --- transformers (transformer.cc, attend.cc, linear.cc, vocabulary.cc): rows are packed, N rows of all sequences without padding
+const char *fc_rms_norm(Tensor x, Tensor weight, double eps, Tensor *out);  // over the last dim, statistics in float32
+const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, Tensor *total, Tensor *out);
+const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out);  // silu(gate)·up
+const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out);  // x [N, H, D], cos and sin [N, D/2] float32
+const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor *out);  // spans [n, 7] as Go's Span
+const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor a, Tensor b, double scale, Tensor *out);
+const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy);
+const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out);
+const char *fc_write_rows(Tensor dst, int64_t at, Tensor src);
+const char *fc_write_rows_at(Tensor dst, Tensor rows, Tensor src);
+
 // --- indexing and shape
+const char *fc_replace_rows(Tensor x, Tensor rows, Tensor src, Tensor *out);  // x with x[rows] = src
+const char *fc_add_rows(Tensor x, Tensor rows, Tensor src, Tensor *out);  // x with x[rows] += src
 const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);
 const char *fc_scatter_value(Tensor x, int64_t dim, Tensor index, double value, Tensor *out);
 const char *fc_index_select(Tensor x, int64_t dim, Tensor index, Tensor *out);
@@ -86,7 +100,12 @@ const char *fc_contiguous(Tensor x, Tensor *out);
 // --- autograd
 bool fc_set_grad_enabled(bool on);  // returns the former state; per thread
 const char *fc_detach(Tensor x, Tensor *out);
-const char *fc_backward(Tensor loss);
+const char *fc_backward(Tensor x, Tensor grad_or_null, bool keep_graph);  // grad: of x's shape; without it x is a scalar
+bool fc_grad_enabled(void);
+bool fc_is_leaf(Tensor x);
+bool fc_has_grad(Tensor x);
+const char *fc_alias(Tensor x, Tensor *out);  // another handle of the same tensor
+int64_t fc_use_count(Tensor x);  // handles and graph nodes that hold x
 const char *fc_require_grad(Tensor x);
 const char *fc_grad(Tensor x, Tensor *out);
 const char *fc_param_view(Tensor flat, Tensor flat_grad, int64_t offset, const int64_t *shape, int64_t dims, Tensor *out);

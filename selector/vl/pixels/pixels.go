@@ -108,7 +108,7 @@ func parseConfig(data []byte) (Config, error) {
 	if f.Factor != nil && math.Abs(*f.Factor*255-1) > 1e-9 {
 		return Config{}, fmt.Errorf("rescale_factor: %g is not supported (1/255)", *f.Factor)
 	}
-	return c, c.validate()
+	return c, c.Validate()
 }
 
 type sizeJSON struct {
@@ -124,7 +124,8 @@ func set(to *int, from ...*int) {
 	}
 }
 
-func (c Config) validate() error {
+// Validate reports sizes that make no sense.
+func (c Config) Validate() error {
 	switch {
 	case c.PatchSize < 1 || c.PatchSize > 1024 || c.MergeSize < 1 || c.MergeSize > 64 || c.TemporalPatchSize < 1 || c.TemporalPatchSize > 64:
 		return fmt.Errorf("patch_size %d, merge_size %d, temporal_patch_size %d: want small positive numbers", c.PatchSize, c.MergeSize, c.TemporalPatchSize)

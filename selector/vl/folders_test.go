@@ -2,6 +2,7 @@ package vl
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,6 +197,37 @@ func TestComputeType(t *testing.T) {
 	}
 	if len(notices) != 1 || !strings.Contains(notices[0], "float16") {
 		t.Errorf("notices %q, want one about float16", notices)
+	}
+}
+
+// TestTrainedWeightsStayFloat32: whole parts that are trained while everything is computed in bfloat16 have float32
+// values and the gradients of float32, but for bfloat16's rounding.
+func TestTrainedWeightsStayFloat32(t *testing.T) {
+	run := func(dtype string, checkpointing bool) (names []string, params *torchx.Params, grad []float64) {
+		m := openTiny(t, "tiny_untied_bf16", func(o *Options) {
+			o.DType, o.TuneMMLLM, o.TuneMMVision, o.TuneMMMLP, o.GradientCheckpointing = dtype, true, true, true, checkpointing
+		})
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "two_images"), [][]int64{{70, 71}, {72}}), selector.ForwardOptions{}).LogP))
+		return m.params.Names(), m.params, m.params.Grad().Floats()
+	}
+	names, params, want := run("float32", false)
+	for _, checkpointing := range []bool{false, true} {
+		_, low, got := run("bfloat16", checkpointing)
+		if low.Flat().DType() != torchx.Float32 {
+			t.Fatalf("trained weights are %v", low.Flat().DType())
+		}
+		for _, name := range names {
+			lo, hi := params.Range(name)
+			dot, a, b := 0.0, 0.0, 0.0
+			for i := lo; i < hi; i++ {
+				dot, a, b = dot+got[i]*want[i], a+got[i]*got[i], b+want[i]*want[i]
+			}
+			if cosine := dot / math.Sqrt(a*b); !(cosine > 0.98) && b > 1e-6 { // key biases move all scores alike: no gradient
+				t.Errorf("%s (checkpointing %v): cosine %.3f to float32's gradient, norms %.3g and %.3g", name, checkpointing, cosine, math.Sqrt(a), math.Sqrt(b))
+			}
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package pixels
 
 import (
 	"bytes"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"image"
 	"image/gif"
@@ -9,6 +11,7 @@ import (
 	"image/png"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
@@ -18,10 +21,16 @@ import (
 // maxPixels refuses images that would take gigabytes, as Pillow does.
 const maxPixels = 178_956_970
 
-// Decode reads an image file: PNG, JPEG, GIF (the first frame), WebP, BMP or TIFF, told apart by
+// Decode reads an image file (or a data: URI in base64): PNG, JPEG, GIF (the first frame), WebP, BMP or TIFF, told apart by
 // content, and converts it as Pillow's convert("RGB"). The orientation in EXIF data is ignored, as
 // there.
 func Decode(path string) (image.Image, error) {
+	if strings.HasPrefix(path, "data:") {
+		return decodeURI(path)
+	}
+	if scheme, _, found := strings.Cut(path, "://"); found {
+		return nil, fmt.Errorf("%s: want a file, not an address (%s): nothing is downloaded here", path, scheme)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -29,6 +38,23 @@ func Decode(path string) (image.Image, error) {
 	img, err := DecodeBytes(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return img, nil
+}
+
+// decodeURI reads "data:image/png;base64,…".
+func decodeURI(uri string) (image.Image, error) {
+	head, body, found := strings.Cut(uri, ",")
+	if !found || !strings.HasSuffix(head, ";base64") {
+		return nil, errors.New("data URI: want data:image/…;base64,…")
+	}
+	data, err := base64.StdEncoding.DecodeString(body)
+	if err != nil {
+		return nil, fmt.Errorf("data URI: %w", err)
+	}
+	img, err := DecodeBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("data URI: %w", err)
 	}
 	return img, nil
 }

@@ -25,6 +25,14 @@ func Phases() *registry.Table[phaseMaker] {
 func Policies() *registry.Table[workloadMaker] {
 	t := registry.New[workloadMaker]("policy")
 	t.Add("pointer", newPointerWork)
+	t.Add("qwen2_5_vl", newVLWork)
+	return t
+}
+
+// textModels returns the token policies, which tasks generate and score can open.
+func textModels() *registry.Table[func(r *run) (textModel, error)] {
+	t := registry.New[func(r *run) (textModel, error)]("token policy")
+	t.Add("qwen2_5_vl", newVLText)
 	return t
 }
 
@@ -34,6 +42,8 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("train", train)
 	t.Add("predict", predict)
 	t.Add("evaluate", evaluate)
+	t.Add("generate", generate)
+	t.Add("score", score)
 	return t
 }
 

@@ -7,6 +7,7 @@ import (
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/vl"
 )
 
 // Config is a run's whole configuration: the schema of our own YAML library.
@@ -18,13 +19,14 @@ type Config struct {
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
-	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector)" enum:"pointer"`
+	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl)" enum:"pointer,qwen2_5_vl"`
 	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
 
 	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
 	Rewards    rewardutil.TextRewardOptions `koanf:"rewards" help:"terms of a completion's reward (token policies)"`
 	Init       InitOptions                  `koanf:"init" help:"where the initial weights come from"`
 	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
+	VL         vl.Options                   `koanf:"vl" help:"the vision-language model (policy=qwen2_5_vl)"`
 	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
 	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
 	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
@@ -59,7 +61,7 @@ func DefaultConfig() *Config {
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
-		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(),
+		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(),
 		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),

@@ -244,8 +244,13 @@ func (r *run) title() string {
 
 // headline says in the first line of output what runs, and plainly when it is not on real data.
 func (r *run) headline() string {
-	if r.cfg.Task == "evaluate" {
+	switch r.cfg.Task {
+	case "evaluate":
 		return r.title() + " " + *r.cfg.Evaluate.Results
+	case "generate":
+		return r.title() + " " + *r.cfg.Generate.In
+	case "score":
+		return r.title() + " " + *r.cfg.Score.In
 	}
 	data := r.cfg.Data.Name
 	if data == "shapes" {

@@ -42,22 +42,40 @@ type TextTerm struct {
 	Reward TextReward
 }
 
+// textTerm is a term that may be on.
+type textTerm struct {
+	name   string
+	weight float64
+	build  func() (TextReward, error)
+}
+
+// terms lists every term there is.
+func (o TextRewardOptions) terms() []textTerm {
+	return []textTerm{
+		{"format", o.Format.Weight, valid(o.Format)},
+		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
+		{"vqa", o.VQA.Weight, valid(o.VQA)},
+		{"length", o.Length.Weight, valid(o.Length)},
+	}
+}
+
+// Any reports whether a term is on.
+func (o TextRewardOptions) Any() bool {
+	for _, t := range o.terms() {
+		if t.weight != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Build returns the reward that the options describe. At least one term must be on.
 func (o TextRewardOptions) Build() (*TextRewards, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &TextRewards{clipMin: math.Inf(-1), clipMax: math.Inf(1)}
-	for _, t := range []struct {
-		name   string
-		weight float64
-		build  func() (TextReward, error)
-	}{
-		{"format", o.Format.Weight, valid(o.Format)},
-		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
-		{"vqa", o.VQA.Weight, valid(o.VQA)},
-		{"length", o.Length.Weight, valid(o.Length)},
-	} {
+	for _, t := range o.terms() {
 		if t.weight == 0 {
 			continue
 		}

@@ -94,7 +94,7 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 		}
 	case r.Messages != nil:
 		if messages, err = chat.ParseMessages(r.Messages); err != nil {
-			return nil, fmt.Errorf("messages: %w", err)
+			return nil, err
 		}
 		for i := range messages {
 			if err := files.fill(&messages[i], root); err != nil {

@@ -22,16 +22,26 @@ func Checkpoint(x Tensor, f func(Tensor) Tensor) Tensor {
 	if !bool(C.fc_grad_enabled()) {
 		return f(x)
 	}
+	from := len(tape)
 	border := RequireGrad(forward(x, f))
+	forget(from) // segments inside of f: it runs again
 	tape = append(tape, segment{Own(alias(x)), Own(alias(border)), f, len(scopes)})
 	return border
 }
 
-// forward returns f(x) without history; all else that f makes is freed.
+// forward returns f(x) without history; all else that f makes is freed. f records its graph as it will again in
+// Backward, since operations may take another way, with other roundings, where no gradient is asked for.
 func forward(x Tensor, f func(Tensor) Tensor) Tensor {
 	defer Scope()()
-	defer NoGrad()()
-	return Keep(Detach(f(Detach(x))))
+	return Keep(Detach(f(leaf(x))))
+}
+
+// leaf is x without its history, with a gradient where x has one.
+func leaf(x Tensor) Tensor {
+	if !x.RequiresGrad() {
+		return Detach(x)
+	}
+	return RequireGrad(Detach(x))
 }
 
 // backward takes the gradient of y (no tensor: of a scalar) to all leaves, through the segments recorded since
@@ -50,11 +60,7 @@ func backward(y, grad Tensor, from int) {
 // backward computes f once more, now with history, and takes the border's gradient through it to the input.
 func (s segment) backward() {
 	defer Scope()()
-	x := Detach(s.x)
-	if s.x.RequiresGrad() {
-		RequireGrad(x)
-	}
-	from := len(tape)
+	x, from := leaf(s.x), len(tape)
 	y := s.f(x)
 	if !y.RequiresGrad() {
 		return // a function of constants
@@ -63,6 +69,14 @@ func (s segment) backward() {
 	if s.x.RequiresGrad() && bool(C.fc_has_grad(x.c())) {
 		check("backward", C.fc_backward(s.x.c(), Grad(x).c(), true), s.x) // keeps a graph that others may use
 	}
+}
+
+// forget lets go of the segments recorded since the tape had `from`.
+func forget(from int) {
+	for _, s := range tape[from:] {
+		s.free()
+	}
+	tape = tape[:from]
 }
 
 func (s segment) free() {

@@ -16,6 +16,14 @@ func RMSNorm(x, weight Tensor, eps float64) Tensor {
 	return adopt(out)
 }
 
+// AddRMSNorm returns x + delta and the RMSNorm of it: a residual connection and the norm after it in one pass.
+func AddRMSNorm(x, delta, weight Tensor, eps float64) (total, normed Tensor) {
+	must("add_rms_norm", x, delta, weight)
+	var t, out C.Tensor
+	check("add_rms_norm", C.fc_add_rms_norm(x.c(), delta.c(), weight.c(), C.double(eps), &t, &out), x, delta, weight)
+	return adopt(t), adopt(out)
+}
+
 // SwiGLU returns silu(gate)·up (Shazeer 2020), both of one shape.
 func SwiGLU(gate, up Tensor) Tensor {
 	must("swiglu", gate, up)

@@ -131,3 +131,12 @@ func openTiny(t *testing.T, name string, change func(*Options)) *Model {
 	t.Cleanup(m.Free)
 	return m
 }
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

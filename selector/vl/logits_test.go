@@ -1,6 +1,7 @@
 package vl
 
 import (
+	"fmt"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -41,4 +42,50 @@ func TestLogits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHiddenStates compares the decoder's rows before the first layer and after each, and the final norm.
+func TestHiddenStates(t *testing.T) {
+	want := fixture(t, "logits")
+	m := openTiny(t, "tiny_tied", nil)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	in, err := m.pack([]Group{{Prompt: prompt(t, "one_image")}}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.fillMedia(in, &pass{})
+	x := m.embedRows(&in.rows)
+	cos, sin := m.rotation(in.places)
+	for i := 0; ; i++ {
+		state, _ := floats(t, want, fmt.Sprintf("tiny_tied.one_image.hidden_states.%d", i))
+		if i == m.cfg.Layers {
+			golden.Close(t, torchx.RMSNorm(x, m.text.norm, m.cfg.Eps).Floats(), state, 5e-5)
+			break
+		}
+		golden.Close(t, x.Floats(), state, 5e-5)
+		x = m.decoderLayer(i, x, cos, sin, &in.rows, &pass{})
+	}
+}
+
+// TestLogitsOfABatch: prompts packed together have the logits of Hugging Face's left-padded batch where it has no padding.
+func TestLogitsOfABatch(t *testing.T) {
+	want := fixture(t, "logits")
+	all, shape := floats(t, want, "batch.logits") // [2, 52, V]
+	mask := ints(t, want, "batch.attention_mask")
+	var logits []float64
+	for i, counts := range mask {
+		if counts == 1 {
+			logits = append(logits, all[i*shape[2]:(i+1)*shape[2]]...)
+		}
+	}
+	m := openTiny(t, "tiny_tied", nil)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	in, err := m.pack([]Group{{Prompt: prompt(t, "text")}, {Prompt: prompt(t, "one_image")}}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.fillMedia(in, &pass{})
+	golden.Close(t, m.logits(m.forward(&in.rows, &pass{})).Floats(), logits, 1e-4)
 }

@@ -13,6 +13,9 @@ type Options struct {
 	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
 	DType   string  `koanf:"dtype" help:"type of the frozen weights and of the computation; auto = the folder's torch_dtype. On the CPU float16 is computed in float32. Trained weights are float32 always" enum:"auto,float32,bfloat16,float16"`
 
+	MinPixels *int `koanf:"min_pixels" help:"fewest pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
+	MaxPixels *int `koanf:"max_pixels" help:"most pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
+
 	LoRA         lora.Options `koanf:"lora" help:"low-rank adapters"`
 	TuneMMLLM    bool         `koanf:"tune_mm_llm" help:"train the weights of the decoder"`
 	TuneMMVision bool         `koanf:"tune_mm_vision" help:"train the weights of the vision tower"`
@@ -43,6 +46,8 @@ type ScratchOptions struct {
 	KVHeads          int                  `koanf:"num_key_value_heads" help:"key and value heads; divides num_attention_heads" range:"[1,inf)"`
 	RopeTheta        float64              `koanf:"rope_theta" help:"base of the rotary embedding" range:"(0,inf)"`
 	InitStd          float64              `koanf:"initializer_range" help:"standard deviation of the weights at the start" range:"(0,inf)"`
+	VocabSize        int                  `koanf:"vocab_size" help:"most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart" range:"[256,inf)"`
+	ImagePixels      int                  `koanf:"image_pixels" help:"pixels that images are resized to, about; 28·28 of them make a token" range:"[784,inf)"`
 	Vision           ScratchVisionOptions `koanf:"vision" help:"sizes of the vision tower"`
 }
 
@@ -61,7 +66,7 @@ func DefaultOptions() Options {
 	return Options{
 		DType: "auto", LoRA: lora.DefaultOptions(),
 		Generation: DefaultSampling(),
-		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02,
+		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02, VocabSize: 640, ImagePixels: 112 * 112,
 			Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 48, IntermediateSize: 96, Heads: 3, Window: 112, FullBlocks: []int{1}}},
 	}
 }

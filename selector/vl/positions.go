@@ -40,10 +40,12 @@ func (c *Config) positions(ids []int64, images, videos []grid) (at []position, n
 		}
 		rows, cols := g.h/c.Vision.Merge, g.w/c.Vision.Merge
 		n := g.t * rows * cols
-		for k := range n {
-			if i+k >= len(ids) || ids[i+k] != ids[i] {
-				return nil, 0, fmt.Errorf("the placeholder at token %d repeats %d times, want %d for a grid of %d×%d×%d patches", i, k, n, g.t, g.h, g.w)
-			}
+		k := 1 // placeholders in a row
+		for k < n && i+k < len(ids) && ids[i+k] == ids[i] {
+			k++
+		}
+		if k < n {
+			return nil, 0, fmt.Errorf("the placeholder at token %d repeats %d times, want %d for a grid of %d×%d×%d patches", i, k, n, g.t, g.h, g.w)
 		}
 		last := 0
 		for t := range g.t {

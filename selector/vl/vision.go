@@ -134,13 +134,17 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 	c, s := l.rotation()
 	half := v.Hidden / v.Heads / 2
 	cos, sin := m.onDevice(torchx.From(c, l.rows, half)), m.onDevice(torchx.From(s, l.rows, half))
+	twice := m.opt.GradientCheckpointing && m.seesWithGradient()
+	if twice { // the backward pass needs them
+		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
+	}
 	for i := range t.blocks {
 		spans := l.windows
 		if v.full(i) {
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
-		if m.opt.GradientCheckpointing && m.seesWithGradient() {
+		if twice {
 			x = torchx.Checkpoint(x, block)
 		} else {
 			x = block(x)

@@ -67,8 +67,9 @@ const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the sam
 // --- rows: fused passes over the last dimension (rows.cc)
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref_or_null, Tensor *logp, Tensor *entropy, Tensor *kl);
 
-// --- transformers (transformer.cc, attend.cc, heads.cc): rows are packed, N rows of all sequences without padding
+// --- transformers (transformer.cc, attend.cc, linear.cc, vocabulary.cc): rows are packed, N rows of all sequences without padding
 const char *fc_rms_norm(Tensor x, Tensor weight, double eps, Tensor *out);  // over the last dim, statistics in float32
+const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, Tensor *total, Tensor *out);
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out);  // silu(gate)·up
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out);  // x [N, H, D], cos and sin [N, D/2] float32
 const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor *out);  // spans [n, 7] as Go's Span

@@ -92,59 +92,6 @@ const char *fc_to_device(Tensor x, const char *device, Tensor *out) {
 const char *fc_matmul(Tensor a, Tensor b, Tensor *out) {
   return guard([&] { *out = wrap(at::matmul(*a, *b)); });
 }
-// x·weightᵀ + bias, or x·weight + bias. The gradient of a parameter is added to its buffer by the matrix product itself:
-// autograd would make it apart and then add it, three more passes over every weight.
-struct LinearInto : torch::autograd::Function<LinearInto> {
-  static at::Tensor forward(torch::autograd::AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias, bool transposed) {
-    at::Tensor flat = x.reshape({-1, x.size(-1)});  // a few rows of one state, many of candidates: always two dimensions
-    at::Tensor w = transposed ? weight : weight.t();
-    at::Tensor y = bias ? at::addmm(*bias, flat, w) : at::mm(flat, w);
-    ctx->save_for_backward({flat, weight});
-    ctx->saved_data["weight_grad"] = weight.grad();
-    ctx->saved_data["bias"] = bias.has_value();
-    if (bias) ctx->saved_data["bias_grad"] = bias->grad();
-    ctx->saved_data["transposed"] = transposed;
-    ctx->saved_data["needs_x"] = x.requires_grad();
-    ctx->saved_data["sizes"] = x.sizes().vec();
-    auto sizes = x.sizes().vec();
-    sizes.back() = y.size(1);
-    return y.view(sizes);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *ctx, torch::autograd::variable_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1];
-    const bool transposed = ctx->saved_data["transposed"].toBool();
-    at::Tensor dy = grads[0].reshape({-1, grads[0].size(-1)});
-    at::Tensor dw = ctx->saved_data["weight_grad"].toTensor();
-    if (transposed)
-      dw.addmm_(x.t(), dy);
-    else
-      dw.addmm_(dy.t(), x);
-    if (ctx->saved_data["bias"].toBool()) {
-      at::Tensor db = ctx->saved_data["bias_grad"].toTensor();
-      if (dy.size(0) == 1)
-        db.add_(dy.squeeze(0));
-      else
-        db.add_(dy.sum(0));
-    }
-    at::Tensor dx;
-    if (ctx->saved_data["needs_x"].toBool()) dx = at::mm(dy, transposed ? weight.t() : weight).view(ctx->saved_data["sizes"].toIntVector());
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-};
-
-static bool has_buffer(const at::Tensor &w) { return w.is_leaf() && w.requires_grad() && w.grad().defined(); }
-
-const char *fc_linear(Tensor x, Tensor weight, Tensor bias, bool transposed, Tensor *out) {
-  return guard([&] {
-    if (at::GradMode::is_enabled() && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
-      *out = wrap(LinearInto::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, transposed));
-      return;
-    }
-    at::Tensor w = transposed ? weight->t() : *weight;
-    *out = wrap(bias == nullptr ? at::linear(*x, w) : at::linear(*x, w, *bias));
-  });
-}
 // out[i] = add[i] + a[i]·b[i]
 const char *fc_baddbmm(Tensor add, Tensor a, Tensor b, Tensor *out) {
   return guard([&] { *out = wrap(at::baddbmm(*add, *a, *b)); });

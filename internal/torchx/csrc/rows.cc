@@ -18,31 +18,6 @@ using torch::autograd::variable_list;
 
 // --- one row at a time: float32 in vectors of eight, float64 (gradient checks) plainly
 
-INLINE vf load(const float *p) {
-  vf v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-INLINE void store(float *p, vf v) { std::memcpy(p, &v, sizeof v); }
-INLINE float sum(vf v) { return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])); }
-INLINE vf fill(float x) { return vf{x, x, x, x, x, x, x, x}; }
-INLINE vf max(vf a, vf b) { return a > b ? a : b; }
-
-// e^x for x ≤ 0 by Cephes' polynomial, relative error 2e-7.
-INLINE vf exp(vf x) {
-  x = x < -87.0f ? fill(-87.0f) : x;
-  const vf shifted = x * 1.44269504f + 12582912.0f;  // 1.5·2^23: the integer part lands in the low bits
-  const vf n = shifted - 12582912.0f;
-  const vf r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  vf y = 1.9875691500e-4f * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * r * r + r + 1.0f;
-  return y * (vf)(((vi)shifted - (0x4B400000 - 127)) << 23);
-}
-
 // log Σ e^x over a row, and the row's entropy.
 FULCRUM_SIMD void stats(const float *x, int64_t k, float *lse, float *entropy) {
   const int64_t whole = k / kLanes * kLanes;

@@ -1,78 +1,215 @@
-// The operations of a transformer over packed rows: N rows of all sequences of a batch, without padding.
-#include <algorithm>
+// A transformer's operations between its products: RMSNorm, SwiGLU, rotary positions; and rows of key/value caches.
+// On the CPU in float32 each is one pass forward and one backward: composed from libtorch's operations they are
+// seven passes over the rows each, a third of a small model's time.
+#include <ATen/Parallel.h>
 
 #include "guard.h"
+#include "linear.h"
+#include "simd.h"
 
 namespace {
 
-// Rows of q see keys Prefix and Own; the fields of Go's Span.
-struct Span {
-  int64_t q, q_len, prefix, prefix_len, own, own_len, causal;
-};
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
-at::Tensor rms_norm_composed(const at::Tensor &x, const at::Tensor &weight, double eps) {
-  at::Tensor f = x.to(at::kFloat);
-  if (x.scalar_type() == at::kDouble) f = x;
-  at::Tensor y = f * (f.square().mean(-1, true) + eps).rsqrt();
-  return weight * y.to(x.scalar_type());
+constexpr int64_t kRows = 32;       // rows of a task, and of a partial sum: the same for any number of threads
+constexpr int64_t kGrain = 16384;   // elements of a task
+
+bool fused(const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+
+// --- RMSNorm
+
+// y = w x / √(mean x² + eps), after x += delta where there is one (the sum goes to total). Returns 1/√….
+FULCRUM_SIMD float rms_row(const float *x, const float *delta, const float *w, float *total, float *y, int64_t k, float eps) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf squares = fill(0);
+  float rest = 0;
+  if (delta != nullptr) {
+    for (int64_t j = 0; j < whole; j += kLanes) {
+      const vf t = load(x + j) + load(delta + j);
+      store(total + j, t);
+      squares += t * t;
+    }
+    for (int64_t j = whole; j < k; j++) {
+      total[j] = x[j] + delta[j];
+      rest += total[j] * total[j];
+    }
+    x = total;
+  } else {
+    for (int64_t j = 0; j < whole; j += kLanes) squares += load(x + j) * load(x + j);
+    for (int64_t j = whole; j < k; j++) rest += x[j] * x[j];
+  }
+  const float inverse = 1 / std::sqrt((sum(squares) + rest) / static_cast<float>(k) + eps);
+  for (int64_t j = 0; j < whole; j += kLanes) store(y + j, load(x + j) * inverse * load(w + j));
+  for (int64_t j = whole; j < k; j++) y[j] = x[j] * inverse * w[j];
+  return inverse;
 }
 
-at::Tensor rope_composed(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin) {
+// dx = (w dy - x̂ mean(w dy x̂)) · inverse (+ more), x̂ = x · inverse; dw += dy x̂ where it is asked for.
+FULCRUM_SIMD void rms_back_row(const float *x, const float *w, const float *dy, const float *more, float inverse, float *dx, float *dw, int64_t k) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf dots = fill(0);
+  float rest = 0;
+  for (int64_t j = 0; j < whole; j += kLanes) dots += load(w + j) * load(dy + j) * load(x + j);
+  for (int64_t j = whole; j < k; j++) rest += w[j] * dy[j] * x[j];
+  const float along = (sum(dots) + rest) * inverse * inverse / static_cast<float>(k);
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    vf d = (load(w + j) * load(dy + j) - load(x + j) * along) * inverse;
+    if (more != nullptr) d += load(more + j);
+    store(dx + j, d);
+  }
+  for (int64_t j = whole; j < k; j++) dx[j] = (w[j] * dy[j] - x[j] * along) * inverse + (more != nullptr ? more[j] : 0);
+  if (dw == nullptr) return;
+  for (int64_t j = 0; j < whole; j += kLanes) store(dw + j, load(dw + j) + load(dy + j) * load(x + j) * inverse);
+  for (int64_t j = whole; j < k; j++) dw[j] += dy[j] * x[j] * inverse;
+}
+
+// (x + delta, its norm); without delta (x, its norm).
+struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
+  static variable_list forward(AutogradContext *ctx, at::Tensor input, c10::optional<at::Tensor> more, at::Tensor weight, double eps) {
+    at::Tensor x = input.contiguous(), delta = more ? more->contiguous() : at::Tensor(), w = weight.contiguous();
+    const int64_t k = x.size(-1), rows = k == 0 ? 0 : x.numel() / k;
+    at::Tensor y = at::empty_like(x), total = more ? at::empty_like(x) : x, inverse = at::empty({rows}, x.options());
+    const float *xp = x.data_ptr<float>(), *dp = more ? delta.data_ptr<float>() : nullptr, *wp = w.data_ptr<float>();
+    float *yp = y.data_ptr<float>(), *tp = more ? total.data_ptr<float>() : nullptr, *ip = inverse.data_ptr<float>();
+    at::parallel_for(0, rows, kRows, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin, at = begin * k; i < end; i++, at += k)
+        ip[i] = rms_row(xp + at, dp == nullptr ? nullptr : dp + at, wp, tp == nullptr ? nullptr : tp + at, yp + at, k, static_cast<float>(eps));
+    });
+    ctx->save_for_backward({total, weight, inverse});
+    ctx->saved_data["weight_grad"] = buffer(weight);
+    ctx->saved_data["added"] = more.has_value();
+    ctx->set_materialize_grads(false);
+    return more ? variable_list{total, y} : variable_list{y};
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &inverse = saved[2];
+    const at::Tensor w = saved[1].contiguous();
+    const bool added = ctx->saved_data["added"].toBool();
+    at::Tensor along = added ? grads[0] : at::Tensor(), dy = grads[added ? 1 : 0];
+    if (!dy.defined()) return {along, along, at::Tensor(), at::Tensor()};
+    dy = dy.contiguous();
+    if (along.defined()) along = along.contiguous();
+    at::Tensor dx = at::empty_like(x), dw;
+    const int64_t k = x.size(-1), rows = inverse.numel(), blocks = (rows + kRows - 1) / kRows;
+    at::Tensor partial;
+    if (saved[1].requires_grad()) partial = at::zeros({blocks, k}, x.options());
+    const float *xp = x.data_ptr<float>(), *wp = w.data_ptr<float>(), *dyp = dy.data_ptr<float>(), *ip = inverse.data_ptr<float>();
+    const float *ap = along.defined() ? along.data_ptr<float>() : nullptr;
+    float *dxp = dx.data_ptr<float>(), *pp = partial.defined() ? partial.data_ptr<float>() : nullptr;
+    at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; b++)
+        for (int64_t i = b * kRows; i < std::min(rows, (b + 1) * kRows); i++)
+          rms_back_row(xp + i * k, wp, dyp + i * k, ap == nullptr ? nullptr : ap + i * k, ip[i], dxp + i * k, pp == nullptr ? nullptr : pp + b * k, k);
+    });
+    if (partial.defined()) dw = into(ctx->saved_data["weight_grad"], partial.sum(0));
+    return {dx, added ? dx : at::Tensor(), dw, at::Tensor()};
+  }
+};
+
+at::Tensor rms_norm(const at::Tensor &x, const at::Tensor &weight, double eps) {
+  if (fused(x) && fused(weight)) return AddRMSNorm::apply(x, c10::optional<at::Tensor>(), weight, eps)[0];
+  at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+  return weight * (f * (f.square().mean(-1, true) + eps).rsqrt()).to(x.scalar_type());
+}
+
+// --- SwiGLU
+
+INLINE vf sigmoid(vf x) {
+  const vf negated = -x;
+  return 1.0f / (1.0f + exp(negated > 88.0f ? fill(88.0f) : negated));
+}
+
+FULCRUM_SIMD void swiglu_span(const float *g, const float *u, float *y, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, load(g + i) * sigmoid(load(g + i)) * load(u + i));
+  for (; i < n; i++) y[i] = g[i] * sigmoid(fill(g[i]))[0] * u[i];
+}
+FULCRUM_SIMD void swiglu_back_span(const float *g, const float *u, const float *dy, float *dg, float *du, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const vf x = load(g + i), d = load(dy + i), s = sigmoid(x);
+    store(du + i, d * x * s);
+    store(dg + i, d * load(u + i) * s * (1.0f + x * (1.0f - s)));
+  }
+  for (; i < n; i++) {
+    const float s = sigmoid(fill(g[i]))[0];
+    du[i] = dy[i] * g[i] * s;
+    dg[i] = dy[i] * u[i] * s * (1.0f + g[i] * (1.0f - s));
+  }
+}
+
+struct SwiGLU : torch::autograd::Function<SwiGLU> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor gate, at::Tensor up) {
+    at::Tensor g = gate.contiguous(), u = up.contiguous(), y = at::empty_like(g);
+    const float *gp = g.data_ptr<float>(), *upp = u.data_ptr<float>();
+    float *yp = y.data_ptr<float>();
+    at::parallel_for(0, g.numel(), kGrain, [&](int64_t i, int64_t end) { swiglu_span(gp + i, upp + i, yp + i, end - i); });
+    ctx->save_for_backward({g, u});
+    return y;
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &g = saved[0], &u = saved[1];
+    at::Tensor dy = grads[0].contiguous(), dg = at::empty_like(g), du = at::empty_like(u);
+    const float *gp = g.data_ptr<float>(), *upp = u.data_ptr<float>(), *dyp = dy.data_ptr<float>();
+    float *dgp = dg.data_ptr<float>(), *dup = du.data_ptr<float>();
+    at::parallel_for(0, g.numel(), kGrain, [&](int64_t i, int64_t end) { swiglu_back_span(gp + i, upp + i, dyp + i, dgp + i, dup + i, end - i); });
+    return {dg, du};
+  }
+};
+
+// --- rotary positions
+
+// The pairs (x[i], x[i + half]) of every head of a row, turned by the row's angles; sign -1 turns back.
+FULCRUM_SIMD void rope_row(const float *x, const float *c, const float *s, float *y, int64_t heads, int64_t half, float sign) {
+  for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
+    int64_t i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const vf a = load(x + i), b = load(x + half + i), co = load(c + i), si = load(s + i) * sign;
+      store(y + i, a * co - b * si);
+      store(y + half + i, b * co + a * si);
+    }
+    for (; i < half; i++) {
+      const float a = x[i], b = x[half + i], si = s[i] * sign;
+      y[i] = a * c[i] - b * si;
+      y[half + i] = b * c[i] + a * si;
+    }
+  }
+}
+
+struct Rope : torch::autograd::Function<Rope> {
+  static at::Tensor turn(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, float sign) {
+    at::Tensor y = at::empty_like(x);
+    const int64_t n = x.size(0), heads = x.size(1), d = x.size(2), half = d / 2;
+    const float *xp = x.data_ptr<float>(), *cp = cos.data_ptr<float>(), *sp = sin.data_ptr<float>();
+    float *yp = y.data_ptr<float>();
+    at::parallel_for(0, n, kRows, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) rope_row(xp + i * heads * d, cp + i * half, sp + i * half, yp + i * heads * d, heads, half, sign);
+    });
+    return y;
+  }
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor cos, at::Tensor sin) {
+    at::Tensor c = cos.contiguous(), s = sin.contiguous();
+    ctx->save_for_backward({c, s});
+    return turn(x.contiguous(), c, s, 1);
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {turn(grads[0].contiguous(), saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor rope(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin) {
+  TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && cos.sizes() == sin.sizes() && cos.sizes() == at::IntArrayRef({x.size(0), x.size(2) / 2}),
+              "rope: x ", x.sizes(), ", cos ", cos.sizes(), ", sin ", sin.sizes(), ": want [N, H, D] and twice [N, D/2]");
+  if (fused(x) && fused(cos) && fused(sin)) return Rope::apply(x, cos, sin);
   const int64_t half = x.size(2) / 2;
   at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat), c = cos.unsqueeze(1), s = sin.unsqueeze(1);
   at::Tensor a = f.narrow(2, 0, half), b = f.narrow(2, half, half);
   return at::cat({a * c - b * s, b * c + a * s}, 2).to(x.scalar_type());
-}
-
-at::Tensor attend_composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
-  const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
-  const at::ScalarType type = q.scalar_type();
-  std::vector<at::Tensor> rows;
-  for (const Span &s : spans) {
-    auto keys = [&](const at::Tensor &x) {  // [Hk, L, D]
-      at::Tensor own = x.narrow(0, s.own, s.own_len);
-      return (s.prefix_len == 0 ? own : at::cat({x.narrow(0, s.prefix, s.prefix_len), own})).transpose(0, 1);
-    };
-    const int64_t length = s.prefix_len + s.own_len;
-    at::Tensor qs = q.narrow(0, s.q, s.q_len).view({s.q_len, kv, group, d}).permute({1, 2, 0, 3}).reshape({kv, group * s.q_len, d});
-    at::Tensor scores = at::bmm(qs, keys(k).transpose(1, 2)).mul(scale).view({kv, group, s.q_len, length});
-    if (type != at::kDouble) scores = scores.to(at::kFloat);
-    if (s.causal && s.q_len > 1) {
-      at::Tensor hidden = at::ones({s.q_len, length}, scores.options().dtype(at::kBool)).triu(length - s.q_len + 1);
-      scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-    }
-    at::Tensor p = scores.softmax(-1).to(type).view({kv, group * s.q_len, length});
-    rows.push_back(at::bmm(p, keys(v)).view({heads, s.q_len, d}).transpose(0, 1));
-  }
-  return rows.size() == 1 ? rows[0].contiguous() : at::cat(rows);
-}
-
-// The spans in the order of their rows, which they must tile.
-std::vector<Span> checked(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const int64_t *data, int64_t n) {
-  TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(2) == k.size(2) && k.size(1) > 0 && q.size(1) % k.size(1) == 0,
-              "attend: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(), ": want [N, Hq, D] and twice [M, Hk, D], Hq a multiple of Hk");
-  std::vector<Span> spans(n);
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t *d = data + 7 * i;
-    spans[i] = Span{d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
-    const Span &s = spans[i];
-    auto inside = [&](int64_t at, int64_t len) { return at >= 0 && len >= 0 && at + len <= k.size(0); };
-    TORCH_CHECK(s.q_len > 0 && inside(s.prefix, s.prefix_len) && inside(s.own, s.own_len) && s.prefix_len + s.own_len > 0, "attend: span ", i, " lies outside of ", k.size(0), " keys");
-    TORCH_CHECK(!s.causal || s.own_len >= s.q_len, "attend: causal span ", i, " has ", s.q_len, " rows and only ", s.own_len, " own keys");
-  }
-  std::sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) { return a.q < b.q; });
-  int64_t row = 0;
-  for (const Span &s : spans) {
-    TORCH_CHECK(s.q == row, "attend: row ", row, " of q is in no span, or in two");
-    row += s.q_len;
-  }
-  TORCH_CHECK(row == q.size(0), "attend: spans cover ", row, " of ", q.size(0), " rows of q");
-  return spans;
-}
-
-at::Tensor scores(const at::Tensor &hidden, const at::Tensor &weight) {
-  at::Tensor z = at::linear(hidden, weight.scalar_type() == hidden.scalar_type() ? weight : weight.to(hidden.scalar_type()));
-  return z.scalar_type() == at::kDouble ? z : z.to(at::kFloat);
 }
 
 }  // namespace
@@ -80,50 +217,37 @@ at::Tensor scores(const at::Tensor &hidden, const at::Tensor &weight) {
 extern "C" {
 
 const char *fc_rms_norm(Tensor x, Tensor weight, double eps, Tensor *out) {
-  return guard([&] { *out = wrap(rms_norm_composed(*x, *weight, eps)); });
+  return guard([&] {
+    TORCH_CHECK(weight->dim() == 1 && x->dim() > 0 && x->size(-1) == weight->size(0), "rms_norm: x ", x->sizes(), ", weight ", weight->sizes());
+    *out = wrap(rms_norm(*x, *weight, eps));
+  });
+}
+
+const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, Tensor *total, Tensor *out) {
+  return guard([&] {
+    TORCH_CHECK(x->sizes() == delta->sizes() && weight->dim() == 1 && x->dim() > 0 && x->size(-1) == weight->size(0), "add_rms_norm: x ", x->sizes(), ", delta ",
+                delta->sizes(), ", weight ", weight->sizes());
+    if (fused(*x) && fused(*delta) && fused(*weight)) {
+      variable_list both = AddRMSNorm::apply(*x, *delta, *weight, eps);
+      *total = wrap(both[0]);
+      *out = wrap(both[1]);
+      return;
+    }
+    at::Tensor t = *x + *delta;
+    *out = wrap(rms_norm(t, *weight, eps));
+    *total = wrap(t);
+  });
 }
 
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out) {
-  return guard([&] { *out = wrap(at::silu(*gate) * *up); });
+  return guard([&] {
+    TORCH_CHECK(gate->sizes() == up->sizes(), "swiglu: gate ", gate->sizes(), ", up ", up->sizes());
+    *out = wrap(fused(*gate) && fused(*up) ? SwiGLU::apply(*gate, *up) : at::silu(*gate) * *up);
+  });
 }
 
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out) {
-  return guard([&] { *out = wrap(rope_composed(*x, *cos, *sin)); });
-}
-
-const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor *out) {
-  return guard([&] { *out = wrap(attend_composed(*q, *k, *v, checked(*q, *k, *v, spans, n), scale)); });
-}
-
-const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias, Tensor a, Tensor b, double scale, Tensor *out) {
-  return guard([&] {
-    const at::ScalarType type = x->scalar_type();
-    at::Tensor w = weight->scalar_type() == type ? *weight : weight->to(type);
-    at::Tensor y = bias == nullptr ? at::linear(*x, w) : at::linear(*x, w, bias->scalar_type() == type ? *bias : bias->to(type));
-    at::Tensor low = at::linear(x->scalar_type() == a->scalar_type() ? *x : x->to(a->scalar_type()), *a);
-    *out = wrap(y + at::linear(low, *b).mul(scale).to(type));
-  });
-}
-
-const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy) {
-  return guard([&] {
-    at::Tensor z = scores(*hidden, *weight).div(temperature).log_softmax(-1);
-    *logp = wrap(z.gather(1, targets->unsqueeze(1)).squeeze(1));
-    *entropy = wrap(-(z.exp() * z).sum(-1));
-  });
-}
-
-const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out) {
-  return guard([&] {
-    at::NoGradGuard no_grad;
-    std::vector<at::Tensor> parts;
-    for (int64_t i = 0; i < hidden->size(0); i += 128) {
-      const int64_t n = std::min<int64_t>(128, hidden->size(0) - i);
-      at::Tensor p = scores(hidden->narrow(0, i, n), *weight).log_softmax(-1), r = scores(ref_hidden->narrow(0, i, n), *ref_weight).log_softmax(-1);
-      parts.push_back((p.exp() * (p - r)).sum(-1));
-    }
-    *out = wrap(at::cat(parts));
-  });
+  return guard([&] { *out = wrap(rope(*x, *cos, *sin)); });
 }
 
 const char *fc_write_rows(Tensor dst, int64_t at, Tensor src) {
@@ -135,7 +259,7 @@ const char *fc_write_rows(Tensor dst, int64_t at, Tensor src) {
 const char *fc_write_rows_at(Tensor dst, Tensor rows, Tensor src) {
   return guard([&] {
     at::NoGradGuard no_grad;
-    dst->index_copy_(0, *rows, *src);
+    dst->index_copy_(0, *rows, src->scalar_type() == dst->scalar_type() ? *src : src->to(dst->scalar_type()));
   });
 }
 

@@ -202,3 +202,19 @@ func (p *Processor) Save(folder string) error {
 	}
 	return atomicfile.Write(filepath.Join(folder, "preprocessor_config.json"), config, 0o644)
 }
+
+// Limit bounds the pixels of an image in place of the folder's preprocessor_config.json; nil keeps a bound.
+func (p *Processor) Limit(minPixels, maxPixels *int) error {
+	if p.pixels == nil || minPixels == nil && maxPixels == nil {
+		return nil
+	}
+	c := *p.pixels
+	if minPixels != nil {
+		c.MinPixels = *minPixels
+	}
+	if maxPixels != nil {
+		c.MaxPixels = *maxPixels
+	}
+	p.pixels = &c
+	return c.Validate()
+}

@@ -1,0 +1,429 @@
+// Grouped-query attention over packed rows (Ainslie et al. 2023), softmax row by row.
+//
+// On the CPU in float32 the kernel works on one key/value head of one span at a time. The query rows of all heads that
+// read it are stacked, in blocks of about a hundred:
+//
+//	S = Q·Kᵀ             [rows, keys], only as many keys as the block's last row sees
+//	P = e^(S - lse)      lse = log Σ e^S is kept, P is not
+//	O = P·V
+//
+// and backward does S and P again (Dao et al. 2022, arXiv:2205.14135): keeping P would cost as much time in memory
+// traffic as the product S, and N² memory. One row alone (decoding) goes through plain dot products.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "guard.h"
+#include "simd.h"
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The fields of Go's Span.
+struct Span {
+  int64_t q, q_len, prefix, prefix_len, own, own_len, causal;
+  int64_t keys() const { return prefix_len + own_len; }
+  int64_t key(int64_t l) const { return l < prefix_len ? prefix + l : own + l - prefix_len; }      // where the l-th key lies
+  int64_t visible(int64_t row) const { return causal ? keys() - q_len + row + 1 : keys(); }  // keys that a row sees: a prefix of all
+};
+
+struct Heads {
+  int64_t q, kv, group, d;  // query heads, key heads, query heads of a key head, width
+};
+
+constexpr int64_t kTile = 16;  // columns of a panel
+constexpr int64_t kBlock = 96;  // query rows of a block, about
+
+int64_t tiles(int64_t n) { return (n + kTile - 1) / kTile; }
+
+// --- small products
+
+// C [M, 16] = (or +=) A [M, k] · panel [k, 16]; A's element (m, p) is a[m·row + p·col].
+template <int M, bool add>
+INLINE void tile(const float *a, int64_t row, int64_t col, const float *panel, int64_t k, float *c, int64_t ldc) {
+  vf left[M], right[M];
+  for (int m = 0; m < M; m++) {
+    left[m] = add ? load(c + m * ldc) : fill(0);
+    right[m] = add ? load(c + m * ldc + kLanes) : fill(0);
+  }
+  for (int64_t p = 0; p < k; p++) {
+    const vf b0 = load(panel + p * kTile), b1 = load(panel + p * kTile + kLanes);
+    for (int m = 0; m < M; m++) {
+      const vf x = fill(a[m * row + p * col]);
+      left[m] += x * b0;
+      right[m] += x * b1;
+    }
+  }
+  for (int m = 0; m < M; m++) {
+    store(c + m * ldc, left[m]);
+    store(c + m * ldc + kLanes, right[m]);
+  }
+}
+
+template <bool add>
+INLINE void product_of(const float *a, int64_t row, int64_t col, int64_t m, const float *panels, int64_t stride, int64_t k, int64_t n, float *c, int64_t ldc) {
+  for (int64_t j = 0; j < n; j++, panels += stride, c += kTile) {
+    int64_t i = 0;
+    for (; i + 6 <= m; i += 6) tile<6, add>(a + i * row, row, col, panels, k, c + i * ldc, ldc);
+    const float *ai = a + i * row;
+    float *ci = c + i * ldc;
+    switch (m - i) {
+      case 5: tile<5, add>(ai, row, col, panels, k, ci, ldc); break;
+      case 4: tile<4, add>(ai, row, col, panels, k, ci, ldc); break;
+      case 3: tile<3, add>(ai, row, col, panels, k, ci, ldc); break;
+      case 2: tile<2, add>(ai, row, col, panels, k, ci, ldc); break;
+      case 1: tile<1, add>(ai, row, col, panels, k, ci, ldc); break;
+    }
+  }
+}
+// C [m, 16 n] = A [m, k] · B, B as n panels of 16 columns that lie `stride` floats apart.
+FULCRUM_SIMD void product(const float *a, int64_t row, int64_t col, int64_t m, const float *panels, int64_t stride, int64_t k, int64_t n, float *c, int64_t ldc) {
+  product_of<false>(a, row, col, m, panels, stride, k, n, c, ldc);
+}
+FULCRUM_SIMD void add_product(const float *a, int64_t row, int64_t col, int64_t m, const float *panels, int64_t stride, int64_t k, int64_t n, float *c, int64_t ldc) {
+  product_of<true>(a, row, col, m, panels, stride, k, n, c, ldc);
+}
+
+// --- rows of scores
+
+// e^(z - lse) over the first n of a row, zeros up to the tile's end. Returns lse = log Σ e^z.
+FULCRUM_SIMD float softmax_row(float *z, int64_t n, int64_t end) {
+  const int64_t whole = n / kLanes * kLanes;
+  vf top = fill(-INFINITY);
+  for (int64_t j = 0; j < whole; j += kLanes) top = max(load(z + j), top);
+  float high = -INFINITY;
+  for (int l = 0; l < kLanes; l++) high = top[l] > high ? top[l] : high;
+  for (int64_t j = whole; j < n; j++) high = z[j] > high ? z[j] : high;
+  vf total = fill(0);
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    const vf e = exp(load(z + j) - high);
+    store(z + j, e);
+    total += e;
+  }
+  float s = sum(total);
+  if (whole < n) {
+    vf rest = fill(-INFINITY);
+    for (int64_t j = whole; j < n; j++) rest[j - whole] = z[j] - high;
+    rest = exp(rest);
+    for (int64_t j = whole; j < n; j++) {
+      z[j] = rest[j - whole];
+      s += z[j];
+    }
+  }
+  const float inverse = 1 / s;
+  for (int64_t j = 0; j < whole; j += kLanes) store(z + j, load(z + j) * inverse);
+  for (int64_t j = whole; j < n; j++) z[j] *= inverse;
+  for (int64_t j = n; j < end; j++) z[j] = 0;
+  return high + std::log(s);
+}
+
+// The same with lse known.
+FULCRUM_SIMD void again_row(float *z, int64_t n, int64_t end, float lse) {
+  const int64_t whole = n / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) store(z + j, exp(load(z + j) - lse));
+  if (whole < n) {
+    vf rest = fill(0);
+    for (int64_t j = whole; j < n; j++) rest[j - whole] = z[j] - lse;
+    rest = exp(rest);
+    for (int64_t j = whole; j < n; j++) z[j] = rest[j - whole];
+  }
+  for (int64_t j = n; j < end; j++) z[j] = 0;
+}
+
+// dz = p (dp - along), in place of dp; the gradient of a softmax.
+FULCRUM_SIMD void softmax_back_row(const float *p, float *dp, int64_t end, float along) {
+  for (int64_t j = 0; j < end; j += kLanes) store(dp + j, load(p + j) * (load(dp + j) - along));
+}
+
+FULCRUM_SIMD float dot(const float *a, const float *b, int64_t k) {
+  const int64_t whole = k / kLanes * kLanes;
+  vf total = fill(0);
+  for (int64_t j = 0; j < whole; j += kLanes) total += load(a + j) * load(b + j);
+  float s = sum(total);
+  for (int64_t j = whole; j < k; j++) s += a[j] * b[j];
+  return s;
+}
+
+// --- one query row of G heads over the keys of their head, in place
+
+template <int G>
+INLINE void one_row(const float *q, const float *k, const float *v, int64_t stride, const Span &s, int64_t d, float scale, float *z, float *out) {
+  const int64_t keys = s.keys(), whole = d / kLanes * kLanes;
+  for (int64_t l = 0; l < keys; l++) {
+    const float *kl = k + s.key(l) * stride;
+    vf acc[G];
+    for (int g = 0; g < G; g++) acc[g] = fill(0);
+    for (int64_t j = 0; j < whole; j += kLanes) {
+      const vf x = load(kl + j);
+      for (int g = 0; g < G; g++) acc[g] += load(q + g * d + j) * x;
+    }
+    for (int g = 0; g < G; g++) {
+      float total = sum(acc[g]);
+      for (int64_t j = whole; j < d; j++) total += q[g * d + j] * kl[j];
+      z[g * keys + l] = total * scale;
+    }
+  }
+  for (int g = 0; g < G; g++) softmax_row(z + g * keys, keys, keys);
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    vf acc[G];
+    for (int g = 0; g < G; g++) acc[g] = fill(0);
+    for (int64_t l = 0; l < keys; l++) {
+      const vf x = load(v + s.key(l) * stride + j);
+      for (int g = 0; g < G; g++) acc[g] += z[g * keys + l] * x;
+    }
+    for (int g = 0; g < G; g++) store(out + g * d + j, acc[g]);
+  }
+  for (int64_t j = whole; j < d; j++)
+    for (int g = 0; g < G; g++) {
+      float total = 0;
+      for (int64_t l = 0; l < keys; l++) total += z[g * keys + l] * v[s.key(l) * stride + j];
+      out[g * d + j] = total;
+    }
+}
+FULCRUM_SIMD void decode(const float *q, const float *k, const float *v, int64_t stride, const Span &s, int64_t group, int64_t d, float scale, float *z, float *out) {
+  for (int64_t g = 0; g < group; g += 4, q += 4 * d, out += 4 * d) switch (group - g) {
+      case 1: one_row<1>(q, k, v, stride, s, d, scale, z, out); break;
+      case 2: one_row<2>(q, k, v, stride, s, d, scale, z, out); break;
+      case 3: one_row<3>(q, k, v, stride, s, d, scale, z, out); break;
+      default: one_row<4>(q, k, v, stride, s, d, scale, z, out);
+    }
+}
+
+// --- one key head of one span
+
+// Memory that a thread's tasks reuse.
+struct Scratch {
+  std::vector<float> buffer[10];
+  float *take(int i, int64_t n) {
+    if (static_cast<int64_t>(buffer[i].size()) < n) buffer[i].resize(n);
+    return buffer[i].data();
+  }
+};
+Scratch &scratch() {
+  thread_local Scratch s;
+  return s;
+}
+
+// Panels of xᵀ [d, keys]: [keys/16][d][16], zeros beyond the last key.
+void pack_transposed(const float *x, int64_t stride, const Span &s, int64_t d, float *panels) {
+  const int64_t keys = s.keys();
+  for (int64_t t = 0; t < tiles(keys); t++, panels += d * kTile)
+    for (int64_t l = 0; l < kTile; l++) {
+      const float *from = t * kTile + l < keys ? x + s.key(t * kTile + l) * stride : nullptr;
+      for (int64_t j = 0; j < d; j++) panels[j * kTile + l] = from == nullptr ? 0 : from[j];
+    }
+}
+// Panels of a matrix of n rows of d: [d/16][n][16], zeros beyond the last column; row(i) is where row i lies.
+template <class Row>
+void pack_rows(int64_t n, int64_t d, float *panels, Row row) {
+  for (int64_t t = 0; t < tiles(d); t++) {
+    const int64_t width = std::min(kTile, d - t * kTile);
+    for (int64_t i = 0; i < n; i++, panels += kTile) {
+      const float *from = row(i) + t * kTile;
+      if (width == kTile) {
+        std::memcpy(panels, from, kTile * sizeof(float));
+      } else {
+        for (int64_t j = 0; j < kTile; j++) panels[j] = j < width ? from[j] : 0;
+      }
+    }
+  }
+}
+
+// The rows of a block: `count` rows of the span from `first` on, for each query head of key head h; row r is
+// of head h·group + r / count.
+struct Block {
+  const Span &s;
+  const Heads &heads;
+  int64_t h, first, count;
+  int64_t rows() const { return heads.group * count; }
+  int64_t row(int64_t r) const { return (s.q + first + r % count) * heads.q + h * heads.group + r / count; }  // among rows of width d
+  int64_t visible(int64_t r) const { return s.visible(first + r % count); }
+  int64_t limit() const { return s.visible(first + count - 1); }  // keys that any row sees
+};
+
+int64_t block_rows(const Heads &heads, const Span &s) { return std::min(s.q_len, std::max<int64_t>(1, kBlock / heads.group)); }
+
+void gather(const Block &b, const float *x, float scale, float *out) {
+  const int64_t d = b.heads.d;
+  for (int64_t r = 0; r < b.rows(); r++) {
+    const float *from = x + b.row(r) * d;
+    for (int64_t j = 0; j < d; j++) out[r * d + j] = from[j] * scale;
+  }
+}
+
+void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, const float *k, const float *v, float scale, float *out, float *lse) {
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  Scratch &mem = scratch();
+  if (lse == nullptr && s.q_len == 1) {
+    decode(q + (s.q * heads.q + h * heads.group) * d, k + h * d, v + h * d, stride, s, heads.group, d, scale, mem.take(0, 4 * keys), out + (s.q * heads.q + h * heads.group) * d);
+    return;
+  }
+  float *kt = mem.take(0, width * d), *vr = mem.take(1, keys * dp), *a = mem.take(2, step * heads.group * d);
+  float *z = mem.take(3, step * heads.group * width), *o = mem.take(4, step * heads.group * dp);
+  pack_transposed(k + h * d, stride, s, d, kt);
+  pack_rows(keys, d, vr, [&](int64_t l) { return v + s.key(l) * stride + h * d; });
+  for (int64_t first = 0; first < s.q_len; first += step) {
+    const Block b{s, heads, h, first, std::min(step, s.q_len - first)};
+    const int64_t rows = b.rows(), limit = b.limit(), end = tiles(limit) * kTile;
+    gather(b, q, scale, a);
+    product(a, d, 1, rows, kt, d * kTile, d, end / kTile, z, width);
+    for (int64_t r = 0; r < rows; r++) {
+      const float l = softmax_row(z + r * width, b.visible(r), end);
+      if (lse != nullptr) lse[b.row(r)] = l;
+    }
+    product(z, width, 1, rows, vr, keys * kTile, limit, dp / kTile, o, dp);
+    for (int64_t r = 0; r < rows; r++) std::memcpy(out + b.row(r) * d, o + r * dp, d * sizeof(float));
+  }
+}
+
+struct Saved {
+  const float *q, *k, *v, *out, *lse, *dout;
+  float *dq, *dk, *dv;
+};
+
+// S = (scale Q) Kᵀ, so dQ = scale dS·K and dK = dSᵀ·(scale Q). dq rows are in one span each and are set; dk, dv are added to.
+void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t, float scale) {
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  const int64_t most = step * heads.group;
+  Scratch &mem = scratch();
+  float *kt = mem.take(0, width * d), *vt = mem.take(1, width * d), *kr = mem.take(2, keys * dp);
+  float *a = mem.take(3, most * d), *g = mem.take(4, most * d), *panels = mem.take(5, most * dp);
+  float *p = mem.take(6, most * width), *dz = mem.take(7, most * width), *dk = mem.take(8, keys * dp), *dv = mem.take(9, keys * dp);
+  pack_transposed(t.k + h * d, stride, s, d, kt);
+  pack_transposed(t.v + h * d, stride, s, d, vt);
+  pack_rows(keys, d, kr, [&](int64_t l) { return t.k + s.key(l) * stride + h * d; });
+  std::fill(dk, dk + keys * dp, 0.0f);
+  std::fill(dv, dv + keys * dp, 0.0f);
+  for (int64_t first = 0; first < s.q_len; first += step) {
+    const Block b{s, heads, h, first, std::min(step, s.q_len - first)};
+    const int64_t rows = b.rows(), limit = b.limit(), end = tiles(limit) * kTile;
+    gather(b, t.q, scale, a);
+    gather(b, t.dout, 1, g);
+    product(a, d, 1, rows, kt, d * kTile, d, end / kTile, p, width);
+    for (int64_t r = 0; r < rows; r++) again_row(p + r * width, b.visible(r), end, t.lse[b.row(r)]);
+    pack_rows(rows, d, panels, [&](int64_t r) { return g + r * d; });
+    add_product(p, 1, width, limit, panels, rows * kTile, rows, dp / kTile, dv, dp);
+    product(g, d, 1, rows, vt, d * kTile, d, end / kTile, dz, width);
+    for (int64_t r = 0; r < rows; r++) softmax_back_row(p + r * width, dz + r * width, end, dot(t.dout + b.row(r) * d, t.out + b.row(r) * d, d));
+    pack_rows(rows, d, panels, [&](int64_t r) { return a + r * d; });
+    add_product(dz, 1, width, limit, panels, rows * kTile, rows, dp / kTile, dk, dp);
+    product(dz, width, 1, rows, kr, keys * kTile, limit, dp / kTile, p, dp);  // p has done its work: dq
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t j = 0; j < d; j++) t.dq[b.row(r) * d + j] = scale * p[r * dp + j];
+  }
+  for (int64_t l = 0; l < keys; l++) {
+    float *to_k = t.dk + s.key(l) * stride + h * d, *to_v = t.dv + s.key(l) * stride + h * d;
+    for (int64_t j = 0; j < d; j++) {
+      to_k[j] += dk[l * dp + j];
+      to_v[j] += dv[l * dp + j];
+    }
+  }
+}
+
+// --- all heads of all spans
+
+std::vector<Span> spans_of(at::IntArrayRef data) {
+  std::vector<Span> spans;
+  for (size_t i = 0; i < data.size(); i += 7) spans.push_back(Span{data[i], data[i + 1], data[i + 2], data[i + 3], data[i + 4], data[i + 5], data[i + 6]});
+  return spans;
+}
+
+void forward_all(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, at::Tensor &out, float *lse) {
+  const Heads heads{q.size(1), k.size(1), q.size(1) / k.size(1), q.size(2)};
+  const float *qp = q.data_ptr<float>(), *kp = k.data_ptr<float>(), *vp = v.data_ptr<float>();
+  float *op = out.data_ptr<float>();
+  at::parallel_for(0, static_cast<int64_t>(spans.size()) * heads.kv, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) forward_head(spans[i / heads.kv], heads, i % heads.kv, qp, kp, vp, static_cast<float>(scale), op, lse);
+  });
+}
+
+struct Attend : torch::autograd::Function<Attend> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor q, at::Tensor k, at::Tensor v, at::IntArrayRef data, double scale) {
+    at::Tensor qc = q.contiguous(), kc = k.contiguous(), vc = v.contiguous(), out = at::empty_like(qc), lse = at::empty({q.size(0), q.size(1)}, q.options());
+    forward_all(qc, kc, vc, spans_of(data), scale, out, lse.data_ptr<float>());
+    ctx->save_for_backward({qc, kc, vc, out, lse});
+    ctx->saved_data["spans"] = data.vec();
+    ctx->saved_data["scale"] = scale;
+    return out;
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4];
+    at::Tensor dout = grads[0].contiguous(), dq = at::empty_like(q), dk = at::zeros_like(k), dv = at::zeros_like(v);
+    const Heads heads{q.size(1), k.size(1), q.size(1) / k.size(1), q.size(2)};
+    const std::vector<Span> spans = spans_of(ctx->saved_data["spans"].toIntVector());
+    const float scale = static_cast<float>(ctx->saved_data["scale"].toDouble());
+    const Saved t{q.data_ptr<float>(), k.data_ptr<float>(), v.data_ptr<float>(), out.data_ptr<float>(), lse.data_ptr<float>(), dout.data_ptr<float>(),
+                  dq.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>()};
+    at::parallel_for(0, heads.kv, 1, [&](int64_t begin, int64_t end) {  // spans may share keys, so one task has them all, in order
+      for (int64_t h = begin; h < end; h++)
+        for (const Span &s : spans) backward_head(s, heads, h, t, scale);
+    });
+    return {dq, dk, dv, at::Tensor(), at::Tensor()};
+  }
+};
+
+// --- from libtorch's operations: other types and devices
+
+at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
+  const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
+  const at::ScalarType type = q.scalar_type();
+  std::vector<at::Tensor> rows;
+  for (const Span &s : spans) {
+    auto keys = [&](const at::Tensor &x) {  // [Hk, L, D]
+      at::Tensor own = x.narrow(0, s.own, s.own_len);
+      return (s.prefix_len == 0 ? own : at::cat({x.narrow(0, s.prefix, s.prefix_len), own})).transpose(0, 1);
+    };
+    at::Tensor qs = q.narrow(0, s.q, s.q_len).reshape({s.q_len, kv, group, d}).permute({1, 2, 0, 3}).reshape({kv, group * s.q_len, d});
+    at::Tensor z = at::bmm(qs, keys(k).transpose(1, 2)).mul(scale).view({kv, group, s.q_len, s.keys()});
+    if (type != at::kDouble) z = z.to(at::kFloat);
+    if (s.causal && s.q_len > 1) {
+      at::Tensor hidden = at::ones({s.q_len, s.keys()}, z.options().dtype(at::kBool)).triu(s.keys() - s.q_len + 1);
+      z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+    }
+    at::Tensor p = z.softmax(-1).to(type).view({kv, group * s.q_len, s.keys()});
+    rows.push_back(at::bmm(p, keys(v)).view({heads, s.q_len, d}).transpose(0, 1));
+  }
+  return rows.size() == 1 ? rows[0].contiguous() : at::cat(rows);
+}
+
+void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, std::vector<Span> &spans) {
+  TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(2) == k.size(2) && k.size(1) > 0 && q.size(1) % k.size(1) == 0,
+              "attend: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(), ": want [N, Hq, D] and twice [M, Hk, D], Hq a multiple of Hk");
+  std::sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) { return a.q < b.q; });
+  int64_t row = 0;
+  for (const Span &s : spans) {
+    auto inside = [&](int64_t at, int64_t n) { return at >= 0 && n >= 0 && at + n <= k.size(0); };
+    TORCH_CHECK(inside(s.prefix, s.prefix_len) && inside(s.own, s.own_len) && s.keys() > 0, "attend: the keys ", s.prefix, "+", s.prefix_len, " and ", s.own, "+", s.own_len,
+                " of row ", s.q, " do not lie in ", k.size(0));
+    TORCH_CHECK(!s.causal || s.own_len >= s.q_len, "attend: ", s.q_len, " causal rows from ", s.q, " on have only ", s.own_len, " own keys");
+    TORCH_CHECK(s.q == row && s.q_len > 0, "attend: row ", std::min(row, s.q), " of q is in no span, or in two");
+    row += s.q_len;
+  }
+  TORCH_CHECK(row == q.size(0), "attend: the spans have ", row, " rows, q ", q.size(0));
+}
+
+}  // namespace
+
+extern "C" {
+
+const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t n, double scale, Tensor *out) {
+  return guard([&] {
+    std::vector<Span> spans = spans_of(ints(data, 7 * n));
+    check_spans(*q, *k, *v, spans);
+    if (!(q->is_cpu() && q->scalar_type() == at::kFloat && k->scalar_type() == at::kFloat && v->scalar_type() == at::kFloat)) {
+      *out = wrap(composed(*q, *k, *v, spans, scale));
+    } else if (at::GradMode::is_enabled() && (q->requires_grad() || k->requires_grad() || v->requires_grad())) {
+      *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale));
+    } else {
+      at::Tensor qc = q->contiguous(), y = at::empty_like(qc);
+      forward_all(qc, k->contiguous(), v->contiguous(), spans, scale, y, nullptr);
+      *out = wrap(y);
+    }
+  });
+}
+
+}  // extern "C"

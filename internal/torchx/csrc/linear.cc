@@ -1,0 +1,291 @@
+// Linear layers: x·Wᵀ + bias, alone and with a low-rank addition (LoRA).
+//
+// Two things that libtorch's do not do. The gradient of a parameter is added to its buffer by the matrix product
+// itself: autograd would make it apart and then add it, three more passes over every weight. And a few rows (decoding
+// with a cache) read each weight once, where BLAS first copies the weights into its own order: three times the memory
+// traffic, and that traffic is all the time there is. Weights may stay bfloat16 under float32 rows.
+#include "linear.h"
+
+#include <ATen/Parallel.h>
+
+#include "guard.h"
+#include "simd.h"
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// --- a few rows
+
+constexpr int64_t kFew = 8;       // rows for which reading weights in place beats BLAS
+constexpr int64_t kWeights = 64;  // output features of a task
+
+INLINE float number(float x) { return x; }
+INLINE float number(uint16_t x) {
+  const uint32_t bits = static_cast<uint32_t>(x) << 16;
+  float f;
+  std::memcpy(&f, &bits, sizeof f);
+  return f;
+}
+// y[m][o] = x[m]·w[o] + bias[o] for M rows and R output features.
+template <int M, int R, class W>
+INLINE void dots(const float *x, int64_t k, const W *w, const float *bias, float *y, int64_t out) {
+  vf acc[M][R];
+  for (int m = 0; m < M; m++)
+    for (int r = 0; r < R; r++) acc[m][r] = fill(0);
+  const int64_t whole = k / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    vf row[R];
+    for (int r = 0; r < R; r++) row[r] = load(w + r * k + j);
+    for (int m = 0; m < M; m++)
+      for (int r = 0; r < R; r++) acc[m][r] += load(x + m * k + j) * row[r];
+  }
+  for (int m = 0; m < M; m++)
+    for (int r = 0; r < R; r++) {
+      float s = sum(acc[m][r]);
+      for (int64_t j = whole; j < k; j++) s += x[m * k + j] * number(w[r * k + j]);
+      y[m * out + r] = s + (bias == nullptr ? 0.0f : bias[r]);
+    }
+}
+
+template <int M, int R, class W>
+INLINE void dots_range(const float *x, int64_t k, const W *w, const float *bias, float *y, int64_t out, int64_t begin, int64_t end) {
+  int64_t o = begin;
+  for (; o + R <= end; o += R) dots<M, R>(x, k, w + o * k, bias == nullptr ? nullptr : bias + o, y + o, out);
+  for (; o < end; o++) dots<M, 1>(x, k, w + o * k, bias == nullptr ? nullptr : bias + o, y + o, out);
+}
+
+template <class W>
+INLINE void few_rows(const float *x, int64_t n, int64_t k, const W *w, const float *bias, float *y, int64_t out, int64_t begin, int64_t end) {
+  for (int64_t i = 0; i < n; i += 4) {
+    const float *xi = x + i * k;
+    float *yi = y + i * out;
+    switch (n - i) {
+      case 1: dots_range<1, 8>(xi, k, w, bias, yi, out, begin, end); break;
+      case 2: dots_range<2, 4>(xi, k, w, bias, yi, out, begin, end); break;
+      case 3: dots_range<3, 2>(xi, k, w, bias, yi, out, begin, end); break;
+      default: dots_range<4, 2>(xi, k, w, bias, yi, out, begin, end);
+    }
+  }
+}
+FULCRUM_SIMD void few_rows_float(const float *x, int64_t n, int64_t k, const float *w, const float *bias, float *y, int64_t out, int64_t begin, int64_t end) {
+  few_rows(x, n, k, w, bias, y, out, begin, end);
+}
+FULCRUM_SIMD void few_rows_bfloat16(const float *x, int64_t n, int64_t k, const uint16_t *w, const float *bias, float *y, int64_t out, int64_t begin, int64_t end) {
+  few_rows(x, n, k, w, bias, y, out, begin, end);
+}
+
+// y += low·bᵀ, rank r.
+FULCRUM_SIMD void add_low_rank(const float *low, int64_t n, int64_t r, const float *b, float scale, float *y, int64_t out) {
+  const int64_t whole = r / kLanes * kLanes;
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t o = 0; o < out; o++) {
+      vf total = fill(0);
+      for (int64_t j = 0; j < whole; j += kLanes) total += load(low + i * r + j) * load(b + o * r + j);
+      float s = sum(total);
+      for (int64_t j = whole; j < r; j++) s += low[i * r + j] * b[o * r + j];
+      y[i * out + o] += scale * s;
+    }
+}
+
+bool few(const at::Tensor &x, const at::Tensor &w, const at::Tensor &bias) {
+  return x.size(0) <= kFew && x.is_cpu() && x.scalar_type() == at::kFloat && w.is_cpu() && w.is_contiguous() &&
+         (w.scalar_type() == at::kFloat || w.scalar_type() == at::kBFloat16) && (!bias.defined() || bias.scalar_type() == at::kFloat);
+}
+
+at::Tensor as(const at::Tensor &x, at::ScalarType type) { return x.scalar_type() == type ? x : x.to(type); }
+
+at::Tensor flat(const at::Tensor &x) { return x.dim() == 2 ? x : x.reshape({-1, x.size(-1)}); }
+
+at::Tensor unflat(const at::Tensor &y, at::IntArrayRef like) {
+  if (like.size() == 2) return y;
+  auto sizes = like.vec();
+  sizes.back() = y.size(1);
+  return y.view(sizes);
+}
+
+void check_sizes(const at::Tensor &x, const at::Tensor &w) {
+  TORCH_CHECK(x.dim() > 0 && w.dim() == 2 && x.size(-1) == w.size(1), "linear: x ", x.sizes(), ", weight ", w.sizes());
+}
+
+}  // namespace
+
+at::Tensor product(const at::Tensor &x, const at::Tensor &w, const at::Tensor &bias) {
+  if (!few(x, w, bias)) {
+    at::Tensor wt = as(w, x.scalar_type()).t();
+    return bias.defined() ? at::addmm(as(bias, x.scalar_type()), x, wt) : at::mm(x, wt);
+  }
+  const at::Tensor rows = x.contiguous(), b = bias.defined() ? bias.contiguous() : bias;
+  const int64_t n = x.size(0), k = x.size(1), out = w.size(0), tasks = (out + kWeights - 1) / kWeights;
+  at::Tensor y = at::empty({n, out}, x.options());
+  const float *xp = rows.data_ptr<float>(), *bp = b.defined() ? b.data_ptr<float>() : nullptr;
+  float *yp = y.data_ptr<float>();
+  at::parallel_for(0, tasks, std::max<int64_t>(1, 32768 / (kWeights * k)), [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; t++) {
+      const int64_t begin = t * kWeights, end = std::min(out, begin + kWeights);
+      if (w.scalar_type() == at::kFloat)
+        few_rows_float(xp, n, k, w.data_ptr<float>(), bp, yp, out, begin, end);
+      else
+        few_rows_bfloat16(xp, n, k, reinterpret_cast<const uint16_t *>(w.data_ptr<at::BFloat16>()), bp, yp, out, begin, end);
+    }
+  });
+  return y;
+}
+
+namespace {
+
+// --- x·W + bias with W and bias parameters, in either orientation
+
+struct LinearInto : torch::autograd::Function<LinearInto> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias, bool transposed) {
+    at::Tensor rows = x.reshape({-1, x.size(-1)});  // a few rows of one state, many of candidates: always two dimensions
+    at::Tensor w = transposed ? weight : weight.t();
+    at::Tensor y = bias ? at::addmm(*bias, rows, w) : at::mm(rows, w);
+    ctx->save_for_backward({rows, weight});
+    ctx->saved_data["weight_grad"] = weight.grad();
+    ctx->saved_data["bias"] = bias.has_value();
+    if (bias) ctx->saved_data["bias_grad"] = bias->grad();
+    ctx->saved_data["transposed"] = transposed;
+    ctx->saved_data["needs_x"] = x.requires_grad();
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    return unflat(y, x.sizes());
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const bool transposed = ctx->saved_data["transposed"].toBool();
+    at::Tensor dy = grads[0].reshape({-1, grads[0].size(-1)});
+    at::Tensor dw = ctx->saved_data["weight_grad"].toTensor();
+    if (transposed)
+      dw.addmm_(x.t(), dy);
+    else
+      dw.addmm_(dy.t(), x);
+    if (ctx->saved_data["bias"].toBool()) {
+      at::Tensor db = ctx->saved_data["bias_grad"].toTensor();
+      if (dy.size(0) == 1)
+        db.add_(dy.squeeze(0));
+      else
+        db.add_(dy.sum(0));
+    }
+    at::Tensor dx;
+    if (ctx->saved_data["needs_x"].toBool()) dx = at::mm(dy, transposed ? weight.t() : weight).view(ctx->saved_data["sizes"].toIntVector());
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+bool has_buffer(const at::Tensor &w) { return !buffer(w).isNone(); }
+
+// --- x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ
+
+// Each of the factors may be frozen; a frozen W gets no gradient and may have another type than x. A and B have their
+// own type, in which the low-rank part is computed.
+struct LoRALinear : torch::autograd::Function<LoRALinear> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias, at::Tensor a, at::Tensor b, double scale) {
+    at::Tensor rows = flat(x);
+    at::Tensor y = product(rows, weight, bias ? *bias : at::Tensor());
+    at::Tensor low = at::mm(as(rows, a.scalar_type()), a.t());
+    if (y.scalar_type() == a.scalar_type())
+      y.addmm_(low, b.t(), 1, scale);
+    else
+      y.add_(at::mm(low, b.t()), scale);
+    ctx->save_for_backward({rows, weight, a, b, low});
+    ctx->saved_data["weight_grad"] = buffer(weight);
+    if (bias) ctx->saved_data["bias_grad"] = buffer(*bias);
+    ctx->saved_data["a_grad"] = buffer(a);
+    ctx->saved_data["b_grad"] = buffer(b);
+    ctx->saved_data["needs_x"] = x.requires_grad();
+    ctx->saved_data["needs_bias"] = bias && bias->requires_grad();
+    ctx->saved_data["scale"] = scale;
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    return unflat(y, x.sizes());
+  }
+
+  // Σ of left·right into the buffer by the product itself where there is one.
+  static at::Tensor gradient(const c10::IValue &buffer, const at::Tensor &left, const at::Tensor &right, double scale) {
+    if (buffer.isNone()) return at::mm(left, right).mul_(scale);
+    at::Tensor to = buffer.toTensor();
+    if (to.scalar_type() == left.scalar_type())
+      to.addmm_(left, right, 1, scale);
+    else
+      to.add_(at::mm(left, right), scale);
+    return at::Tensor();
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &a = saved[2], &b = saved[3], &low = saved[4];
+    const double scale = ctx->saved_data["scale"].toDouble();
+    const at::Tensor dy = flat(grads[0]), dy_low = as(dy, b.scalar_type());
+    at::Tensor dx, dw, dbias, da, db;
+    at::Tensor dlow;  // without scale
+    const bool needs_x = ctx->saved_data["needs_x"].toBool();
+    if (needs_x || a.requires_grad()) dlow = at::mm(dy_low, b);
+    if (needs_x) {
+      dx = at::mm(dy, as(weight, dy.scalar_type()));
+      if (dx.scalar_type() == a.scalar_type())
+        dx.addmm_(dlow, a, 1, scale);
+      else
+        dx.add_(at::mm(dlow, a), scale);
+      dx = dx.view(ctx->saved_data["sizes"].toIntVector());
+    }
+    if (b.requires_grad()) db = gradient(ctx->saved_data["b_grad"], dy_low.t(), low, scale);
+    if (a.requires_grad()) da = gradient(ctx->saved_data["a_grad"], dlow.t(), as(x, a.scalar_type()), scale);
+    if (weight.requires_grad()) {
+      dw = gradient(ctx->saved_data["weight_grad"], dy.t(), x, 1);
+      if (dw.defined()) dw = as(dw, weight.scalar_type());
+    }
+    if (ctx->saved_data["needs_bias"].toBool()) dbias = into(ctx->saved_data["bias_grad"], dy.sum(0));
+    return {dx, dw, dbias, da, db, at::Tensor()};
+  }
+};
+
+// Decoding: no graph, and one pass over each matrix.
+at::Tensor lora_few(const at::Tensor &x, const at::Tensor &w, const at::Tensor &bias, const at::Tensor &a, const at::Tensor &b, double scale) {
+  at::Tensor y = product(x, w, bias), low = product(x, a, at::Tensor()), up = b.contiguous();
+  add_low_rank(low.data_ptr<float>(), x.size(0), a.size(0), up.data_ptr<float>(), static_cast<float>(scale), y.data_ptr<float>(), w.size(0));
+  return y;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char *fc_linear(Tensor x, Tensor weight, Tensor bias, bool transposed, Tensor *out) {
+  return guard([&] {
+    const bool grad = at::GradMode::is_enabled();
+    if (grad && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
+      *out = wrap(LinearInto::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, transposed));
+      return;
+    }
+    const at::ScalarType type = x->scalar_type();
+    at::Tensor b = bias == nullptr ? at::Tensor() : *bias;
+    if (!transposed && x->dim() > 1 && (!grad || !(x->requires_grad() || weight->requires_grad() || (b.defined() && b.requires_grad())))) {
+      check_sizes(*x, *weight);
+      *out = wrap(unflat(product(flat(*x), *weight, b), x->sizes()));
+      return;
+    }
+    at::Tensor w = as(transposed ? weight->t() : *weight, type);
+    *out = wrap(bias == nullptr ? at::linear(*x, w) : at::linear(*x, w, as(b, type)));
+  });
+}
+
+const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias, Tensor a, Tensor b, double scale, Tensor *out) {
+  return guard([&] {
+    check_sizes(*x, *weight);
+    TORCH_CHECK(a->dim() == 2 && b->dim() == 2 && a->size(0) == b->size(1) && a->size(1) == weight->size(1) && b->size(0) == weight->size(0), "lora_linear: weight ",
+                weight->sizes(), ", a ", a->sizes(), ", b ", b->sizes(), ": want [out, in], [r, in], [out, r]");
+    at::Tensor none;
+    const at::Tensor &bi = bias == nullptr ? none : *bias;
+    if (!at::GradMode::is_enabled() && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
+      at::Tensor rows = flat(*x);
+      if (few(rows, *weight, bi) && few(rows, *a, none)) {
+        *out = wrap(unflat(lora_few(rows, *weight, bi, *a, *b, scale), x->sizes()));
+        return;
+      }
+    }
+    *out = wrap(LoRALinear::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, *a, *b, scale));
+  });
+}
+
+}  // extern "C"

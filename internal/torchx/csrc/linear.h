@@ -1,0 +1,20 @@
+// Products with weights, and where the gradient of a weight goes.
+#pragma once
+
+#include <torch/torch.h>
+
+// The gradient buffer of a leaf that has one (a view of Params), else nothing.
+inline c10::IValue buffer(const at::Tensor &w) {
+  if (w.defined() && w.is_leaf() && w.requires_grad() && w.grad().defined()) return w.grad();
+  return c10::IValue();
+}
+
+// Adds a gradient to the buffer and returns no tensor, or returns it where there is no buffer.
+inline at::Tensor into(const c10::IValue &buffer, at::Tensor gradient) {
+  if (buffer.isNone()) return gradient;
+  buffer.toTensor().add_(gradient);
+  return at::Tensor();
+}
+
+// x·wᵀ + bias of x [N, in], w [out, in] of any float type, in x's type; bias may be undefined. No gradient.
+at::Tensor product(const at::Tensor &x, const at::Tensor &w, const at::Tensor &bias);

@@ -42,8 +42,8 @@ func Load(opt Options) (*Bundle, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	if opt.Format == "conversations" {
-		return nil, fmt.Errorf("data.format=conversations is for the token policies: the selector reads legacy or rl")
+	if opt.Format == "conversations" || opt.Name == "conversations" {
+		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations are for the token policies (policy=qwen2_5_vl); the selector reads beams", opt.Name, opt.Format)
 	}
 	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}}}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
@@ -12,7 +13,7 @@ import (
 
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
-	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files) or beams (explicit files)" enum:"shapes,okvqa,beams"`
+	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files) or conversations (explicit files, for the token policies)" enum:"shapes,okvqa,beams,conversations"`
 	Root       *string `koanf:"root" help:"folder of the okvqa files"`
 	Beams      *string `koanf:"beams" help:"beam file: legacy or RL"`
 	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id"`
@@ -31,7 +32,8 @@ type Options struct {
 	PoolSize   *int    `koanf:"pool_size" help:"cut every pool to its first so many candidates (null = whole; the reference: 64)" range:"[1,inf)"`
 	LegacyPool string  `koanf:"legacy_pool" help:"pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels" enum:"gathered,full_table"`
 
-	Shapes    shapes.Options              `koanf:"shapes"`
+	Shapes        shapes.Options              `koanf:"shapes"`
+	Conversations conversation.Options        `koanf:"conversations" help:"what the token policies read"`
 	Eval      EvalOptions                 `koanf:"eval"`
 	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
 	Reward    rewardutil.RewardOptions    `koanf:"reward"`
@@ -55,7 +57,7 @@ func DefaultOptions() Options {
 	return Options{
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
-		SkipFallback: true, Shapes: shapes.DefaultOptions(),
+		SkipFallback: true, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
 	}
 }
 
@@ -67,7 +69,7 @@ func (o Options) Validate() error {
 			errs = append(errs, option.Errorf(key, "%s", registry.Unknown(key, value, names)))
 		}
 	}
-	oneOf("name", o.Name, "shapes", "okvqa", "beams")
+	oneOf("name", o.Name, "shapes", "okvqa", "beams", "conversations")
 	oneOf("format", o.Format, "auto", "legacy", "rl", "conversations")
 	oneOf("legacy_pool", o.LegacyPool, "gathered", "full_table")
 	if !(o.TrainRatio >= 0 && o.TrainRatio <= 1) {
@@ -94,6 +96,10 @@ func (o Options) Validate() error {
 		}
 		if o.Shots != 2 && o.Shots != 4 {
 			errs = append(errs, option.Errorf("shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots))
+		}
+	case "conversations":
+		if o.Conversations.Train == nil {
+			errs = append(errs, option.Errorf("conversations.train", "data=conversations needs a file: data.conversations.train=FILE.json"))
 		}
 	case "beams":
 		if o.Beams == nil && o.Records == nil && o.Reader == nil && o.Eval.Beams == nil && o.Eval.Reader == nil {

@@ -143,7 +143,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err != nil {
 		return m, err
 	}
-	phase, err := build(cfg, data)
+	phase, err := build(cfg, &pointerWork{data, r, policy})
 	if err != nil {
 		return m, err
 	}

@@ -3,13 +3,13 @@ package experiments
 import (
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
-	"fulcrum/selector/pointer"
+	"fulcrum/selector"
 )
 
 // This file is the catalog: what can be named in a configuration, one line each.
 
-// phaseMaker builds a phase from the configuration and the run's data.
-type phaseMaker func(c *Config, d *trainData) (phases.Phase, error)
+// phaseMaker builds a phase from the configuration and what the policy's kind brings.
+type phaseMaker func(c *Config, w workload) (phases.Phase, error)
 
 // Phases returns the phases that schedule may name.
 func Phases() *registry.Table[phaseMaker] {
@@ -21,38 +21,59 @@ func Phases() *registry.Table[phaseMaker] {
 	return t
 }
 
+// Policies returns what policy may name.
+func Policies() *registry.Table[workloadMaker] {
+	t := registry.New[workloadMaker]("policy")
+	t.Add("pointer", newPointerWork)
+	t.Add("qwen2_5_vl", newVLWork)
+	return t
+}
+
+// textModels returns the token policies, which tasks generate and score can open.
+func textModels() *registry.Table[func(r *run) (textModel, error)] {
+	t := registry.New[func(r *run) (textModel, error)]("token policy")
+	t.Add("qwen2_5_vl", newVLText)
+	return t
+}
+
 // Tasks returns what task may name.
 func Tasks() *registry.Table[taskFunc] {
 	t := registry.New[taskFunc]("task")
 	t.Add("train", train)
 	t.Add("predict", predict)
 	t.Add("evaluate", evaluate)
+	t.Add("generate", generate)
+	t.Add("score", score)
 	return t
 }
 
-func newSFT(c *Config, d *trainData) (phases.Phase, error) {
-	src, err := d.beams("sft")
+func newSFT(c *Config, w workload) (phases.Phase, error) {
+	src, err := w.Beams("sft")
 	return phases.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newRCE(c *Config, d *trainData) (phases.Phase, error) {
-	src, err := d.beams("rce")
+func newRCE(c *Config, w workload) (phases.Phase, error) {
+	from := w.Beams
+	if c.RCE.Rollout == "online" {
+		from = w.Online
+	}
+	src, err := from("rce")
 	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newGRPO(c *Config, d *trainData) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, d) }
+func newGRPO(c *Config, w workload) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, w) }
 
-func newGRPOOnline(c *Config, d *trainData) (phases.Phase, error) {
-	return grpo("grpo_online", c.GRPOOnline, c, d)
+func newGRPOOnline(c *Config, w workload) (phases.Phase, error) {
+	return grpo("grpo_online", c.GRPOOnline, c, w)
 }
 
-func grpo(name string, opt phases.GRPOOptions, c *Config, d *trainData) (phases.Phase, error) {
-	var src *pointer.Source
+func grpo(name string, opt phases.GRPOOptions, c *Config, w workload) (phases.Phase, error) {
+	var src selector.Source
 	var err error
 	if opt.Rollout == "online" {
-		src, err = d.online(name)
+		src, err = w.Online(name)
 	} else {
-		src, err = d.records(name)
+		src, err = w.Records(name)
 	}
 	return phases.NewGRPO(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
 }

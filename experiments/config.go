@@ -7,23 +7,26 @@ import (
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/vl"
 )
 
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
-	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate"`
+	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score"`
 	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling"`
 	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
 	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = what suits the policy: 1 for the pointer, whose operations are small" range:"[0,inf)"`
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
-	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector)" enum:"pointer"`
+	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl)" enum:"pointer,qwen2_5_vl"`
 	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
 
 	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
+	Rewards    rewardutil.TextRewardOptions `koanf:"rewards" help:"terms of a completion's reward (token policies)"`
 	Init       InitOptions                  `koanf:"init" help:"where the initial weights come from"`
 	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
+	VL         vl.Options                   `koanf:"vl" help:"the vision-language model (policy=qwen2_5_vl)"`
 	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
 	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
 	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
@@ -33,6 +36,8 @@ type Config struct {
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
 	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
+	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`
+	Score      ScoreOptions                 `koanf:"score" help:"task=score"`
 	Report     reports.ReportOptions        `koanf:"report" help:"plots and report.md"`
 	Logging    reports.LoggingOptions       `koanf:"logging" help:"progress, TensorBoard, metrics.jsonl"`
 }
@@ -56,22 +61,29 @@ func DefaultConfig() *Config {
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
-		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(),
+		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(),
 		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
 }
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
+	text := c.Task == "generate" || c.Task == "score"
 	switch section {
-	case "evaluate":
-		return c.Task == "evaluate"
+	case "evaluate", "generate", "score":
+		return c.Task == section
 	case "report", "logging":
 		return true
+	case "selector":
+		return c.Task != "evaluate" && c.Policy == "pointer"
+	case "vl":
+		return c.Task != "evaluate" && c.Policy == "qwen2_5_vl"
+	case "rewards":
+		return c.Task == "train" && c.Policy != "pointer"
 	}
-	return c.Task != "evaluate"
+	return c.Task != "evaluate" && (!text || section == "init")
 }
 
 // Validate checks what several sections decide together, before any data or model is loaded.
@@ -91,7 +103,8 @@ func (c *Config) Validate() error {
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
-		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0
+		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0 ||
+			seen["rce"] && c.RCE.Rollout == "online" && c.RCE.Epochs > 0
 		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
 		}

@@ -32,18 +32,8 @@ func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.
 		}
 		before = &v
 	}
-	var changed []int
-	for i := range set.Len() {
-		if !sameSet(before.Selections[i], after.Selections[i]) {
-			changed = append(changed, i)
-		}
-	}
-	gain := func(i int) float64 { return after.Rewards[i] - before.Rewards[i] }
-	sort.SliceStable(changed, func(x, y int) bool { return gain(changed[x]) > gain(changed[y]) })
-	const shown = 6
 	out := []reports.Example{}
-	for k := range min(shown, len(changed)) {
-		i := changed[k*(len(changed)-1)/max(min(shown, len(changed))-1, 1)]
+	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
 		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
@@ -54,6 +44,24 @@ func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.
 		return err
 	}
 	return atomicfile.Write(filepath.Join(r.dir, "examples.json"), append(text, '\n'), 0o644)
+}
+
+// spread picks a few of the queries that changed, evenly along the change of reward: the largest gain, the
+// largest loss and what lies between.
+func spread(before, after []float64, changed func(i int) bool) []int {
+	const shown = 6
+	var all, out []int
+	for i := range after {
+		if changed(i) {
+			all = append(all, i)
+		}
+	}
+	gain := func(i int) float64 { return after[i] - before[i] }
+	sort.SliceStable(all, func(x, y int) bool { return gain(all[x]) > gain(all[y]) })
+	for k := range min(shown, len(all)) {
+		out = append(out, all[k*(len(all)-1)/max(min(shown, len(all))-1, 1)])
+	}
+	return out
 }
 
 func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []reports.ItemText {

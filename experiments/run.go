@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -43,7 +42,7 @@ type run struct {
 	begin      time.Time
 	log        *reports.Log
 	plotter    *reports.Plotter
-	bundle     *beamdata.Bundle
+	data       reports.DataSummary
 	result     *phases.Result
 	evaluation *evaluation // of task=evaluate
 	earlier    sittings    // before a resume
@@ -213,7 +212,7 @@ func (r *run) logOptions() reports.LogOptions {
 	if r.resumed {
 		at := reports.Position{}
 		if s := r.saved; s != nil {
-			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals()}
+			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
 		r.earlier = earlierSittings(r.dir)
@@ -245,8 +244,13 @@ func (r *run) title() string {
 
 // headline says in the first line of output what runs, and plainly when it is not on real data.
 func (r *run) headline() string {
-	if r.cfg.Task == "evaluate" {
+	switch r.cfg.Task {
+	case "evaluate":
 		return r.title() + " " + *r.cfg.Evaluate.Results
+	case "generate":
+		return r.title() + " " + *r.cfg.Generate.In
+	case "score":
+		return r.title() + " " + *r.cfg.Score.In
 	}
 	data := r.cfg.Data.Name
 	if data == "shapes" {
@@ -274,6 +278,15 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 		r.plotter.Redraw()
 	}
 	return nil
+}
+
+// Completions implements phases.Recorder.
+func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
+	out := make([]reports.Completion, len(rows))
+	for i, c := range rows {
+		out[i] = reports.Completion(c)
+	}
+	return r.Log.Completions(phase, epoch, step, out)
 }
 
 // finish writes summary.json, the last plots and report.md, whatever came of the task.
@@ -319,17 +332,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	case taskErr != nil:
 		s.State, s.Error = reports.StateFailed, taskErr.Error()
 	}
-	if b := r.bundle; b != nil {
-		s.Data = reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
-			Counts: map[string]int{}, Skipped: map[string]int{}}
-		for name, n := range b.Counts {
-			if strings.HasSuffix(name, "_queries") {
-				s.Data.Counts[name] = n
-			} else {
-				s.Data.Skipped[name] = n
-			}
-		}
-	}
+	s.Data = r.data
 	if res := r.result; res != nil {
 		if res.Pruned != "" && taskErr == nil {
 			s.State = reports.StatePruned

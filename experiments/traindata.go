@@ -38,8 +38,8 @@ func (d *trainData) serve(p *pointer.Policy) {
 	}
 }
 
-// beams are the recorded beams that sft and rce imitate.
-func (d *trainData) beams(phase string) (*pointer.Source, error) {
+// Beams are the recorded beams that sft and rce imitate.
+func (d *trainData) Beams(phase string) (selector.Source, error) {
 	set := d.bundle.RCE
 	if set == nil || set.Len() == 0 {
 		set = d.bundle.Records
@@ -50,8 +50,8 @@ func (d *trainData) beams(phase string) (*pointer.Source, error) {
 	return d.source(set), nil
 }
 
-// records are the recorded groups of offline GRPO.
-func (d *trainData) records(phase string) (*pointer.Source, error) {
+// Records are the recorded groups of offline GRPO.
+func (d *trainData) Records(phase string) (selector.Source, error) {
 	set := d.bundle.Records
 	if set == nil || set.Len() == 0 {
 		set = d.bundle.RCE
@@ -62,8 +62,8 @@ func (d *trainData) records(phase string) (*pointer.Source, error) {
 	return d.source(set), nil
 }
 
-// online are the queries of rollouts, with the reader that scores them.
-func (d *trainData) online(phase string) (*pointer.Source, error) {
+// Online are the queries of rollouts, with the reader that scores them.
+func (d *trainData) Online(phase string) (selector.Source, error) {
 	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
 		return nil, usagef("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
 	}
@@ -75,7 +75,7 @@ func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	out := phases.Data{
 		Val: d.source(d.bundle.Val), Shots: shots, EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw"},
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.RCE.Average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
 	if c.compatible() {

@@ -27,18 +27,19 @@ const impossibleLogP = -1e9
 
 // knowledge is what a constant policy thinks of every recorded candidate, on the host.
 type knowledge struct {
-	logp    [][]float32 // [Q][G] sequence log-probabilities
+	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
+	width   []int       // [Q] W
 	dist    [][]float32 // [Q][G·T·A]; nil where nobody asked
 	actions []int       // [Q] A of dist
 }
 
 // know evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
-// order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. It
-// returns nil where the distributions of so many candidates would not fit into distBudget.
-func know(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist bool, candidates int) (*knowledge, error) {
+// order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
+// steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many candidates would not fit into distBudget.
+func know(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*knowledge, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
-	k := &knowledge{logp: make([][]float32, n)}
+	k := &knowledge{logp: make([][]float32, n), width: make([]int, n)}
 	if dist {
 		k.dist, k.actions = make([][]float32, n), make([]int, n)
 	}
@@ -51,7 +52,7 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 			defer torchx.Scope()()
 			b := src.Recorded(queries)
 			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
-			k.take(b, out)
+			k.take(b, out, steps)
 			fits = !dist || queries[0] > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
 			return nil
 		})
@@ -66,8 +67,14 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 }
 
 // take copies a chunk's output to the host, without the padding of its pools.
-func (k *knowledge) take(b *selector.Batch, out selector.Output) {
-	logp := torchx.Data[float32](sequence(out.LogP)) // [B, G] sync
+func (k *knowledge) take(b *selector.Batch, out selector.Output, steps bool) {
+	w := 1
+	if steps {
+		w = b.T
+	} else {
+		out.LogP = sequence(out.LogP)
+	}
+	logp := torchx.Data[float32](out.LogP) // [B, G] or [B, G, T] sync
 	var dist []float32
 	width := 0 // A of the chunk
 	if k.dist != nil {
@@ -82,7 +89,7 @@ func (k *knowledge) take(b *selector.Batch, out selector.Output) {
 			}
 		}
 		at := i * b.G
-		k.logp[q] = append([]float32(nil), logp[at:at+size]...)
+		k.logp[q], k.width[q] = append([]float32(nil), logp[at*w:(at+size)*w]...), w
 		if k.dist == nil {
 			continue
 		}
@@ -98,13 +105,15 @@ func (k *knowledge) take(b *selector.Batch, out selector.Output) {
 	}
 }
 
-// sequences returns log-probabilities [B*G] of a batch whose candidate i*G+j is number index[i*G+j] of
-// its query's recorded group; 0 where not valid.
-func (k *knowledge) sequences(b *selector.Batch, index []int) []float32 {
-	out := make([]float32, len(b.Valid))
+// logProbs returns log-probabilities [B*G*width] of a batch whose candidate i*G+j is number index[i*G+j] of
+// its query's recorded group; 0 where not valid, and behind a candidate's steps.
+func (k *knowledge) logProbs(b *selector.Batch, index []int, width int) []float32 {
+	out := make([]float32, len(b.Valid)*width)
 	for at, ok := range b.Valid {
 		if ok {
-			out[at] = k.logp[b.Queries[at/b.G]][index[at]]
+			q := b.Queries[at/b.G]
+			own := k.width[q]
+			copy(out[at*width:(at+1)*width], k.logp[q][index[at]*own:(index[at]+1)*own])
 		}
 	}
 	return out
@@ -131,19 +140,19 @@ func (k *knowledge) distributions(b *selector.Batch, index []int, actions int) [
 
 // view is what a frozen policy thinks of the batch in hand, without gradient.
 type view struct {
-	logp torchx.Tensor // [B, G]
+	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
 }
 
-// view looks the batch up, or evaluates it.
-func (f *frozenPolicy) view(b *selector.Batch, index []int, forward selector.ForwardOptions) view {
+// view looks a part of the batch in hand up, or evaluates it; it starts at query from.
+func (g *GRPO) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
 	if f.known == nil {
 		defer torchx.NoGrad()()
 		out := f.Forward(b, forward)
-		return view{sequence(out.LogP), out.Dist}
+		return view{g.perRatio(out.LogP), out.Dist}
 	}
-	like := f.Params().Flat()
-	v := view{logp: torchx.ToLike(torchx.From(f.known.sequences(b, index), b.B(), b.G), like)}
+	like, index := f.Params().Flat(), g.hand.index[from*b.G:]
+	v := view{logp: torchx.ToLike(torchx.From(f.known.logProbs(b, index, g.width(b)), g.shape(b)...), like)}
 	if forward.Dist {
 		a := 0
 		for _, q := range b.Queries {
@@ -152,6 +161,34 @@ func (f *frozenPolicy) view(b *selector.Batch, index []int, forward selector.For
 		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like)
 	}
 	return v
+}
+
+// kept returns the log-probabilities of a part that the batch's first pass kept, like logp.
+func (g *GRPO) kept(values []float32, b *selector.Batch, from int, like torchx.Tensor) torchx.Tensor {
+	w := g.width(b)
+	return torchx.ToLike(torchx.From(values[from*b.G*w:][:len(b.Valid)*w], g.shape(b)...), like)
+}
+
+// referenceView is what the reference policy thinks of a part of the batch in hand.
+func (g *GRPO) referenceView(b *selector.Batch, from int, temperature float64) view {
+	if g.hand.ref != nil {
+		return view{logp: g.kept(g.hand.ref, b, from, g.reference.Params().Flat())}
+	}
+	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.opt.KL.Estimator == "exact"})
+}
+
+// oldLogProbs returns the old policy's log-probabilities, like logp, and whether that policy has the very
+// weights that the numerator has now.
+func (g *GRPO) oldLogProbs(b *selector.Batch, from int, temperature float64, logp torchx.Tensor, ref view) (torchx.Tensor, bool) {
+	switch {
+	case g.hand.old != nil:
+		return g.kept(g.hand.old, b, from, logp), false
+	case g.opt.OldPolicy == "batch":
+		return torchx.Detach(logp), true
+	case g.old == g.reference:
+		return ref.logp, g.sinceOld == 0 && g.startsOld
+	}
+	return g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}).logp, g.sinceOld == 0 && g.startsOld
 }
 
 func (f *frozenPolicy) free() {
@@ -182,15 +219,34 @@ func (g *GRPO) freezePolicies() error {
 		g.startsOld = true
 		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
 	}
+	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own
 	switch ref := g.opt.KL.Reference; {
-	case ref == g.opt.OldPolicy && g.old.constant:
+	case ref == g.opt.OldPolicy && g.old.constant && !follows:
 		g.reference = g.old
-	case ref == "init":
+	case ref == "init" && !follows:
 		g.reference = &frozenPolicy{Policy: g.env.Initial, constant: true}
+	case ref == "init":
+		g.reference = &frozenPolicy{Policy: g.env.Initial.Clone(), owned: true}
 	default:
-		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start", owned: true}
+		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}
 	}
 	return nil
+}
+
+// syncReference moves the reference towards the policy after every kl.sync_steps optimizer steps; step
+// counts from 0. (TR-DPO, arXiv:2404.09656, eq. 10 and 11: soft and hard updates.)
+func (g *GRPO) syncReference(step int) {
+	n, mix := g.opt.KL.SyncSteps, g.opt.KL.SyncMix
+	if n == nil || (step+1)%*n != 0 {
+		return
+	}
+	if mix == 1 {
+		g.reference.Params().CopyFrom(g.env.Policy.Params())
+		return
+	}
+	defer torchx.Scope()()
+	to := g.reference.Params().Flat()
+	torchx.Copy(to, torchx.Add(torchx.Scale(g.env.Policy.Params().Flat(), mix), torchx.Scale(to, 1-mix)))
 }
 
 // stopper is a policy that may have an action behind the pool's, which ends a candidate.
@@ -206,8 +262,11 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 		return nil
 	}
 	batch := max(g.batch, lookAheadBatch)
-	if g.opt.Compat {
+	switch {
+	case g.opt.Compat:
 		batch = g.batch // the noise of D20 wants the shapes of the steps
+	case g.opt.MicroBatch != nil:
+		batch = *g.opt.MicroBatch
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
 		if f == nil || !f.constant || f.known != nil {
@@ -218,7 +277,7 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 			continue // its last action stands behind the padding that take cuts off
 		}
 		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, batch, dist, g.recorded); err != nil {
+		if f.known, err = know(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
 			return err
 		}
 	}

@@ -20,9 +20,13 @@ import (
 func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	train, _ := raggedToy(t)
 	p := toyPolicy(t)
-	known, err := know(context.Background(), p, train, 5, true, 300)
+	known, err := know(context.Background(), p, train, 5, true, false, 300)
 	if err != nil || known == nil {
 		t.Fatalf("%v, %v", known, err)
+	}
+	steps, err := know(context.Background(), p, train, 5, false, true, 300)
+	if err != nil || steps == nil {
+		t.Fatalf("%v, %v", steps, err)
 	}
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
@@ -31,21 +35,27 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		top := rewardutil.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		f := frozenPolicy{Policy: p, known: known}
-		got := f.view(b, top.Index, selector.ForwardOptions{Dist: true})
+		g := &GRPO{hand: rollout{batch: b, index: top.Index}}
+		got := g.view(&frozenPolicy{Policy: p, known: known}, b, 0, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), sequence(out.LogP).Floats(), 1e-5)
+		g.opt.Ratio = "token"
+		perStep := g.view(&frozenPolicy{Policy: p, known: steps}, b, 0, selector.ForwardOptions{})
+		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
+		last := b.B() - 1
+		part := g.view(&frozenPolicy{Policy: p, known: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
+		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, maskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
 		if a, w := got.dist.Floats(), out.Dist.Floats(); slices.Max(a) > 0 || len(a) != len(w) {
 			t.Errorf("%d log-probabilities up to %g, want %d up to 0", len(a), slices.Max(a), len(w))
 		}
 	}
-	if known, err := know(context.Background(), p, train, 5, true, 1<<30); known != nil || err != nil {
+	if known, err := know(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
 		t.Errorf("distributions of %d candidates are kept: %v, %v", 1<<30, known, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := know(ctx, p, train, 5, true, 300); err == nil {
+	if _, err := know(ctx, p, train, 5, true, false, 300); err == nil {
 		t.Error("an interrupted evaluation went on")
 	}
 }

@@ -3,10 +3,8 @@ package phases
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"fulcrum/internal/option"
-	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
@@ -17,22 +15,28 @@ type GRPOOptions struct {
 	Epochs         int                                 `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
 	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
+	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the policy and scored by the reader" enum:"offline,online"`
 	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
 	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature), which the loss sees too" range:"(0,inf)"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
+	Ratio          string                              `koanf:"ratio" help:"probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)" enum:"sequence,token"`
+	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip"`
 	Clip           ClipOptions                         `koanf:"clip" help:"PPO's ratio clip"`
+	MaskTruncated  bool                                `koanf:"mask_truncated" help:"completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)"`
+	ZeroVariance   string                              `koanf:"zero_variance" help:"groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)" enum:"keep,filter,resample"`
+	MaxResamples   int                                 `koanf:"max_resamples" help:"rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not" range:"[1,100]"`
 	Advantage      rewardutil.AdvantageOptions         `koanf:"advantage" help:"group-relative advantages"`
 	Curriculum     rewardutil.CurriculumOptions        `koanf:"curriculum" help:"how many of a group's best candidates count"`
 	KL             rewardutil.KLOptions                `koanf:"kl" help:"KL penalty against the reference policy"`
 	Temperature    rewardutil.PolicyTemperatureOptions `koanf:"temperature" help:"KL-driven temperature of the policy: sharpened while KL is low, softened while it is high"`
-	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL; ppo_clip: the surrogate alone (beta is still adapted and reported)" enum:"grpo,ppo_clip"`
 	Freeze         []string                            `koanf:"freeze" help:"parameters whose name contains one of these stay as they are in this phase"`
 	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator: that of the run's start, of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"init,phase_start,epoch_start,every_n,batch"`
 	OldPolicyHeads *int                                `koanf:"old_policy_heads" help:"attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's, whatever was trained" range:"[1,inf)"`
 	UpdateOldAfter int                                 `koanf:"update_old_after" help:"steps between refreshes (old_policy=every_n)" range:"[1,inf)"`
 	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
 	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)"`
+	Completions    CompletionOptions                   `koanf:"completions" help:"sampled completions kept in completions.jsonl (token policies)"`
 
 	// Set by the program, not by users: advantages of normalised rewards within the top k, groups without
 	// a signal, and the stale gradients of frozen parameters, as the Python reference has them.
@@ -47,9 +51,11 @@ type ClipOptions struct {
 
 // DefaultGRPOOptions returns GRPO on recorded groups with an exact KL penalty.
 func DefaultGRPOOptions() GRPOOptions {
-	return GRPOOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1,
-		Clip: ClipOptions{Epsilon: 0.2}, Advantage: rewardutil.DefaultAdvantageOptions(), Curriculum: rewardutil.DefaultCurriculumOptions(),
-		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(), Loss: "grpo", OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20}
+	return GRPOOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
+		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
+		Advantage: rewardutil.DefaultAdvantageOptions(), Curriculum: rewardutil.DefaultCurriculumOptions(),
+		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(),
+		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: DefaultCompletionOptions()}
 }
 
 // Validate checks the keys that depend on each other.
@@ -63,14 +69,35 @@ func (o GRPOOptions) Validate() error {
 	if o.OldPolicyHeads != nil && o.OldPolicy != "init" {
 		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s", o.OldPolicy)
 	}
+	if o.Ratio == "sequence" && (o.Loss == "bnpo" || o.Loss == "dapo" || o.Loss == "dr_grpo") {
+		return option.Errorf("loss", "want grpo, gspo or ppo_clip with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)
+	}
+	if o.ZeroVariance == "resample" && o.Rollout != "online" {
+		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)
+	}
 	return nil
 }
 
-// GRPO is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3) with one ratio
-// per sequence. Advantages are taken over the whole group and the curriculum's top k afterwards; the KL
-// penalty is exact where the policy gives whole distributions. On recorded groups nobody knows the
-// probability of sampling them: the ratio is then a trust region around the old policy, not an
-// importance weight.
+// ValidateTokens checks what only a token policy asks for: nobody sums over a vocabulary to differentiate
+// an exact KL, and there are no heads to choose.
+func (o GRPOOptions) ValidateTokens() error {
+	if o.KL.Estimator == "exact" {
+		return option.Errorf("kl.estimator", "want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here")
+	}
+	if o.OldPolicyHeads != nil {
+		return option.Errorf("old_policy_heads", "want null with a token policy")
+	}
+	return nil
+}
+
+// GRPO is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3), with one ratio
+// per sequence or one per token. Advantages are taken over the whole group and the curriculum's top k
+// afterwards; the KL penalty is exact where the policy gives whole distributions. On recorded groups
+// nobody knows the probability of sampling them: the ratio is then a trust region around the old policy,
+// not an importance weight.
+//
+// grpo.go is the algorithm; rollout.go makes its batches, surrogate.go its loss, frozen.go its old and
+// reference policies, measure.go its metrics, grpostate.go what a resume needs.
 type GRPO struct {
 	name  string
 	opt   GRPOOptions
@@ -80,6 +107,7 @@ type GRPO struct {
 	batch int
 
 	env       *Env
+	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *learner
 	beta      *rewardutil.KLController
 	temp      *rewardutil.PolicyTemperature
@@ -88,12 +116,9 @@ type GRPO struct {
 	sinceOld  int           // steps since old was refreshed
 	startsOld bool          // the phase starts with the old policy's weights
 	recorded  int           // candidates of the whole source (offline)
+	showNext  bool          // no batch of this epoch has been kept for reading yet
 
-	rollout      *selector.Batch // the batch in hand, for further passes
-	rolloutIndex []int           // [B*G] where its candidates stand in their recorded groups
-	rolloutAdv   []float64       // [B*G]
-	rolloutOld   []float32       // [B*G] sequence log-probabilities under the policy of the first pass
-	info         Metrics         // what was measured when the batch in hand was made
+	hand rollout // the batch in hand, for one or more passes
 }
 
 // NewGRPO returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
@@ -115,6 +140,11 @@ func (g *GRPO) Passes() int             { return g.opt.NumIterations }
 func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	g.env = env
 	var err error
+	if _, g.text = env.Policy.(selector.ExactKL); g.text {
+		if err := g.opt.ValidateTokens(); err != nil {
+			return fmt.Errorf("%s.%w", g.name, err)
+		}
+	}
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
@@ -161,6 +191,7 @@ func (g *GRPO) checkGroups() error {
 
 // BeginEpoch refreshes what belongs to the epoch's start.
 func (g *GRPO) BeginEpoch(int) error {
+	g.showNext = true
 	if g.opt.OldPolicy == "epoch_start" {
 		g.refreshOld()
 	}
@@ -185,14 +216,43 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 			return nil, err
 		}
 	}
-	batch := g.rollout // [B, G, T], the curriculum's top k
-	temperature := g.temp.Value()
-	forward := selector.ForwardOptions{Temperature: temperature, Dist: g.opt.KL.Estimator == "exact"}
+	temperature, beta := g.temp.Value(), g.beta.Beta()
+	sums := g.newFindings(pass)
+	g.learn.zero()
+	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
+		g.accumulate(from, to, temperature, beta, sums)
+	}
+	m, err := g.learn.step(sums.loss, step)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.measure(m, sums); err != nil {
+		return nil, err
+	}
+	kl := m["kl"].(float64) // nats per sequence
+	m["kl_beta"] = beta
+	if g.opt.Temperature.Enabled {
+		m["policy_temperature"] = temperature
+	}
+	g.hand.old, g.hand.ref = sums.old, sums.ref
+	g.beta.Step(kl)
+	g.temp.Step(kl)
+	g.sinceOld++
+	g.syncReference(step)
+	return m, nil
+}
 
-	ref := g.reference.view(batch, g.rolloutIndex, forward)                                                                                   // no gradient
-	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: g.opt.EntropyWeight > 0}) // with gradient, dropout off
-	logp := sequence(out.LogP)                                                                                                                // [B, G]
-	old, fresh := g.oldLogProbs(batch, forward, logp, ref, pass)                                                                              // [B, G] no gradient
+// accumulate adds the gradient of queries from … to-1 of the batch in hand, a part of the step's loss.
+func (g *GRPO) accumulate(from, to int, temperature, beta float64, sums *findings) {
+	batch := g.hand.batch.Part(from, to) // [B, G, T], the curriculum's top k
+	if batch.NumValid() == 0 {
+		return // nothing to learn from; the step's divisor knows
+	}
+	defer torchx.Scope()()
+	ref := g.referenceView(batch, from, temperature)                                                                                                                                                 // no gradient
+	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: g.opt.EntropyWeight > 0 && !g.text, Entropy: g.opt.EntropyWeight > 0 && g.text}) // with gradient, dropout off
+	logp := g.perRatio(out.LogP)                                                                                                                                                                     // [B, G], or [B, G, T] with ratio=token
+	old, fresh := g.oldLogProbs(batch, from, temperature, logp, ref)                                                                                                                                 // like logp, no gradient
 	denominator := old
 	if fresh {
 		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
@@ -201,204 +261,31 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 		}
 	}
 
-	adv := onDevice(logp, g.rolloutAdv, batch.B(), batch.G)
-	valid := onDevice(logp, indicator(batch.Valid), batch.B(), batch.G) // 1 = counts
-	n := batch.NumValid()
-	ratio := torchx.Exp(clampTo(torchx.Sub(logp, denominator), g.opt.MaxLogRatio)) // [B, G]
+	adv := g.advantages(logp, batch, from)           // [B, G] or [B, G, 1]
+	weight, divisor := g.weights(logp, batch)        // like logp; the loss is Σ weight·term / divisor over all parts
+	logRatio := g.logRatio(logp, denominator, batch) // [B, G], or [B, G, T] with one ratio a token
+	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
 	low, high := g.opt.Clip.sides()
-	ppo := surrogate(ratio, adv, valid, low, high, n)
-	kl := weighted(g.kl(out, ref, logp, batch), valid, n) // nats per sequence
-	beta := g.beta.Beta()
-	klWeight := beta
-	if g.opt.Loss == "ppo_clip" {
-		klWeight = 0
-	}
+	ppo := surrogate(ratio, adv, weight, low, high, divisor)
+	klTerms := g.kl(out, ref, logp, batch)   // like logp, nats, with gradient
+	kl := weighted(klTerms, weight, divisor) // scalar
 	loss := ppo
-	if klWeight != 0 {
-		loss = torchx.Add(ppo, torchx.Scale(kl, klWeight))
+	if w := g.klWeight(beta); w != 0 {
+		loss = torchx.Add(ppo, torchx.Scale(kl, w))
 	}
 	if g.opt.EntropyWeight > 0 {
-		loss = torchx.Sub(loss, torchx.Scale(entropy(out.Dist, maskTensor(logp, batch), countSteps(batch)), g.opt.EntropyWeight))
+		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))
 	}
-	m, err := g.learn.update(loss, step)
-	if err != nil {
-		return nil, err
-	}
-
-	host := read(ppo, kl, logp, old, out.Entropy)
-	if err := g.measure(m, host[2], host[3], fresh); err != nil {
-		return nil, err
-	}
-	m["ppo_loss"], m["kl"], m["kl_loss"], m["kl_beta"] = host[0][0], host[1][0], klWeight*host[1][0], beta
-	if h := host[4]; h != nil {
-		m["entropy"] = meanEntropy(h, batch)
-	}
-	if g.opt.Temperature.Enabled {
-		m["policy_temperature"] = temperature
-	}
-	for k, x := range g.info {
-		m[k] = x
-	}
-	if g.opt.OldPolicy == "batch" && pass == 0 {
-		g.rolloutOld = rounded(host[2])
-	}
-	g.beta.Step(host[1][0])
-	g.temp.Step(host[1][0])
-	g.sinceOld++
-	return m, nil
+	torchx.Backward(loss)
+	sums.add(g, from, batch, found{loss: loss, ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old, ref: ref.logp, entropy: out.Entropy, fresh: fresh})
 }
 
-// sides are the widths of the clip range below and above 1.
-func (o ClipOptions) sides() (low, high float64) {
-	if o.EpsilonHigh != nil {
-		return o.Epsilon, *o.EpsilonHigh
+// klWeight is the factor of the KL in the loss.
+func (g *GRPO) klWeight(beta float64) float64 {
+	if g.opt.Loss == "ppo_clip" {
+		return 0
 	}
-	return o.Epsilon, o.Epsilon
-}
-
-// collect makes the batch in hand: recorded groups or fresh samples, their advantages over the whole
-// group, then the curriculum's top k.
-func (g *GRPO) collect(epoch, step int, queries []int) error {
-	var groups *selector.Batch
-	if g.opt.Rollout == "online" {
-		src := g.src.(selector.Scorer)
-		groups = g.env.Policy.Sample(src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, step))
-		if err := src.Score(groups); err != nil {
-			return err
-		}
-	} else {
-		groups = g.src.Recorded(queries)
-	}
-	var top rewardutil.Selection
-	var adv []float64
-	var before, after rewardutil.AdvantageStats
-	if g.opt.Compat {
-		top, adv, after = g.opt.Curriculum.ApplyCompat(normalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
-		before = after
-	} else {
-		top, adv, before, after = g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
-	}
-	g.rollout, g.rolloutIndex, g.rolloutAdv = groups.Take(top.K, top.Index, top.Valid), top.Index, adv
-	g.rolloutOld = nil
-	mean := 0.0
-	for i, v := range groups.Valid {
-		if v {
-			mean += groups.Rewards[i]
-		}
-	}
-	g.info = Metrics{
-		"mean_reward":    mean / math.Max(float64(groups.NumValid()), 1),
-		"mean_advantage": after.Mean, "std_advantage": after.Std, "max_advantage": after.MaxAbs,
-		"advantage_clipped": share(after.Clipped, after.Entries),
-		"signal_share":      before.SignalShare(), "signal_share_top_k": after.SignalShare(),
-		"constant_good_groups": before.ConstantGood, "constant_bad_groups": before.ConstantBad,
-		"adv_hist": advantageHistogram(adv, g.rollout.Valid),
-		"top_k":    top.K, "items": g.rollout.NumValid(),
-	}
-	return nil
-}
-
-func share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
-
-// oldLogProbs returns the old policy's log-probabilities [B, G], and whether that policy has the very
-// weights that the numerator has now.
-func (g *GRPO) oldLogProbs(b *selector.Batch, forward selector.ForwardOptions, logp torchx.Tensor, ref view, pass int) (torchx.Tensor, bool) {
-	switch {
-	case g.opt.OldPolicy == "batch" && pass == 0:
-		return torchx.Detach(logp), true
-	case g.opt.OldPolicy == "batch":
-		return torchx.ToLike(torchx.From(g.rolloutOld, b.B(), b.G), logp), false
-	case g.old == g.reference:
-		return ref.logp, g.sinceOld == 0 && g.startsOld
-	}
-	forward.Dist = false
-	return g.old.view(b, g.rolloutIndex, forward).logp, g.sinceOld == 0 && g.startsOld
-}
-
-// kl is the penalty of each candidate [B, G] in nats per sequence, with gradient.
-func (g *GRPO) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
-	if g.opt.KL.Estimator == "exact" {
-		return maskedSum(out.KL, b)
-	}
-	return sampledKL(g.opt.KL.Estimator, torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
-}
-
-// nearlyEqual is how far the log-probabilities of equal weights may lie apart when they were computed in
-// batches of different shapes.
-const nearlyEqual = 1e-3
-
-// measure adds the metrics of the ratios, from the log-probabilities [B*G] that made them.
-func (g *GRPO) measure(m Metrics, logp, old []float64, fresh bool) error {
-	var sum float64
-	clipped, clamped, n := 0, 0, 0
-	low, high := g.opt.Clip.sides()
-	for i, ok := range g.rollout.Valid {
-		if !ok {
-			continue
-		}
-		n++
-		d := float64(float32(logp[i]) - float32(old[i])) // as the step computed it
-		if fresh {
-			if !(math.Abs(d) <= nearlyEqual) {
-				return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", logp[i], old[i])
-			}
-			d = 0
-		}
-		if math.Abs(d) > g.opt.MaxLogRatio {
-			clamped++
-			d = math.Copysign(g.opt.MaxLogRatio, d)
-		}
-		ratio := math.Exp(d)
-		sum += ratio
-		if ratio < 1-low || ratio > 1+high {
-			clipped++
-		}
-	}
-	m["mean_ratio"] = sum / math.Max(float64(n), 1)
-	m["clip_fraction"], m["clamp_fraction"] = share(clipped, n), share(clamped, n)
-	return nil
-}
-
-// meanEntropy averages the entropies [B*G*T] over the scored steps.
-func meanEntropy(h []float64, b *selector.Batch) float64 {
-	sum, n := 0.0, 0
-	for i, scored := range b.Mask {
-		if scored != 0 {
-			sum += h[i]
-			n++
-		}
-	}
-	return sum / math.Max(float64(n), 1)
-}
-
-func rounded(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
-}
-
-func countSteps(b *selector.Batch) float64 {
-	n := 0.0
-	for _, m := range b.Mask {
-		n += float64(m)
-	}
-	return n
-}
-
-// advantageBins is the length of adv_hist: bins of width 0.5 over ±5, the default clip.
-const advantageBins = 20
-
-// advantageHistogram counts valid advantages in 20 equal bins over [-5, 5].
-func advantageHistogram(adv []float64, valid []bool) []float64 {
-	h := make([]float64, advantageBins)
-	for i, ok := range valid {
-		if ok && !math.IsNaN(adv[i]) {
-			h[max(0, min(advantageBins-1, int(math.Floor((adv[i]+5)/10*advantageBins))))]++
-		}
-	}
-	return h
+	return beta
 }
 
 // EndEpoch moves β and the policy temperature by the epoch's mean KL and reports a β on its bound.
@@ -413,5 +300,10 @@ func (g *GRPO) EndEpoch(int, Metrics) (Metrics, error) {
 // Reference is the policy of the KL penalty.
 func (g *GRPO) Reference() selector.Policy { return g.reference.Policy }
 
-// ReferenceName is that policy as grpo.kl.reference names it.
-func (g *GRPO) ReferenceName() string { return g.opt.KL.Reference }
+// ReferenceName is that policy as grpo.kl.reference names it, or synced where it follows the policy.
+func (g *GRPO) ReferenceName() string {
+	if g.opt.KL.SyncSteps != nil {
+		return "synced"
+	}
+	return g.opt.KL.Reference
+}

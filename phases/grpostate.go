@@ -14,10 +14,10 @@ type grpoValues struct {
 	SinceOld    int                     `json:"since_old"`
 }
 
-// kept are the frozen policies that a saved state holds, by role: those that no checkpoint file has.
-func (g *GRPO) kept() map[string]selector.Policy {
+// unsaved are the frozen policies that no checkpoint file has, by role: a saved state holds them.
+func (g *GRPO) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
-	if g.opt.KL.Reference != "init" {
+	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
 		k["reference"] = g.reference.Policy
 	}
 	if g.old != nil && g.old != g.reference && g.opt.OldPolicy != "init" {
@@ -31,7 +31,7 @@ func (g *GRPO) State() PhaseState {
 	m, v, steps := g.learn.optim.State()
 	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
 	s := PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
-	for role, p := range g.kept() {
+	for role, p := range g.unsaved() {
 		s.Frozen[role] = p.Params().Values()
 	}
 	if stale := g.learn.still.staleGradient(g.learn.params.Numel()); stale != nil {
@@ -53,7 +53,7 @@ func (g *GRPO) Restore(s PhaseState) error {
 		return fmt.Errorf("%s: saved state: %w", g.name, err)
 	}
 	g.sinceOld = v.SinceOld
-	for role, p := range g.kept() {
+	for role, p := range g.unsaved() {
 		w, ok := s.Frozen[role]
 		if !ok {
 			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
@@ -79,5 +79,5 @@ func (g *GRPO) End() {
 		g.old.free()
 	}
 	g.reference.free()
-	g.rollout, g.rolloutIndex, g.rolloutAdv, g.rolloutOld = nil, nil, nil, nil
+	g.hand = rollout{}
 }

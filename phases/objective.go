@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"math"
 	"slices"
 
 	"fulcrum/internal/torchx"
@@ -23,17 +22,9 @@ func crossEntropy(out selector.Output, b *selector.Batch, smoothing float64) tor
 	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(maskedSum(uniform, b), -smoothing))
 }
 
-// weighted is Σ over all candidates of weight·value, divided by the number of queries that count.
-func weighted(value, weight torchx.Tensor, queries int) torchx.Tensor {
-	return torchx.Scale(torchx.Sum(torchx.Mul(value, weight)), 1/float64(max(queries, 1)))
-}
-
-// surrogate is PPO's clipped objective to be minimised (Schulman et al. 2017, eq. 7), one ratio per
-// sequence: -mean over valid candidates of min(ρ·A, clip(ρ, 1-low, 1+high)·A).
-func surrogate(ratio, adv, valid torchx.Tensor, low, high float64, candidates int) torchx.Tensor {
-	clipped := torchx.Clamp(ratio, 1-low, 1+high)
-	gain := torchx.Minimum(torchx.Mul(ratio, adv), torchx.Mul(clipped, adv)) // [B, G]
-	return torchx.Scale(torchx.Sum(torchx.Mul(gain, valid)), -1/float64(max(candidates, 1)))
+// weighted is Σ weight·value / divisor.
+func weighted(value, weight torchx.Tensor, divisor float64) torchx.Tensor {
+	return torchx.Scale(torchx.Sum(torchx.Mul(value, weight)), 1/divisor)
 }
 
 // maskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
@@ -42,39 +33,6 @@ func maskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 		perStep = torchx.Mul(perStep, maskTensor(perStep, b))
 	}
 	return torchx.Sum(perStep, 2)
-}
-
-// sampledKL estimates KL(π ‖ ref) from one log-ratio a candidate, r = log π - log ref (Schulman 2020,
-// "Approximating KL divergence"): k1 = r, k2 = r²/2, k3 = e^-r - 1 + r. k3_reversed is the Python
-// reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref. limit bounds what is
-// exponentiated.
-func sampledKL(estimator string, logRatio torchx.Tensor, limit float64) torchx.Tensor {
-	switch estimator {
-	case "k1":
-		return logRatio
-	case "k2":
-		return torchx.Scale(torchx.Square(logRatio), 0.5)
-	case "k3_reversed":
-		r := clampTo(logRatio, limit)
-		return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
-	default: // k3
-		r := clampTo(logRatio, limit)
-		return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
-	}
-}
-
-// clampTo cuts x to ±limit; an infinite limit cuts nothing, NaN included.
-func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
-	if math.IsInf(limit, 1) {
-		return x
-	}
-	return torchx.Clamp(x, -limit, limit)
-}
-
-// entropy is the mean over scored steps of -Σ_a π(a) log π(a), in nats; no gradient wanted.
-func entropy(dist, mask torchx.Tensor, steps float64) torchx.Tensor {
-	perStep := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), torchx.ClampMin(dist, -1e8)), 3))
-	return torchx.Scale(torchx.Sum(torchx.Mul(perStep, mask)), 1/max(steps, 1))
 }
 
 // read copies several tensors to the host with a single wait for the device. A tensor that is none gives
@@ -97,13 +55,13 @@ func read(ts ...torchx.Tensor) [][]float64 {
 	return out
 }
 
-// onDevice moves host values [B*G] to the device of like as [B, G].
-func onDevice(like torchx.Tensor, values []float64, b, g int) torchx.Tensor {
+// onDevice moves host values to the device of like.
+func onDevice(like torchx.Tensor, values []float64, shape ...int) torchx.Tensor {
 	f := make([]float32, len(values))
 	for i, v := range values {
 		f[i] = float32(v)
 	}
-	return torchx.ToLike(torchx.From(f, b, g), like)
+	return torchx.ToLike(torchx.From(f, shape...), like)
 }
 
 func indicator(valid []bool) []float64 {

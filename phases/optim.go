@@ -67,19 +67,20 @@ func (l *learner) freeze(parts []string, any bool) error {
 	return nil
 }
 
-// update makes one optimizer step down the gradient of loss at step (0-based). Nothing changes when the
-// loss or the gradient is not finite: that is an error, unless compat goes on.
-func (l *learner) update(loss torchx.Tensor, step int) (Metrics, error) {
-	l.params.ZeroGrad()
-	torchx.Backward(loss)
+// zero clears the gradient before the backward passes of a step.
+func (l *learner) zero() { l.params.ZeroGrad() }
+
+// step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
+// have added up. Nothing changes when the loss or the gradient is not finite: that is an error, unless
+// compat goes on.
+func (l *learner) step(loss float64, step int) (Metrics, error) {
 	l.still.replace()
 	norm := l.params.GradNorm() // before clipping; sync
-	value := loss.Item()
-	if notFinite(value) && !l.goOn {
-		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", value)
+	if notFinite(loss) && !l.goOn {
+		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", loss)
 	}
 	if notFinite(norm) && !l.goOn {
-		return nil, fmt.Errorf("the gradient norm is %v at loss %g: the weights were left as they were; lower the learning rate", norm, value)
+		return nil, fmt.Errorf("the gradient norm is %v at loss %g: the weights were left as they were; lower the learning rate", norm, loss)
 	}
 	l.scale = 1.0
 	if l.clip > 0 {
@@ -87,7 +88,7 @@ func (l *learner) update(loss torchx.Tensor, step int) (Metrics, error) {
 	}
 	lr := l.lr * l.sched.At(step, l.total)
 	l.optim.Step(lr, l.scale)
-	m := Metrics{"loss": value, "grad_norm": norm, "lr": lr}
+	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr}
 	if stale, ok := l.still.clip(l.scale); ok {
 		m["frozen_grad_norm"] = stale
 	}

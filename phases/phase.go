@@ -70,9 +70,23 @@ type Recorder interface {
 	Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error
 	// Scores keeps the per-query scores of a policy on a split, for paired comparisons.
 	Scores(split, policy, phase string, epoch int, metric string, shots int, queryIDs []int64, scores []float64) error
+	// Completions keeps sampled candidates of one step (counted from 1 within the phase), to be read by people.
+	Completions(phase string, epoch, step int, rows []Completion) error
 	// Mark makes everything recorded so far durable and returns how many rows of each kind of record
 	// there are: what a saved state needs to cut off later rows.
-	Mark() (rows, evals int, err error)
+	Mark() (rows, evals, completions int, err error)
+}
+
+// Completion is one sampled text of a group, with what it earned.
+type Completion struct {
+	QueryID   int64
+	Group     int // number in its group, from 0
+	Text      string
+	Tokens    []int64 // as the policy scored them, the end token included
+	Truncated bool    // cut at the length limit
+	Reward    float64
+	Terms     map[string]float64 // the reward's parts, before their weights
+	Advantage float64            // over its whole group
 }
 
 // Env is what the phases of a run share.
@@ -101,7 +115,11 @@ type Env struct {
 type Data struct {
 	Val   selector.Source // validation queries; chooses the best checkpoint
 	Eval  selector.Source // held-out queries that enter no choice; may be nil
-	Shots int             // S, the number of examples to select
+	Shots int             // S, the number of examples to select; of token policies, the most tokens of a completion
+
+	// EvalBatch is how many queries a validation pass evaluates at once; 0 = 128. The last bits of a matrix
+	// product depend on its shape, so it is part of what makes runs equal.
+	EvalBatch int
 
 	EvalName string // how the held-out split is called in metrics
 	Shuffle  bool
@@ -120,5 +138,6 @@ type ValLoss struct {
 	Relative    bool    // τ counts in deviations of the group
 	Raw         bool    // weights of raw rewards, not of those that Data.Normalize gives
 	Smoothing   float64 // label smoothing
+	PerToken    bool    // mean over scored steps, each weighted as its candidate, as in average=token; Batch is then nothing
 	Batch       int     // mean over batches of so many queries, a short last one included (compat); 0: over queries
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -33,10 +34,10 @@ func TestMain(m *testing.M) {
 
 // memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type memory struct {
-	rows, evals []string
-	stopAt      int    // global step after which stop is called; 0 = never
-	stopAfter   string // or the row, by how it begins
-	stop        func()
+	rows, evals, completions []string
+	stopAt                   int    // global step after which stop is called; 0 = never
+	stopAfter                string // or the row, by how it begins
+	stop                     func()
 }
 
 func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
@@ -65,7 +66,16 @@ func (m *memory) Scores(split, policy, phase string, epoch int, metric string, s
 	return nil
 }
 
-func (m *memory) Mark() (int, int, error) { return len(m.rows), len(m.evals), nil }
+func (m *memory) Completions(phase string, epoch, step int, rows []Completion) error {
+	for _, c := range rows {
+		m.completions = append(m.completions, fmt.Sprint(phase, epoch, step, c))
+	}
+	return nil
+}
+
+func (m *memory) Mark() (int, int, int, error) {
+	return len(m.rows), len(m.evals), len(m.completions), nil
+}
 
 // nearby rewards examples whose first coordinate is close to the query's: embeddings hide it among others.
 type nearby struct {
@@ -262,9 +272,13 @@ func compatPlan(train *pointer.Source) Plan {
 // a fresh policy, and compares every row, evaluation and checkpoint byte with the undisturbed run.
 func resumesExactly(t *testing.T, plan func() Plan, steps int) {
 	_, val := toy(t)
+	resumesExactlyIn(t, plan, steps, func(rec Recorder, dir string) *Env { return toyEnv(t, val, rec, dir) })
+}
+
+func resumesExactlyIn(t *testing.T, plan func() Plan, steps int, newEnv func(rec Recorder, dir string) *Env) {
 	whole := &memory{}
 	dir := t.TempDir()
-	if _, err := Run(context.Background(), plan(), toyEnv(t, val, whole, dir), nil); err != nil {
+	if _, err := Run(context.Background(), plan(), newEnv(whole, dir), nil); err != nil {
 		t.Fatal(err)
 	}
 	want := files(t, dir)
@@ -279,15 +293,15 @@ func resumesExactly(t *testing.T, plan func() Plan, steps int) {
 	}
 	every := 1
 	if testing.Short() {
-		every = 3
+		every = max(3, total/6)
 	}
 	for stop := 1; stop < total; stop += every {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(context.Background())
 		rec := &memory{stopAt: stop, stop: cancel}
-		_, err := Run(ctx, plan(), toyEnv(t, val, rec, dir), nil)
+		_, err := Run(ctx, plan(), newEnv(rec, dir), nil)
 		cancel()
-		if err == nil && stop == total-1 {
+		if p := plan().Phases; err == nil && stop > total-p[len(p)-1].Passes() {
 			continue // within the passes of the very last batch: the run simply ends
 		}
 		if !errors.Is(err, ErrInterrupted) {
@@ -297,8 +311,8 @@ func resumesExactly(t *testing.T, plan func() Plan, steps int) {
 		if err != nil || saved == nil {
 			t.Fatalf("stopped after step %d: state %v, %v", stop, saved, err)
 		}
-		rec.stopAt, rec.rows, rec.evals = 0, rec.rows[:saved.Rows()], rec.evals[:saved.Evals()]
-		env := toyEnv(t, val, rec, dir)
+		rec.stopAt, rec.rows, rec.evals, rec.completions = 0, rec.rows[:saved.Rows()], rec.evals[:saved.Evals()], rec.completions[:saved.Completions()]
+		env := newEnv(rec, dir)
 		env.Policy.Params().SetValues(make([]float32, env.Policy.Params().Numel())) // nothing may come from here
 		if _, err := Run(context.Background(), plan(), env, saved); err != nil {
 			t.Fatalf("resumed after step %d: %v", stop, err)
@@ -310,6 +324,9 @@ func resumesExactly(t *testing.T, plan func() Plan, steps int) {
 		}
 		if len(rec.rows) != len(whole.rows) || !reflect.DeepEqual(rec.evals, whole.evals) {
 			t.Fatalf("resumed after step %d: %d rows, want %d; evaluations equal: %v", stop, len(rec.rows), len(whole.rows), reflect.DeepEqual(rec.evals, whole.evals))
+		}
+		if !slices.Equal(rec.completions, whole.completions) {
+			t.Fatalf("resumed after step %d: the completions differ", stop)
 		}
 		got := files(t, dir)
 		for name, content := range want {

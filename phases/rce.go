@@ -14,12 +14,18 @@ import (
 
 // RCEOptions configures reward-weighted cross entropy (config section rce).
 type RCEOptions struct {
-	Epochs      int                           `koanf:"epochs" help:"passes over the recorded beams; 0 skips the phase" range:"[0,inf)"`
+	Epochs      int                           `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
 	LR          float64                       `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize   *int                          `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	Temperature rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's beams, annealed by step"`
-	Rewards     string                        `koanf:"rewards" help:"what the weights are a softmax of: the recorded rewards, or those of data.normalize" enum:"raw,normalized"`
-	Top1Only    bool                          `koanf:"top1_only" help:"imitate the best beam only (the weights are then one-hot)"`
+	MicroBatch  *int                          `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
+	Rollout     string                        `koanf:"rollout" help:"offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the reader" enum:"offline,online"`
+	GroupSize   int                           `koanf:"group_size" help:"sampled candidates per query (online)" range:"[2,10000]"`
+	SampleTemp  float64                       `koanf:"sample_temperature" help:"temperature of sampling (online)" range:"(0,inf)"`
+	Temperature rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's candidates, annealed by step"`
+	Rewards     string                        `koanf:"rewards" help:"what the weights are a softmax of: the rewards as they are, or those of data.normalize" enum:"raw,normalized"`
+	Top1Only    bool                          `koanf:"top1_only" help:"imitate the best candidate only (the weights are then one-hot)"`
+	Average     string                        `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps, each weighted as its candidate" enum:"sequence,token"`
+	Completions CompletionOptions             `koanf:"completions" help:"sampled completions kept in completions.jsonl (online, token policies)"`
 
 	// Set by the program, not by users.
 	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
@@ -28,22 +34,25 @@ type RCEOptions struct {
 
 // DefaultRCEOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultRCEOptions() RCEOptions {
-	return RCEOptions{Epochs: 5, LR: 1e-4, Rewards: "normalized",
-		Temperature: rewardutil.DefaultTemperatureOptions()}
+	return RCEOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
+		Temperature: rewardutil.DefaultTemperatureOptions(), Average: "sequence", Completions: DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
 type SFTOptions struct {
-	Epochs    int     `koanf:"epochs" help:"passes over the best beam of each query; 0 skips the phase" range:"[0,inf)"`
-	LR        float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
-	BatchSize *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
+	Epochs     int     `koanf:"epochs" help:"passes over the best beam of each query; 0 skips the phase" range:"[0,inf)"`
+	LR         float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
+	BatchSize  *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
+	MicroBatch *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; null = all at once" range:"[1,inf)"`
+	Average    string  `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps of the batch" enum:"sequence,token"`
 }
 
 // DefaultSFTOptions skips the phase.
-func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4} }
+func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Average: "sequence"} }
 
 // RCE is reward-weighted cross entropy: -Σ_i w_i log π(beam_i), w = softmax(reward / τ) within a query
-// (reward-weighted regression, Peters & Schaal 2007; parity spec §5). SFT is its one-hot case.
+// (reward-weighted regression, Peters & Schaal 2007; parity spec §5). SFT is its one-hot case. Online, the
+// candidates are samples of the policy as it is: every step then moves it towards its better ones.
 type RCE struct {
 	name      string
 	opt       RCEOptions
@@ -55,6 +64,8 @@ type RCE struct {
 
 	env      *Env
 	learn    *learner
+	text     bool // the policy's steps are tokens
+	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
 	gradient []float32 // restored, until the next step makes its own (KeepGradient)
 }
@@ -71,6 +82,7 @@ func NewRCE(opt RCEOptions, optim OptimOptions, sched rewardutil.LRScheduleOptio
 func NewSFT(opt SFTOptions, optim OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *RCE {
 	rce := DefaultRCEOptions()
 	rce.Epochs, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.LR, opt.BatchSize, true
+	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
 	p := NewRCE(rce, optim, sched, src, batch, smoothing)
 	p.name = "sft"
 	return p
@@ -86,23 +98,38 @@ func (r *RCE) Passes() int             { return 1 }
 // Begin makes the phase's optimizer.
 func (r *RCE) Begin(env *Env, totalSteps int) error {
 	r.env, r.total = env, totalSteps
+	if _, r.text = env.Policy.(selector.ExactKL); r.text && r.smoothing > 0 {
+		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
+	}
 	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
 	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil
 }
 
 // BeginEpoch has nothing to refresh.
-func (r *RCE) BeginEpoch(int) error { return nil }
+func (r *RCE) BeginEpoch(int) error {
+	r.showNext = true
+	return nil
+}
 
 // Step makes one update of weighted imitation.
 func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metrics, error) {
-	batch := r.src.Recorded(queries)                                       // [B, G, S]
+	batch, err := r.collect(epoch, step, queries) // [B, G, T]
+	if err != nil {
+		return nil, err
+	}
 	tau := r.opt.Temperature.At(step, r.total)                             // annealed by step
-	weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B, G], 1 over each query
-	out := r.env.Policy.Forward(batch, selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0})
-	ce := crossEntropy(out, batch, r.smoothing)                                   // [B, G]
-	loss := weighted(ce, onDevice(ce, weights, batch.B(), batch.G), stats.Groups) // scalar
-	m, err := r.learn.update(loss, step)
+	weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query
+	divisor := float64(max(stats.Groups, 1))
+	if r.opt.Average == "token" {
+		divisor = weightedSteps(weights, batch)
+	}
+	loss := 0.0
+	r.learn.zero()
+	for from, to := range spans(batch.B(), r.opt.MicroBatch) {
+		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step, from)
+	}
+	m, err := r.learn.step(loss, step)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +141,63 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	if !r.opt.Top1Only {
 		m["effective_sample_size"] = stats.ESS
 	}
+	if r.text {
+		m["tokens"] = countSteps(batch)
+		addTextMetrics(m, batch)
+	}
+	if r.opt.Rollout == "online" {
+		m["mean_reward"], m["reward_std"] = meanReward(batch), rewardutil.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
+	}
 	return m, nil
+}
+
+// collect returns the recorded candidates of queries, or samples of the policy with their rewards.
+func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
+	if r.opt.Rollout != "online" {
+		return r.src.Recorded(queries), nil
+	}
+	b, err := sampleGroups(r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	if err != nil {
+		return nil, err
+	}
+	show := r.opt.Completions.due(r.showNext, step)
+	r.showNext = false
+	if !show || !r.text {
+		return b, nil
+	}
+	return b, r.opt.Completions.record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
+}
+
+// accumulate adds the gradient of a part of the batch, which starts at query from, and returns its share
+// of the loss.
+func (r *RCE) accumulate(part *selector.Batch, weights []float64, divisor float64, step, from int) float64 {
+	if part.NumValid() == 0 {
+		return 0
+	}
+	defer torchx.Scope()()
+	key := rng.Key(r.env.Seed, "dropout "+r.name, step)
+	if from > 0 {
+		key = rng.Key(r.env.Seed, "dropout "+r.name, step, from)
+	}
+	out := r.env.Policy.Forward(part, selector.ForwardOptions{Train: true, DropoutSeed: key, Dist: r.smoothing > 0})
+	ce := crossEntropy(out, part, r.smoothing)                             // [B, G]
+	loss := weighted(ce, onDevice(ce, weights, part.B(), part.G), divisor) // scalar
+	torchx.Backward(loss)
+	return loss.Item() // sync
+}
+
+// weightedSteps is the number of scored steps, each counted with its candidate's weight.
+func weightedSteps(weights []float64, b *selector.Batch) float64 {
+	sum := 0.0
+	for at, w := range weights {
+		if b.Valid[at] {
+			sum += w * float64(len(b.Scored(at/b.G, at%b.G)))
+		}
+	}
+	if sum == 0 {
+		return 1
+	}
+	return sum
 }
 
 // beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.

@@ -194,7 +194,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 			return err
 		}
 		var err error
-		if s.pos.Rows, s.pos.Evals, err = s.env.Rec.Mark(); err != nil {
+		if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 			return err
 		}
 		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Name(), epoch, i, stateSuffix)
@@ -334,7 +334,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 
 func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 	var err error
-	if s.pos.Rows, s.pos.Evals, err = s.env.Rec.Mark(); err != nil {
+	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 		return err
 	}
 	s.pos.Weights = file

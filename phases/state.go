@@ -28,11 +28,12 @@ type position struct {
 	PhaseDone  bool   `json:"phase_done"`       // the phase ended here, by its epochs or by patience
 	Pruned     string `json:"pruned,omitempty"` // why the run ended here
 
-	Sums    sums            `json:"sums"` // of the epoch in progress
-	Best    best            `json:"best"`
-	History []bestCandidate `json:"history"` // every epoch that competes for best
-	Rows    int             `json:"rows"`    // of metrics.jsonl
-	Evals   int             `json:"evals"`   // of evals.jsonl
+	Sums        sums            `json:"sums"` // of the epoch in progress
+	Best        best            `json:"best"`
+	History     []bestCandidate `json:"history"`               // every epoch that competes for best
+	Rows        int             `json:"rows"`                  // of metrics.jsonl
+	Evals       int             `json:"evals"`                 // of evals.jsonl
+	Completions int             `json:"completions,omitempty"` // of completions.jsonl
 
 	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
 	Values     json.RawMessage `json:"values"`  // the phase's own
@@ -45,12 +46,13 @@ type Saved struct {
 	pos position
 }
 
-// GlobalStep, Phase, Epoch, Rows and Evals say what the state stands for.
-func (s *Saved) GlobalStep() int { return s.pos.GlobalStep }
-func (s *Saved) Phase() string   { return s.pos.Phase }
-func (s *Saved) Epoch() int      { return s.pos.Epoch }
-func (s *Saved) Rows() int       { return s.pos.Rows }
-func (s *Saved) Evals() int      { return s.pos.Evals }
+// GlobalStep, Phase, Epoch, Rows, Evals and Completions say what the state stands for.
+func (s *Saved) GlobalStep() int  { return s.pos.GlobalStep }
+func (s *Saved) Phase() string    { return s.pos.Phase }
+func (s *Saved) Epoch() int       { return s.pos.Epoch }
+func (s *Saved) Rows() int        { return s.pos.Rows }
+func (s *Saved) Evals() int       { return s.pos.Evals }
+func (s *Saved) Completions() int { return s.pos.Completions }
 
 // ConfigHash is that of the configuration the state was saved under.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }

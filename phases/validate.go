@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -9,8 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// evalBatch is how many queries a validation pass evaluates at once. Fixed, because the last bits of a
-// matrix product depend on its shape and validation decides which checkpoint is best.
+// evalBatch is how many queries a validation pass evaluates at once unless Data.EvalBatch says otherwise.
 const evalBatch = 128
 
 // Validation is what a policy is worth on a set of queries.
@@ -24,15 +24,25 @@ type Validation struct {
 	Rewards    []float64 // [Q] per query, where scored
 	Accuracies []float64 // [Q] per query, where known
 	Selections [][]int64 // [Q] greedy selection
+
+	// Of token policies.
+	Texts  []string           // [Q] greedy completions, where the scorer decodes them
+	Terms  map[string]float64 // mean of each term of the reward over the greedy completions
+	Length float64            // mean tokens of a greedy completion; NaN elsewhere
+	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
 }
 
 // Metrics returns the known numbers under their names in metrics.jsonl, with the given prefix.
 func (v Validation) Metrics(prefix string) Metrics {
 	m := Metrics{}
-	for name, x := range map[string]float64{"loss": v.Loss, "kl": v.KL, "reward": v.Reward, "accuracy": v.Accuracy, "advantage": v.Advantage} {
+	for name, x := range map[string]float64{"loss": v.Loss, "kl": v.KL, "reward": v.Reward, "accuracy": v.Accuracy, "advantage": v.Advantage,
+		"completion_length": v.Length, "truncated_share": v.Cut} {
 		if !math.IsNaN(x) || name == "loss" && v.LossKnown {
 			m[prefix+name] = x
 		}
+	}
+	for name, x := range v.Terms {
+		m[prefix+"reward_"+name] = x
 	}
 	return m
 }
@@ -42,28 +52,31 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	defer torchx.NoGrad()()
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
-	var losses []float64 // of the queries with recorded candidates
+	var losses, steps []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
+	_, text := policy.(selector.ExactKL)
+	length, cut := 0, 0
 	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
 	canScore = canScore && scorer.CanScore()
-	for queries := range selector.Chunks(n, evalBatch) {
+	for queries := range selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)) {
 		if err := torchx.Try(func() error {
 			defer torchx.Scope()()
 			if b := src.Recorded(queries); b.NumValid() > 0 {
 				out := policy.Forward(b, selector.ForwardOptions{Dist: data.ValLoss.Smoothing > 0})
-				losses = append(losses, recordedLosses(out, b, data)...)
+				l, n := recordedLosses(out, b, data)
+				losses, steps = append(losses, l...), append(steps, n...)
 				a, groups := recordedAdvantage(out, b, data.Advantage)
 				advantage, advGroups = advantage+a, advGroups+groups
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
 			if policy != reference { // else the KL is 0
-				ref := reference.Forward(greedy, selector.ForwardOptions{Dist: true})
-				out := policy.Forward(greedy, selector.ForwardOptions{Reference: ref.Dist})
-				kl += torchx.Sum(maskedSum(out.KL, greedy)).Item()
+				kl += torchx.Sum(maskedSum(exactKL(policy, reference, greedy), greedy)).Item()
 			}
 			for i := range queries {
 				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
+				cut += int(oneIf(greedy.Cut(i)))
 			}
+			length += countSteps(greedy)
 			if canScore {
 				acc, err := scorer.Accuracy(greedy)
 				if err != nil {
@@ -71,6 +84,13 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				}
 				v.Rewards = append(v.Rewards, greedy.Rewards...)
 				v.Accuracies = append(v.Accuracies, acc...)
+				v.Texts = append(v.Texts, greedy.Texts...)
+				for name, term := range greedy.Terms {
+					if v.Terms == nil {
+						v.Terms = map[string]float64{}
+					}
+					v.Terms[name] += sum(term) / float64(n)
+				}
 			}
 			return nil
 		}); err != nil {
@@ -78,32 +98,50 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 		}
 	}
 	v.Loss, v.LossKnown = meanOfBatches(losses, data.ValLoss.Batch), len(losses) > 0
+	if data.ValLoss.PerToken {
+		v.Loss = sum(losses) / sum(steps)
+	}
+	v.Length, v.Cut = math.NaN(), math.NaN()
+	if text && n > 0 {
+		v.Length, v.Cut = share(length, n), share(cut, n)
+	}
 	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)
 	return v, nil
 }
 
-// recordedLosses returns the reward-weighted cross entropy of each query that has recorded candidates.
-func recordedLosses(out selector.Output, b *selector.Batch, data Data) []float64 {
+// exactKL is KL(policy ‖ reference) of every step of b, [B, G, T] nats, without gradient: summed over the
+// policy's distributions, or as a token policy gives it.
+func exactKL(policy, reference selector.Policy, b *selector.Batch) torchx.Tensor {
+	if p, ok := policy.(selector.ExactKL); ok {
+		return p.KL(b, reference)
+	}
+	ref := reference.Forward(b, selector.ForwardOptions{Dist: true})
+	return policy.Forward(b, selector.ForwardOptions{Reference: ref.Dist}).KL
+}
+
+// recordedLosses returns the reward-weighted cross entropy of each query that has recorded candidates, and
+// the number of its scored steps, each weighted as its candidate.
+func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, steps []float64) {
 	opt, rewards := data.ValLoss, b.Rewards
 	if data.Normalize != nil && !opt.Raw {
 		rewards = normalizeGroups(b, data.Normalize)
 	}
 	w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
 	ce := crossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
-	var losses []float64
 	for i := range b.B() {
-		loss, any := 0.0, false
+		loss, n, any := 0.0, 0.0, false
 		for at := i * b.G; at < (i+1)*b.G; at++ {
 			if b.Valid[at] {
 				loss, any = loss+w[at]*ce[at], true
+				n += w[at] * float64(len(b.Scored(i, at%b.G)))
 			}
 		}
 		if any {
-			losses = append(losses, loss)
+			losses, steps = append(losses, loss), append(steps, n)
 		}
 	}
-	return losses
+	return losses, steps
 }
 
 // meanOfBatches is the mean over batches of their means, a short last batch weighing as much as a full
@@ -169,10 +207,12 @@ func normalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []f
 	return out
 }
 
-func mean(x []float64) float64 {
-	sum := 0.0
+func sum(x []float64) float64 {
+	s := 0.0
 	for _, v := range x {
-		sum += v
+		s += v
 	}
-	return sum / float64(len(x)) // NaN when empty
+	return s
 }
+
+func mean(x []float64) float64 { return sum(x) / float64(len(x)) } // NaN when empty

@@ -60,6 +60,11 @@ func AppendEvals(dir string, evals ...Evaluation) error {
 		}
 		data = append(append(data, line...), '\n')
 	}
+	return appendDurably(path, data)
+}
+
+// appendDurably adds whole lines to a file in one system call and waits for the disk.
+func appendDurably(path string, data []byte) error {
 	f, err := appendTo(path)
 	if err != nil {
 		return err

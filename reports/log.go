@@ -219,16 +219,27 @@ func (l *Log) Scores(split, policy, phase string, epoch int, metric string, shot
 	return AppendEvals(l.dir, Evaluation{split, policy, phase, epoch, metric, shots, queryIDs, scores})
 }
 
+// Completions appends sampled candidates of one step to completions.jsonl.
+func (l *Log) Completions(phase string, epoch, step int, rows []Completion) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return appendCompletions(l.dir, phase, epoch, step, rows)
+}
+
 // Mark makes everything recorded so far durable and returns how many rows metrics.jsonl (resume events
-// not counted) and how many lines evals.jsonl has: what a saved state keeps for an exact resume.
-func (l *Log) Mark() (rows, evals int, err error) {
+// not counted) and how many lines evals.jsonl and completions.jsonl have: what a saved state keeps for an
+// exact resume.
+func (l *Log) Mark() (rows, evals, completions int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.metrics.Sync(); err != nil {
-		return 0, 0, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+		return 0, 0, 0, fmt.Errorf("cannot write %s: %w", metricsFile, err)
 	}
-	evals, err = countRows(filepath.Join(l.dir, evalsFile))
-	return l.rows, evals, err
+	if evals, err = countRows(filepath.Join(l.dir, evalsFile)); err != nil {
+		return 0, 0, 0, err
+	}
+	completions, err = countRows(filepath.Join(l.dir, completionsFile))
+	return l.rows, evals, completions, err
 }
 
 // Close ends the progress line and closes the files. It may be called twice.

@@ -15,23 +15,27 @@ import (
 const eventResume = "resume"
 
 // Position is the point in a run that a saved state stands for. The zero Position is the start.
-// Rows and Evals, from Log.Mark, decide what belongs to the state; the rest is for readers.
+// Rows, Evals and Completions, from Log.Mark, decide what belongs to the state; the rest is for readers.
 type Position struct {
-	Phase      string
-	Epoch      int
-	GlobalStep int
-	Rows       int // lines of metrics.jsonl, resume events not counted
-	Evals      int // lines of evals.jsonl
+	Phase       string
+	Epoch       int
+	GlobalStep  int
+	Rows        int // lines of metrics.jsonl, resume events not counted
+	Evals       int // lines of evals.jsonl
+	Completions int // lines of completions.jsonl
 }
 
 // Truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
-// evals.jsonl and torn last lines. Events of earlier resumes stay. Event files for TensorBoard stay
+// evals.jsonl and completions.jsonl, and torn last lines. Events of earlier resumes stay. Event files for TensorBoard stay
 // too, since the next one tells it which steps to forget, unless the run starts over.
 func Truncate(dir string, at Position) error {
 	if err := truncateFile(filepath.Join(dir, metricsFile), at.Rows); err != nil {
 		return err
 	}
 	if err := truncateFile(filepath.Join(dir, evalsFile), at.Evals); err != nil {
+		return err
+	}
+	if err := truncateFile(filepath.Join(dir, completionsFile), at.Completions); err != nil {
 		return err
 	}
 	if at != (Position{}) {

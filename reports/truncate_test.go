@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +40,10 @@ func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bo
 					continue
 				}
 				record(t, log, KindStep, phase, epoch, step, global, map[string]any{"loss": float64(global), "step_seconds": 0.1})
+				sampled := []Completion{{QueryID: 7, Text: "a\nb", Tokens: []int64{3, 1}, Reward: 1}, {QueryID: 7, Group: 1, Truncated: true, Terms: map[string]float64{"format": 0.3}}}
+				if err := log.Completions(phase, epoch, step, sampled); err != nil {
+					t.Fatal(err)
+				}
 				if step == 5 { // checkpoint.every_steps
 					record(t, log, KindEvent, phase, epoch, step, global, map[string]any{"event": "note", "message": "half way"})
 					if !save(Position{Phase: phase, Epoch: epoch - 1, GlobalStep: global}, log) {
@@ -90,7 +95,7 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	var states []Position
 	play(t, whole, nil, func(p Position, log *Log) bool {
 		var err error
-		p.Rows, p.Evals, err = log.Mark()
+		p.Rows, p.Evals, p.Completions, err = log.Mark()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +104,12 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	})
 	wantRows, _ := stable(t, whole, metricsFile)
 	wantEvals, _ := stable(t, whole, evalsFile)
-	if len(states) != 6 || len(wantRows) != 12+4+4+2+1 {
-		t.Fatalf("%d states and %d rows", len(states), len(wantRows))
+	wantCompletions, err := ReadCompletions(whole)
+	if err != nil || len(states) != 6 || len(wantRows) != 12+4+4+2+1 || len(wantCompletions) != 2*12 {
+		t.Fatalf("%d states, %d rows and %d completions, %v", len(states), len(wantRows), len(wantCompletions), err)
+	}
+	if c := wantCompletions[23]; c.Phase != "grpo" || c.Epoch != 2 || c.Step != 6 || c.Group != 1 || !c.Truncated || c.Terms["format"] != 0.3 {
+		t.Errorf("the last completion is %+v", c)
 	}
 	states = append(states, Position{}) // no usable checkpoint: start over
 	for i, state := range states {
@@ -117,7 +126,7 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 		saved := state
 		play(t, dir, &state, func(p Position, log *Log) bool {
 			var err error
-			p.Rows, p.Evals, err = log.Mark()
+			p.Rows, p.Evals, p.Completions, err = log.Mark()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,6 +145,9 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 		}
 		if !slices.Equal(evals, wantEvals) {
 			t.Errorf("state %d: evals differ\n got %v\nwant %v", i, evals, wantEvals)
+		}
+		if got, err := ReadCompletions(dir); err != nil || !reflect.DeepEqual(got, wantCompletions) {
+			t.Errorf("state %d: completions differ (%v)\n got %v\nwant %v", i, err, got, wantCompletions)
 		}
 	}
 }

@@ -10,6 +10,7 @@ type AdvantageOptions struct {
 	Method         string  `koanf:"method" help:"how a group's rewards are centred and scaled" enum:"z_score,mean_only,batch_std,leave_one_out,rank,none"`
 	Clip           float64 `koanf:"clip" help:"advantages are cut to plus or minus this" range:"(0,inf]"`
 	MinStd         float64 `koanf:"min_std" help:"floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing on tiny rewards" range:"[0,inf)"`
+	Std            string  `koanf:"std" help:"deviation of z_score and batch_std: sample divides by n - 1 (TRL, verl), population by n" enum:"sample,population"`
 	Precision      float64 `koanf:"precision" help:"groups whose best and worst reward differ by no more than this count as equal" range:"[0,inf)"`
 	BaselineShift  float64 `koanf:"baseline_shift" help:"subtracted from every advantage before the clip; above 0, fewer candidates count as good" range:"(-inf,inf)"`
 	NegativeWeight float64 `koanf:"negative_weight" help:"factor on negative advantages; 0 learns from the good candidates only" range:"[0,inf)"`
@@ -17,13 +18,14 @@ type AdvantageOptions struct {
 
 // DefaultAdvantageOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
 func DefaultAdvantageOptions() AdvantageOptions {
-	return AdvantageOptions{Method: "z_score", Clip: 5, MinStd: 0.1, NegativeWeight: 1}
+	return AdvantageOptions{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample", NegativeWeight: 1}
 }
 
 // Validate reports an unknown method and numbers that make no sense.
 func (o AdvantageOptions) Validate() error {
 	return errors.Join(
 		oneOf("method", o.Method, "z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"),
+		oneOf("std", o.Std, "sample", "population"),
 		want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
 		want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd),
 		want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
@@ -60,7 +62,7 @@ func (s AdvantageStats) SignalShare() float64 {
 const rounding = 4e-7
 
 // Advantages returns group-relative advantages [B*G] of rewards [B*G], and their statistics. With m, s
-// and n the mean, sample deviation and size of the counted part of a group:
+// and n the mean, deviation (sample or population, as Std says) and size of the counted part of a group:
 //
 //	z_score        (r - m) / max(s, min_std)           GRPO, DeepSeekMath (arXiv:2402.03300) §4.1.2
 //	mean_only      r - m                               Dr. GRPO (arXiv:2503.20783)
@@ -93,7 +95,7 @@ func Advantages(rewards []float64, valid []bool, B, G int, opt AdvantageOptions)
 			stats.Empty++
 		case len(r) == 1 && !math.IsNaN(m):
 			stats.Single++
-		case spread <= max(opt.Precision, rounding*maxAbs(r)):
+		case !differ(r, spread, opt):
 			constants = append(constants, m)
 		default:
 			stats.Signal++
@@ -104,7 +106,7 @@ func Advantages(rewards []float64, valid []bool, B, G int, opt AdvantageOptions)
 			for _, v := range r {
 				squares += (v - m) * (v - m)
 			}
-			freedom += float64(len(r) - 1)
+			freedom += degrees(len(r), opt)
 		}
 	}
 	good, _, spread := moments(all)
@@ -154,6 +156,9 @@ func centre(r []float64, mean float64, opt AdvantageOptions) []float64 {
 	switch opt.Method {
 	case "z_score":
 		_, std, _ := moments(r)
+		if opt.Std == "population" {
+			std *= math.Sqrt(float64(len(r)-1) / float64(len(r)))
+		}
 		scale = max(std, opt.MinStd)
 	case "leave_one_out":
 		scale = float64(len(r)-1) / float64(len(r)) // r - mean of the others = n/(n-1)·(r - mean)
@@ -163,6 +168,46 @@ func centre(r []float64, mean float64, opt AdvantageOptions) []float64 {
 		out[i] = (v - mean) / scale
 	}
 	return out
+}
+
+// degrees is what a sum of n squares is divided by for a variance.
+func degrees(n int, opt AdvantageOptions) float64 {
+	if opt.Std == "population" {
+		return float64(n)
+	}
+	return float64(n - 1)
+}
+
+// HasSignal says for each group whether its rewards tell its candidates apart: whether Advantages counts
+// it under Signal.
+func HasSignal(rewards []float64, valid []bool, B, G int, opt AdvantageOptions) []bool {
+	out := make([]bool, B)
+	for b := range B {
+		r, _ := gather(row(rewards, valid, b, G))
+		_, _, spread := moments(r)
+		out[b] = differ(r, spread, opt)
+	}
+	return out
+}
+
+// differ reports whether rewards with this spread count as different.
+func differ(r []float64, spread float64, opt AdvantageOptions) bool {
+	return !(spread <= max(opt.Precision, rounding*maxAbs(r))) // NaN counts, for the training step to refuse
+}
+
+// GroupStd returns the mean over groups of the deviation of their counted rewards; 0 where no group has two.
+func GroupStd(rewards []float64, valid []bool, B, G int) float64 {
+	sum, n := 0.0, 0
+	for b := range B {
+		r, _ := gather(row(rewards, valid, b, G))
+		if len(r) < 2 {
+			continue
+		}
+		_, std, _ := moments(r)
+		sum += std
+		n++
+	}
+	return sum / math.Max(float64(n), 1)
 }
 
 func (s *AdvantageStats) describe(kept []float64) {

@@ -10,6 +10,7 @@ package selector
 
 import (
 	"iter"
+	"slices"
 
 	"fulcrum/internal/torchx"
 )
@@ -30,7 +31,8 @@ type Source interface {
 // greedy selections.
 type Scorer interface {
 	Source
-	// Score fills b.Rewards with the exact reward of every valid candidate.
+	// Score fills b.Rewards with the exact reward of every valid candidate and, where they are known, the
+	// reward's terms (b.Terms) and the candidates as text (b.Texts).
 	Score(b *Batch) error
 	// Accuracy is Score and returns the task accuracy of every candidate [B*G], or nil when it is not known.
 	Accuracy(b *Batch) ([]float64, error)
@@ -59,9 +61,14 @@ type Batch struct {
 	Queries []int     // [B] indices into Source
 	G, T    int       //
 	Actions []int64   // [B*G*T] pool positions or token ids
-	Mask    []float32 // [B*G*T] 1 = a scored step
+	Mask    []float32 // [B*G*T] 1 = a scored step; the scored steps of a candidate come first
 	Valid   []bool    // [B*G] false = padding
 	Rewards []float64 // [B*G] raw rewards; 0 where not valid
+
+	// What only text candidates have; nil elsewhere.
+	Truncated []bool               // [B*G] cut at the length limit: no action that ends the candidate
+	Terms     map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
+	Texts     []string             // [B*G] candidates as text
 }
 
 // NewBatch returns a batch of zeros: no candidate is valid yet.
@@ -127,17 +134,118 @@ func (b *Batch) NumValid() int {
 // the group, where valid says so.
 func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
 	out := NewBatch(b.Source, b.Queries, k, b.T)
-	for i := range b.Queries {
-		for j := range k {
-			dst := i*k + j
-			if !valid[dst] {
-				continue
+	from := make([]int, len(valid)) // [B*k] where a candidate stands in b; -1 = padding
+	for dst, ok := range valid {
+		from[dst] = -1
+		if !ok {
+			continue
+		}
+		src := dst/k*b.G + index[dst]
+		from[dst] = src
+		copy(out.Actions[dst*b.T:(dst+1)*b.T], b.Actions[src*b.T:(src+1)*b.T])
+		copy(out.Mask[dst*b.T:(dst+1)*b.T], b.Mask[src*b.T:(src+1)*b.T])
+		out.Valid[dst] = b.Valid[src]
+		out.Rewards[dst] = b.Rewards[src]
+	}
+	out.Truncated, out.Texts = pick(b.Truncated, from), pick(b.Texts, from)
+	for name, term := range b.Terms {
+		out.setTerm(name, pick(term, from))
+	}
+	return out
+}
+
+// Part returns queries from … to-1 of the batch, which share its memory.
+func (b *Batch) Part(from, to int) *Batch {
+	lo, hi := from*b.G, to*b.G
+	out := &Batch{Source: b.Source, Queries: b.Queries[from:to], G: b.G, T: b.T,
+		Actions: b.Actions[lo*b.T : hi*b.T], Mask: b.Mask[lo*b.T : hi*b.T], Valid: b.Valid[lo:hi], Rewards: b.Rewards[lo:hi]}
+	if b.Truncated != nil {
+		out.Truncated = b.Truncated[lo:hi]
+	}
+	if b.Texts != nil {
+		out.Texts = b.Texts[lo:hi]
+	}
+	for name, term := range b.Terms {
+		out.setTerm(name, term[lo:hi])
+	}
+	return out
+}
+
+// Groups returns the batch with the groups of some of its queries, given by their place in it.
+func (b *Batch) Groups(places []int) *Batch {
+	parts := make([]*Batch, len(places))
+	for i, at := range places {
+		parts[i] = b.Part(at, at+1)
+	}
+	return Join(b.Source, b.G, parts...)
+}
+
+// Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
+// most steps. Truncated, Terms and Texts are there where every batch has them.
+func Join(src Source, g int, parts ...*Batch) *Batch {
+	t, queries := 0, []int{}
+	for _, p := range parts {
+		t, queries = max(t, p.T), append(queries, p.Queries...)
+	}
+	out := NewBatch(src, queries, g, t)
+	at := 0
+	for i, p := range parts {
+		for c := range p.Valid {
+			copy(out.Actions[(at+c)*t:], p.Actions[c*p.T:(c+1)*p.T])
+			copy(out.Mask[(at+c)*t:], p.Mask[c*p.T:(c+1)*p.T])
+		}
+		copy(out.Valid[at:], p.Valid)
+		copy(out.Rewards[at:], p.Rewards)
+		out.Truncated, out.Texts = joined(i, out.Truncated, p.Truncated), joined(i, out.Texts, p.Texts)
+		if i == 0 {
+			for name, term := range p.Terms {
+				out.setTerm(name, slices.Clone(term))
 			}
-			src := i*b.G + index[dst]
-			copy(out.Actions[dst*b.T:(dst+1)*b.T], b.Actions[src*b.T:(src+1)*b.T])
-			copy(out.Mask[dst*b.T:(dst+1)*b.T], b.Mask[src*b.T:(src+1)*b.T])
-			out.Valid[dst] = b.Valid[src]
-			out.Rewards[dst] = b.Rewards[src]
+		} else {
+			for name, term := range out.Terms {
+				if out.Terms[name] = joined(i, term, p.Terms[name]); out.Terms[name] == nil {
+					delete(out.Terms, name)
+				}
+			}
+		}
+		at += len(p.Valid)
+	}
+	return out
+}
+
+// joined appends the entries of batch i; nil where one batch has none.
+func joined[E any](i int, x, more []E) []E {
+	if more == nil || x == nil && i > 0 {
+		return nil
+	}
+	return append(x, more...)
+}
+
+// Drop makes a candidate padding.
+func (b *Batch) Drop(at int) {
+	b.Valid[at], b.Rewards[at] = false, 0
+	clear(b.Mask[at*b.T : (at+1)*b.T])
+}
+
+// Cut reports whether candidate at [B*G] was cut at the length limit.
+func (b *Batch) Cut(at int) bool { return b.Truncated != nil && b.Truncated[at] }
+
+func (b *Batch) setTerm(name string, values []float64) {
+	if b.Terms == nil {
+		b.Terms = map[string][]float64{}
+	}
+	b.Terms[name] = values
+}
+
+// pick returns the entries of x that from names, zero where it says -1; nil stays nil.
+func pick[E any](x []E, from []int) []E {
+	if x == nil {
+		return nil
+	}
+	out := make([]E, len(from))
+	for i, at := range from {
+		if at >= 0 {
+			out[i] = x[at]
 		}
 	}
 	return out
@@ -150,6 +258,7 @@ type ForwardOptions struct {
 	DropoutSeed uint64        // the stream of this step's dropout masks
 	Temperature float64       // policy temperature; 0 means 1
 	Dist        bool          // also return the whole log-distribution of every step
+	Entropy     bool          // also return Entropy, with gradient outside torchx.NoGrad
 	Reference   torchx.Tensor // Dist of the reference policy on the same batch, if wanted: also return KL
 }
 
@@ -159,9 +268,16 @@ type Output struct {
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible
 	// KL is the exact KL(π ‖ reference) of every step, not masked, with gradient.
 	KL torchx.Tensor // [B, G, T] nats
-	// Entropy is -Σ_a π(a) log π(a) of every step, without gradient and not masked; no tensor where a
-	// policy doesn't give it.
+	// Entropy is -Σ_a π(a) log π(a) of every step, not masked; with gradient where ForwardOptions.Entropy
+	// asks for it and the policy can't give Dist. No tensor where a policy doesn't give it.
 	Entropy torchx.Tensor // [B, G, T] nats
+}
+
+// ExactKL is a Policy whose actions are too many for Dist (a vocabulary), but which can still sum over
+// them: KL(π ‖ reference) of every step of a batch, without gradient and 0 where masked.
+type ExactKL interface {
+	Policy
+	KL(b *Batch, reference Policy) torchx.Tensor // [B, G, T] nats
 }
 
 // HeadCloner is a Policy whose attention can be read with another number of heads: the same weights, in

@@ -34,3 +34,34 @@ func TestScoredAndChosen(t *testing.T) {
 		}
 	}
 }
+
+// TestTakeAndPart: what belongs to a candidate goes where it goes.
+func TestTakeAndPart(t *testing.T) {
+	b := NewBatch(nil, []int{5, 6}, 3, 2)
+	b.Truncated, b.Texts = make([]bool, 6), []string{"a", "b", "c", "d", "e", "f"}
+	b.Terms = map[string][]float64{"format": {0, 1, 2, 3, 4, 5}}
+	for i := range 6 {
+		b.Set(i/3, i%3, []int64{int64(i), 9}[:1+i%2], float64(10*i))
+		b.Truncated[i] = i%2 == 0
+	}
+	top := b.Take(2, []int{2, 0, 1, 0}, []bool{true, true, true, false})
+	if want := []string{"c", "a", "e", ""}; !slices.Equal(top.Texts, want) {
+		t.Errorf("texts %v, want %v", top.Texts, want)
+	}
+	if want := []float64{2, 0, 4, 0}; !slices.Equal(top.Terms["format"], want) {
+		t.Errorf("terms %v, want %v", top.Terms["format"], want)
+	}
+	if want := []bool{true, true, true, false}; !slices.Equal(top.Truncated, want) || !slices.Equal(top.Valid, want) || top.Cut(3) {
+		t.Errorf("truncated %v, valid %v, want %v", top.Truncated, top.Valid, want)
+	}
+	if want := []float64{20, 0, 40, 0}; !slices.Equal(top.Rewards, want) {
+		t.Errorf("rewards %v, want %v", top.Rewards, want)
+	}
+	last := top.Part(1, 2)
+	if last.B() != 1 || last.Queries[0] != 6 || !slices.Equal(last.Scored(0, 0), []int64{4}) || last.Texts[0] != "e" || last.Terms["format"][0] != 4 || !last.Cut(0) || last.NumValid() != 1 {
+		t.Errorf("the last query's part is %+v", last)
+	}
+	if bare := NewBatch(nil, []int{1}, 1, 1).Take(1, []int{0}, []bool{true}); bare.Truncated != nil || bare.Texts != nil || bare.Terms != nil || bare.Cut(0) {
+		t.Errorf("a batch without texts became %+v", bare)
+	}
+}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"fulcrum/internal/rng"
 )
 
 // Dim is the width of the embeddings: question block, then image block.
@@ -74,38 +72,21 @@ func Generate(opt Options) (*Data, error) {
 		return nil, fmt.Errorf("data.shapes.%w", err)
 	}
 	d := &Data{Options: opt, Dim: Dim}
-	d.makeItems()
+	d.Items = makeItems(opt)
+	d.makeScenes()
 	e := d.embed()
-	d.Prior = newPrior(d.Items[opt.TrainQueries:d.trainRows()])
-	first := d.trainRows()
+	d.Prior = newPrior(d.Items[opt.TrainQueries:opt.trainRows()])
+	first := opt.trainRows()
 	d.Train = d.makeQueries(e, 0, opt.TrainQueries)
 	d.Val = d.makeQueries(e, first, opt.ValQueries)
 	d.Dev = d.makeQueries(e, first+opt.ValQueries, opt.DevQueries)
 	return d, nil
 }
 
-// trainRows is the number of candidates: rows 0 to trainRows()-1.
-func (d *Data) trainRows() int { return d.Options.TrainQueries + d.Options.ReaderQuestions }
-
-// makeItems draws scenes and questions until every split is full. A scene belongs to one split; the
-// questions of the reader's prior and the training queries may share one (they are one split).
-func (d *Data) makeItems() {
-	add := func(split string, rows, perScene int) {
-		for rows > 0 {
-			id := len(d.scenes)
-			s := newScene(d.Options.Seed, id)
-			d.scenes = append(d.scenes, s)
-			r := rng.New(d.Options.Seed, "shapes questions", id)
-			for _, q := range s.questions(r, min(rows, perScene)) {
-				answers := q.answers(r)
-				d.Items = append(d.Items, Item{Split: split, Scene: id, Question: q.text, Answer: answers[0].Answer, Answers: answers})
-				rows--
-			}
-		}
-	}
-	add(Train, d.trainRows(), questionsPerScene)
-	add(Val, d.Options.ValQueries, 1)
-	add(Dev, d.Options.DevQueries, 1)
+// makeScenes draws the scenes that the items are about, in order.
+func (d *Data) makeScenes() {
+	d.scenes = make([]scene, d.Items[len(d.Items)-1].Scene+1)
+	parallel(len(d.scenes), func(i int) { d.scenes[i] = newScene(d.Options.Seed, i) })
 }
 
 // grid is the step that embeddings are rounded to. On it a product of two entries is an integer of at
@@ -126,7 +107,7 @@ func (d *Data) embed() *blocks {
 	var texts []string
 	var trainTexts, trainScenes int
 	index := map[string]int32{}
-	train := make([]string, d.trainRows())
+	train := make([]string, d.Options.trainRows())
 	for i, it := range d.Items {
 		if _, ok := index[it.Question]; !ok {
 			index[it.Question] = int32(len(texts))
@@ -241,7 +222,7 @@ func (d *Data) newQuery(e *blocks, row int) Query {
 type cosines struct{ question, image, whole []float64 }
 
 func (d *Data) cosines(e *blocks, row int) cosines {
-	n := d.trainRows()
+	n := d.Options.trainRows()
 	c := cosines{make([]float64, n), make([]float64, n), make([]float64, n)}
 	texts, scenes := e.questionCos[e.text[row]], e.imageCos[d.Items[row].Scene]
 	for j := range n {

@@ -25,19 +25,11 @@ func DefaultOptions() Options {
 
 // Validate reports sizes that can't be built.
 func (o Options) Validate() error {
-	var errs []error
-	least := func(key string, v, low int) {
-		if v < low {
-			errs = append(errs, option.Errorf(key, "want at least %d, got %d", low, v))
-		}
+	errs := []error{
+		o.validateSizes(),
+		least("reader_questions", o.ReaderQuestions, 1), least("pool_size", o.PoolSize, 8),
+		least("shots", o.Shots, 1), least("beam_width", o.BeamWidth, 1),
 	}
-	least("train_queries", o.TrainQueries, 1)
-	least("reader_questions", o.ReaderQuestions, 1)
-	least("val_queries", o.ValQueries, 0)
-	least("dev_queries", o.DevQueries, 0)
-	least("pool_size", o.PoolSize, 8)
-	least("shots", o.Shots, 1)
-	least("beam_width", o.BeamWidth, 1)
 	if o.Shots > 8 {
 		errs = append(errs, option.Errorf("shots", "want at most 8, got %d", o.Shots))
 	}
@@ -45,4 +37,19 @@ func (o Options) Validate() error {
 		errs = append(errs, option.Errorf("pool_size", "want at most %d (the training questions without a query's own scene), got %d", max(most, 0), o.PoolSize))
 	}
 	return errors.Join(errs...)
+}
+
+// validateSizes reports numbers of questions that can't be drawn.
+func (o Options) validateSizes() error {
+	return errors.Join(
+		least("train_queries", o.TrainQueries, 1), least("reader_questions", o.ReaderQuestions, 0),
+		least("val_queries", o.ValQueries, 0), least("dev_queries", o.DevQueries, 0),
+	)
+}
+
+func least(key string, v, low int) error {
+	if v < low {
+		return option.Errorf(key, "want at least %d, got %d", low, v)
+	}
+	return nil
 }

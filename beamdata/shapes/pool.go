@@ -13,12 +13,12 @@ func (d *Data) pool(row int, c cosines) []int32 {
 	size := d.Options.PoolSize
 	r := rng.New(d.Options.Seed, "shapes pool", row)
 	var allowed []int32
-	for j := range d.trainRows() {
+	for j := range d.Options.trainRows() {
 		if d.Items[j].Scene != d.Items[row].Scene {
 			allowed = append(allowed, int32(j))
 		}
 	}
-	tie := make([]uint32, d.trainRows()) // many questions have the same words: ties are broken by lot
+	tie := make([]uint32, d.Options.trainRows()) // many questions have the same words: ties are broken by lot
 	for i := range tie {
 		tie[i] = r.Uint32()
 	}

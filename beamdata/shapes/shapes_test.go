@@ -215,7 +215,7 @@ func TestPools(t *testing.T) {
 		}
 		in := map[int32]bool{}
 		for _, j := range q.Pool {
-			if in[j] || j < 0 || int(j) >= d.trainRows() || d.Items[j].Split != Train || d.Items[j].Scene == d.Items[q.Row].Scene {
+			if in[j] || j < 0 || int(j) >= d.Options.trainRows() || d.Items[j].Split != Train || d.Items[j].Scene == d.Items[q.Row].Scene {
 				t.Errorf("query %d: candidate %d is twice in the pool, no training question or about the query's scene", q.Row, j)
 			}
 			in[j] = true

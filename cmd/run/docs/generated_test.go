@@ -165,31 +165,41 @@ left out where its number is unknown; nothing stands in for it. In TensorBoard t
 const metricsNotes = `
 Notes for readers of other trainers' logs:
 
-- KL and entropy are nats per sequence (summed over the choices, averaged over sequences); TRL averages
-  over tokens. Divide by the number of shots to compare.
+- KL is nats per sequence (summed over the choices, averaged over sequences); TRL averages
+  over tokens. Divide by the number of shots to compare; token policies report ` + "`kl_per_token`" + ` too, and their
+  entropy is per token as TRL's.
 - ` + "`clip_fraction`" + ` counts every ratio outside the clip range; TRL's counts those where the clip changes the
-  gradient, which depends on the advantage's sign.
-- ` + "`std_advantage`" + ` is that of the normalised advantages that enter the loss. TRL's ` + "`reward_std`" + ` is the
-  deviation of raw rewards, which has no field of its own here.
+  gradient, which depends on the advantage's sign: ` + "`clip_fraction_low`" + ` + ` + "`clip_fraction_high`" + `.
+- ` + "`std_advantage`" + ` is that of the normalised advantages that enter the loss. ` + "`reward_std`" + ` is the deviation of
+  raw rewards within groups.
 - ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` + "`val_reward`" + ` across phases.
 `
 
 // elsewhereNames maps our metrics to the names researchers know.
 func elsewhereNames() map[string]string {
 	return map[string]string{
-		"loss":          "`loss`",
-		"grad_norm":     "`grad_norm`",
-		"lr":            "`learning_rate`",
-		"ppo_loss":      "`loss/policy_avg` (TRL PPO)",
-		"kl":            "`kl`",
-		"kl_beta":       "option `beta`; `objective/kl_coef` (older TRL PPO)",
-		"mean_ratio":    "`val/ratio` (TRL PPO)",
-		"clip_fraction": "`clip_ratio/region_mean`; `losses/clipfrac` (cleanrl)",
-		"entropy":       "`entropy`; `losses/entropy` (cleanrl)",
-		"mean_reward":   "`reward`",
-		"signal_share":  "1 − `frac_reward_zero_std`",
-		"step_seconds":  "`step_time`",
-		"val_loss":      "`eval_loss` (HF Trainer)",
-		"val_reward":    "`eval_reward`",
+		"loss":                  "`loss`",
+		"grad_norm":             "`grad_norm`",
+		"lr":                    "`learning_rate`",
+		"ppo_loss":              "`loss/policy_avg` (TRL PPO)",
+		"kl":                    "`kl`",
+		"kl_beta":               "option `beta`; `objective/kl_coef` (older TRL PPO)",
+		"mean_ratio":            "`val/ratio` (TRL PPO)",
+		"clip_fraction":         "`clip_ratio/region_mean`; `losses/clipfrac` (cleanrl)",
+		"clip_fraction_low":     "`clip_ratio/low_mean`",
+		"clip_fraction_high":    "`clip_ratio/high_mean`",
+		"reward_std":            "`reward_std`",
+		"reward_<term>":         "`rewards/<term>/mean`",
+		"reward_<term>_std":     "`rewards/<term>/std`",
+		"completion_length":     "`completions/mean_length`",
+		"completion_length_min": "`completions/min_length`",
+		"completion_length_max": "`completions/max_length`",
+		"truncated_share":       "`completions/clipped_ratio`",
+		"entropy":               "`entropy`; `losses/entropy` (cleanrl)",
+		"mean_reward":           "`reward`",
+		"signal_share":          "1 − `frac_reward_zero_std`",
+		"step_seconds":          "`step_time`",
+		"val_loss":              "`eval_loss` (HF Trainer)",
+		"val_reward":            "`eval_reward`",
 	}
 }

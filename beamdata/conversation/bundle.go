@@ -1,0 +1,41 @@
+package conversation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
+// Bundle is everything a run of a token policy reads. Sets that the data does not give are nil.
+type Bundle struct {
+	Name      string
+	Synthetic bool
+	Notice    string // one plain sentence about what the data is
+
+	Train *Set
+	Val   *Set // held out from training; chooses checkpoints
+	Eval  *Set // held out from every choice
+
+	EvalName    string         // "eval", "dev"
+	Counts      map[string]int // sizes
+	Fingerprint string         // over all sets and so over the split
+}
+
+// seal drops empty sets and fills in sizes and fingerprint.
+func (b *Bundle) seal() *Bundle {
+	b.Counts = map[string]int{}
+	h := sha256.New()
+	for _, part := range []struct {
+		name string
+		set  **Set
+	}{{"train", &b.Train}, {"val", &b.Val}, {"eval", &b.Eval}} {
+		if (*part.set).Len() == 0 {
+			*part.set = nil
+			continue
+		}
+		b.Counts[part.name+"_samples"] = (*part.set).Len()
+		fmt.Fprintln(h, part.name, (*part.set).Fingerprint())
+	}
+	b.Fingerprint = hex.EncodeToString(h.Sum(nil))
+	return b
+}

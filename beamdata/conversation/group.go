@@ -1,0 +1,149 @@
+package conversation
+
+import (
+	"bytes"
+	"hash/fnv"
+	"slices"
+
+	"fulcrum/internal/rng"
+)
+
+// pictureGroup hashes the values of a record's keys image, images, video and videos, and those of the parts of
+// its messages, as they stand; 0 where there are none.
+func pictureGroup(record []byte) uint64 {
+	h := fnv.New64a()
+	found := false
+	add := func(value []byte) {
+		value = bytes.Trim(value, "[] \t\r\n") // one image, alone or in a list, is the same image
+		if len(value) > 0 && string(value) != "null" && string(value) != `""` {
+			h.Write(value)
+			h.Write([]byte{0})
+			found = true
+		}
+	}
+	topLevel(record, func(key, value []byte) {
+		switch string(key) {
+		case `"image"`, `"images"`, `"video"`, `"videos"`:
+			add(value)
+		case `"messages"`:
+			for _, key := range []string{`"image"`, `"image_url"`, `"video"`} {
+				for rest := value; ; {
+					at := bytes.Index(rest, []byte(key))
+					if at < 0 {
+						break
+					}
+					rest = bytes.TrimLeft(rest[at+len(key):], " \t\r\n")
+					if bytes.HasPrefix(rest, []byte(":")) {
+						add(rest[1:][:valueEnd(rest[1:])])
+					}
+				}
+			}
+		}
+	})
+	if !found {
+		return 0
+	}
+	return max(1, h.Sum64())
+}
+
+// topLevel calls visit for the keys of an object, with their quotes, and their values' bytes. What is no
+// JSON is passed over; decoding the record reports it.
+func topLevel(record []byte, visit func(key, value []byte)) {
+	b := record[1 : len(record)-1]
+	for {
+		open := bytes.IndexByte(b, '"')
+		if open < 0 {
+			return
+		}
+		n := stringEnd(b[open:])
+		key := b[open : open+n]
+		colon := bytes.IndexByte(b[open+n:], ':')
+		if colon < 0 {
+			return
+		}
+		b = b[open+n+colon+1:]
+		end := valueEnd(b)
+		visit(key, b[:end])
+		b = b[end:]
+	}
+}
+
+// stringEnd returns the length of the string that starts at b[0], quotes included.
+func stringEnd(b []byte) int {
+	for at := 1; at < len(b); {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			break
+		}
+		if at += n + 1; !escaped(b, at-1) {
+			return at
+		}
+	}
+	return len(b)
+}
+
+// valueEnd returns where the value that starts b ends: at the next comma or closing bracket that is not
+// inside of it.
+func valueEnd(b []byte) int {
+	depth := 0
+	for at := 0; at < len(b); at++ {
+		switch b[at] {
+		case '"':
+			at += stringEnd(b[at:]) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return at
+			}
+		case ',':
+			if depth == 0 {
+				return at
+			}
+		}
+	}
+	return len(b)
+}
+
+// split chooses the validation rows: all but floor(ratio·n), by seed and row alone, so that a training seed
+// moves no sample. Rows of one group go to one side together: two questions about one picture never
+// stand on both. groups may be nil.
+func split(n int, groups []uint64, ratio float64, seed int64) (train, val []int64) {
+	order := make([]int, n)
+	mates := map[uint64][]int{}
+	for i := range order {
+		order[i] = i
+		if groups != nil && groups[i] != 0 {
+			mates[groups[i]] = append(mates[groups[i]], i)
+		}
+	}
+	r := rng.New(seed, "split")
+	r.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	isVal := make([]bool, n)
+	want := n - int(float64(n)*ratio)
+	take := func(i int) {
+		if !isVal[i] {
+			isVal[i] = true
+			want--
+		}
+	}
+	for _, i := range slices.Backward(order) {
+		if want <= 0 {
+			break
+		}
+		take(i)
+		if groups != nil && groups[i] != 0 {
+			for _, mate := range mates[groups[i]] {
+				take(mate)
+			}
+		}
+	}
+	for i, v := range isVal {
+		if v {
+			val = append(val, int64(i))
+		} else {
+			train = append(train, int64(i))
+		}
+	}
+	return train, val
+}

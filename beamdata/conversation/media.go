@@ -1,0 +1,245 @@
+package conversation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/chat"
+)
+
+// files hands out a record's images and videos in order, one for each tag.
+type files struct {
+	images, videos       []chat.Part
+	nextImage, nextVideo int
+}
+
+// files reads the record's image and video fields. An image is a path. A video is a path of a video file or of
+// a folder of frames, a list of frame files, or {"frames": [...] or "video": path, "fps": n}; a list of
+// image files in video is the frames of one video, any other list several videos.
+func (r *record) files(root string) (*files, error) {
+	f := &files{}
+	for _, field := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"image", r.Image}, {"images", r.Images}} {
+		paths, err := pathList(field.raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field.name, err)
+		}
+		if len(paths) > 0 && len(f.images) > 0 {
+			return nil, errors.New("both image and images: want one of them")
+		}
+		for _, p := range paths {
+			if p, err = resolve(p, root); err != nil {
+				return nil, fmt.Errorf("%s: %w", field.name, err)
+			}
+			f.images = append(f.images, chat.Part{Type: "image", Path: p})
+		}
+	}
+	for _, field := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"video", r.Video}, {"videos", r.Videos}} {
+		videos, err := videoList(field.raw, field.name == "video")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field.name, err)
+		}
+		if len(videos) > 0 && len(f.videos) > 0 {
+			return nil, errors.New("both video and videos: want one of them")
+		}
+		for _, v := range videos {
+			part, err := v.part(root)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", field.name, err)
+			}
+			f.videos = append(f.videos, part)
+		}
+	}
+	return f, f.applyMeta(r.Meta)
+}
+
+// pathList reads a path or a list of paths; null and "" are none.
+func pathList(raw json.RawMessage) ([]string, error) {
+	if empty(raw) {
+		return nil, nil
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}, nil
+	}
+	var list []string
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, errors.New("want a path or a list of paths")
+	}
+	return list, nil
+}
+
+func empty(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null" || string(raw) == `""`
+}
+
+// video is one video as a record gives it.
+type video struct {
+	Video  string   `json:"video"`
+	Path   string   `json:"path"`
+	Frames []string `json:"frames"`
+	FPS    float64  `json:"fps"`
+}
+
+// videoList reads the forms of a video field; frames says that a list of image files is one video.
+func videoList(raw json.RawMessage, frames bool) ([]video, error) {
+	if empty(raw) {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		v, err := oneVideo(raw)
+		return []video{v}, err
+	}
+	if frames && len(list) > 0 {
+		var paths []string
+		if json.Unmarshal(raw, &paths) == nil && !slices.ContainsFunc(paths, func(p string) bool { return !isImage(p) }) {
+			return []video{{Frames: paths}}, nil
+		}
+	}
+	out := make([]video, len(list))
+	for i, item := range list {
+		var err error
+		if out[i], err = oneVideo(item); err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func oneVideo(raw json.RawMessage) (v video, err error) {
+	if json.Unmarshal(raw, &v.Path) == nil || json.Unmarshal(raw, &v.Frames) == nil {
+		return v, nil
+	}
+	v = video{}
+	if json.Unmarshal(raw, &v) != nil || v.Video == "" && v.Path == "" && len(v.Frames) == 0 {
+		return v, errors.New(`want a path, a list of frame files, or {"frames": [paths], "fps": number}`)
+	}
+	return v, nil
+}
+
+// part resolves the video's files; a folder becomes the list of its images in natural order.
+func (v video) part(root string) (chat.Part, error) {
+	p := chat.Part{Type: "video", FPS: v.FPS}
+	if v.FPS < 0 || math.IsInf(v.FPS, 0) {
+		return p, fmt.Errorf("fps: want a positive number, got %v", v.FPS)
+	}
+	var err error
+	for _, f := range v.Frames {
+		if f, err = resolve(f, root); err != nil {
+			return p, err
+		}
+		p.Frames = append(p.Frames, f)
+	}
+	path := v.Video
+	if path == "" {
+		path = v.Path
+	}
+	if path == "" || len(p.Frames) > 0 {
+		return p, nil
+	}
+	if p.Path, err = resolve(path, root); err != nil {
+		return p, err
+	}
+	if info, err := os.Stat(p.Path); err == nil && info.IsDir() {
+		folder := p.Path
+		p.Path = ""
+		if p.Frames, err = frameFolder(folder); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// frameFolder lists the images of a folder, numbers in names compared by value.
+func frameFolder(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && isImage(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s holds no image: want the frames of a video", folder)
+	}
+	slices.SortStableFunc(names, natural)
+	for i, n := range names {
+		names[i] = filepath.Join(folder, n)
+	}
+	return names, nil
+}
+
+// natural compares names as people do: frame_9 before frame_10.
+func natural(a, b string) int {
+	whole := strings.Compare(a, b)
+	for a != "" && b != "" {
+		if !isDigit(a[0]) || !isDigit(b[0]) {
+			if a[0] != b[0] {
+				return int(a[0]) - int(b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := digits(a), digits(b)
+		a, b = a[len(x):], b[len(y):]
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if len(x) != len(y) {
+			return len(x) - len(y)
+		}
+		if c := strings.Compare(x, y); c != 0 {
+			return c
+		}
+	}
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return whole
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func digits(s string) string {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	return s[:n]
+}
+
+func isImage(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff":
+		return true
+	}
+	return false
+}
+
+// resolve returns a path as the program opens it. Nothing is fetched from a network.
+func resolve(path, root string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("a path is empty")
+	case strings.HasPrefix(path, "http://"), strings.HasPrefix(path, "https://"):
+		return "", fmt.Errorf("%s is an address: want a file on disk", path)
+	}
+	path = strings.TrimPrefix(path, "file://")
+	if filepath.IsAbs(path) || strings.HasPrefix(path, "data:") {
+		return path, nil
+	}
+	return filepath.Join(root, filepath.FromSlash(path)), nil
+}

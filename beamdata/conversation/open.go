@@ -1,0 +1,145 @@
+package conversation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
+// and their pictures looked up, so that mistakes show before anything is trained.
+func Open(opt Options) (*Bundle, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.conversations.%w", err)
+	}
+	b := &Bundle{Name: "conversations", EvalName: "eval"}
+	if opt.Train != nil {
+		splits := opt.Val == nil
+		src, err := openFile(*opt.Train, "train", opt, splits && opt.SplitBy == "image")
+		if err != nil {
+			return nil, err
+		}
+		if splits {
+			train, val := split(src.len(), src.index.groups, opt.TrainRatio, opt.SplitSeed)
+			src.index.groups = nil // of no more use
+			b.Train, b.Val = &Set{Name: "train", source: src, rows: train}, &Set{Name: "val", source: src, rows: val}
+		} else {
+			b.Train = src.all("train")
+		}
+		if opt.MaxSamples != nil {
+			b.Train = b.Train.First(*opt.MaxSamples)
+		}
+	}
+	for _, other := range []struct {
+		key  string
+		path *string
+		set  **Set
+	}{{"val", opt.Val, &b.Val}, {"eval", opt.Eval, &b.Eval}} {
+		if other.path == nil {
+			continue
+		}
+		src, err := openFile(*other.path, other.key, opt, false)
+		if err != nil {
+			return nil, err
+		}
+		*other.set = src.all(other.key)
+	}
+	for _, s := range []*Set{b.Train, b.Val, b.Eval} {
+		if err := s.check(opt.CheckRecords); err != nil {
+			return nil, err
+		}
+	}
+	if b.seal(); b.Train == nil && b.Val == nil && b.Eval == nil {
+		return nil, errors.New("data=conversations needs a file: data.conversations.train=FILE")
+	}
+	return b, nil
+}
+
+// file is the source of a conversations file.
+type file struct {
+	index   *index
+	root    string
+	wording wording
+}
+
+func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
+	x, err := scan(path, withGroups)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("data.conversations.%s: %s does not exist: want a JSON or JSONL file of conversations", key, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(x.start) == 0 {
+		return nil, fmt.Errorf("%s holds no record", path)
+	}
+	return &file{x, cmp.Or(opt.Root, filepath.Dir(path)), opt.wording()}, nil
+}
+
+func (f *file) len() int { return len(f.index.start) }
+
+func (f *file) all(name string) *Set {
+	s := &Set{Name: name, source: f, rows: make([]int64, f.len())}
+	for i := range s.rows {
+		s.rows[i] = int64(i)
+	}
+	return s
+}
+
+// sample decodes a record. Its number in messages counts from 1, as lines do.
+func (f *file) sample(row int64) (Sample, error) {
+	raw, err := f.index.read(row)
+	if err != nil {
+		return Sample{}, err
+	}
+	s, err := decode(raw, f.root)
+	s.ID = row
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", f.at(row, s.Name), err)
+	}
+	if s.Name == "" {
+		s.Name = fmt.Sprintf("record %d", row+1)
+	}
+	s.Messages = f.wording.apply(s.Messages)
+	return s, nil
+}
+
+func (f *file) at(row int64, name string) string {
+	if name == "" {
+		return fmt.Sprintf("%s:record %d", f.index.path, row+1)
+	}
+	return fmt.Sprintf("%s:record %d (id %s)", f.index.path, row+1, name)
+}
+
+func (f *file) fingerprint() string { return fmt.Sprintf("%s %+v", f.index.digest, f.wording) }
+
+// check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
+// samples are right by construction.
+func (s *Set) check(records *int) error {
+	n := s.Len()
+	if n == 0 {
+		return nil
+	}
+	f, ok := s.source.(*file)
+	if !ok {
+		return nil
+	}
+	if records != nil {
+		n = min(n, *records)
+	}
+	for i := range n {
+		sample, err := s.Sample(i)
+		if err != nil {
+			return err
+		}
+		for _, path := range sample.paths() {
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("%s: no file %s (relative paths start from data.root, else from the folder of the conversations file)", f.at(s.rows[i], sample.Name), path)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package conversation
+
+import (
+	"errors"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+)
+
+// Options is the section data.conversations of the configuration.
+type Options struct {
+	Train *string `koanf:"train" help:"JSON or JSONL file of conversations to train on; split by data.train_ratio unless val is given"`
+	Val   *string `koanf:"val" help:"file of the validation conversations, instead of a split"`
+	Eval  *string `koanf:"eval" help:"file of held-out conversations: reported, never used for a choice"`
+
+	SplitBy string `koanf:"split_by" help:"what stays on one side of the split: all records of one image or video, or single records" enum:"image,record"`
+
+	System string `koanf:"system" help:"system message of conversations that have none; empty = the chat template's own"`
+	Prefix string `koanf:"prefix" help:"text put before that of the last user turn, after its leading images"`
+	Suffix string `koanf:"suffix" help:"text put after the last user turn"`
+
+	CheckRecords *int `koanf:"check_records" help:"how many records of each set are decoded and their files looked up before training (null = all)" range:"[0,inf)"`
+
+	// Set by the program from the keys of data.
+	Root       string  `koanf:"-"` // folder of relative paths of pictures; "" = the file's own
+	TrainRatio float64 `koanf:"-"` // share of Train that trains where there is no Val
+	SplitSeed  int64   `koanf:"-"`
+	MaxSamples *int    `koanf:"-"` // keep the first so many training samples; nil = all
+}
+
+// DefaultOptions checks a thousand records at start.
+func DefaultOptions() Options {
+	check := 1000
+	return Options{SplitBy: "image", CheckRecords: &check, TrainRatio: 0.8}
+}
+
+// Validate reports values out of range.
+func (o Options) Validate() error {
+	var errs []error
+	if o.CheckRecords != nil && *o.CheckRecords < 0 {
+		errs = append(errs, option.Errorf("check_records", "want at least 0, got %d", *o.CheckRecords))
+	}
+	if o.SplitBy != "image" && o.SplitBy != "record" {
+		errs = append(errs, option.Errorf("split_by", "%v", registry.Unknown("split_by", o.SplitBy, []string{"image", "record"})))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) wording() wording { return wording{o.System, o.Prefix, o.Suffix} }

@@ -1,0 +1,240 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/chat"
+	"fulcrum/internal/registry"
+)
+
+// record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
+// public sets carry many (source, width, dataset).
+type record struct {
+	ID            json.RawMessage `json:"id"` // text or number
+	Image         json.RawMessage `json:"image"`
+	Images        json.RawMessage `json:"images"`
+	Video         json.RawMessage `json:"video"`
+	Videos        json.RawMessage `json:"videos"`
+	Conversations []turn          `json:"conversations"`
+	Messages      json.RawMessage `json:"messages"`
+	System        string          `json:"system"`
+	Answers       json.RawMessage `json:"answers"`
+	Completions   []struct {
+		Text   *string  `json:"text"`
+		Reward *float64 `json:"reward"`
+	} `json:"completions"`
+	Meta json.RawMessage `json:"meta"`
+}
+
+// turn is one entry of conversations: from and value, or role and content.
+type turn struct {
+	From    string  `json:"from"`
+	Role    string  `json:"role"`
+	Value   *string `json:"value"`
+	Content *string `json:"content"`
+}
+
+// decode turns the bytes of a record into a sample. root is the folder of its relative paths.
+func decode(raw []byte, root string) (Sample, error) {
+	var rec record
+	if err := json.Unmarshal(raw, &rec); err != nil {
+		return Sample{Name: nameOf(raw)}, jsonError(err)
+	}
+	s := Sample{Name: text(rec.ID), Root: root}
+	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
+		s.Meta = rec.Meta
+	}
+	files, err := rec.files(root)
+	if err != nil {
+		return s, err
+	}
+	messages, err := rec.messages(files, root)
+	if err != nil {
+		return s, err
+	}
+	if rec.System != "" && messages[0].Role != "system" {
+		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Text: rec.System})
+	}
+	if s.Answers, err = answers(rec.Answers); err != nil {
+		return s, err
+	}
+	for i, c := range rec.Completions {
+		if c.Text == nil || c.Reward == nil || math.IsInf(*c.Reward, 0) {
+			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
+		}
+		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})
+	}
+	s.Messages, s.Reference, err = cut(messages)
+	if s.Reference == "" {
+		s.Reference = mostFrequent(s.Answers)
+	}
+	return s, err
+}
+
+// messages returns the turns, with the files in place of their tags.
+func (r *record) messages(files *files, root string) ([]chat.Message, error) {
+	var messages []chat.Message
+	var err error
+	switch {
+	case len(r.Conversations) > 0 && r.Messages != nil:
+		return nil, errors.New("both conversations and messages: want one of them")
+	case len(r.Conversations) > 0:
+		for i, t := range r.Conversations {
+			m, err := t.message(files)
+			if err != nil {
+				return nil, fmt.Errorf("conversations[%d]: %w", i, err)
+			}
+			messages = append(messages, m)
+		}
+	case r.Messages != nil:
+		if messages, err = chat.ParseMessages(r.Messages); err != nil {
+			return nil, err
+		}
+		for i := range messages {
+			if err := files.fill(&messages[i], root); err != nil {
+				return nil, fmt.Errorf("messages[%d]: %w", i, err)
+			}
+		}
+	}
+	if len(messages) == 0 {
+		return nil, errors.New("no turns: want conversations (from, value) or messages (role, content)")
+	}
+	return messages, files.used()
+}
+
+// message turns one entry into a message. Tags count in what the user says; elsewhere they are text.
+func (t turn) message(files *files) (chat.Message, error) {
+	from, value := t.From, t.Value
+	if from == "" {
+		from = t.Role
+	}
+	if value == nil {
+		value = t.Content
+	}
+	if value == nil {
+		return chat.Message{}, errors.New("no value: want a text")
+	}
+	switch from {
+	case "human", "user":
+		return files.user(*value)
+	case "gpt", "assistant":
+		return chat.Message{Role: "assistant", Text: *value}, nil
+	case "system":
+		return chat.Message{Role: "system", Text: *value}, nil
+	}
+	return chat.Message{}, fmt.Errorf("from: %w", registry.Unknown("speaker", from, []string{"human", "gpt", "system", "user", "assistant"}))
+}
+
+// cut separates the prompt from its reference completion: the last turn when the assistant speaks it.
+func cut(messages []chat.Message) ([]chat.Message, string, error) {
+	last := messages[len(messages)-1]
+	if last.Role != "assistant" {
+		return messages, "", nil
+	}
+	reference := last.Text
+	for _, p := range last.Parts {
+		if p.Type != "text" {
+			return nil, "", fmt.Errorf("the last assistant turn holds a part of type %s: want text", p.Type)
+		}
+		reference += p.Text
+	}
+	if strings.TrimSpace(reference) == "" {
+		return nil, "", errors.New("the last assistant turn is empty: want the completion to learn, or leave the turn out")
+	}
+	if len(messages) == 1 || !slices.ContainsFunc(messages, func(m chat.Message) bool { return m.Role == "user" }) {
+		return nil, "", errors.New("no user turn before the completion")
+	}
+	return messages[:len(messages)-1], reference, nil
+}
+
+// answers reads a list of texts, or of objects with an answer as VQA annotations have them.
+func answers(raw json.RawMessage) ([]string, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, errors.New(`answers: want a list of texts, or of {"answer": text}`)
+	}
+	out := make([]string, len(list))
+	for i, a := range list {
+		var object struct {
+			Answer *string `json:"answer"`
+		}
+		if json.Unmarshal(a, &out[i]) == nil {
+			continue
+		}
+		if json.Unmarshal(a, &object) != nil || object.Answer == nil {
+			return nil, fmt.Errorf(`answers[%d]: want a text or {"answer": text}`, i)
+		}
+		out[i] = *object.Answer
+	}
+	return out, nil
+}
+
+// mostFrequent returns the answer given most often, the first of those on a tie.
+func mostFrequent(answers []string) string {
+	best, most := "", 0
+	count := map[string]int{}
+	for _, a := range answers {
+		count[a]++
+	}
+	for _, a := range answers {
+		if count[a] > most {
+			best, most = a, count[a]
+		}
+	}
+	return best
+}
+
+// text returns a JSON text or number as text.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	if string(raw) == "null" {
+		return ""
+	}
+	return string(raw)
+}
+
+// nameOf finds the id of a record that does not decode.
+func nameOf(raw []byte) (name string) {
+	topLevel(raw, func(key, value []byte) {
+		if string(key) == `"id"` {
+			name = text(bytes.TrimSpace(value))
+		}
+	})
+	return name
+}
+
+// jsonError words what encoding/json reports without Go's names.
+func jsonError(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		kind := wrong.Type.Kind().String()
+		switch kind {
+		case "slice":
+			kind = "list"
+		case "float64":
+			kind = "number"
+		case "string":
+			kind = "text"
+		case "struct":
+			kind = "object"
+		}
+		return fmt.Errorf("%s: got a JSON %s, want a %s", wrong.Field, wrong.Value, kind)
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("byte %d of the record: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package conversation
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+)
+
+// index is where the records of a file lie: a top-level array of objects, or objects one after the other
+// (JSON Lines). It takes 12 bytes a record, 20 with groups.
+type index struct {
+	path   string
+	size   int64
+	mod    time.Time
+	start  []int64
+	length []int32
+	groups []uint64 // hash of the record's pictures, 0 = none; nil unless asked for
+	digest string   // SHA-256 of the file, hex
+}
+
+const (
+	chunkSize = 1 << 20
+	maxRecord = 256 << 20 // a string that never ends must not read the whole file into memory
+)
+
+// scan reads a file once from end to end and notes where its records are, without decoding them.
+// withGroups also notes which records share their pictures.
+func scan(path string, withGroups bool) (*index, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	s := &scanner{r: f, hash: sha256.New()}
+	x := &index{path: path, size: info.Size(), mod: info.ModTime()}
+	if err := s.records(func(at int64, record []byte) {
+		x.start, x.length = append(x.start, at), append(x.length, int32(len(record)))
+		if withGroups {
+			x.groups = append(x.groups, pictureGroup(record))
+		}
+	}); err != nil {
+		return nil, fmt.Errorf("%s: record %d: %w", path, len(x.start)+1, err)
+	}
+	x.digest = hex.EncodeToString(s.hash.Sum(nil))
+	return x, nil
+}
+
+// read returns the bytes of a record. A file that changed since it was scanned is an error.
+func (x *index) read(row int64) ([]byte, error) {
+	f, err := os.Open(x.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != x.size || !info.ModTime().Equal(x.mod) {
+		return nil, fmt.Errorf("%s changed while it was in use: start again", x.path)
+	}
+	b := make([]byte, x.length[row])
+	_, err = f.ReadAt(b, x.start[row])
+	return b, err
+}
+
+// scanner walks over the top level of a JSON stream. buf holds what was read and not yet passed.
+type scanner struct {
+	r    io.Reader
+	hash hash.Hash
+	buf  []byte
+	base int64 // offset of buf[0] in the file
+	end  bool  // everything was read
+}
+
+// fill reads more; the buffer doubles, so that a long record costs linear time.
+func (s *scanner) fill() error {
+	if s.end {
+		return io.ErrUnexpectedEOF
+	}
+	n := len(s.buf)
+	if n > maxRecord {
+		return fmt.Errorf("no end within %d MB: want a closing quote or bracket", maxRecord>>20)
+	}
+	s.buf = append(s.buf, make([]byte, max(chunkSize, n))...)
+	got, err := io.ReadFull(s.r, s.buf[n:])
+	s.buf = s.buf[:n+got]
+	s.hash.Write(s.buf[n:])
+	if s.end = err == io.EOF || err == io.ErrUnexpectedEOF; s.end {
+		err = nil
+	}
+	return err
+}
+
+// pass drops the first n bytes.
+func (s *scanner) pass(n int) { s.buf, s.base = s.buf[n:], s.base+int64(n) }
+
+// peek returns the next byte that is not white space, or 0 at the end.
+func (s *scanner) peek() (byte, error) {
+	for {
+		for i, c := range s.buf {
+			if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+				s.pass(i)
+				return c, nil
+			}
+		}
+		s.pass(len(s.buf))
+		if s.end {
+			return 0, nil
+		}
+		if err := s.fill(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// records calls visit with the place and bytes of every record.
+func (s *scanner) records(visit func(at int64, record []byte)) error {
+	if err := s.fill(); err != nil {
+		return err
+	}
+	if bytes.HasPrefix(s.buf, []byte("\xef\xbb\xbf")) { // byte order mark
+		s.pass(3)
+	}
+	c, err := s.peek()
+	if err != nil {
+		return err
+	}
+	array := c == '['
+	if array {
+		s.pass(1)
+	}
+	for n := 0; ; n++ {
+		if c, err = s.peek(); err != nil {
+			return err
+		}
+		switch {
+		case array && c == ']':
+			s.pass(1)
+			if c, err = s.peek(); err != nil || c == 0 {
+				return err
+			}
+			return fmt.Errorf("byte %d: %q after the array: want nothing more", s.base, c)
+		case array && n > 0 && c != ',' && c != 0:
+			return fmt.Errorf("byte %d: got %q, want a comma or the closing ]", s.base, c)
+		case array && n > 0 && c == ',':
+			s.pass(1)
+			if c, err = s.peek(); err != nil {
+				return err
+			}
+		}
+		switch c {
+		case '{':
+		case 0:
+			if array {
+				return errors.New("the file ends within its array: want ]")
+			}
+			return nil
+		default:
+			return fmt.Errorf("byte %d: got %q, want { (a file is a list of objects, or one object a line)", s.base, c)
+		}
+		length, err := s.object()
+		if err != nil {
+			return err
+		}
+		visit(s.base, s.buf[:length])
+		s.pass(length)
+	}
+}
+
+// object returns the length of the object that starts at buf[0], reading as far as needed.
+func (s *scanner) object() (int, error) {
+	var w walker
+	for {
+		end, err := w.walk(s.buf)
+		if err != nil {
+			return 0, fmt.Errorf("byte %d: %w", s.base+int64(w.at), err)
+		}
+		if end > 0 {
+			return end, nil
+		}
+		if err := s.fill(); err != nil {
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				return 0, errors.New("the file ends within the record")
+			}
+			return 0, err
+		}
+	}
+}
+
+// walker finds the end of an object; it goes on where it stopped when more bytes are there.
+type walker struct {
+	at       int
+	open     []byte // the closing brackets that are still to come, innermost last
+	inString bool
+}
+
+// walk returns where the object that starts at b[0] ends, 0 where b is too short.
+func (w *walker) walk(b []byte) (end int, err error) {
+	for w.at < len(b) {
+		if w.inString {
+			n := bytes.IndexByte(b[w.at:], '"')
+			if n < 0 {
+				w.at = len(b)
+				return 0, nil
+			}
+			w.at += n + 1
+			w.inString = escaped(b, w.at-1)
+			continue
+		}
+		switch c := b[w.at]; c {
+		case '"':
+			w.inString = true
+		case '{', '[':
+			w.open = append(w.open, c+2) // in ASCII the closing bracket is two further
+		case '}', ']':
+			last := len(w.open) - 1
+			if w.open[last] != c {
+				return 0, fmt.Errorf("got %q, want %q first", c, w.open[last])
+			}
+			if w.open = w.open[:last]; last == 0 {
+				return w.at + 1, nil
+			}
+		}
+		w.at++
+	}
+	return 0, nil
+}
+
+// escaped reports an odd number of backslashes before b[at].
+func escaped(b []byte, at int) bool {
+	n := 0
+	for at-1-n >= 0 && b[at-1-n] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}

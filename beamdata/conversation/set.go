@@ -1,0 +1,66 @@
+package conversation
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+)
+
+// Set is a list of samples that are made on demand. A nil set is empty. Safe for concurrent use.
+type Set struct {
+	Name string // train, val, eval
+
+	source source
+	rows   []int64 // rows of the source; sample i is row rows[i]
+}
+
+// source makes the samples of rows.
+type source interface {
+	sample(row int64) (Sample, error)
+	fingerprint() string // of the whole source
+}
+
+// Len returns the number of samples; a nil set has none.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.rows)
+}
+
+// ID returns the identity of sample i without making it.
+func (s *Set) ID(i int) int64 { return s.rows[i] }
+
+// Sample returns sample i. Errors name file, record and field.
+func (s *Set) Sample(i int) (Sample, error) { return s.source.sample(s.rows[i]) }
+
+// Subset returns the samples with the given indices, in that order.
+func (s *Set) Subset(indices []int) *Set {
+	out := &Set{Name: s.Name, source: s.source, rows: make([]int64, len(indices))}
+	for k, i := range indices {
+		out.rows[k] = s.rows[i]
+	}
+	return out
+}
+
+// First returns the first n samples, or all where there are fewer.
+func (s *Set) First(n int) *Set {
+	if s == nil || n >= len(s.rows) {
+		return s
+	}
+	return &Set{Name: s.Name, source: s.source, rows: slices.Clip(s.rows[:n])}
+}
+
+// Fingerprint returns a SHA-256 over the source's bytes and the samples chosen from it, in hex.
+func (s *Set) Fingerprint() string {
+	h := sha256.New()
+	fmt.Fprintln(h, s.source.fingerprint())
+	buf := make([]byte, 0, 8*len(s.rows))
+	for _, r := range s.rows {
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(r))
+	}
+	h.Write(buf)
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,70 @@
+package conversation
+
+import (
+	"fmt"
+	"image"
+	"slices"
+
+	"fulcrum/beamdata/shapes"
+	"fulcrum/internal/chat"
+	"fulcrum/rewardutil"
+)
+
+// Shapes returns the built-in questions as conversations: one question about one rendered scene, with its
+// ten answers. Reference is the most frequent answer; every distinct answer is a recorded completion
+// whose reward is its VQA accuracy. Pictures are drawn when they are asked for. No scene is in two sets.
+func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.conversations.%w", err)
+	}
+	questions, err := shapes.MakeQuestions(sizes)
+	if err != nil {
+		return nil, err
+	}
+	src := &shapesSource{questions: questions, wording: opt.wording()}
+	set := func(name, split string) *Set {
+		from, to := questions.Split(split)
+		s := &Set{Name: name, source: src}
+		for row := from; row < to; row++ {
+			s.rows = append(s.rows, int64(row))
+		}
+		return s
+	}
+	b := &Bundle{
+		Name: "shapes", Synthetic: true, EvalName: shapes.Dev,
+		Notice: "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give data=conversations for real data",
+		Train:  set("train", shapes.Train), Val: set("val", shapes.Val), Eval: set(shapes.Dev, shapes.Dev),
+	}
+	if opt.MaxSamples != nil {
+		b.Train = b.Train.First(*opt.MaxSamples)
+	}
+	return b.seal(), nil
+}
+
+type shapesSource struct {
+	questions *shapes.Questions
+	wording   wording
+}
+
+func (s *shapesSource) sample(row int64) (Sample, error) {
+	item := s.questions.Items[row]
+	out := Sample{ID: row, Name: fmt.Sprintf("shapes %d", row), Reference: item.Answer}
+	for _, a := range item.Answers {
+		out.Answers = append(out.Answers, slices.Repeat([]string{a.Answer}, a.Count)...)
+	}
+	for _, a := range item.Answers {
+		out.Completions = append(out.Completions, Recorded{a.Answer, rewardutil.VQAAccuracy(a.Answer, out.Answers, false)})
+	}
+	out.Messages = s.wording.apply([]chat.Message{{Role: "user", Parts: []chat.Part{
+		{
+			Type: "image", Key: fmt.Sprintf("shapes/%d/%d", s.questions.Options.Seed, item.Scene),
+			Picture: func() (image.Image, error) { return s.questions.Image(int(row)), nil },
+		},
+		{Type: "text", Text: item.Question},
+	}}})
+	return out, nil
+}
+
+func (s *shapesSource) fingerprint() string {
+	return fmt.Sprintf("shapes %+v %+v", s.questions.Options, s.wording)
+}

@@ -1,0 +1,41 @@
+package shapes
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestQuestionsAreThoseOfTheWholeSet(t *testing.T) {
+	opt := DefaultOptions()
+	opt.TrainQueries, opt.ReaderQuestions, opt.ValQueries, opt.DevQueries, opt.PoolSize = 60, 10, 7, 9, 16
+	whole, err := Generate(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := MakeQuestions(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(q.Items, whole.Items) {
+		t.Error("MakeQuestions and Generate make different items")
+	}
+	if from, to := q.Split(Dev); from != 77 || to != 86 || q.Items[from].Split != Dev || q.Items[from-1].Split != Val {
+		t.Errorf("dev is rows %d to %d, want 77 to 86", from, to)
+	}
+	for _, row := range []int{0, 59, 75, 85} {
+		if !reflect.DeepEqual(q.Image(row), whole.Image(row)) {
+			t.Errorf("row %d has another picture", row)
+		}
+	}
+}
+
+func BenchmarkMakeQuestions(b *testing.B) {
+	opt := DefaultOptions()
+	opt.TrainQueries = 100_000
+	for range b.N {
+		if _, err := MakeQuestions(opt); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N*opt.TrainQueries)/b.Elapsed().Seconds(), "questions/s")
+}

@@ -1,0 +1,95 @@
+package experiments
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+
+	"fulcrum/internal/option"
+)
+
+// GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
+// else from HuggingFace's defaults.
+type GenerateOptions struct {
+	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}"`
+	Out               *string  `koanf:"out" help:"file to write; null = generations.jsonl in the run folder"`
+	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)"`
+	DoSample          *bool    `koanf:"do_sample" help:"sample; false = greedy; null = as the model's generation_config.json says"`
+	IgnoreEOS         bool     `koanf:"ignore_eos" help:"go on after the end-of-sequence token, up to max_new_tokens"`
+	Temperature       *float64 `koanf:"temperature" help:"of sampling" range:"(0,inf)"`
+	TopP              *float64 `koanf:"top_p" help:"sample from the most likely tokens that hold this much probability" range:"(0,1]"`
+	TopK              *int     `koanf:"top_k" help:"sample from the k most likely tokens; 0 = all" range:"[0,inf)"`
+	RepetitionPenalty *float64 `koanf:"repetition_penalty" help:"divides positive and multiplies negative logits of tokens seen before" range:"(0,inf)"`
+	NumReturn         int      `koanf:"num_return_sequences" help:"completions for each prompt" range:"[1,inf)"`
+	BatchSize         int      `koanf:"batch_size" help:"prompts answered at once" range:"[1,inf)"`
+}
+
+// DefaultGenerateOptions returns one completion of at most 128 tokens for each prompt.
+func DefaultGenerateOptions() GenerateOptions {
+	return GenerateOptions{MaxNewTokens: 128, NumReturn: 1, BatchSize: 8}
+}
+
+// Validate asks for the input.
+func (o GenerateOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=generate needs prompts: generate.in=FILE.jsonl")
+	}
+	return nil
+}
+
+// generated is a line of generate.out.
+type generated struct {
+	ID            json.RawMessage `json:"id"`
+	PromptTokens  int             `json:"prompt_tokens"`
+	CompletionIDs []int64         `json:"completion_ids"`
+	Completion    string          `json:"completion"`
+	FinishReason  string          `json:"finish_reason"` // stop or length
+}
+
+// generate runs task=generate.
+func generate(ctx context.Context, r *run) error {
+	o := r.cfg.Generate
+	model, err := r.textModel()
+	if err != nil {
+		return err
+	}
+	defer model.Free()
+	if r.cfg.DryRun {
+		r.logf("dry_run: the model loads; nothing was generated")
+		return nil
+	}
+	t := &textTask{run: r, name: "generate", in: *o.In, out: outOr(o.Out, r.dir, "generations.jsonl"), batch: o.BatchSize, model: model,
+		answer: func(ctx context.Context, requests []request, first int) ([]any, error) {
+			answers, err := model.Generate(ctx, promptsOf(requests), o, r.cfg.Seed, first)
+			if err != nil {
+				return nil, err
+			}
+			var lines []any
+			for i, req := range requests {
+				for _, c := range answers[i] {
+					finish := "stop"
+					if c.Cut {
+						finish = "length"
+					}
+					lines = append(lines, generated{req.line.ID, req.tokens, c.IDs, model.Decode(c.IDs), finish})
+				}
+			}
+			return lines, nil
+		}}
+	return t.do(ctx)
+}
+
+func promptsOf(requests []request) []any {
+	out := make([]any, len(requests))
+	for i, r := range requests {
+		out[i] = r.prompt
+	}
+	return out
+}
+
+func outOr(path *string, dir, name string) string {
+	if path != nil {
+		return *path
+	}
+	return filepath.Join(dir, name)
+}

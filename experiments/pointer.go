@@ -1,0 +1,185 @@
+package experiments
+
+import (
+	"errors"
+	"math"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// pointerWork trains the pointer selector: beams, recorded groups and a reader over one embedding table.
+type pointerWork struct {
+	*trainData
+	run    *run
+	policy *pointer.Policy
+}
+
+// newPointerWork reads the data and builds the selector.
+func newPointerWork(r *run) (workload, error) {
+	c := r.cfg
+	bundle, err := r.loadData()
+	if err != nil {
+		return nil, err
+	}
+	if c.compatible() {
+		c.reproduce(bundle.Format)
+	}
+	if bundle.Val == nil || bundle.Val.Len() == 0 {
+		return nil, usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+	}
+	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
+		return nil, err
+	}
+	data := newTrainData(bundle)
+	if _, err := planOf(c, &pointerWork{trainData: data, run: r}); err != nil { // before any weight is read
+		return nil, err
+	}
+	policy, err := r.policy(bundle.Val.Table.Dim)
+	if err != nil {
+		return nil, err
+	}
+	policy.SetShots(shotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
+	data.serve(policy)
+	return &pointerWork{data, r, policy}, nil
+}
+
+func (w *pointerWork) Policy() selector.Policy { return w.policy }
+
+func (w *pointerWork) PhasesData() phases.Data { return w.phasesData(w.run.cfg, w.shots()) }
+
+func (w *pointerWork) shots() int { return *w.policy.Options().ShotNum }
+
+// Export writes the reference trainer's files beside ours with checkpoint.format=pt.
+func (w *pointerWork) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
+	if w.run.cfg.Checkpoint.Format != "pt" {
+		return nil, nil
+	}
+	if err := w.policy.FitsReference(); err != nil {
+		return nil, usagef("checkpoint.format=pt: %v", err)
+	}
+	return w.run.exportTrainer, nil
+}
+
+func (w *pointerWork) Summary() reports.DataSummary { return dataSummary(w.bundle) }
+
+func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
+	return w.run.examples(w.bundle, env.Initial, env, result)
+}
+
+func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.shots()) }
+
+// loadData reads the selector's data and makes the device ready.
+func (r *run) loadData() (*beamdata.Bundle, error) {
+	var bundle *beamdata.Bundle
+	err := r.mapTorch(func() (err error) {
+		bundle, err = beamdata.Load(r.cfg.Data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.data = dataSummary(bundle)
+	if bundle.Notice != "" {
+		r.logf("data: %s", bundle.Notice)
+	}
+	return bundle, nil
+}
+
+// dataSummary describes a bundle for summary.json.
+func dataSummary(b *beamdata.Bundle) reports.DataSummary {
+	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
+		Counts: map[string]int{}, Skipped: map[string]int{}}
+	for name, n := range b.Counts {
+		if strings.HasSuffix(name, "_queries") {
+			s.Counts[name] = n
+		} else {
+			s.Skipped[name] = n
+		}
+	}
+	return s
+}
+
+// checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.
+func checkBestMetric(metric *string, b *beamdata.Bundle) error {
+	if metric == nil {
+		return nil
+	}
+	switch *metric {
+	case "val_reward", "val_accuracy":
+		if b.Val.Scorer == nil {
+			return usagef("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
+		}
+	case "val_loss", "val_advantage":
+		for i := range b.Val.Len() {
+			if b.Val.NumCandidates(i) > 0 {
+				return nil
+			}
+		}
+		return usagef("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
+	}
+	return nil
+}
+
+// policy builds the policy for d-wide embeddings: fresh, or from init.checkpoint.
+func (r *run) policy(d int) (*pointer.Policy, error) {
+	if r.cfg.Init.Checkpoint == nil {
+		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
+	}
+	path, err := resolveCheckpoint(*r.cfg.Init.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
+		Warn: func(message string) { r.log.Warnf("%s", message) }})
+	var conflict *pointer.ConflictError
+	if errors.As(err, &conflict) {
+		return nil, &UsageError{err.Error()}
+	}
+	return p, err
+}
+
+// baselines scores random, similarity and oracle selections on the validation and held-out queries.
+func (r *run) baselines(b *beamdata.Bundle, shots int) error {
+	for _, split := range []struct {
+		name string
+		set  *beamdata.Set
+	}{{"val", b.Val}, {b.EvalName, b.Eval}} {
+		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
+			continue
+		}
+		similar := beamdata.Similarity(split.set, shots)
+		for _, of := range []struct {
+			name string
+			sel  beamdata.Selections
+		}{
+			{"random", beamdata.Random(split.set, r.cfg.Data.SplitSeed, 20, shots)},
+			{"similarity", beamdata.ScoreAll(split.set, similar)},
+			{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))},
+		} {
+			if err := r.recordBaseline(split.name, of.name, split.set, of.sel, shots); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) recordBaseline(split, name string, set *beamdata.Set, sel beamdata.Selections, shots int) error {
+	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
+	known := !math.IsNaN(sel.MeanAccuracy())
+	if known {
+		fields["accuracy"] = sel.MeanAccuracy()
+	}
+	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	if err := r.log.Scores(split, name, "", 0, "reward", shots, set.IDs, sel.Reward); err != nil || !known {
+		return err
+	}
+	return r.log.Scores(split, name, "", 0, "accuracy", shots, set.IDs, sel.Accuracy)
+}

@@ -1,0 +1,279 @@
+package experiments
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/chat"
+	"fulcrum/internal/torchx"
+	"fulcrum/reports"
+)
+
+// This file is what task=generate and task=score share: JSONL in, JSONL out, in the same order.
+
+// promptLine is one line of generate.in or score.in.
+type promptLine struct {
+	ID            json.RawMessage `json:"id"`
+	Messages      json.RawMessage `json:"messages"`
+	Images        []string        `json:"images"`
+	Videos        []videoEntry    `json:"videos"`
+	Completion    *string         `json:"completion"`
+	CompletionIDs []int64         `json:"completion_ids"`
+}
+
+// videoEntry is a list of frames at a rate, or a video file.
+type videoEntry struct {
+	Frames []string `json:"frames"`
+	FPS    float64  `json:"fps"`
+	Path   string   `json:"path"`
+}
+
+// UnmarshalJSON accepts a path in place of the object.
+func (v *videoEntry) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &v.Path); err == nil {
+		return nil
+	}
+	type plain videoEntry
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode((*plain)(v))
+}
+
+// textModel is a token policy as the tasks generate and score see it. prompt is whatever Prompt returned.
+type textModel interface {
+	// Prompt renders a line. Paths in it are relative to dir.
+	Prompt(line promptLine, dir string) (prompt any, tokens int, err error)
+	Encode(text string) []int64
+	Decode(ids []int64) string
+	VocabSize() int
+	// Generate answers each prompt n times; cut says that a completion ended at the length limit.
+	Generate(ctx context.Context, prompts []any, o GenerateOptions, seed int64, first int) ([][]completion, error)
+	// LogProbs returns log π of every token of one completion a prompt, nats at temperature 1.
+	LogProbs(prompts []any, completions [][]int64) ([][]float64, error)
+	Free()
+}
+
+// completion is a generated sequence of token ids, without the EOS that ended it unless ids keep it.
+type completion struct {
+	IDs []int64
+	Cut bool
+}
+
+// request is a line that was read: its prompt, or what is wrong with it.
+type request struct {
+	number int // of the line, from 1
+	line   promptLine
+	prompt any
+	tokens int
+	ids    []int64 // completion to score
+}
+
+// badLine is a line that cannot be used.
+type badLine struct {
+	number int
+	err    error
+}
+
+// textTask streams the lines of in through answer, batch at a time, into out. Bad lines are named and left
+// out; they end the task with an error once the good ones are written.
+type textTask struct {
+	run    *run
+	name   string // generate or score
+	in     string
+	out    string
+	batch  int
+	model  textModel
+	parse  func(*request) error
+	answer func(ctx context.Context, requests []request, first int) ([]any, error)
+}
+
+// do runs the task.
+func (t *textTask) do(ctx context.Context) error {
+	file, err := os.Open(t.in)
+	if err != nil {
+		return usagef("%s.in=%s: %v", t.name, t.in, reason(err))
+	}
+	defer file.Close()
+	if err := os.MkdirAll(filepath.Dir(t.out), 0o755); err != nil {
+		return usagef("%s.out=%s: %v", t.name, t.out, err)
+	}
+	out, err := atomicfile.Create(t.out)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	w := bufio.NewWriterSize(out, 1<<20)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	var bad []badLine
+	done, written := 0, 0
+	flush := func(requests []request) error {
+		if len(requests) == 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		lines, err := t.answerBatch(ctx, requests, done)
+		if err != nil {
+			return fmt.Errorf("%s: lines %d to %d: %w", t.in, requests[0].number, requests[len(requests)-1].number, err)
+		}
+		done += len(requests)
+		written += len(lines)
+		for _, line := range lines {
+			if err := encoder.Encode(line); err != nil {
+				return fmt.Errorf("cannot write %s: %w", t.out, err)
+			}
+		}
+		t.run.logf("%s: %d lines answered", t.name, done)
+		return nil
+	}
+	var batch []request
+	r := bufio.NewReaderSize(file, 1<<20)
+	for number := 1; ; number++ {
+		text, readErr := r.ReadBytes('\n')
+		if readErr != nil && !errors.Is(readErr, io.EOF) {
+			return fmt.Errorf("cannot read %s: %w", t.in, readErr)
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			req, err := t.request(number, text)
+			if err != nil {
+				bad = append(bad, badLine{number, err})
+				t.run.log.Warnf("%s:%d: %v", t.in, number, err)
+			} else if batch = append(batch, req); len(batch) == t.batch {
+				if err := flush(batch); err != nil {
+					return err
+				}
+				batch = batch[:0]
+			}
+		}
+		if readErr != nil {
+			break
+		}
+	}
+	if err := flush(batch); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", t.out, err)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
+	t.run.data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
+	if len(bad) > 0 {
+		t.run.data.Skipped["bad_lines"] = len(bad)
+		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)
+	}
+	return nil
+}
+
+func (t *textTask) answerBatch(ctx context.Context, requests []request, first int) (lines []any, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	return t.answer(ctx, requests, first)
+}
+
+// badLines names the lines that were left out.
+func badLines(bad []badLine) string {
+	if len(bad) == 1 {
+		return "1 bad line"
+	}
+	var numbers []string
+	for _, b := range bad[:min(len(bad), 10)] {
+		numbers = append(numbers, fmt.Sprint(b.number))
+	}
+	if len(bad) > 10 {
+		numbers = append(numbers, "…")
+	}
+	return fmt.Sprintf("%d bad lines: %s", len(bad), strings.Join(numbers, ", "))
+}
+
+// request reads one line.
+func (t *textTask) request(number int, text []byte) (request, error) {
+	req := request{number: number}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&req.line); err != nil {
+		return req, fmt.Errorf("want one JSON object: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return req, errors.New("want one JSON object a line, got more")
+	}
+	if len(req.line.ID) == 0 {
+		return req, errors.New(`want an "id"`)
+	}
+	var err error
+	if req.prompt, req.tokens, err = t.model.Prompt(req.line, filepath.Dir(t.in)); err != nil {
+		return req, err
+	}
+	if t.parse != nil {
+		err = t.parse(&req)
+	}
+	return req, err
+}
+
+// reason is an error without the path that the message names already.
+func reason(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// conversationOf reads the messages of a line; parts without a path take the lists' entries in order.
+func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
+	if len(line.Messages) == 0 {
+		return nil, errors.New(`want "messages": a list of chat messages`)
+	}
+	msgs, err := chat.ParseMessages(line.Messages)
+	if err != nil {
+		return nil, err
+	}
+	images, videos := line.Images, line.Videos
+	for _, m := range msgs {
+		for k := range m.Parts {
+			part := &m.Parts[k]
+			switch {
+			case part.Type == "image" && part.Path == "" && part.Picture == nil:
+				if len(images) == 0 {
+					return nil, fmt.Errorf("the messages have more image parts than \"images\" has entries (%d)", len(line.Images))
+				}
+				part.Path, images = images[0], images[1:]
+			case part.Type == "video" && part.Path == "" && len(part.Frames) == 0:
+				if len(videos) == 0 {
+					return nil, fmt.Errorf("the messages have more video parts than \"videos\" has entries (%d)", len(line.Videos))
+				}
+				part.Path, part.Frames, part.FPS, videos = videos[0].Path, videos[0].Frames, videos[0].FPS, videos[1:]
+			}
+			part.Path = under(dir, part.Path)
+			for f := range part.Frames {
+				part.Frames[f] = under(dir, part.Frames[f])
+			}
+		}
+	}
+	if len(images) > 0 || len(videos) > 0 {
+		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
+	}
+	return msgs, nil
+}
+
+// under joins a relative path to dir; URLs that hold their data stay.
+func under(dir, path string) string {
+	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "data:") {
+		return path
+	}
+	return filepath.Join(dir, strings.TrimPrefix(path, "file://"))
+}

@@ -1,0 +1,145 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nikolalohinski/gonja/v2/builtins"
+	"github.com/nikolalohinski/gonja/v2/config"
+	"github.com/nikolalohinski/gonja/v2/exec"
+	"github.com/nikolalohinski/gonja/v2/loaders"
+)
+
+// parseJinja compiles a template that this package does not know, with the settings of HuggingFace:
+// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files.
+func parseJinja(source string) (t *Template, err error) {
+	defer recovered("chat template", &err)
+	const root = "/template"
+	loader, err := loaders.NewMemoryLoader(map[string]string{root: source})
+	if err != nil {
+		return nil, err
+	}
+	settings := config.New()
+	settings.TrimBlocks, settings.LeftStripBlocks = true, true
+	environment := &exec.Environment{
+		Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
+			"raise_exception": raise, "strftime_now": func(format string) string { return strftime(time.Now(), format) },
+		})),
+		Filters: builtins.Filters, Tests: builtins.Tests, ControlStructures: builtins.ControlStructures, Methods: builtins.Methods,
+	}
+	compiled, err := exec.NewTemplate(root, settings, loader, environment)
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	t = &Template{source: source}
+	t.render = func(msgs []Message, opt RenderOptions) (text string, err error) {
+		defer recovered("chat template", &err)
+		data := map[string]any{
+			"messages": dicts(msgs), "add_generation_prompt": opt.AddGenerationPrompt, "add_vision_id": opt.AddVisionID, "tools": nil,
+		}
+		for name, token := range t.tokens {
+			data[name] = token
+		}
+		text, err = compiled.ExecuteToString(exec.NewContext(data))
+		if err != nil {
+			return "", fmt.Errorf("chat template: %w", err)
+		}
+		if listPrinted(text, msgs) {
+			return "", errors.New("chat template: it takes messages whose content is one text, no list of parts")
+		}
+		return text, nil
+	}
+	return t, nil
+}
+
+// recovered turns a panic of the template library into an error.
+func recovered(what string, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%s: %v", what, r)
+	}
+}
+
+// listPrinted reports whether the template wrote a list of parts as Python would print it: Jinja2
+// refuses "text" + list, the library here does not.
+func listPrinted(text string, msgs []Message) bool {
+	const printed = "'type': '"
+	said := 0
+	for _, m := range msgs {
+		said += strings.Count(m.Text, printed)
+		for _, p := range m.Parts {
+			said += strings.Count(p.Text, printed)
+		}
+	}
+	return strings.Count(text, printed) > said
+}
+
+// raise is the raise_exception of the templates: a template refuses what its model cannot read.
+func raise(message string) (string, error) { return "", errors.New(message) }
+
+// dicts returns msgs as the template reads them.
+func dicts(msgs []Message) []any {
+	out := make([]any, len(msgs))
+	for i, m := range msgs {
+		var content any = m.Text
+		if m.Parts != nil {
+			parts := make([]any, len(m.Parts))
+			for j, p := range m.Parts {
+				part := map[string]any{"type": p.Type}
+				switch {
+				case p.Type == Text:
+					part["text"] = p.Text
+				case p.Path != "":
+					part[p.Type] = p.Path
+				}
+				parts[j] = part
+			}
+			content = parts
+		}
+		out[i] = map[string]any{"role": m.Role, "content": content}
+	}
+	return out
+}
+
+// strftime knows the letters that chat templates use for today's date.
+func strftime(now time.Time, format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		layout, ok := map[byte]string{
+			'd': "02", 'm': "01", 'y': "06", 'Y': "2006", 'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
+			'H': "15", 'M': "04", 'S': "05", 'j': "002",
+		}[format[i]]
+		if !ok {
+			layout = format[i-1 : i+1]
+		}
+		b.WriteString(now.Format(layout))
+	}
+	return b.String()
+}
+
+// specialTokens reads the tokens that templates write by name (bos_token, …) from
+// tokenizer_config.json; each is a text or an object with its content.
+func specialTokens(data []byte) (map[string]string, error) {
+	var config map[string]json.RawMessage
+	if err := json.Unmarshal(data, &config); err != nil {
+		return nil, err
+	}
+	tokens := map[string]string{}
+	for _, name := range []string{"bos_token", "eos_token", "pad_token", "unk_token"} {
+		var text string
+		var object struct{ Content string }
+		if json.Unmarshal(config[name], &text) == nil && text != "" {
+			tokens[name] = text
+		} else if json.Unmarshal(config[name], &object) == nil && object.Content != "" {
+			tokens[name] = object.Content
+		}
+	}
+	return tokens, nil
+}

@@ -1,0 +1,230 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// Template renders messages as one text.
+type Template struct {
+	source string            // Jinja
+	tokens map[string]string // bos_token and the like, for templates that write them
+	render func([]Message, RenderOptions) (string, error)
+}
+
+// RenderOptions are the switches of the published templates.
+type RenderOptions struct {
+	AddGenerationPrompt bool // end with the head of the assistant's turn
+	AddVisionID         bool // "Picture 1: " before the images, "Video 1: " before the videos
+}
+
+// Render returns the text of msgs.
+func (t *Template) Render(msgs []Message, opt RenderOptions) (string, error) {
+	if len(msgs) == 0 {
+		return "", errors.New("chat template: no messages")
+	}
+	return t.render(msgs, opt)
+}
+
+// Source returns the Jinja source of the template.
+func (t *Template) Source() string { return t.source }
+
+// The default system messages of the two families.
+const (
+	vlSystem   = "You are a helpful assistant."
+	textSystem = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+)
+
+// QwenVL is the template of Qwen2.5-VL, written in Go.
+func QwenVL() *Template {
+	return &Template{source: qwenVLSource, render: func(msgs []Message, opt RenderOptions) (string, error) {
+		return chatML(msgs, opt, vlSystem), nil
+	}}
+}
+
+// QwenText is the template of the text-only Qwen2.5, tools aside.
+func QwenText() *Template {
+	return &Template{source: qwenTextSource, render: func(msgs []Message, opt RenderOptions) (string, error) {
+		for i, m := range msgs {
+			for _, p := range m.Parts {
+				if p.Type != Text {
+					return "", fmt.Errorf("chat template: message %d has %s: this model reads text only", i+1, article(p.Type))
+				}
+			}
+		}
+		return chatML(msgs, opt, textSystem), nil
+	}}
+}
+
+func article(kind string) string {
+	if kind == Image {
+		return "an image"
+	}
+	return "a " + kind
+}
+
+// chatML writes <|im_start|>role\ncontent<|im_end|>\n for each message, a default system message first
+// where the conversation has none.
+func chatML(msgs []Message, opt RenderOptions, system string) string {
+	var b strings.Builder
+	if msgs[0].Role != "system" {
+		b.WriteString("<|im_start|>system\n" + system + "<|im_end|>\n")
+	}
+	images, videos := 0, 0
+	for _, m := range msgs {
+		b.WriteString("<|im_start|>" + m.Role + "\n")
+		if m.Parts == nil {
+			b.WriteString(m.Text)
+		}
+		for _, p := range m.Parts {
+			switch p.Type {
+			case Image:
+				images++
+				if opt.AddVisionID {
+					fmt.Fprintf(&b, "Picture %d: ", images)
+				}
+				b.WriteString("<|vision_start|><|image_pad|><|vision_end|>")
+			case Video:
+				videos++
+				if opt.AddVisionID {
+					fmt.Fprintf(&b, "Video %d: ", videos)
+				}
+				b.WriteString("<|vision_start|><|video_pad|><|vision_end|>")
+			default:
+				b.WriteString(p.Text)
+			}
+		}
+		b.WriteString("<|im_end|>\n")
+	}
+	if opt.AddGenerationPrompt {
+		b.WriteString("<|im_start|>assistant\n")
+	}
+	return b.String()
+}
+
+// Open returns the chat template of a HuggingFace folder: chat_template.jinja, chat_template.json, or
+// the chat_template of tokenizer_config.json (a text, or a list of named ones of which "default" is
+// taken). A folder without one gets Qwen2.5-VL's, or QwenText's when it has no
+// preprocessor_config.json.
+func Open(folder string) (*Template, error) {
+	source, path, err := find(folder)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		if _, err := os.Stat(filepath.Join(folder, "preprocessor_config.json")); err == nil {
+			return QwenVL(), nil
+		}
+		return QwenText(), nil
+	}
+	t, err := Parse(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	config := filepath.Join(folder, "tokenizer_config.json")
+	data, err := os.ReadFile(config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		t.tokens, err = specialTokens(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", config, err)
+	}
+	return t, nil
+}
+
+// find returns the source of the folder's template and its file, "" when it has none.
+func find(folder string) (source, path string, err error) {
+	path = filepath.Join(folder, "chat_template.jinja")
+	if data, err := os.ReadFile(path); err == nil {
+		return string(data), path, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	for _, name := range []string{"chat_template.json", "tokenizer_config.json"} {
+		path = filepath.Join(folder, name)
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", "", err
+		}
+		var f struct {
+			Template json.RawMessage `json:"chat_template"`
+		}
+		if err := json.Unmarshal(data, &f); err != nil {
+			return "", "", fmt.Errorf("%s: %w", path, err)
+		}
+		if len(f.Template) == 0 || string(f.Template) == "null" {
+			continue
+		}
+		source, err := named(f.Template)
+		if err != nil {
+			return "", "", fmt.Errorf("%s: %w", path, err)
+		}
+		return source, path, nil
+	}
+	return "", "", nil
+}
+
+// named reads a template: a text, [{"name", "template"}] or {"name": "template"}.
+func named(raw json.RawMessage) (string, error) {
+	var source string
+	if json.Unmarshal(raw, &source) == nil {
+		return source, nil
+	}
+	byName := map[string]string{}
+	var list []struct{ Name, Template string }
+	if json.Unmarshal(raw, &list) == nil {
+		for _, t := range list {
+			byName[t.Name] = t.Template
+		}
+	} else if json.Unmarshal(raw, &byName) != nil {
+		return "", errors.New("chat_template: want a text or a list of {\"name\", \"template\"}")
+	}
+	if source, ok := byName["default"]; ok {
+		return source, nil
+	}
+	var names []string
+	for name := range byName {
+		names = append(names, name)
+	}
+	return "", registry.Unknown("chat_template", "default", names)
+}
+
+// Parse returns the template of a Jinja source. Those of Qwen2.5-VL and Qwen2.5 are known and run in
+// Go; any other runs through a Jinja library.
+func Parse(source string) (*Template, error) {
+	switch strings.TrimSpace(source) {
+	case strings.TrimSpace(qwenVLSource):
+		t := QwenVL()
+		t.source = source
+		return t, nil
+	case strings.TrimSpace(qwenTextSource):
+		t := QwenText()
+		t.source = source
+		return t, nil
+	}
+	return parseJinja(source)
+}
+
+// JSON returns chat_template.json.
+func (t *Template) JSON() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(map[string]string{"chat_template": t.source})
+	return b.Bytes(), err
+}

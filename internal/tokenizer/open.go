@@ -1,0 +1,355 @@
+package tokenizer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Open reads the tokenizer of a HuggingFace folder: tokenizer.json, or else vocab.json and merges.txt
+// with the added tokens of tokenizer_config.json or added_tokens.json. What this package cannot do
+// (another kind of model, normalizer, rule) is an error that names it, never a near miss.
+func Open(folder string) (*Tokenizer, error) {
+	config, err := readOptional(filepath.Join(folder, "tokenizer_config.json"))
+	if err != nil {
+		return nil, err
+	}
+	var t *Tokenizer
+	path := filepath.Join(folder, "tokenizer.json")
+	data, err := readOptional(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case data != nil:
+		t, err = parse(data)
+	default:
+		t, err = openParts(folder, config)
+		path = folder
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if config != nil {
+		var c struct {
+			CleanUp bool `json:"clean_up_tokenization_spaces"`
+		}
+		if err := json.Unmarshal(config, &c); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(folder, "tokenizer_config.json"), err)
+		}
+		t.rules.cleanUp = c.CleanUp
+	}
+	t.config = config
+	return t, nil
+}
+
+// readOptional returns nil for a file that does not exist.
+func readOptional(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// file is tokenizer.json. The parts that have many kinds stay raw until their type is known.
+type file struct {
+	Version       string          `json:"version"`
+	Truncation    json.RawMessage `json:"truncation"`
+	Padding       json.RawMessage `json:"padding"`
+	AddedTokens   []Added         `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         json.RawMessage `json:"model"`
+}
+
+func parse(data []byte) (*Tokenizer, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, err
+	}
+	var r rules
+	if err := r.readNormalizer(f.Normalizer); err != nil {
+		return nil, err
+	}
+	if err := r.readPreTokenizer(f.PreTokenizer); err != nil {
+		return nil, err
+	}
+	if kind := typeOf(f.PostProcessor); kind != "" && kind != "ByteLevel" {
+		return nil, unsupported("post_processor", kind, "ByteLevel", "none")
+	}
+	if kind := typeOf(f.Decoder); kind != "" && kind != "ByteLevel" {
+		return nil, unsupported("decoder", kind, "ByteLevel")
+	}
+	if kind := typeOf(f.Model); kind != "BPE" {
+		return nil, unsupported("model", kind, "BPE")
+	}
+	var m struct {
+		Dropout      *float64        `json:"dropout"`
+		Prefix       *string         `json:"continuing_subword_prefix"`
+		Suffix       *string         `json:"end_of_word_suffix"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+		Vocab        map[string]int  `json:"vocab"`
+		Merges       json.RawMessage `json:"merges"`
+	}
+	if err := json.Unmarshal(f.Model, &m); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	switch {
+	case m.Dropout != nil && *m.Dropout != 0:
+		return nil, unsupported("model.dropout", strconv.FormatFloat(*m.Dropout, 'g', -1, 64), "none")
+	case m.Prefix != nil && *m.Prefix != "":
+		return nil, unsupported("model.continuing_subword_prefix", *m.Prefix, "none")
+	case m.Suffix != nil && *m.Suffix != "":
+		return nil, unsupported("model.end_of_word_suffix", *m.Suffix, "none")
+	case m.ByteFallback:
+		return nil, unsupported("model.byte_fallback", "true", "false")
+	}
+	r.ignoreMerges = m.IgnoreMerges
+	pairs, err := parseMerges(m.Merges)
+	if err != nil {
+		return nil, err
+	}
+	return build(m.Vocab, pairs, f.AddedTokens, r)
+}
+
+// parseMerges reads both spellings: ["a b", …] and, since 2024, [["a", "b"], …].
+func parseMerges(raw json.RawMessage) ([][2]string, error) {
+	var pairs [][2]string
+	if json.Unmarshal(raw, &pairs) == nil {
+		return pairs, nil
+	}
+	var lines []string
+	if err := json.Unmarshal(raw, &lines); err != nil {
+		return nil, fmt.Errorf("model.merges: want a list of \"left right\" or of [left, right]: %w", err)
+	}
+	pairs = make([][2]string, len(lines))
+	for i, line := range lines {
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+			return nil, fmt.Errorf("model.merges: merge %d is %q, want two tokens and one space", i+1, line)
+		}
+		pairs[i] = [2]string{left, right}
+	}
+	return pairs, nil
+}
+
+func (r *rules) readNormalizer(raw json.RawMessage) error {
+	parts, err := sequence(raw, "normalizers")
+	if err != nil {
+		return fmt.Errorf("normalizer: %w", err)
+	}
+	for _, p := range parts {
+		if kind := typeOf(p); kind != "NFC" {
+			return unsupported("normalizer", kind, "NFC", "none")
+		}
+		r.nfc = true
+	}
+	return nil
+}
+
+// readPreTokenizer accepts Split with the pattern of Qwen2 followed by ByteLevel without its own
+// pattern, and ByteLevel with it (GPT-2).
+func (r *rules) readPreTokenizer(raw json.RawMessage) error {
+	parts, err := sequence(raw, "pretokenizers")
+	if err != nil {
+		return fmt.Errorf("pre_tokenizer: %w", err)
+	}
+	split, byteLevel := false, false
+	for _, raw := range parts {
+		var p struct {
+			Type     string
+			Pattern  struct{ Regex, String *string }
+			Behavior string
+			Invert   bool
+			Prefix   bool  `json:"add_prefix_space"`
+			UseRegex *bool `json:"use_regex"`
+		}
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return fmt.Errorf("pre_tokenizer: %w", err)
+		}
+		switch {
+		case p.Type == "Split" && !split && !byteLevel:
+			pattern := ""
+			if p.Pattern.Regex != nil {
+				pattern = *p.Pattern.Regex
+			} else if p.Pattern.String != nil {
+				pattern = *p.Pattern.String
+			}
+			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2}[pattern]
+			if !ok || p.Pattern.Regex == nil || p.Invert || p.Behavior != "Isolated" {
+				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert), "the pattern of Qwen2 or GPT-2, Isolated")
+			}
+			r.split, split = rule, true
+		case p.Type == "ByteLevel" && !byteLevel:
+			byteLevel, r.prefixSpace = true, p.Prefix
+			ownRule := p.UseRegex == nil || *p.UseRegex
+			if ownRule == split {
+				return unsupported("pre_tokenizer ByteLevel", fmt.Sprintf("use_regex %t", ownRule), "true alone, false after a Split")
+			}
+			if ownRule {
+				r.split = GPT2
+			}
+		default:
+			return unsupported("pre_tokenizer", p.Type, "Split then ByteLevel", "ByteLevel")
+		}
+	}
+	if !byteLevel {
+		return unsupported("pre_tokenizer", "none", "Split then ByteLevel", "ByteLevel")
+	}
+	if r.prefixSpace && split {
+		return unsupported("pre_tokenizer", "add_prefix_space after Split", "add_prefix_space with ByteLevel alone")
+	}
+	return nil
+}
+
+// sequence returns the members of a Sequence, the one object, or nothing for null.
+func sequence(raw json.RawMessage, key string) ([]json.RawMessage, error) {
+	switch typeOf(raw) {
+	case "":
+		return nil, nil
+	case "Sequence":
+		var s map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return nil, err
+		}
+		var parts []json.RawMessage
+		err := json.Unmarshal(s[key], &parts)
+		return parts, err
+	}
+	return []json.RawMessage{raw}, nil
+}
+
+// typeOf returns the "type" of an object of tokenizer.json, "" for null. A model without a type is the
+// BPE of old files.
+func typeOf(raw json.RawMessage) string {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return ""
+	}
+	var object struct {
+		Type   *string         `json:"type"`
+		Merges json.RawMessage `json:"merges"`
+	}
+	switch err := json.Unmarshal(raw, &object); {
+	case err != nil:
+		return "of a malformed kind"
+	case object.Type != nil:
+		return *object.Type
+	case object.Merges != nil:
+		return "BPE"
+	}
+	return "without a type"
+}
+
+func unsupported(what, got string, want ...string) error {
+	return fmt.Errorf("%s %q is not supported (supported: %s)", what, got, strings.Join(want, ", "))
+}
+
+// openParts reads the older layout.
+func openParts(folder string, config []byte) (*Tokenizer, error) {
+	data, err := os.ReadFile(filepath.Join(folder, "vocab.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var vocab map[string]int
+	if err := json.Unmarshal(data, &vocab); err != nil {
+		return nil, fmt.Errorf("vocab.json: %w", err)
+	}
+	pairs, err := readMerges(filepath.Join(folder, "merges.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var c struct {
+		Class       string           `json:"tokenizer_class"`
+		PrefixSpace bool             `json:"add_prefix_space"`
+		Added       map[string]Added `json:"added_tokens_decoder"`
+	}
+	if config != nil {
+		if err := json.Unmarshal(config, &c); err != nil {
+			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	}
+	var r rules
+	switch strings.TrimSuffix(c.Class, "Fast") {
+	case "Qwen2Tokenizer", "": // the class is absent from hand-made folders: the newer rule
+		r = rules{split: Qwen2, nfc: true}
+	case "GPT2Tokenizer":
+		r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+	default:
+		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer")
+	}
+	var added []Added
+	for _, key := range slices.Sorted(maps.Keys(c.Added)) {
+		a := c.Added[key]
+		if a.ID, err = strconv.Atoi(key); err != nil {
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder has the key %q, want an id", key)
+		}
+		added = append(added, a)
+	}
+	if c.Added == nil {
+		if added, err = readAddedTokens(filepath.Join(folder, "added_tokens.json")); err != nil {
+			return nil, err
+		}
+	}
+	return build(vocab, pairs, added, r)
+}
+
+// readAddedTokens reads added_tokens.json, token → id: the oldest layout, which says nothing of flags.
+// Tokens in <| |> are taken as special.
+func readAddedTokens(path string) ([]Added, error) {
+	data, err := readOptional(path)
+	if data == nil || err != nil {
+		return nil, err
+	}
+	var ids map[string]int
+	if err := json.Unmarshal(data, &ids); err != nil {
+		return nil, fmt.Errorf("added_tokens.json: %w", err)
+	}
+	var added []Added
+	for _, token := range slices.Sorted(maps.Keys(ids)) {
+		special := strings.HasPrefix(token, "<|") && strings.HasSuffix(token, "|>")
+		added = append(added, Added{ID: ids[token], Content: token, Special: special})
+	}
+	return added, nil
+}
+
+// readMerges reads merges.txt: one merge a line, lowest rank first, after a line "#version: …".
+func readMerges(path string) ([][2]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var pairs [][2]string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		if line == "" || n == 1 && strings.HasPrefix(line, "#version") {
+			continue
+		}
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+			return nil, fmt.Errorf("%s:%d: %q, want two tokens and one space", filepath.Base(path), n, line)
+		}
+		pairs = append(pairs, [2]string{left, right})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return pairs, nil
+}

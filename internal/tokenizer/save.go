@@ -1,0 +1,166 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// Save writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json into folder, which
+// exists, as HuggingFace writes them. tokenizer_config.json is that of the opened folder where there
+// was one.
+func (t *Tokenizer) Save(folder string) error {
+	tokenizer, err := t.json()
+	if err != nil {
+		return err
+	}
+	config := t.config
+	if config == nil {
+		if config, err = t.configJSON(); err != nil {
+			return err
+		}
+	}
+	vocab, err := t.vocabJSON()
+	if err != nil {
+		return err
+	}
+	merges := []byte("#version: 0.2\n")
+	for _, p := range t.pairs {
+		merges = append(merges, p[0]+" "+p[1]+"\n"...)
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"vocab.json", vocab}, {"merges.txt", merges}, {"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}} {
+		if err := atomicfile.Write(filepath.Join(folder, f.name), f.data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vocabJSON returns the tokens in the order of their ids, as every published vocab.json has them.
+func (t *Tokenizer) vocabJSON() ([]byte, error) {
+	var b bytes.Buffer
+	tokens, ids := t.vocab()
+	b.WriteByte('{')
+	for i, token := range tokens {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, err := encodeJSON(token)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%s:%d", key, ids[i])
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// json returns tokenizer.json.
+func (t *Tokenizer) json() ([]byte, error) {
+	vocab, err := t.vocabJSON()
+	if err != nil {
+		return nil, err
+	}
+	merges := make([]string, len(t.pairs))
+	for i, p := range t.pairs {
+		merges[i] = p[0] + " " + p[1]
+	}
+	byteLevel := func(prefixSpace, useRegex bool) map[string]any {
+		return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
+	}
+	var normalizer, pre any
+	if t.rules.nfc {
+		normalizer = map[string]any{"type": "NFC"}
+	}
+	switch t.rules.split {
+	case GPT2:
+		pre = byteLevel(t.rules.prefixSpace, true)
+	case Qwen2:
+		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
+	}
+	model := struct {
+		Type         string          `json:"type"`
+		Dropout      *float64        `json:"dropout"`
+		Unk          *string         `json:"unk_token"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Suffix       string          `json:"end_of_word_suffix"`
+		FuseUnk      bool            `json:"fuse_unk"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Merges       []string        `json:"merges"`
+	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}
+	f := struct {
+		Version       string  `json:"version"`
+		Truncation    any     `json:"truncation"`
+		Padding       any     `json:"padding"`
+		AddedTokens   []Added `json:"added_tokens"`
+		Normalizer    any     `json:"normalizer"`
+		PreTokenizer  any     `json:"pre_tokenizer"`
+		PostProcessor any     `json:"post_processor"`
+		Decoder       any     `json:"decoder"`
+		Model         any     `json:"model"`
+	}{"1.0", nil, nil, t.Added(), normalizer, pre, byteLevel(false, false), byteLevel(false, false), model}
+	if f.AddedTokens == nil {
+		f.AddedTokens = []Added{}
+	}
+	return encodeJSON(f)
+}
+
+// configJSON returns the tokenizer_config.json of a tokenizer that was not opened from a folder. The
+// end of a turn is <|im_end|> and the padding <|endoftext|>, where the tokenizer has them.
+func (t *Tokenizer) configJSON() ([]byte, error) {
+	type flags struct {
+		Content    string `json:"content"`
+		LStrip     bool   `json:"lstrip"`
+		Normalized bool   `json:"normalized"`
+		RStrip     bool   `json:"rstrip"`
+		SingleWord bool   `json:"single_word"`
+		Special    bool   `json:"special"`
+	}
+	decoder := map[string]flags{}
+	special := []string{}
+	for _, a := range t.Added() {
+		decoder[fmt.Sprint(a.ID)] = flags{a.Content, a.LStrip, a.Normalized, a.RStrip, a.SingleWord, a.Special}
+		if a.Special && a.Content != "<|endoftext|>" {
+			special = append(special, a.Content)
+		}
+	}
+	token := func(names ...string) any {
+		for _, name := range names {
+			if _, ok := t.ids[name]; ok {
+				return name
+			}
+		}
+		return nil
+	}
+	class := "Qwen2Tokenizer"
+	if t.rules.split == GPT2 {
+		class = "GPT2Tokenizer"
+	}
+	return encodeJSON(map[string]any{
+		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,
+		"additional_special_tokens": special, "bos_token": nil, "eos_token": token("<|im_end|>", "<|endoftext|>"),
+		"pad_token": token("<|endoftext|>"), "unk_token": nil, "clean_up_tokenization_spaces": t.rules.cleanUp,
+		"errors": "replace", "model_max_length": 131072, "split_special_tokens": false,
+	})
+}
+
+// encodeJSON leaves <, > and & as they are.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+}

@@ -1,0 +1,333 @@
+// Package tokenizer turns text into token ids and back, as the tokenizers of HuggingFace do: byte-level
+// BPE with the rules of Qwen2 and GPT-2.
+//
+//	t, err := tokenizer.Open("Qwen2.5-VL-3B-Instruct")
+//	ids := t.Encode("Hello world")
+//	text := t.Decode(ids, false)
+//
+// Encoding takes four steps: cut the text at the added tokens (<|im_start|> and the like), bring the
+// parts to NFC, cut those into pieces by the model's rule (split.go), and merge the bytes of each piece
+// (bpe.go). The package knows nothing of chats or models.
+package tokenizer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// Added is a token that is matched in the text as it stands, before anything else.
+type Added struct {
+	ID         int    `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"` // only where no letter, digit or underscore touches it
+	LStrip     bool   `json:"lstrip"`      // swallows the white space before it
+	RStrip     bool   `json:"rstrip"`      // swallows the white space after it
+	Normalized bool   `json:"normalized"`  // matched in the normalised text
+	Special    bool   `json:"special"`     // left out by Decode(ids, true)
+}
+
+// Tokenizer is a vocabulary with its rules. It is safe for concurrent use.
+type Tokenizer struct {
+	rules  rules
+	bpe    merges
+	pairs  [][2]string // the merges as given, by rank
+	ids    map[string]int32
+	tokens []entry // by id; a hole is a zero entry
+	byteID [256]int32
+	raw    *matcher // added tokens that are found in the text as it stands
+	normal *matcher // added tokens that are found in the normalised text
+	config []byte   // tokenizer_config.json of the folder, kept for Save
+	pool   sync.Pool
+}
+
+// entry is one token: as the vocabulary writes it, and the bytes that it stands for.
+type entry struct {
+	token, bytes string
+	added        *Added
+}
+
+// rules say how text becomes pieces.
+type rules struct {
+	split        Split
+	nfc          bool // bring the text to NFC
+	prefixSpace  bool // a piece of text gets a leading space when it has none
+	ignoreMerges bool // a piece that is a token of its own is not merged
+	cleanUp      bool // Decode removes the spaces before punctuation
+}
+
+// New returns a tokenizer with the rules of Qwen2. vocab and merges are written in GPT-2's byte
+// alphabet; every one of the 256 bytes and every result of a merge must be in vocab, and no two tokens
+// may share an id.
+func New(vocab map[string]int, merges [][2]string, added []Added) (*Tokenizer, error) {
+	return build(vocab, merges, added, rules{split: Qwen2, nfc: true})
+}
+
+// maxID bounds the ids, so that a damaged file does not ask for a table of 2^62 tokens.
+const maxID = 1 << 24
+
+func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*Tokenizer, error) {
+	t := &Tokenizer{rules: r, pairs: pairs, ids: make(map[string]int32, len(vocab)+len(added)), bpe: make(merges, len(pairs))}
+	size := 0
+	for token, id := range vocab {
+		if id < 0 || id >= maxID {
+			return nil, fmt.Errorf("token %q: id %d, want 0 to %d", token, id, maxID-1)
+		}
+		size = max(size, id+1)
+	}
+	for _, a := range added {
+		if a.ID < 0 || a.ID >= maxID {
+			return nil, fmt.Errorf("added token %q: id %d, want 0 to %d", a.Content, a.ID, maxID-1)
+		}
+		size = max(size, a.ID+1)
+	}
+	t.tokens = make([]entry, size)
+	letters, _ := alphabet()
+	byteOf := make(map[rune]byte, 256)
+	for b, r := range letters {
+		byteOf[r] = byte(b)
+	}
+	for token, id := range vocab {
+		if other := t.tokens[id].token; other != "" {
+			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
+		}
+		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf)}
+		t.ids[token] = int32(id)
+	}
+	for b, r := range letters {
+		id, ok := t.ids[string(r)]
+		if !ok {
+			return nil, fmt.Errorf("the vocabulary lacks the byte 0x%02X, which it writes %q: this is no byte-level BPE", b, string(r))
+		}
+		t.byteID[b] = id
+	}
+	for rank, p := range pairs {
+		left, okL := t.ids[p[0]]
+		right, okR := t.ids[p[1]]
+		id, ok := t.ids[p[0]+p[1]]
+		if !okL || !okR || !ok {
+			return nil, fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], missing(p, okL, okR))
+		}
+		key := join(left, right)
+		if _, twice := t.bpe[key]; !twice {
+			t.bpe[key] = merge{rank: int32(rank), id: id}
+		}
+	}
+	if err := t.add(added); err != nil {
+		return nil, err
+	}
+	t.pool.New = func() any { return &scratch{cache: map[string][2]int32{}} }
+	return t, nil
+}
+
+func missing(p [2]string, left, right bool) string {
+	switch {
+	case !left:
+		return p[0]
+	case !right:
+		return p[1]
+	}
+	return p[0] + p[1]
+}
+
+// add enters the added tokens; one that the vocabulary has too must have its id.
+func (t *Tokenizer) add(added []Added) error {
+	var raw, normal []Added
+	for _, a := range added {
+		if a.Content == "" {
+			return fmt.Errorf("added token %d is empty", a.ID)
+		}
+		if id, ok := t.ids[a.Content]; ok && int(id) != a.ID {
+			return fmt.Errorf("added token %q has the ids %d and %d", a.Content, id, a.ID)
+		}
+		if e := t.tokens[a.ID]; e.token != "" && e.token != a.Content {
+			return fmt.Errorf("tokens %q and %q share the id %d", e.token, a.Content, a.ID)
+		}
+		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a}
+		t.ids[a.Content] = int32(a.ID)
+		if a.Normalized {
+			a.Content = t.normalize(a.Content)
+			normal = append(normal, a)
+		} else {
+			raw = append(raw, a)
+		}
+	}
+	t.raw, t.normal = newMatcher(raw), newMatcher(normal)
+	return nil
+}
+
+// Encode returns the ids of text. Bytes that are not UTF-8 count as U+FFFD. Nothing is put before or
+// after the text.
+func (t *Tokenizer) Encode(text string) []int64 {
+	s := t.pool.Get().(*scratch)
+	defer t.pool.Put(s)
+	s.ids = s.ids[:0]
+	t.raw.cut(validUTF8(text), s, func(part string) {
+		t.normal.cut(t.normalize(part), s, func(part string) { t.encodePart(part, s) })
+	})
+	out := make([]int64, len(s.ids))
+	for i, id := range s.ids {
+		out[i] = int64(id)
+	}
+	return out
+}
+
+func (t *Tokenizer) normalize(text string) string {
+	if t.rules.nfc {
+		return nfc(text)
+	}
+	return text
+}
+
+// encodePart appends the ids of text between added tokens.
+func (t *Tokenizer) encodePart(text string, s *scratch) {
+	if t.rules.prefixSpace && text != "" {
+		if c, _ := classAt(text); c != space {
+			text = " " + text
+		}
+	}
+	for len(text) > 0 {
+		n := t.rules.split.next(text)
+		t.encodePiece(text[:n], s)
+		text = text[n:]
+	}
+}
+
+// Limits of a cache of pieces: longer pieces hardly repeat, and a full cache starts again.
+const (
+	cachedPiece = 48      // bytes
+	cachedIDs   = 1 << 18 // 1 MiB of ids
+)
+
+func (t *Tokenizer) encodePiece(piece string, s *scratch) {
+	if at, ok := s.cache[piece]; ok {
+		s.ids = append(s.ids, s.kept[at[0]:at[1]]...)
+		return
+	}
+	from := len(s.ids)
+	s.ids = t.appendMerged(s.ids, piece, s)
+	if len(piece) > cachedPiece {
+		return
+	}
+	if len(s.kept) > cachedIDs {
+		clear(s.cache)
+		s.kept = s.kept[:0]
+	}
+	start := len(s.kept)
+	s.kept = append(s.kept, s.ids[from:]...)
+	s.cache[strings.Clone(piece)] = [2]int32{int32(start), int32(len(s.kept))}
+}
+
+func (t *Tokenizer) appendMerged(ids []int32, piece string, s *scratch) []int32 {
+	from := len(ids)
+	for i := range len(piece) {
+		ids = append(ids, t.byteID[piece[i]])
+	}
+	if t.rules.ignoreMerges {
+		if id, ok := t.whole(ids[from:]); ok {
+			return append(ids[:from], id)
+		}
+	}
+	return append(ids[:from], t.bpe.bpe(ids[from:], s)...)
+}
+
+// whole returns the token that a piece is in the vocabulary, if any.
+func (t *Tokenizer) whole(bytes []int32) (int32, bool) {
+	var token strings.Builder
+	for _, id := range bytes {
+		token.WriteString(t.tokens[id].token)
+	}
+	id, ok := t.ids[token.String()]
+	return id, ok
+}
+
+// Decode returns the text of ids; skipSpecial leaves the special tokens out. Bytes that are not UTF-8
+// become U+FFFD, one for each maximal ill-formed part. An id without a token (a model's vocabulary may
+// be padded) stands for nothing.
+func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) string {
+	var out strings.Builder
+	for _, id := range ids {
+		if id < 0 || id >= int64(len(t.tokens)) {
+			continue
+		}
+		e := &t.tokens[id]
+		if skipSpecial && e.added != nil && e.added.Special {
+			continue
+		}
+		out.WriteString(e.bytes)
+	}
+	text := validUTF8(out.String())
+	if t.rules.cleanUp {
+		text = cleanUp(text)
+	}
+	return text
+}
+
+// cleanUp removes spaces before punctuation and contractions: clean_up_tokenization_spaces of old
+// GPT-2 and BART folders.
+func cleanUp(text string) string {
+	for _, s := range []string{".", "?", "!", ","} {
+		text = strings.ReplaceAll(text, " "+s, s)
+	}
+	text = strings.ReplaceAll(text, " ' ", "'")
+	for _, s := range []string{"n't", "'m", "'s", "'ve", "'re"} {
+		text = strings.ReplaceAll(text, " "+s, s)
+	}
+	return text
+}
+
+// ID returns the id of a token as the vocabulary writes it ("Ġthe", "<|im_end|>").
+func (t *Tokenizer) ID(token string) (int64, bool) {
+	id, ok := t.ids[token]
+	return int64(id), ok
+}
+
+// Token returns the token of an id as the vocabulary writes it, or "".
+func (t *Tokenizer) Token(id int64) string {
+	if id < 0 || id >= int64(len(t.tokens)) {
+		return ""
+	}
+	return t.tokens[id].token
+}
+
+// Size returns the largest id plus one: the rows that a model's embedding needs at least.
+func (t *Tokenizer) Size() int { return len(t.tokens) }
+
+// Added returns the added tokens by id.
+func (t *Tokenizer) Added() []Added {
+	var added []Added
+	for _, e := range t.tokens {
+		if e.added != nil {
+			added = append(added, *e.added)
+		}
+	}
+	return added
+}
+
+// vocab returns the tokens that are not added ones, by id.
+func (t *Tokenizer) vocab() (tokens []string, ids []int) {
+	byID := map[int]string{}
+	for id, e := range t.tokens {
+		if e.token != "" && e.added == nil {
+			byID[id] = e.token
+		}
+	}
+	ids = slices.Sorted(maps.Keys(byID))
+	for _, id := range ids {
+		tokens = append(tokens, byID[id])
+	}
+	return tokens, ids
+}
+
+// isWord reports whether r is part of a word, for Added.SingleWord.
+func isWord(r rune) bool {
+	if r == '_' {
+		return true
+	}
+	var b [utf8.UTFMax]byte
+	c, _ := classAt(string(b[:utf8.EncodeRune(b[:], r)]))
+	return c == letter || c == number
+}

@@ -1,0 +1,97 @@
+package phases
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+// CompletionOptions says which sampled completions are kept for reading (completions.jsonl).
+type CompletionOptions struct {
+	Groups     int  `koanf:"groups" help:"groups of a step that are kept; 0 = none" range:"[0,10000]"`
+	EverySteps *int `koanf:"every_steps" help:"keep some every so many steps of the phase too; null = at the first step of each epoch only" range:"[1,inf)"`
+}
+
+// DefaultCompletionOptions keeps two groups of each epoch.
+func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
+
+// due reports whether completions of a step (0-based) are kept.
+func (o CompletionOptions) due(first bool, step int) bool {
+	return o.Groups > 0 && (first || o.EverySteps != nil && step%*o.EverySteps == 0)
+}
+
+// record hands the first groups of a scored batch to the recorder, with their advantages.
+func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt rewardutil.AdvantageOptions) error {
+	if rec == nil {
+		return nil
+	}
+	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
+	var rows []Completion
+	for at, ok := range b.Valid[:min(o.Groups, b.B())*b.G] {
+		if !ok {
+			continue
+		}
+		i, c := at/b.G, at%b.G
+		row := Completion{QueryID: b.Source.ID(b.Queries[i]), Group: c, Tokens: slices.Clone(b.Scored(i, c)),
+			Truncated: b.Cut(at), Reward: b.Rewards[at], Advantage: adv[at]}
+		if b.Texts != nil {
+			row.Text = b.Texts[at]
+		}
+		if math.IsNaN(row.Reward+row.Advantage) || math.IsInf(row.Reward, 0) {
+			return fmt.Errorf("query %d: the reward of completion %d is %v: want a finite number", row.QueryID, c, row.Reward)
+		}
+		for name, term := range b.Terms {
+			if row.Terms == nil {
+				row.Terms = map[string]float64{}
+			}
+			row.Terms[name] = term[at]
+		}
+		rows = append(rows, row)
+	}
+	return rec.Completions(phase, epoch, step+1, rows)
+}
+
+// addTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, and the
+// terms of their rewards.
+func addTextMetrics(m Metrics, b *selector.Batch) {
+	sum, least, most, cut, n := 0, math.MaxInt, 0, 0, 0
+	for at, ok := range b.Valid {
+		if !ok {
+			continue
+		}
+		length := len(b.Scored(at/b.G, at%b.G))
+		n, sum, least, most = n+1, sum+length, min(least, length), max(most, length)
+		if b.Cut(at) {
+			cut++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	m["completion_length"], m["completion_length_min"], m["completion_length_max"] = share(sum, n), least, most
+	m["truncated_share"] = share(cut, n)
+	for name, term := range b.Terms {
+		mean, std := moments(term, b.Valid)
+		m["reward_"+name], m["reward_"+name+"_std"] = mean, std
+	}
+}
+
+// moments returns the mean and the deviation (n) of the valid entries.
+func moments(x []float64, valid []bool) (mean, std float64) {
+	n := 0.0
+	for i, v := range x {
+		if valid[i] {
+			mean, n = mean+v, n+1
+		}
+	}
+	mean /= n
+	for i, v := range x {
+		if valid[i] {
+			std += (v - mean) * (v - mean)
+		}
+	}
+	return mean, math.Sqrt(std / n)
+}

@@ -1,0 +1,150 @@
+package phases
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// findings are what the parts of a step's batch have measured so far, on the host.
+type findings struct {
+	loss, ppo, kl float64 // the parts' shares of the loss and its terms
+	klSequence    float64 // nats per sequence
+
+	ratios                     float64 // sum
+	n                          int     // ratios: one a candidate, or one a scored token
+	outside, low, high         int     // ratios outside the clip range, and those whose gradient that stops
+	clamped                    int     // log-ratios that were cut
+	entropy                    float64 // sum over scored steps
+	steps                      int     // with an entropy
+	drifted                    bool    // the old policy's forward pass differs from the policy's with equal weights
+	driftedLogp, driftedOldOne float64 // where it does
+
+	old, ref []float32 // for later passes over the batch; nil where nothing is kept
+}
+
+// newFindings returns what a pass over the batch in hand fills in. The first of several passes keeps
+// log-probabilities, unless the frozen policies' temperature may move between passes.
+func (g *GRPO) newFindings(pass int) *findings {
+	if pass > 0 {
+		return &findings{old: g.hand.old, ref: g.hand.ref}
+	}
+	f, n := &findings{}, len(g.hand.batch.Valid)*g.width(g.hand.batch)
+	if g.opt.NumIterations > 1 && (g.opt.OldPolicy == "batch" || !g.opt.Temperature.Enabled) {
+		f.old = make([]float32, n)
+	}
+	if g.opt.NumIterations > 1 && g.opt.KL.Estimator != "exact" && !g.opt.Temperature.Enabled {
+		f.ref = make([]float32, n)
+	}
+	return f
+}
+
+// found are the tensors of a part that are worth reading.
+type found struct {
+	loss, ppo, kl torchx.Tensor // scalars
+	klTerms       torchx.Tensor // like logp, nats
+	logRatio      torchx.Tensor // one a ratio
+	logp, old     torchx.Tensor // [B, G], or [B, G, T] with ratio=token
+	ref           torchx.Tensor // like logp, or none
+	entropy       torchx.Tensor // [B, G, T], or none
+	fresh         bool          // old has the weights of the policy
+}
+
+// add reads a part that starts at query from of the batch in hand. sync
+func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
+	perSequence := t.kl
+	if g.opt.Ratio == "token" {
+		perSequence = weighted(t.klTerms, maskTensor(t.logp, b), float64(max(g.hand.candidates, 1)))
+	}
+	first := len(f.old) > 0 && g.hand.old == nil // of several passes
+	if f.ref == nil || g.hand.ref != nil {
+		t.ref = torchx.Tensor{}
+	}
+	values := read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
+	f.loss += values[0][0]
+	f.ppo += values[1][0]
+	f.kl += values[2][0]
+	f.klSequence += values[3][0]
+	f.addRatios(g, from, b, values[4])
+	logp, old, width := values[5], values[6], g.width(b)
+	for at := range logp {
+		if t.fresh && b.Valid[at/width] && !(math.Abs(logp[at]-old[at]) <= nearlyEqual) && !f.drifted {
+			f.drifted, f.driftedLogp, f.driftedOldOne = true, logp[at], old[at]
+		}
+	}
+	if first {
+		copy(f.old[from*b.G*width:], rounded(old))
+	}
+	if values[8] != nil {
+		copy(f.ref[from*b.G*width:], rounded(values[8]))
+	}
+	for at, h := range values[7] {
+		if b.Mask[at] != 0 {
+			f.entropy += h
+			f.steps++
+		}
+	}
+}
+
+// addRatios counts a part's ratios: one a candidate, or one a token.
+func (f *findings) addRatios(g *GRPO, from int, b *selector.Batch, logRatio []float64) {
+	low, high := g.opt.Clip.sides()
+	width := len(logRatio) / len(b.Valid)
+	for at, d := range logRatio {
+		if !b.Valid[at/width] || width > 1 && b.Mask[at] == 0 {
+			continue
+		}
+		f.n++
+		if math.Abs(d) > g.opt.MaxLogRatio {
+			f.clamped++
+			d = math.Copysign(g.opt.MaxLogRatio, d)
+		}
+		ratio, adv := math.Exp(d), g.hand.adv[from*b.G+at/width]
+		f.ratios += ratio
+		switch {
+		case ratio < 1-low:
+			f.outside++
+			f.low += int(oneIf(adv < 0))
+		case ratio > 1+high:
+			f.outside++
+			f.high += int(oneIf(adv > 0))
+		}
+	}
+}
+
+// nearlyEqual is how far the log-probabilities of equal weights may lie apart when they were computed in
+// batches of different shapes.
+const nearlyEqual = 1e-3
+
+// measure turns the findings of a pass into metrics.
+func (g *GRPO) measure(m Metrics, f *findings) error {
+	if f.drifted {
+		return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", f.driftedLogp, f.driftedOldOne)
+	}
+	left := g.hand.batch.NumValid()
+	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl
+	m["kl"] = f.klSequence * (float64(max(g.hand.candidates, 1)) / float64(max(left, 1))) // of the candidates that are not masked
+	m["mean_ratio"] = f.ratios / math.Max(float64(f.n), 1)
+	m["clip_fraction"], m["clamp_fraction"] = share(f.outside, f.n), share(f.clamped, f.n)
+	m["clip_fraction_low"], m["clip_fraction_high"] = share(f.low, f.n), share(f.high, f.n)
+	if f.steps > 0 {
+		m["entropy"] = f.entropy / float64(f.steps)
+	}
+	if g.text {
+		m["kl_per_token"] = m["kl"].(float64) * share(left, g.hand.tokens)
+	}
+	for k, x := range g.hand.info {
+		m[k] = x
+	}
+	return nil
+}
+
+func rounded(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}

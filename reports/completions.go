@@ -1,0 +1,57 @@
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+)
+
+const completionsFile = "completions.jsonl"
+
+// Completion is one sampled text of a group, with what it earned.
+type Completion struct {
+	QueryID   int64              `json:"query_id"`
+	Group     int                `json:"group"` // number in its group, from 0
+	Text      string             `json:"text"`
+	Tokens    []int64            `json:"tokens"`
+	Truncated bool               `json:"truncated"` // cut at the length limit
+	Reward    float64            `json:"reward"`
+	Terms     map[string]float64 `json:"terms,omitempty"` // the reward's parts, before their weights
+	Advantage float64            `json:"advantage"`       // over its whole group
+}
+
+// SampledCompletion is one line of completions.jsonl: a Completion and the step that sampled it.
+type SampledCompletion struct {
+	Phase string `json:"phase"`
+	Epoch int    `json:"epoch"`
+	Step  int    `json:"step"` // within the phase, from 1
+	Completion
+}
+
+// appendCompletions appends the rows of one step to completions.jsonl and makes them durable.
+func appendCompletions(dir, phase string, epoch, step int, rows []Completion) error {
+	path := filepath.Join(dir, completionsFile)
+	var data []byte
+	for _, c := range rows {
+		line, err := json.Marshal(SampledCompletion{phase, epoch, step, c})
+		if err != nil {
+			return fmt.Errorf("%s: query %d: %w", path, c.QueryID, err) // a reward or advantage that is no finite number
+		}
+		data = append(append(data, line...), '\n')
+	}
+	return appendDurably(path, data)
+}
+
+// ReadCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
+func ReadCompletions(dir string) ([]SampledCompletion, error) {
+	var rows []SampledCompletion
+	err := eachLine(filepath.Join(dir, completionsFile), func(line []byte) error {
+		var c SampledCompletion
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		rows = append(rows, c)
+		return nil
+	})
+	return rows, err
+}

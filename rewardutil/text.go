@@ -1,0 +1,27 @@
+package rewardutil
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// TextItem is one completion to score, with all that its record says about what it should be.
+type TextItem struct {
+	Name       string          // of the record, for messages
+	Prompt     string          // text of the conversation so far, without the chat template
+	Completion string          // what the policy wrote, special tokens left out
+	Reference  string          // the target completion, "" where there is none
+	Answers    []string        // of human annotators
+	Images     []string        // files of the prompt's images, for external scorers
+	Meta       json.RawMessage // the record's own meta object, or nil
+	Root       string          // folder that relative paths in Meta are taken from
+	Truncated  bool            // cut at the maximal length
+	Tokens     int             // of the completion
+}
+
+// TextReward scores completions: one finite number for each item, in order. It returns the same for the same
+// items and may be called from several goroutines at once. An item that lacks what the reward needs, such
+// as annotators' answers, is an error that names the item.
+type TextReward interface {
+	Score(ctx context.Context, items []TextItem) ([]float64, error)
+}

@@ -1,0 +1,100 @@
+package rewardutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// AccuracyOptions configures the reward for naming the reference's actions.
+type AccuracyOptions struct {
+	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
+	Split  string  `koanf:"split" help:"what separates the actions of an answer: commas and white space, or commas alone (actions of several words)" enum:"any,comma"`
+	Exact  bool    `koanf:"exact" help:"no partial credit: 1 for an exact match, else 0"`
+}
+
+// DefaultAccuracyOptions returns the Qwen-VL recipe's way; the term is off.
+func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "any"} }
+
+// Validate reports unknown names.
+func (o AccuracyOptions) Validate() error {
+	return errors.Join(
+		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		oneOf("split", o.Split, "any", "comma"),
+	)
+}
+
+// Score compares the answer part of each completion with that of its reference: 1 where they are equal once
+// normalised, else the intersection over union of their sets of actions, in [0, 1].
+//
+// Normalised means lower case, runs of white space as one blank, and no white space, quotes, brackets or
+// full stops at either end. Actions are what commas, semicolons, line ends and (split: any) white space
+// separate, each normalised, empty ones left out.
+func (o AccuracyOptions) Score(_ context.Context, items []TextItem) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		if it.Reference == "" {
+			return nil, itemErrorf(items, i, "accuracy needs a reference completion, and the record has none")
+		}
+		out[i] = o.score(Answer(it.Completion), Answer(it.Reference))
+	}
+	return out, nil
+}
+
+func (o AccuracyOptions) score(answer, reference string) float64 {
+	if normalizeAction(answer) == normalizeAction(reference) {
+		return 1
+	}
+	if o.Exact {
+		return 0
+	}
+	return SetIoU(o.actions(answer), o.actions(reference))
+}
+
+// actions returns the set of an answer's actions, as a list that may repeat.
+func (o AccuracyOptions) actions(s string) []string {
+	parts := strings.FieldsFunc(s, func(r rune) bool {
+		return r == ',' || r == ';' || r == '\n' || o.Split == "any" && unicode.IsSpace(r)
+	})
+	out := parts[:0]
+	for _, p := range parts {
+		if p = normalizeAction(p); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func normalizeAction(s string) string {
+	s = strings.Join(strings.Fields(strings.ToLower(s)), " ")
+	return strings.Trim(s, " .\"'`()[]{}")
+}
+
+// SetIoU returns |A ∩ B| / |A ∪ B| of two lists taken as sets; 0 where both are empty.
+func SetIoU(a, b []string) float64 {
+	in := make(map[string]int, len(a)+len(b)) // bit 1: in a, bit 2: in b
+	for _, x := range a {
+		in[x] |= 1
+	}
+	for _, x := range b {
+		in[x] |= 2
+	}
+	both := 0
+	for _, bits := range in {
+		if bits == 3 {
+			both++
+		}
+	}
+	return float64(both) / float64(max(1, len(in)))
+}
+
+// itemErrorf names the item that an error is about.
+func itemErrorf(items []TextItem, i int, format string, args ...any) error {
+	name := items[i].Name
+	if name == "" {
+		name = fmt.Sprintf("item %d", i)
+	}
+	return fmt.Errorf("%s: "+format, append([]any{name}, args...)...)
+}

@@ -1,0 +1,157 @@
+package rewardutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"fulcrum/internal/option"
+)
+
+// TextRewardOptions is the section rewards of the configuration: the terms of a completion's reward. A term
+// with weight 0 is off and is neither computed nor reported.
+type TextRewardOptions struct {
+	Format   FormatOptions    `koanf:"format" help:"<think> and <answer> tags and their order"`
+	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the action sets"`
+	VQA      VQARewardOptions `koanf:"vqa" help:"VQA accuracy against the annotators' answers"`
+	Length   LengthOptions    `koanf:"length" help:"similarity of length to the reference"`
+
+	ClipMin *float64 `koanf:"clip_min" help:"lower bound of the total (null = none)"`
+	ClipMax *float64 `koanf:"clip_max" help:"upper bound of the total (null = none)"`
+}
+
+// DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
+func DefaultTextRewardOptions() TextRewardOptions {
+	return TextRewardOptions{Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions()}
+}
+
+// Validate reports clip bounds that leave nothing; the terms report their own keys.
+func (o TextRewardOptions) Validate() error {
+	if o.ClipMin != nil && o.ClipMax != nil && *o.ClipMin >= *o.ClipMax {
+		return option.Errorf("clip_max", "want more than clip_min %v, got %v", *o.ClipMin, *o.ClipMax)
+	}
+	return nil
+}
+
+// TextTerm is one weighted part of a reward.
+type TextTerm struct {
+	Name   string // also in TextRewards.Score's terms and in metrics
+	Weight float64
+	Reward TextReward
+}
+
+// textTerm is a term that may be on.
+type textTerm struct {
+	name   string
+	weight float64
+	build  func() (TextReward, error)
+}
+
+// terms lists every term there is.
+func (o TextRewardOptions) terms() []textTerm {
+	return []textTerm{
+		{"format", o.Format.Weight, valid(o.Format)},
+		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
+		{"vqa", o.VQA.Weight, valid(o.VQA)},
+		{"length", o.Length.Weight, valid(o.Length)},
+	}
+}
+
+// Any reports whether a term is on.
+func (o TextRewardOptions) Any() bool {
+	for _, t := range o.terms() {
+		if t.weight != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Build returns the reward that the options describe. At least one term must be on.
+func (o TextRewardOptions) Build() (*TextRewards, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("rewards.%w", err)
+	}
+	r := &TextRewards{clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+	for _, t := range o.terms() {
+		if t.weight == 0 {
+			continue
+		}
+		reward, err := t.build()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", t.name, err), r.Close())
+		}
+		r.Terms = append(r.Terms, TextTerm{t.name, t.weight, reward})
+	}
+	if len(r.Terms) == 0 {
+		return nil, errors.New("rewards: every term has weight 0: switch one on, such as rewards.vqa.weight=1")
+	}
+	if o.ClipMin != nil {
+		r.clipMin = *o.ClipMin
+	}
+	if o.ClipMax != nil {
+		r.clipMax = *o.ClipMax
+	}
+	return r, nil
+}
+
+// valid returns a constructor for rewards that are their own options.
+func valid[O interface {
+	TextReward
+	Validate() error
+}](o O) func() (TextReward, error) {
+	return func() (TextReward, error) { return o, o.Validate() }
+}
+
+// TextRewards is a weighted sum of rewards.
+type TextRewards struct {
+	Terms            []TextTerm
+	clipMin, clipMax float64
+}
+
+// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name:
+//
+//	total_i = clip(Σ_t weight_t · term_t,i, clip_min, clip_max)
+func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []float64, terms map[string][]float64, err error) {
+	total, terms = make([]float64, len(items)), make(map[string][]float64, len(r.Terms))
+	for _, t := range r.Terms {
+		values, err := t.Reward.Score(ctx, items)
+		if err != nil {
+			return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, err)
+		}
+		if len(values) != len(items) {
+			return nil, nil, fmt.Errorf("rewards.%s: %d scores for %d completions", t.Name, len(values), len(items))
+		}
+		for i, v := range values {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "want a finite score, got %v", v))
+			}
+			total[i] += t.Weight * v
+		}
+		terms[t.Name] = values
+	}
+	for i, v := range total {
+		total[i] = max(r.clipMin, min(r.clipMax, v))
+	}
+	return total, terms, nil
+}
+
+// Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows
+// at once. Take the references as completions.
+func (r *TextRewards) Check(ctx context.Context, probe []TextItem) error {
+	_, _, err := r.Score(ctx, probe)
+	return err
+}
+
+// Close ends the processes that external scorers keep.
+func (r *TextRewards) Close() error {
+	var errs []error
+	for _, t := range r.Terms {
+		if c, ok := t.Reward.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,29 @@
+package rewardutil
+
+import (
+	"context"
+	"errors"
+)
+
+// VQARewardOptions configures the VQA accuracy of answers.
+type VQARewardOptions struct {
+	Weight    float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
+	Normalize bool    `koanf:"normalize" help:"normalise strings even where all annotators agree; the official evaluation does not"`
+}
+
+// Validate reports a negative weight.
+func (o VQARewardOptions) Validate() error {
+	return errors.Join(want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
+}
+
+// Score returns the official VQA accuracy (VQAAccuracy) of each completion's answer part, in [0, 1].
+func (o VQARewardOptions) Score(_ context.Context, items []TextItem) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		if len(it.Answers) == 0 {
+			return nil, itemErrorf(items, i, "VQA accuracy needs the annotators' answers, and the record has none")
+		}
+		out[i] = VQAAccuracy(Answer(it.Completion), it.Answers, o.Normalize)
+	}
+	return out, nil
+}

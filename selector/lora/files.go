@@ -1,0 +1,235 @@
+package lora
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/tensorfile"
+)
+
+const (
+	configName  = "adapter_config.json"
+	weightsName = "adapter_model.safetensors"
+
+	prefix  = "base_model.model."
+	suffixA = ".lora_A.weight"
+	suffixB = ".lora_B.weight"
+)
+
+// Adapter is the content of an adapter folder.
+type Adapter struct {
+	Path   string
+	Config Config
+	A, B   map[string][]float32 // by canonical module name; A [r, in], B [out, r], row-major
+
+	shapes map[string][]int // of the tensors, by KeyA and KeyB
+}
+
+// configFile is adapter_config.json. What would change the arithmetic and is not done here is refused by name.
+type configFile struct {
+	PeftType     string             `json:"peft_type"`
+	Rank         int                `json:"r"`
+	Alpha        float64            `json:"lora_alpha"`
+	Dropout      float64            `json:"lora_dropout"`
+	Targets      json.RawMessage    `json:"target_modules"`
+	RankPattern  map[string]int     `json:"rank_pattern"`
+	AlphaPattern map[string]float64 `json:"alpha_pattern"`
+	RSLoRA       bool               `json:"use_rslora"`
+	BaseModel    string             `json:"base_model_name_or_path"`
+}
+
+// refused lists the keys that ask for something else than plain adapters, with the values that don't.
+func refused() map[string][]string {
+	off := []string{"null", "false", "[]", "{}", `""`}
+	keys := map[string][]string{
+		"bias":              {`"none"`, "null"},
+		"init_lora_weights": {"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}, // others change the base weights
+	}
+	for _, key := range []string{"modules_to_save", "use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "exclude_modules", "layers_to_transform",
+		"layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens", "arrow_config"} {
+		keys[key] = off
+	}
+	return keys
+}
+
+// ParseConfig reads adapter_config.json.
+func ParseConfig(raw []byte) (Config, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return Config{}, err
+	}
+	rules := refused()
+	for _, key := range slices.Sorted(maps.Keys(rules)) {
+		if value, ok := all[key]; ok && !slices.Contains(rules[key], compact(value)) {
+			return Config{}, fmt.Errorf("%s = %s is not supported (want %s)", key, compact(value), strings.Join(rules[key], " or "))
+		}
+	}
+	f := configFile{PeftType: "LORA", Rank: 8, Alpha: 8} // PEFT's defaults
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return Config{}, err
+	}
+	if f.PeftType != "LORA" {
+		return Config{}, fmt.Errorf("peft_type = %q, want LORA", f.PeftType)
+	}
+	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern, RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
+	if json.Unmarshal(f.Targets, &c.Targets) != nil && json.Unmarshal(f.Targets, &c.Pattern) != nil {
+		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", compact(f.Targets))
+	}
+	switch {
+	case len(c.Targets) == 0 && c.Pattern == "":
+		return Config{}, fmt.Errorf("target_modules is empty")
+	case c.Rank < 1:
+		return Config{}, fmt.Errorf("r = %d, want at least 1", c.Rank)
+	case !(c.Alpha > 0):
+		return Config{}, fmt.Errorf("lora_alpha = %v, want a positive number", c.Alpha)
+	case !(c.Dropout >= 0 && c.Dropout < 1):
+		return Config{}, fmt.Errorf("lora_dropout = %v, want a number in [0, 1)", c.Dropout)
+	}
+	return c, nil
+}
+
+func compact(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// Read reads an adapter folder. Both name layouts are understood, that of transformers before 4.52 and the later one.
+func Read(path string) (*Adapter, error) {
+	at := filepath.Join(path, configName)
+	raw, err := os.ReadFile(at)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not an adapter folder: %w", path, err)
+	}
+	config, err := ParseConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	file, err := tensorfile.ReadSafetensors(filepath.Join(path, weightsName))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	a := &Adapter{Path: path, Config: config, A: map[string][]float32{}, B: map[string][]float32{}, shapes: map[string][]int{}}
+	for _, t := range file.Tensors {
+		if err := a.add(t); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(path, weightsName), err)
+		}
+	}
+	return a, nil
+}
+
+// add takes one tensor of the file.
+func (a *Adapter) add(t tensorfile.Tensor) error {
+	name := strings.Replace(t.Name, ".default.weight", ".weight", 1) // some savers keep the adapter's name
+	rest, ok := strings.CutPrefix(name, prefix)
+	into, key := a.A, ""
+	if module, isA := strings.CutSuffix(rest, suffixA); isA {
+		rest, key = module, KeyA(hffolder.Canonical(module))
+	} else if module, isB := strings.CutSuffix(rest, suffixB); isB {
+		rest, into, key = module, a.B, KeyB(hffolder.Canonical(module))
+	} else {
+		ok = false
+	}
+	if !ok {
+		return fmt.Errorf("unexpected tensor %s: want names like %s", t.Name, KeyA("model.layers.0.self_attn.q_proj"))
+	}
+	module := hffolder.Canonical(rest)
+	if _, dup := into[module]; dup {
+		return fmt.Errorf("tensor %s is there twice, in both name layouts", t.Name)
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		return err
+	}
+	into[module] = slices.Clone(values) // the file is unmapped
+	a.shapes[key] = t.Shape
+	return nil
+}
+
+// Check compares the adapter's tensors with the modules that its configuration selects in a model.
+func (a *Adapter) Check(modules []Module) error {
+	at := filepath.Join(a.Path, weightsName)
+	wanted := map[string]bool{}
+	var names []string
+	for _, m := range modules {
+		for _, w := range []struct {
+			key  string
+			want []int
+		}{{KeyA(m.Name), []int{m.Rank, m.In}}, {KeyB(m.Name), []int{m.Out, m.Rank}}} {
+			wanted[w.key] = true
+			names = append(names, w.key)
+			got, ok := a.shapes[w.key]
+			if !ok {
+				return fmt.Errorf("%s: tensor %s is missing (%s adapts %s)", at, w.key, configName, m.Name)
+			}
+			if !slices.Equal(got, w.want) {
+				return fmt.Errorf("%s: tensor %s has shape %v, want %v", at, w.key, got, w.want)
+			}
+		}
+	}
+	for _, key := range sortedKeys(a.shapes) {
+		if !wanted[key] {
+			hint := ""
+			if near, ok := registry.Nearest(key, names); ok {
+				hint = fmt.Sprintf(" (did you mean %s?)", near)
+			}
+			return fmt.Errorf("%s: unexpected tensor %s%s: %s adapts no such module of this model", at, key, hint, configName)
+		}
+	}
+	return nil
+}
+
+// Write makes path an adapter folder that PEFT reads: weights are named by KeyA and KeyB.
+func Write(path string, c Config, weights []tensorfile.Tensor) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	raw, err := c.JSON()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(path, configName), raw, 0o644); err != nil {
+		return err
+	}
+	return tensorfile.WriteSafetensors(filepath.Join(path, weightsName), weights, map[string]string{"format": "pt"})
+}
+
+// JSON returns adapter_config.json.
+func (c Config) JSON() ([]byte, error) {
+	var targets any = c.Targets
+	if c.Pattern != "" {
+		targets = c.Pattern
+	}
+	ranks, alphas := c.RankPattern, c.AlphaPattern
+	if ranks == nil {
+		ranks = map[string]int{}
+	}
+	if alphas == nil {
+		alphas = map[string]float64{}
+	}
+	var base any
+	if c.BaseModel != "" {
+		base = c.BaseModel
+	}
+	raw, err := json.MarshalIndent(map[string]any{
+		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": true,
+		"r": c.Rank, "lora_alpha": c.Alpha, "lora_dropout": c.Dropout, "target_modules": targets,
+		"rank_pattern": ranks, "alpha_pattern": alphas, "use_rslora": c.RSLoRA,
+		"bias": "none", "fan_in_fan_out": false, "init_lora_weights": true, "modules_to_save": nil, "use_dora": false,
+	}, "", "  ")
+	return append(raw, '\n'), err
+}
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,185 @@
+// Package lora is low-rank adaptation of linear layers (Hu et al. 2021, arXiv:2106.09685): which modules of a model
+// are adapted, how, and the files in which the adapters are kept, PEFT's adapter_config.json and
+// adapter_model.safetensors.
+//
+//	y = W·x + b + scale·B·(A·dropout(x))        A [r, in], B [out, r], scale = alpha/r, or alpha/√r (rslora)
+//
+// It knows module names and shapes, no model.
+package lora
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/rng"
+)
+
+// Options configures new adapters (config section vl.lora).
+type Options struct {
+	Enabled       bool     `koanf:"enabled" help:"train low-rank adapters of the target modules; the weights themselves stay as they are"`
+	Rank          int      `koanf:"rank" help:"rank r of the adapters" range:"[1,inf)"`
+	Alpha         float64  `koanf:"alpha" help:"the adapters' output is multiplied by alpha / rank" range:"(0,inf)"`
+	Dropout       float64  `koanf:"dropout" help:"dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
+	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in the decoder and in the vision tower alike (gate_proj, up_proj and down_proj stand in both)"`
+	RSLoRA        bool     `koanf:"rslora" help:"multiply by alpha / √rank instead (Kalajdzievski 2023)"`
+}
+
+// DefaultOptions adapts the attention of the decoder with rank 8 and alpha 32.
+func DefaultOptions() Options {
+	return Options{Enabled: true, Rank: 8, Alpha: 32, TargetModules: []string{"q_proj", "k_proj", "v_proj", "o_proj"}}
+}
+
+// Validate checks what one key alone can't show.
+func (o Options) Validate() error {
+	if o.Enabled && len(o.TargetModules) == 0 {
+		return option.Errorf("target_modules", "want at least one name while enabled is true")
+	}
+	return nil
+}
+
+// Config says which modules are adapted and how: what adapter_config.json says.
+type Config struct {
+	Rank         int
+	Alpha        float64
+	Dropout      float64
+	Targets      []string           // last components (or longer tails) of module names
+	Pattern      string             // instead of Targets: a regular expression of whole module names, or all-linear
+	RankPattern  map[string]int     // ranks of the modules whose names end with a match of the key
+	AlphaPattern map[string]float64 // likewise
+	RSLoRA       bool
+	BaseModel    string // name of the base model, for readers
+}
+
+// Config returns the adapters that the options ask for.
+func (o Options) Config() Config {
+	return Config{Rank: o.Rank, Alpha: o.Alpha, Dropout: o.Dropout, Targets: o.TargetModules, RSLoRA: o.RSLoRA}
+}
+
+// Module is an adapted linear layer.
+type Module struct {
+	Name    string // canonical, without .weight
+	In, Out int
+	Rank    int
+	Scale   float64
+}
+
+// Linear is a linear layer that could be adapted.
+type Linear struct {
+	Name    string
+	In, Out int
+}
+
+// allLinear is PEFT's word for every linear layer but the head.
+const allLinear = "all-linear"
+
+// Select returns the layers that the configuration adapts, as PEFT matches them: by the last components of the name.
+// A target that matches nothing is an error.
+func (c Config) Select(layers []Linear) ([]Module, error) {
+	match, err := c.matcher()
+	if err != nil {
+		return nil, err
+	}
+	hit := map[string]bool{}
+	var out []Module
+	for _, l := range layers {
+		target, ok := match(l.Name)
+		if !ok {
+			continue
+		}
+		hit[target] = true
+		m := Module{Name: l.Name, In: l.In, Out: l.Out, Rank: c.Rank}
+		alpha := c.Alpha
+		if r, ok, err := lookup(c.RankPattern, l.Name); err != nil {
+			return nil, err
+		} else if ok {
+			m.Rank = r
+		}
+		if a, ok, err := lookup(c.AlphaPattern, l.Name); err != nil {
+			return nil, err
+		} else if ok {
+			alpha = a
+		}
+		if m.Rank < 1 {
+			return nil, fmt.Errorf("rank of %s = %d, want at least 1", m.Name, m.Rank)
+		}
+		m.Scale = alpha / float64(m.Rank)
+		if c.RSLoRA {
+			m.Scale = alpha / math.Sqrt(float64(m.Rank))
+		}
+		out = append(out, m)
+	}
+	for _, target := range c.Targets {
+		if !hit[target] {
+			return nil, registry.Unknown("target module", target, lastNames(layers))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("target_modules %q matches no linear layer", c.Pattern)
+	}
+	return out, nil
+}
+
+// matcher returns a function that says whether a module is adapted, and by which target.
+func (c Config) matcher() (func(name string) (target string, ok bool), error) {
+	switch c.Pattern {
+	case "":
+		return func(name string) (string, bool) {
+			for _, target := range c.Targets {
+				if name == target || strings.HasSuffix(name, "."+target) {
+					return target, true
+				}
+			}
+			return "", false
+		}, nil
+	case allLinear:
+		return func(name string) (string, bool) { return allLinear, name != "lm_head" }, nil
+	}
+	pattern, err := regexp.Compile("^(?:" + c.Pattern + ")$")
+	if err != nil {
+		return nil, fmt.Errorf("target_modules %q: %w", c.Pattern, err)
+	}
+	return func(name string) (string, bool) { return c.Pattern, pattern.MatchString(name) }, nil
+}
+
+// lookup finds the value of the first key, in alphabetical order, that matches the tail of a module's name.
+func lookup[T any](patterns map[string]T, name string) (value T, ok bool, err error) {
+	for _, key := range sortedKeys(patterns) {
+		pattern, err := regexp.Compile(`^(?:.*\.)?(?:` + key + `)$`)
+		if err != nil {
+			return value, false, fmt.Errorf("pattern %q: %w", key, err)
+		}
+		if pattern.MatchString(name) {
+			return patterns[key], true, nil
+		}
+	}
+	return value, false, nil
+}
+
+// lastNames lists the last components of the layers' names, each once.
+func lastNames(layers []Linear) []string {
+	seen := map[string]bool{}
+	for _, l := range layers {
+		seen[l.Name[strings.LastIndexByte(l.Name, '.')+1:]] = true
+	}
+	return sortedKeys(seen)
+}
+
+// KeyA and KeyB are the names of a module's two matrices in PEFT's files, and in our checkpoints.
+func KeyA(module string) string { return prefix + module + suffixA }
+func KeyB(module string) string { return prefix + module + suffixB }
+
+// InitA returns a fresh A [rank, in] of a module: uniform in ±1/√in (Kaiming uniform with a = √5, as PEFT
+// starts it). It depends on the seed and the module's name only. B starts at zero.
+func InitA(m Module, seed int64) []float32 {
+	r := rng.New(seed, "init "+KeyA(m.Name))
+	bound := 1 / math.Sqrt(float64(m.In))
+	values := make([]float32, m.Rank*m.In)
+	for i := range values {
+		values[i] = float32((2*r.Float64() - 1) * bound)
+	}
+	return values
+}

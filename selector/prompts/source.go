@@ -1,0 +1,194 @@
+// Package prompts lets a token policy answer conversations: a Source renders samples into prompts, turns
+// recorded completions into token ids and scores completions with the composed text rewards.
+//
+//	src := prompts.New("train", set, processor.Prompt, prompts.Text{...}, rewards)
+//	b := src.Recorded([]int{0, 1})      // target and recorded completions as token ids
+//	err := src.Score(b)                 // rewards, their terms and texts
+//
+// P is what the policy reads of a prompt (token ids and images for a vision-language model, a source text
+// for an encoder-decoder).
+package prompts
+
+import (
+	"context"
+	"fmt"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+// Text says how completions become token ids and back.
+type Text struct {
+	Encode    func(text string) []int64
+	Decode    func(ids []int64) string // without special tokens
+	EOS       []int64                  // any of these ends a completion; the first ends recorded ones
+	MaxTokens int                      // longest completion, the EOS included
+}
+
+// Source is a conversation set with a renderer and rewards. It implements selector.Scorer.
+type Source[P any] struct {
+	name    string
+	set     *conversation.Set
+	render  func(conversation.Sample) (P, error)
+	text    Text
+	rewards *rewardutil.TextRewards // nil: nothing can score
+}
+
+// New returns a source over set. rewards may be nil: completions cannot be scored then.
+func New[P any](name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *rewardutil.TextRewards) *Source[P] {
+	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards}
+}
+
+// Name returns the source's name.
+func (s *Source[P]) Name() string { return s.name }
+
+// Len returns the number of samples.
+func (s *Source[P]) Len() int { return s.set.Len() }
+
+// ID returns the id of sample i.
+func (s *Source[P]) ID(i int) int64 { return s.set.ID(i) }
+
+// Set returns the data behind the source.
+func (s *Source[P]) Set() *conversation.Set { return s.set }
+
+// Prompt renders the prompt of sample i.
+func (s *Source[P]) Prompt(i int) (P, error) {
+	sample, err := s.set.Sample(i)
+	if err != nil {
+		var none P
+		return none, err
+	}
+	p, err := s.render(sample)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", sample.Name, err)
+	}
+	return p, nil
+}
+
+// MaxTokens is the longest completion, the EOS included.
+func (s *Source[P]) MaxTokens() int { return s.text.MaxTokens }
+
+// Recorded returns the recorded completions of these samples [B, G, T]; where none are recorded, the
+// target completion with reward 1. A completion longer than MaxTokens is cut and marked truncated. A
+// sample that cannot be read panics with *torchx.OpError, as failing tensor operations do.
+func (s *Source[P]) Recorded(queries []int) *selector.Batch {
+	groups := make([][]conversation.Recorded, len(queries))
+	tokens := make([][][]int64, len(queries))
+	g, t := 1, 1
+	for i, q := range queries {
+		sample := s.sample(q)
+		groups[i] = sample.Completions
+		if len(groups[i]) == 0 && sample.Reference != "" {
+			groups[i] = []conversation.Recorded{{Text: sample.Reference, Reward: 1}}
+		}
+		g = max(g, len(groups[i]))
+		for _, c := range groups[i] {
+			ids := append(s.text.Encode(c.Text), s.text.EOS[0])
+			tokens[i] = append(tokens[i], ids)
+			t = max(t, min(len(ids), s.text.MaxTokens))
+		}
+	}
+	b := selector.NewBatch(s, queries, g, t)
+	b.Texts, b.Truncated = make([]string, len(b.Valid)), make([]bool, len(b.Valid))
+	for i := range queries {
+		for j, c := range groups[i] {
+			at := i*g + j
+			ids := tokens[i][j]
+			if len(ids) > t {
+				ids = ids[:t]
+				b.Truncated[at] = true
+			}
+			b.Set(i, j, ids, c.Reward)
+			b.Texts[at] = c.Text
+		}
+	}
+	return b
+}
+
+func (s *Source[P]) sample(q int) conversation.Sample {
+	sample, err := s.set.Sample(q)
+	if err != nil {
+		panic(&torchx.OpError{Op: "data", Msg: err.Error()})
+	}
+	return sample
+}
+
+// CanScore reports whether there are rewards.
+func (s *Source[P]) CanScore() bool { return s.rewards != nil }
+
+// Score fills b.Rewards with the composed reward of every valid completion, b.Terms with its terms and
+// b.Texts with the completions as text.
+func (s *Source[P]) Score(b *selector.Batch) error {
+	if s.rewards == nil {
+		return fmt.Errorf("%s: no reward can score new completions: give a term of rewards a weight", s.name)
+	}
+	b.Texts = make([]string, len(b.Valid))
+	var items []rewardutil.TextItem
+	var at []int
+	for i, q := range b.Queries {
+		sample, err := s.set.Sample(q)
+		if err != nil {
+			return err
+		}
+		for g := range b.G {
+			k := i*b.G + g
+			if !b.Valid[k] {
+				continue
+			}
+			ids := b.Scored(i, g)
+			b.Texts[k] = s.text.Decode(s.withoutEOS(ids))
+			items = append(items, rewardutil.TextItem{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k], Reference: sample.Reference, Answers: sample.Answers,
+				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k], Tokens: len(ids)})
+			at = append(at, k)
+		}
+	}
+	total, terms, err := s.rewards.Score(context.Background(), items)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	b.Terms = map[string][]float64{}
+	for name := range terms {
+		b.Terms[name] = make([]float64, len(b.Valid))
+	}
+	for n, k := range at {
+		b.Rewards[k] = total[n]
+		for name, values := range terms {
+			b.Terms[name][k] = values[n]
+		}
+	}
+	return nil
+}
+
+// accuracyTerms are the terms that say how often a completion is right, the official one first.
+func accuracyTerms() []string { return []string{"vqa", "accuracy"} }
+
+// Accuracy is Score and returns the accuracy term of every candidate [B*G]; nil where no such term has a weight.
+func (s *Source[P]) Accuracy(b *selector.Batch) ([]float64, error) {
+	if err := s.Score(b); err != nil {
+		return nil, err
+	}
+	for _, name := range accuracyTerms() {
+		if values, ok := b.Terms[name]; ok {
+			return values, nil
+		}
+	}
+	return nil, nil
+}
+
+func (s *Source[P]) withoutEOS(ids []int64) []int64 {
+	if n := len(ids); n > 0 && s.ends(ids[n-1]) {
+		return ids[:n-1]
+	}
+	return ids
+}
+
+func (s *Source[P]) ends(id int64) bool {
+	for _, e := range s.text.EOS {
+		if id == e {
+			return true
+		}
+	}
+	return false
+}

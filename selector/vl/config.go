@@ -1,0 +1,362 @@
+package vl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// Config is what of config.json decides the shape of a model: the sizes of the decoder, of the vision tower where there
+// is one, and the ids of the placeholders. Unknown keys are ignored, as Hugging Face does.
+type Config struct {
+	Vocab        int
+	Hidden       int
+	Intermediate int
+	Layers       int
+	Heads        int
+	KVHeads      int
+	HeadDim      int
+	Eps          float64 // of the decoder's RMSNorm
+	RopeTheta    float64
+	Sections     [3]int // channels of a head's half that turn with time, height and width
+	Tied         bool   // the head is the embedding
+	DType        string // of the weights in the folder, "" when it does not say
+	InitStd      float64
+	EOS          []int64 // of config.json; generation_config.json has the last word
+
+	Vision *Vision // nil: a text-only Qwen2 model
+
+	ImageToken, VideoToken, VisionStart, VisionEnd, VisionToken int64
+
+	Raw json.RawMessage // the whole file
+}
+
+// Vision is the shape of the vision tower.
+type Vision struct {
+	Depth           int
+	Hidden          int
+	Intermediate    int
+	Heads           int
+	Channels        int
+	Out             int // width of the merged vectors: the decoder's
+	Patch           int
+	TemporalPatch   int
+	Merge           int // patches along a side of a merged cell
+	Window          int // pixels along a side of a window
+	FullBlocks      []int
+	TokensPerSecond float64
+}
+
+// PatchSize is the number of values in a row of pixels.
+func (v *Vision) PatchSize() int { return v.Channels * v.TemporalPatch * v.Patch * v.Patch }
+
+// Cell is the number of patches that are merged into one token.
+func (v *Vision) Cell() int { return v.Merge * v.Merge }
+
+// full reports whether block i attends to the whole frame pair.
+func (v *Vision) full(i int) bool {
+	for _, b := range v.FullBlocks {
+		if b == i {
+			return true
+		}
+	}
+	return false
+}
+
+// architectures are the models whose arithmetic this package does.
+func architectures() []string {
+	return []string{"Qwen2_5_VLForConditionalGeneration", "Qwen2ForCausalLM"}
+}
+
+// file is config.json. Pointers tell absent keys from zeros; the text keys stand at the top, or in text_config
+// (transformers 4.52 and later).
+type file struct {
+	Architectures []string `json:"architectures"`
+	ModelType     string   `json:"model_type"`
+	textFile
+	Text   *textFile   `json:"text_config"`
+	Vision *visionFile `json:"vision_config"`
+
+	ImageToken  int64 `json:"image_token_id"`
+	VideoToken  int64 `json:"video_token_id"`
+	VisionStart int64 `json:"vision_start_token_id"`
+	VisionEnd   int64 `json:"vision_end_token_id"`
+	VisionToken int64 `json:"vision_token_id"`
+}
+
+type textFile struct {
+	Vocab            *int            `json:"vocab_size"`
+	Hidden           *int            `json:"hidden_size"`
+	Intermediate     *int            `json:"intermediate_size"`
+	Layers           *int            `json:"num_hidden_layers"`
+	Heads            *int            `json:"num_attention_heads"`
+	KVHeads          *int            `json:"num_key_value_heads"`
+	HeadDim          *int            `json:"head_dim"`
+	Eps              *float64        `json:"rms_norm_eps"`
+	RopeTheta        *float64        `json:"rope_theta"`
+	RopeScaling      *ropeFile       `json:"rope_scaling"`
+	RopeParameters   *ropeFile       `json:"rope_parameters"`
+	Tied             *bool           `json:"tie_word_embeddings"`
+	DType            *string         `json:"torch_dtype"`
+	NewDType         *string         `json:"dtype"`
+	InitStd          *float64        `json:"initializer_range"`
+	Activation       *string         `json:"hidden_act"`
+	UseSlidingWindow *bool           `json:"use_sliding_window"`
+	EOS              json.RawMessage `json:"eos_token_id"`
+}
+
+type ropeFile struct {
+	Type    string   `json:"type"`
+	NewType string   `json:"rope_type"`
+	Section []int    `json:"mrope_section"`
+	Theta   *float64 `json:"rope_theta"`
+}
+
+type visionFile struct {
+	Depth           *int     `json:"depth"`
+	Hidden          *int     `json:"hidden_size"`
+	Intermediate    *int     `json:"intermediate_size"`
+	Heads           *int     `json:"num_heads"`
+	Channels        *int     `json:"in_chans"`
+	NewChannels     *int     `json:"in_channels"`
+	Out             *int     `json:"out_hidden_size"`
+	Patch           *int     `json:"patch_size"`
+	TemporalPatch   *int     `json:"temporal_patch_size"`
+	Merge           *int     `json:"spatial_merge_size"`
+	Window          *int     `json:"window_size"`
+	FullBlocks      []int    `json:"fullatt_block_indexes"`
+	TokensPerSecond *float64 `json:"tokens_per_second"`
+	Activation      *string  `json:"hidden_act"`
+}
+
+// ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
+func ParseConfig(raw []byte) (*Config, error) {
+	var f file
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, err
+	}
+	if err := f.known(); err != nil {
+		return nil, err
+	}
+	text := f.textFile
+	if f.Text != nil {
+		text.fill(*f.Text)
+	}
+	c := &Config{Raw: bytes.Clone(raw),
+		ImageToken: f.ImageToken, VideoToken: f.VideoToken, VisionStart: f.VisionStart, VisionEnd: f.VisionEnd, VisionToken: f.VisionToken}
+	if err := c.text(text); err != nil {
+		return nil, err
+	}
+	if f.Vision == nil {
+		if f.ModelType == "qwen2_5_vl" {
+			return nil, fmt.Errorf("vision_config is missing")
+		}
+		return c, c.Check()
+	}
+	c.Vision = f.Vision.read(c.Hidden)
+	for _, token := range []struct {
+		key string
+		id  int64
+	}{{"image_token_id", c.ImageToken}, {"video_token_id", c.VideoToken}} {
+		if token.id <= 0 || token.id >= int64(c.Vocab) {
+			return nil, fmt.Errorf("%s = %d, want an id below vocab_size = %d", token.key, token.id, c.Vocab)
+		}
+	}
+	return c, c.Check()
+}
+
+// known refuses other architectures by name.
+func (f *file) known() error {
+	if len(f.Architectures) == 0 {
+		if f.ModelType == "qwen2_5_vl" || f.ModelType == "qwen2" {
+			return nil
+		}
+		return registry.Unknown("model_type", f.ModelType, []string{"qwen2", "qwen2_5_vl"})
+	}
+	for _, name := range architectures() {
+		if f.Architectures[0] == name {
+			return nil
+		}
+	}
+	return registry.Unknown("architecture", f.Architectures[0], architectures())
+}
+
+// fill takes the keys that stand in text_config, which win over those at the top.
+func (t *textFile) fill(inner textFile) {
+	// Marshalling keeps this in step with the struct: absent keys are null and leave the field alone.
+	raw, err := json.Marshal(inner)
+	if err != nil {
+		return
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(raw, &keys) != nil {
+		return
+	}
+	for key, value := range keys {
+		if string(value) == "null" {
+			delete(keys, key)
+		}
+	}
+	raw, _ = json.Marshal(keys)
+	_ = json.Unmarshal(raw, t)
+}
+
+func (c *Config) text(t textFile) error {
+	for _, need := range []struct {
+		key  string
+		from *int
+		to   *int
+	}{
+		{"vocab_size", t.Vocab, &c.Vocab}, {"hidden_size", t.Hidden, &c.Hidden}, {"intermediate_size", t.Intermediate, &c.Intermediate},
+		{"num_hidden_layers", t.Layers, &c.Layers}, {"num_attention_heads", t.Heads, &c.Heads},
+	} {
+		if need.from == nil {
+			return fmt.Errorf("%s is missing", need.key)
+		}
+		*need.to = *need.from
+	}
+	c.KVHeads = or(t.KVHeads, c.Heads)
+	if c.Heads > 0 {
+		c.HeadDim = or(t.HeadDim, c.Hidden/c.Heads)
+	}
+	c.Eps, c.RopeTheta, c.InitStd = or(t.Eps, 1e-6), or(t.RopeTheta, 10000), or(t.InitStd, 0.02)
+	c.Tied = or(t.Tied, false)
+	c.DType = or(t.DType, or(t.NewDType, ""))
+	if act := or(t.Activation, "silu"); act != "silu" {
+		return fmt.Errorf("hidden_act = %q, want silu", act)
+	}
+	if or(t.UseSlidingWindow, false) {
+		return fmt.Errorf("use_sliding_window = true is not supported")
+	}
+	eos, err := ids(t.EOS)
+	if err != nil {
+		return fmt.Errorf("eos_token_id: %w", err)
+	}
+	c.EOS = eos
+	return c.rope(t)
+}
+
+// rope reads the sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the
+// sections are.
+func (c *Config) rope(t textFile) error {
+	c.Sections = [3]int{c.HeadDim / 2, 0, 0}
+	for _, r := range []*ropeFile{t.RopeScaling, t.RopeParameters} {
+		if r == nil {
+			continue
+		}
+		kind := r.NewType
+		if kind == "" {
+			kind = r.Type
+		}
+		if kind != "" && kind != "mrope" && kind != "default" {
+			return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
+		}
+		if r.Theta != nil {
+			c.RopeTheta = *r.Theta
+		}
+		if r.Section != nil {
+			if len(r.Section) != 3 {
+				return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
+			}
+			c.Sections = [3]int(r.Section)
+		}
+	}
+	return nil
+}
+
+// read applies the defaults of Hugging Face's vision configuration.
+func (v *visionFile) read(hidden int) *Vision {
+	full := v.FullBlocks
+	if full == nil {
+		full = []int{7, 15, 23, 31}
+	}
+	return &Vision{
+		Depth: or(v.Depth, 32), Hidden: or(v.Hidden, 3584), Intermediate: or(v.Intermediate, 3420), Heads: or(v.Heads, 16),
+		Channels: or(v.Channels, or(v.NewChannels, 3)), Out: or(v.Out, hidden), Patch: or(v.Patch, 14), TemporalPatch: or(v.TemporalPatch, 2),
+		Merge: or(v.Merge, 2), Window: or(v.Window, 112), FullBlocks: full, TokensPerSecond: or(v.TokensPerSecond, 4),
+	}
+}
+
+// Check names the first size that the arithmetic cannot have.
+func (c *Config) Check() error {
+	for _, s := range []struct {
+		key   string
+		value int
+	}{
+		{"vocab_size", c.Vocab}, {"hidden_size", c.Hidden}, {"intermediate_size", c.Intermediate}, {"num_hidden_layers", c.Layers},
+		{"num_attention_heads", c.Heads}, {"num_key_value_heads", c.KVHeads}, {"head_dim", c.HeadDim},
+	} {
+		if s.value < 1 {
+			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
+		}
+	}
+	if c.Hidden%c.Heads != 0 && c.HeadDim*c.Heads != c.Hidden {
+		return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
+	}
+	if c.Heads%c.KVHeads != 0 {
+		return fmt.Errorf("num_attention_heads = %d is no multiple of num_key_value_heads = %d", c.Heads, c.KVHeads)
+	}
+	if c.HeadDim%2 != 0 {
+		return fmt.Errorf("head size %d (hidden_size / num_attention_heads) is odd", c.HeadDim)
+	}
+	if sum := c.Sections[0] + c.Sections[1] + c.Sections[2]; sum != c.HeadDim/2 || min(c.Sections[0], c.Sections[1], c.Sections[2]) < 0 {
+		return fmt.Errorf("mrope_section = %v sums to %d, want half the head size, %d", c.Sections, sum, c.HeadDim/2)
+	}
+	if !(c.Eps > 0) || !(c.RopeTheta > 0) {
+		return fmt.Errorf("rms_norm_eps = %v and rope_theta = %v, want positive numbers", c.Eps, c.RopeTheta)
+	}
+	if c.Vision == nil {
+		return nil
+	}
+	return c.Vision.check(c.Hidden)
+}
+
+func (v *Vision) check(hidden int) error {
+	for _, s := range []struct {
+		key   string
+		value int
+	}{
+		{"depth", v.Depth}, {"hidden_size", v.Hidden}, {"intermediate_size", v.Intermediate}, {"num_heads", v.Heads}, {"in_chans", v.Channels},
+		{"patch_size", v.Patch}, {"temporal_patch_size", v.TemporalPatch}, {"spatial_merge_size", v.Merge}, {"window_size", v.Window},
+	} {
+		if s.value < 1 {
+			return fmt.Errorf("vision_config.%s = %d, want at least 1", s.key, s.value)
+		}
+	}
+	if v.Hidden%(4*v.Heads) != 0 { // a half of a head turns with the row, the other with the column
+		return fmt.Errorf("vision_config.hidden_size = %d is no multiple of 4·num_heads = %d", v.Hidden, 4*v.Heads)
+	}
+	if v.Window < v.Patch*v.Merge {
+		return fmt.Errorf("vision_config.window_size = %d holds no merged cell of %d pixels", v.Window, v.Patch*v.Merge)
+	}
+	if v.Out != hidden {
+		return fmt.Errorf("vision_config.out_hidden_size = %d, want hidden_size = %d", v.Out, hidden)
+	}
+	return nil
+}
+
+// ids reads a token id, a list of them, or null.
+func ids(raw json.RawMessage) ([]int64, error) {
+	if len(raw) == 0 || strings.TrimSpace(string(raw)) == "null" {
+		return nil, nil
+	}
+	var one int64
+	if json.Unmarshal(raw, &one) == nil {
+		return []int64{one}, nil
+	}
+	var many []int64
+	if err := json.Unmarshal(raw, &many); err != nil {
+		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
+	}
+	return many, nil
+}
+
+func or[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}

@@ -1,0 +1,126 @@
+package vl
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/internal/torchx"
+)
+
+// decoder is the language model's weights (spec §7).
+type decoder struct {
+	embed  torchx.Tensor // [V, H]
+	layers []decoderLayer
+	norm   torchx.Tensor
+	head   torchx.Tensor // [V, H]; the embedding where they are tied
+}
+
+type decoderLayer struct {
+	inputNorm, postNorm torchx.Tensor
+	q, k, v, o          linear
+	gate, up, down      linear
+}
+
+func (m *Model) newDecoder() decoder {
+	d := decoder{embed: m.weight("model.embed_tokens.weight"), norm: m.weight("model.norm.weight")}
+	d.head = d.embed
+	if !m.cfg.Tied {
+		d.head = m.weight("lm_head.weight")
+	}
+	for i := range m.cfg.Layers {
+		name := fmt.Sprintf("model.layers.%d.", i)
+		attn, mlp := name+"self_attn.", name+"mlp."
+		d.layers = append(d.layers, decoderLayer{
+			inputNorm: m.weight(name + "input_layernorm.weight"), postNorm: m.weight(name + "post_attention_layernorm.weight"),
+			q: m.newLinear(attn+"q_proj", true), k: m.newLinear(attn+"k_proj", true), v: m.newLinear(attn+"v_proj", true), o: m.newLinear(attn+"o_proj", false),
+			gate: m.newLinear(mlp+"gate_proj", false), up: m.newLinear(mlp+"up_proj", false), down: m.newLinear(mlp+"down_proj", false),
+		})
+	}
+	return d
+}
+
+// cache holds keys and values of earlier tokens.
+type cache struct {
+	k, v []torchx.Tensor // a layer each: [rows, Hk, D]
+	at   torchx.Tensor   // [N] int64: where the keys and values of the rows in work go
+}
+
+// store keeps the keys and values of layer i and returns all of them.
+func (c *cache) store(i int, k, v torchx.Tensor) (allK, allV torchx.Tensor) {
+	torchx.WriteRowsAt(c.k[i], c.at, k)
+	torchx.WriteRowsAt(c.v[i], c.at, v)
+	return c.k[i], c.v[i]
+}
+
+// rows are the decoder's input: N tokens of any number of sequences.
+type rows struct {
+	ids    []int64    // [N]
+	places []position // [N]
+	spans  []torchx.Span
+
+	media   torchx.Tensor // [M, H] vectors of images and videos, or none
+	mediaAt []int64       // [M] the rows that they replace
+	cache   *cache        // keys and values go there, and spans name its rows; nil: spans name rows of the input
+}
+
+// embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
+func (m *Model) embedRows(in *rows) torchx.Tensor {
+	ids := m.int64s(in.ids)
+	x := torchx.Embedding(m.text.embed, ids)
+	if x.DType() != m.dtype {
+		x = x.To(m.dtype)
+	}
+	if len(in.mediaAt) > 0 {
+		x = torchx.ReplaceRows(x, m.int64s(in.mediaAt), in.media)
+	}
+	return x
+}
+
+// forward returns the last layer's rows after the final norm [N, H].
+func (m *Model) forward(in *rows, p *pass) torchx.Tensor {
+	x := m.embedRows(in)
+	cos, sin := m.rotation(in.places)
+	for i := range m.text.layers {
+		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
+		if m.opt.GradientCheckpointing && in.cache == nil {
+			x = torchx.Checkpoint(x, layer)
+		} else {
+			x = layer(x)
+		}
+	}
+	return torchx.RMSNorm(x, like(m.text.norm, x), m.cfg.Eps)
+}
+
+// decoderLayer is one layer: x [N, H] → [N, H].
+func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+	defer torchx.Scope()()
+	l, c, n := &m.text.layers[i], m.cfg, len(in.ids)
+	y := torchx.RMSNorm(x, like(l.inputNorm, x), c.Eps)
+	q := torchx.Rope(torchx.Reshape(l.q.apply(y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
+	k := torchx.Rope(torchx.Reshape(l.k.apply(y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
+	v := torchx.Reshape(l.v.apply(y, p), n, c.KVHeads, c.HeadDim)
+	if in.cache != nil {
+		k, v = in.cache.store(i, k, v)
+	}
+	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
+	x = torchx.Add(x, l.o.apply(torchx.Reshape(seen, n, c.Heads*c.HeadDim), p))
+	y = torchx.RMSNorm(x, like(l.postNorm, x), c.Eps)
+	x = torchx.Add(x, l.down.apply(torchx.SwiGLU(l.gate.apply(y, p), l.up.apply(y, p)), p))
+	return torchx.Keep(x)
+}
+
+// logits returns the scores of all tokens [N, V] float32 for rows of forward.
+func (m *Model) logits(hidden torchx.Tensor) torchx.Tensor {
+	return torchx.Linear(hidden, like(m.text.head, hidden), torchx.Tensor{}).To(torchx.Float32)
+}
+
+// rotation returns cosines and sines [N, D/2] on the device.
+func (m *Model) rotation(places []position) (cos, sin torchx.Tensor) {
+	c, s := m.rope.at(places)
+	half := m.cfg.HeadDim / 2
+	return m.onDevice(torchx.From(c, len(places), half)), m.onDevice(torchx.From(s, len(places), half))
+}
+
+func (m *Model) onDevice(t torchx.Tensor) torchx.Tensor { return torchx.ToLike(t, m.params.Flat()) }
+
+func (m *Model) int64s(v []int64) torchx.Tensor { return m.onDevice(torchx.From(v, len(v))) }

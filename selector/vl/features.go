@@ -1,0 +1,73 @@
+package vl
+
+import (
+	"strings"
+
+	"fulcrum/internal/torchx"
+)
+
+// featureBytes bounds the remembered vectors: 256 MiB are 60 thousand vectors of the 3B model in bfloat16, some hundred images.
+const featureBytes = 256 << 20
+
+// features remembers the vectors of pictures by their content, the least recently used going first.
+type features struct {
+	byKey map[string]torchx.Tensor
+	order []string // least recently used first
+	bytes int
+}
+
+func newFeatures() *features { return &features{byKey: map[string]torchx.Tensor{}} }
+
+// get returns the vectors of a picture. They stay valid until put is called with others: callers hold on to the handle
+// that put or get gave them only within one forward pass, and libtorch keeps the memory that a graph needs.
+func (f *features) get(key string) (torchx.Tensor, bool) {
+	t, ok := f.byKey[key]
+	if ok {
+		f.touch(key)
+	}
+	return t, ok
+}
+
+// put remembers x, which it then owns. A picture without a key is not remembered.
+func (f *features) put(key string, x torchx.Tensor) {
+	if key == "" {
+		return
+	}
+	f.byKey[key] = torchx.Own(x)
+	f.order = append(f.order, key)
+	f.bytes += size(x)
+}
+
+// trim drops the oldest until the rest fits; callers do so when no handle is in use.
+func (f *features) trim() {
+	for f.bytes > featureBytes && len(f.order) > 0 {
+		oldest := f.order[0]
+		f.bytes -= size(f.byKey[oldest])
+		f.byKey[oldest].Free()
+		delete(f.byKey, oldest)
+		f.order = f.order[1:]
+	}
+}
+
+func (f *features) touch(key string) {
+	for i, k := range f.order {
+		if k == key {
+			f.order = append(append(f.order[:i:i], f.order[i+1:]...), key)
+			return
+		}
+	}
+}
+
+func (f *features) clear() {
+	for _, t := range f.byKey {
+		t.Free()
+	}
+	*f = *newFeatures()
+}
+
+func size(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }
+
+// isVisual reports whether a trained tensor belongs to the vision tower or its merger.
+func isVisual(name string) bool {
+	return strings.HasPrefix(name, "visual.") || strings.HasPrefix(name, "base_model.model.visual.")
+}

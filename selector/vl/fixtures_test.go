@@ -1,0 +1,142 @@
+package vl
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/vl/pixels"
+	"fulcrum/selector/vl/processor"
+)
+
+func TestMain(m *testing.M) {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	torchx.Attach(1)
+	os.Exit(m.Run())
+}
+
+// fixture opens one file of expected arrays.
+func fixture(t *testing.T, name string) *tensorfile.File {
+	t.Helper()
+	f, err := tensorfile.ReadSafetensors(golden.Shared(t, "qwen2_5_vl", "fixtures", name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// floats returns an expected array and its shape.
+func floats(t *testing.T, f *tensorfile.File, name string) ([]float64, []int) {
+	t.Helper()
+	x, ok := f.Get(name)
+	if !ok {
+		t.Fatalf("the fixture has no array %s", name)
+	}
+	v, err := x.Float64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, x.Shape
+}
+
+func ints(t *testing.T, f *tensorfile.File, name string) []int64 {
+	t.Helper()
+	x, ok := f.Get(name)
+	if !ok {
+		t.Fatalf("the fixture has no array %s", name)
+	}
+	v, err := x.Int64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// expected is what of expected.json the tests read.
+type expected struct {
+	Prompts map[string]struct {
+		InputIDs []int64   `json:"input_ids"`
+		Images   []string  `json:"images"`
+		Videos   []string  `json:"videos"`
+		Seconds  []float32 `json:"second_per_grid_ts"`
+	} `json:"prompts"`
+	RopeIndex map[string]struct {
+		Images      [][3]int  `json:"image_grid_thw"`
+		Videos      [][3]int  `json:"video_grid_thw"`
+		Seconds     []float32 `json:"second_per_grid_ts"`
+		HasMask     bool      `json:"has_mask"`
+		Deltas      []int     `json:"rope_deltas"`
+		PerSecond   float64   `json:"tokens_per_second"`
+		ImageToken  int64     `json:"image_token_id"`
+		VideoToken  int64     `json:"video_token_id"`
+		VisionStart int64     `json:"vision_start_token_id"`
+	} `json:"rope_index"`
+}
+
+func expectations(t *testing.T) *expected {
+	t.Helper()
+	var e expected
+	golden.JSON(t, golden.Shared(t, "qwen2_5_vl", "expected.json"), &e)
+	return &e
+}
+
+// prompt builds a prompt of the fixtures from its ids and the expected pixels.
+func prompt(t *testing.T, name string) *processor.Prompt {
+	t.Helper()
+	p, ok := expectations(t).Prompts[name]
+	if !ok {
+		t.Fatalf("no prompt %s", name)
+	}
+	out := &processor.Prompt{IDs: p.InputIDs}
+	f := fixture(t, "preprocess")
+	picture := func(name, rows, grid string) pixels.Patches {
+		x, _ := f.Get(name + rows)
+		v, err := x.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := ints(t, f, name+grid)
+		return pixels.Patches{Data: append([]float32(nil), v...), Rows: x.Shape[0], Grid: [3]int{int(g[0]), int(g[1]), int(g[2])}, Key: name}
+	}
+	for _, image := range p.Images {
+		out.Images = append(out.Images, picture(image, ".pixel_values", ".grid_thw"))
+	}
+	for i, video := range p.Videos {
+		v := picture(video, ".pixel_values_videos", ".video_grid_thw")
+		v.SecondsPerGrid = p.Seconds[i]
+		out.Videos = append(out.Videos, v)
+	}
+	return out
+}
+
+// openTiny opens one of the fixtures' random models in float32. change, which may be nil, changes the options.
+func openTiny(t *testing.T, name string, change func(*Options)) *Model {
+	t.Helper()
+	path := filepath.Dir(golden.Shared(t, "qwen2_5_vl", name, "config.json"))
+	opt := DefaultOptions()
+	opt.Path, opt.DType, opt.LoRA.Enabled = &path, "float32", false
+	if change != nil {
+		change(&opt)
+	}
+	m, err := Open(opt, "cpu", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	return m
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

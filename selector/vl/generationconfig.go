@@ -1,0 +1,51 @@
+package vl
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// GenerationConfig is what a folder's generation_config.json says; nil where it does not.
+type GenerationConfig struct {
+	DoSample          *bool
+	Temperature       *float64
+	TopP              *float64
+	TopK              *int
+	RepetitionPenalty *float64
+	EOS               []int64 // the ids that end a completion
+}
+
+// parseGeneration reads generation_config.json; raw may be nil.
+func parseGeneration(raw []byte) (GenerationConfig, error) {
+	var g GenerationConfig
+	if raw == nil {
+		return g, nil
+	}
+	var f struct {
+		DoSample          *bool           `json:"do_sample"`
+		Temperature       *float64        `json:"temperature"`
+		TopP              *float64        `json:"top_p"`
+		TopK              *int            `json:"top_k"`
+		RepetitionPenalty *float64        `json:"repetition_penalty"`
+		EOS               json.RawMessage `json:"eos_token_id"`
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return g, err
+	}
+	eos, err := ids(f.EOS)
+	if err != nil {
+		return g, fmt.Errorf("eos_token_id: %w", err)
+	}
+	return GenerationConfig{f.DoSample, f.Temperature, f.TopP, f.TopK, f.RepetitionPenalty, eos}, nil
+}
+
+// Generation returns what the model's folder says of generation.
+func (m *Model) Generation() GenerationConfig { return m.generation }
+
+// EOS returns the ids that end a completion: generation_config.json's, else config.json's.
+func (m *Model) EOS() []int64 {
+	if m.generation.EOS != nil {
+		return m.generation.EOS
+	}
+	return m.cfg.EOS
+}

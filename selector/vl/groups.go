@@ -1,0 +1,158 @@
+package vl
+
+import (
+	"fmt"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/vl/pixels"
+	"fulcrum/selector/vl/processor"
+)
+
+// Group is a prompt and its completions: token ids, with the end token where there is one.
+type Group struct {
+	Prompt      *processor.Prompt
+	Completions [][]int64
+}
+
+// packed are the rows of some groups and where to find them.
+type packed struct {
+	rows
+	pictures []pixels.Patches // in the order of their placeholders' rows
+	prompts  []place          // of each group
+	answers  [][]place        // of each completion of each group
+}
+
+// place is where rows lie: the first one, how many, and the position that follows them.
+type place struct{ first, n, next int }
+
+// pack lays groups out as rows: each prompt once, then its completions without their last tokens, which predict nothing
+// (with whole, all tokens). A completion's rows see the prompt and their own predecessors.
+func (m *Model) pack(groups []Group, whole bool) (*packed, error) {
+	out := &packed{}
+	for i, g := range groups {
+		prompt, err := m.packPrompt(out, g.Prompt)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
+		out.prompts = append(out.prompts, prompt)
+		var answers []place
+		for j, ids := range g.Completions {
+			if err := m.known(ids); err != nil {
+				return nil, fmt.Errorf("prompt %d, completion %d: %w", i, j, err)
+			}
+			if !whole && len(ids) > 0 {
+				ids = ids[:len(ids)-1]
+			}
+			at := place{len(out.ids), len(ids), prompt.next + len(ids)}
+			for k := range ids {
+				p := prompt.next + k
+				out.places = append(out.places, position{p, p, p})
+			}
+			out.ids = append(out.ids, ids...)
+			if len(ids) > 0 {
+				out.spans = append(out.spans, torchx.Span{Q: at.first, QLen: at.n, Prefix: prompt.first, PrefixLen: prompt.n, Own: at.first, OwnLen: at.n, Causal: true})
+			}
+			answers = append(answers, at)
+		}
+		out.answers = append(out.answers, answers)
+	}
+	return out, nil
+}
+
+// packPrompt appends a prompt's rows.
+func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error) {
+	if len(prompt.IDs) == 0 {
+		return place{}, fmt.Errorf("is empty")
+	}
+	if err := m.known(prompt.IDs); err != nil {
+		return place{}, err
+	}
+	if m.cfg.Vision == nil && len(prompt.Images)+len(prompt.Videos) > 0 {
+		return place{}, fmt.Errorf("has %d images and %d videos, but the model reads text only", len(prompt.Images), len(prompt.Videos))
+	}
+	places, next, err := m.cfg.positions(prompt.IDs, gridsOf(prompt.Images), gridsOf(prompt.Videos))
+	if err != nil {
+		return place{}, err
+	}
+	at := place{len(out.ids), len(prompt.IDs), next}
+	out.ids = append(out.ids, prompt.IDs...)
+	out.places = append(out.places, places...)
+	out.spans = append(out.spans, torchx.Span{Q: at.first, QLen: at.n, Own: at.first, OwnLen: at.n, Causal: true})
+	images, videos := prompt.Images, prompt.Videos
+	for i := 0; i < len(prompt.IDs) && m.cfg.Vision != nil; {
+		var picture pixels.Patches
+		switch prompt.IDs[i] {
+		case m.cfg.ImageToken:
+			picture, images = images[0], images[1:]
+		case m.cfg.VideoToken:
+			picture, videos = videos[0], videos[1:]
+		default:
+			i++
+			continue
+		}
+		n := picture.Grid[0] * picture.Grid[1] * picture.Grid[2] / m.cfg.Vision.Cell()
+		if want := n * m.cfg.Vision.Cell(); picture.Rows != want || len(picture.Data) != want*m.cfg.Vision.PatchSize() {
+			return place{}, fmt.Errorf("a picture of grid %v has %d rows and %d values, want %d rows of %d", picture.Grid, picture.Rows, len(picture.Data), want, m.cfg.Vision.PatchSize())
+		}
+		for k := range n {
+			out.mediaAt = append(out.mediaAt, int64(at.first+i+k))
+		}
+		out.pictures = append(out.pictures, picture)
+		i += n
+	}
+	return at, nil
+}
+
+// known refuses ids outside the vocabulary, which libtorch would not catch on every device.
+func (m *Model) known(ids []int64) error {
+	for i, id := range ids {
+		if id < 0 || id >= int64(m.cfg.Vocab) {
+			return fmt.Errorf("token %d has id %d, want 0 … %d", i, id, m.cfg.Vocab-1)
+		}
+	}
+	return nil
+}
+
+// fillMedia computes the vectors of the rows' pictures.
+func (m *Model) fillMedia(in *packed, p *pass) {
+	if len(in.pictures) == 0 {
+		return
+	}
+	in.media = torchx.Cat(0, m.look(in.pictures, p)...)
+	m.frozen.features.trim()
+}
+
+// scoring are the rows that predict completion tokens.
+type scoring struct {
+	rows    []int64 // [n] the row before each token
+	targets []int64 // [n]
+}
+
+// scored lists the predicting rows of all completions, group by group: a completion's first token is predicted by the
+// prompt's last row.
+func (in *packed) scored(groups []Group) scoring {
+	var s scoring
+	for i, g := range groups {
+		for j, ids := range g.Completions {
+			for k, id := range ids {
+				row := in.answers[i][j].first + k - 1
+				if k == 0 {
+					row = in.prompts[i].first + in.prompts[i].n - 1
+				}
+				s.rows, s.targets = append(s.rows, int64(row)), append(s.targets, id)
+			}
+		}
+	}
+	return s
+}
+
+// hidden returns the decoder's rows for these groups after the final norm [N, H], and the rows that predict the
+// tokens of the completions: hidden·headᵀ there gives the logits of the targets.
+func (m *Model) hidden(groups []Group, p *pass) (hidden torchx.Tensor, s scoring, err error) {
+	in, err := m.pack(groups, false)
+	if err != nil {
+		return hidden, s, err
+	}
+	m.fillMedia(in, p)
+	return m.forward(&in.rows, p), in.scored(groups), nil
+}

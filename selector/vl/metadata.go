@@ -1,0 +1,165 @@
+package vl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/registry"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/selector/lora"
+)
+
+// Kind names the policy in checkpoints and configurations.
+const Kind = "qwen2_5_vl"
+
+// Keys of a checkpoint's metadata.
+const (
+	metaConfig = "vl.config" // config.json
+	metaBase   = "vl.base"   // fingerprint of the folder that the weights belong to; absent: a model from scratch, all in the checkpoint
+	metaLoRA   = "vl.lora"   // adapter_config.json, absent without adapters
+	metaTuned  = "vl.tuned"  // which whole parts are trained
+)
+
+// Metadata describes the model for a checkpoint, which holds the trained tensors alone: a model from scratch can be
+// rebuilt from it, any other onto its base.
+func (m *Model) Metadata() map[string]string {
+	meta := map[string]string{"policy": Kind, metaConfig: compactJSON(m.cfg.Raw)}
+	if m.base == "" {
+		return meta
+	}
+	meta[metaBase] = m.base
+	if tuned := m.opt.tunedParts(); len(tuned) > 0 {
+		meta[metaTuned] = strings.Join(tuned, ",")
+	}
+	if m.adapted != nil {
+		config := *m.adapted
+		config.BaseModel = "" // a name or path says nothing about the weights
+		if raw, err := config.JSON(); err == nil {
+			meta[metaLoRA] = compactJSON(raw)
+		}
+	}
+	return meta
+}
+
+func compactJSON(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// tunedParts lists the whole parts of a folder's model that are trained.
+func (o Options) tunedParts() (parts []string) {
+	for _, p := range o.parts() {
+		if *p.on {
+			parts = append(parts, p.name)
+		}
+	}
+	return parts
+}
+
+type tunedPart struct {
+	name string
+	on   *bool
+}
+
+func (o *Options) parts() []tunedPart {
+	return []tunedPart{{"llm", &o.TuneMMLLM}, {"vision", &o.TuneMMVision}, {"mlp", &o.TuneMMMLP}}
+}
+
+// OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder
+// options.Path must be the one that it was trained on, unless it was trained from scratch.
+func OpenCheckpoint(path string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	file, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if kind := file.Metadata["policy"]; kind != Kind {
+		return nil, fmt.Errorf("%s: a checkpoint of policy %q, want %s", path, kind, Kind)
+	}
+	m, err := rebuild(file.Metadata, options, device, seed, warn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := m.assign(file); err != nil {
+		m.Free()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// rebuild makes the model that metadata describes, before its trained weights.
+func rebuild(meta map[string]string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	base := meta[metaBase]
+	if base == "" {
+		cfg, err := ParseConfig([]byte(meta[metaConfig]))
+		if err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", metaConfig, err)
+		}
+		if options.Path != nil {
+			return nil, fmt.Errorf("holds a whole model from scratch, but vl.path=%s asks for another", *options.Path)
+		}
+		return newScratch(options, cfg, device, seed)
+	}
+	if options.Path == nil {
+		return nil, fmt.Errorf("holds the trained part of a larger model: want vl.path, the folder that it was trained on")
+	}
+	options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
+	tuned := strings.Split(meta[metaTuned], ",")
+	for _, p := range options.parts() {
+		*p.on = slices.Contains(tuned, p.name)
+	}
+	var adapted *lora.Config
+	if raw := meta[metaLoRA]; raw != "" {
+		config, err := lora.ParseConfig([]byte(raw))
+		if err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", metaLoRA, err)
+		}
+		adapted = &config
+	}
+	m, err := openWith(options, adapted, device, seed, warn)
+	if err != nil {
+		return nil, err
+	}
+	if m.base != base {
+		m.Free()
+		return nil, fmt.Errorf("was trained on a base model with fingerprint %s, but vl.path=%s has %s", base, *options.Path, m.base)
+	}
+	return m, nil
+}
+
+// assign copies a checkpoint's tensors into the trained ones: all of them, and no others.
+func (m *Model) assign(file *tensorfile.File) error {
+	for _, t := range file.Tensors {
+		if !m.params.Has(t.Name) {
+			return registry.Unknown("tensor", t.Name, m.params.Names())
+		}
+	}
+	for _, name := range m.params.Names() {
+		t, ok := file.Get(name)
+		if !ok {
+			return fmt.Errorf("tensor %s is missing", name)
+		}
+		if !slices.Equal(t.Shape, m.params.Shape(name)) {
+			return fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, m.params.Shape(name))
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			if v-v != 0 {
+				return fmt.Errorf("tensor %s holds %v at %d, want finite numbers", name, v, i)
+			}
+		}
+		if err := m.params.Set(name, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}

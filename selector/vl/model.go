@@ -1,0 +1,323 @@
+// Package vl is the vision-language policy: Qwen2.5-VL (and the text-only Qwen2 and Qwen2.5), loaded from a Hugging
+// Face folder or made small from random weights, with low-rank adapters or whole parts trained.
+//
+//	model, err := vl.Open(options, "cpu", seed, warn)
+//	answers, err := model.Generate(prompts, 8, vl.GenerateOptions{...})   // 8 samples a prompt
+//	policy := vl.NewPolicy(model)                                         // selector.Policy: tokens are actions
+//
+// Hidden states are packed rows [N, hidden] without padding. A group is its prompt's rows once, followed by the rows
+// of its completions: these attend to the prompt's keys and to their own, so the prompt is computed once a group, with
+// gradient, and the numbers are those of separate sequences.
+package vl
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+)
+
+// Model is Qwen2.5-VL with its trainable parts.
+type Model struct {
+	cfg    *Config
+	opt    Options
+	device string
+	dtype  torchx.DType // of frozen weights and of the computation
+	seed   int64
+
+	params  *torchx.Params // trained: float32
+	frozen  *frozen
+	adapted *lora.Config // nil: no adapters
+	modules map[string]lora.Module
+
+	text   decoder
+	vision *tower // nil: text only
+	rope   *rope
+
+	generation GenerationConfig
+	folder     [2][]byte // config.json and generation_config.json, for export
+	base       string    // fingerprint of the folder; "" from scratch
+
+	generator *torchx.Generator // of dropout masks; made when needed
+}
+
+// Open loads the model folder options.Path, and options.Adapter where it is given. What nobody trains stays mapped in the
+// file where device and type allow it. seed starts new adapters. warn, which may be nil, hears of the choices that a
+// user might not expect.
+func Open(options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	return openWith(options, nil, device, seed, warn)
+}
+
+// openWith is Open with adapters that a checkpoint describes, where adapted is not nil.
+func openWith(options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
+	if options.Path == nil {
+		return nil, fmt.Errorf("vl.path is null: want a model folder")
+	}
+	folder, err := hffolder.Open(*options.Path)
+	if err != nil {
+		return nil, fmt.Errorf("vl.path: %w", err)
+	}
+	m, err := open(folder, options, adapted, device, seed, warn)
+	if err != nil {
+		folder.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
+	cfg, err := ParseConfig(folder.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
+	}
+	if err := options.fits(cfg); err != nil {
+		return nil, err
+	}
+	var want []hffolder.Want
+	for _, s := range cfg.weightNames() {
+		want = append(want, hffolder.Want{Name: s.Name, Shape: s.Shape})
+	}
+	if err := folder.Check(want, cfg.bare); err != nil {
+		return nil, err
+	}
+	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, folder: [2][]byte{folder.Config, folder.Generation}, base: folder.Fingerprint()}
+	if m.generation, err = parseGeneration(folder.Generation); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "generation_config.json"), err)
+	}
+	if m.dtype, err = computeType(options.DType, cfg.DType, device, warn); err != nil {
+		return nil, err
+	}
+	var adapter *lora.Adapter
+	switch {
+	case adapted != nil:
+		m.adapted = adapted
+	case options.Adapter != nil:
+		if adapter, err = lora.Read(*options.Adapter); err != nil {
+			return nil, fmt.Errorf("vl.adapter: %w", err)
+		}
+		m.adapted = &adapter.Config
+	case options.LoRA.Enabled:
+		config := options.LoRA.Config()
+		m.adapted = &config
+	}
+	specs, err := m.trainable()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.fitsMemory(specs); err != nil {
+		return nil, err
+	}
+	m.params = torchx.NewParams(specs, device)
+	m.frozen = newFrozen()
+	m.frozen.folder = folder
+	err = torchx.Try(func() error {
+		if err := m.load(folder); err != nil {
+			return err
+		}
+		return m.startAdapters(adapter)
+	})
+	if err != nil {
+		m.frozen.folder = nil // the caller closes it
+		m.Free()
+		return nil, err
+	}
+	m.wire()
+	return m, nil
+}
+
+// fits refuses switches that the folder has no part for.
+func (o Options) fits(cfg *Config) error {
+	if cfg.Vision != nil {
+		return nil
+	}
+	for key, on := range map[string]bool{"tune_mm_vision": o.TuneMMVision, "tune_mm_mlp": o.TuneMMMLP} {
+		if on {
+			return fmt.Errorf("vl.%s=true: %s is a text-only model", key, *o.Path)
+		}
+	}
+	return nil
+}
+
+// computeType resolves vl.dtype.
+func computeType(option, file, device string, warn func(string)) (torchx.DType, error) {
+	name := option
+	if name == "auto" || name == "" {
+		if name = file; name == "" {
+			name = "float32"
+		}
+	}
+	switch {
+	case name == "float16" && device == "cpu":
+		if warn != nil {
+			warn("vl.dtype: float16 has no fast arithmetic on the CPU; computing in float32")
+		}
+		return torchx.Float32, nil
+	case name == "float16":
+		return torchx.Float16, nil
+	case name == "bfloat16":
+		return torchx.BFloat16, nil
+	case name == "float32":
+		return torchx.Float32, nil
+	}
+	return 0, fmt.Errorf("vl.dtype=%s (torch_dtype of config.json: %q): want float32, bfloat16 or float16", option, file)
+}
+
+// trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules.
+func (m *Model) trainable() ([]torchx.Spec, error) {
+	var specs []torchx.Spec
+	for _, s := range m.cfg.weightNames() {
+		if m.opt.tuned(s.Name) {
+			specs = append(specs, s)
+		}
+	}
+	m.modules = map[string]lora.Module{}
+	if m.adapted == nil {
+		return specs, nil
+	}
+	modules, err := m.adapted.Select(m.cfg.linears())
+	if err != nil {
+		return nil, fmt.Errorf("vl.lora: %w", err)
+	}
+	for _, a := range modules {
+		m.modules[a.Name] = a
+		specs = append(specs, torchx.Spec{Name: lora.KeyA(a.Name), Shape: []int{a.Rank, a.In}}, torchx.Spec{Name: lora.KeyB(a.Name), Shape: []int{a.Out, a.Rank}})
+	}
+	return specs, nil
+}
+
+// fitsMemory refuses a model that the host cannot hold: frozen weights that must be converted, and trained ones with
+// gradients and two moments in float32.
+func (m *Model) fitsMemory(trained []torchx.Spec) error {
+	if m.device != "cpu" {
+		return nil
+	}
+	size := func(specs []torchx.Spec) (n float64) {
+		for _, s := range specs {
+			x := 1.0
+			for _, d := range s.Shape {
+				x *= float64(d)
+			}
+			n += x
+		}
+		return n
+	}
+	all, train := size(m.cfg.weightNames()), size(trained)
+	what := fmt.Sprintf("a model of %.3g parameters, %.3g of them trained", all, train)
+	return hostmem.Need(what, all*float64(m.dtype.Size())+16*train)
+}
+
+// load fills the weights from a folder: trained ones are copied to float32, the others placed.
+func (m *Model) load(folder *hffolder.Folder) error {
+	for _, s := range m.cfg.weightNames() {
+		t, _ := folder.Tensor(s.Name)
+		if !m.params.Has(s.Name) {
+			m.frozen.tensors[s.Name] = onto(t, m.dtype, m.device)
+			continue
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			return fmt.Errorf("%s: %w", folder.Path, err)
+		}
+		if err := m.params.Set(s.Name, values); err != nil {
+			return fmt.Errorf("%s: %w", folder.Path, err)
+		}
+	}
+	return nil
+}
+
+// startAdapters takes the adapters of a folder, or starts fresh ones: A random, B zero, so that nothing changes yet.
+func (m *Model) startAdapters(adapter *lora.Adapter) error {
+	if adapter != nil {
+		modules := make([]lora.Module, 0, len(m.modules))
+		for _, l := range m.cfg.linears() {
+			if a, ok := m.modules[l.Name]; ok {
+				modules = append(modules, a)
+			}
+		}
+		if err := adapter.Check(modules); err != nil {
+			return fmt.Errorf("vl.adapter: %w", err)
+		}
+	}
+	for name, a := range m.modules {
+		values := lora.InitA(a, m.seed)
+		if adapter != nil {
+			values = adapter.A[name]
+			if err := m.params.Set(lora.KeyB(name), adapter.B[name]); err != nil {
+				return err
+			}
+		}
+		if err := m.params.Set(lora.KeyA(name), values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weight returns a tensor of the model, trained or frozen.
+func (m *Model) weight(name string) torchx.Tensor {
+	if m.params.Has(name) {
+		return m.params.Get(name)
+	}
+	t, ok := m.frozen.tensors[name]
+	if !ok {
+		panic(&torchx.OpError{Op: "vl", Msg: "the model has no tensor " + name})
+	}
+	return t
+}
+
+// wire looks the weights up once.
+func (m *Model) wire() {
+	m.text = m.newDecoder()
+	m.rope = newRope(m.cfg)
+	if m.cfg.Vision != nil {
+		m.vision = m.newTower()
+	}
+}
+
+// Params returns the trained tensors: float32, whole weights under their names in the folder, adapters under PEFT's.
+func (m *Model) Params() *torchx.Params { return m.params }
+
+// Config returns the sizes.
+func (m *Model) Config() *Config { return m.cfg }
+
+// Options returns the configuration the model was opened with.
+func (m *Model) Options() Options { return m.opt }
+
+// Adapted returns how the adapters are made, nil where there are none.
+func (m *Model) Adapted() *lora.Config { return m.adapted }
+
+// Clone returns a model with its own copy of the trained tensors; all others are shared.
+func (m *Model) Clone() *Model {
+	c := *m
+	specs := make([]torchx.Spec, 0, len(m.params.Names()))
+	for _, name := range m.params.Names() {
+		specs = append(specs, torchx.Spec{Name: name, Shape: m.params.Shape(name)})
+	}
+	c.params = torchx.NewParams(specs, m.device)
+	c.params.CopyFrom(m.params)
+	c.generator = nil
+	m.frozen.users++
+	c.wire()
+	return &c
+}
+
+// Free releases the trained tensors, and the others when no clone is left.
+func (m *Model) Free() {
+	if m.generator != nil {
+		m.generator.Free()
+		m.generator = nil
+	}
+	m.params.Free()
+	m.frozen.free()
+}
+
+// masks returns the generator of dropout masks.
+func (m *Model) masks() *torchx.Generator {
+	if m.generator == nil {
+		m.generator = torchx.NewGenerator(0, m.device)
+	}
+	return m.generator
+}

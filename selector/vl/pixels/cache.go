@@ -1,0 +1,84 @@
+package pixels
+
+import (
+	"container/list"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Cache keeps the patches that were used last, up to a number of bytes. It is safe for concurrent use;
+// two callers that miss the same entry at once both make it.
+type Cache struct {
+	mu      sync.Mutex
+	limit   int
+	bytes   int
+	entries map[string]*list.Element
+	recent  *list.List // of *entry, the last used first
+}
+
+type entry struct {
+	key     string
+	patches Patches
+}
+
+// NewCache returns a cache of at most limit bytes of patches.
+func NewCache(limit int) *Cache {
+	return &Cache{limit: limit, entries: map[string]*list.Element{}, recent: list.New()}
+}
+
+// File returns the patches of a file, made by read where the cache has none of the file as it is now:
+// the same path, size and time of change.
+func (c *Cache) File(path string, config Config, read func() (Patches, error)) (Patches, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return read() // whose error says more
+	}
+	return c.Get(fmt.Sprintf("%s\x00%d\x00%d", path, info.Size(), info.ModTime().UnixNano()), config, read)
+}
+
+// Get returns the patches kept under key and config, made by read where there are none. An empty key
+// is not kept.
+func (c *Cache) Get(key string, config Config, read func() (Patches, error)) (Patches, error) {
+	if key == "" {
+		return read()
+	}
+	key = fmt.Sprint(key, "\x00", config)
+	if p, ok := c.find(key); ok {
+		return p, nil
+	}
+	p, err := read()
+	if err != nil {
+		return Patches{}, err
+	}
+	c.keep(key, p)
+	return p, nil
+}
+
+func (c *Cache) find(key string) (Patches, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok {
+		return Patches{}, false
+	}
+	c.recent.MoveToFront(e)
+	return e.Value.(*entry).patches, true
+}
+
+func (c *Cache) keep(key string, p Patches) {
+	size := 4 * len(p.Data)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.entries[key]; ok || size > c.limit {
+		return
+	}
+	c.entries[key] = c.recent.PushFront(&entry{key, p})
+	c.bytes += size
+	for c.bytes > c.limit {
+		last := c.recent.Back()
+		old := c.recent.Remove(last).(*entry)
+		delete(c.entries, old.key)
+		c.bytes -= 4 * len(old.patches.Data)
+	}
+}

@@ -1,0 +1,298 @@
+// Package pixels turns images and videos into the patches that the vision tower of Qwen2.5-VL reads,
+// equal bit for bit to HuggingFace's Qwen2VLImageProcessor over Pillow.
+//
+//	config, err := pixels.OpenConfig("Qwen2.5-VL-3B-Instruct")
+//	img, err := pixels.Decode("photo.jpg")
+//	patches, err := config.Image(img) // Data [Rows, 1176], Grid {t, h, w}
+//
+// An image goes through: RGB as Pillow converts (rgb.go), a size in multiples of 28 (SmartResize),
+// Pillow's bicubic resize (resize.go), normalisation, and the order of the patches (Image, Video).
+package pixels
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Config is preprocessor_config.json.
+type Config struct {
+	MinPixels, MaxPixels int // bounds of height × width after the resize
+	PatchSize            int // 14
+	TemporalPatchSize    int // 2 frames to a patch
+	MergeSize            int // 2: a cell of 2×2 patches becomes one token
+	Mean, Std            [3]float64
+}
+
+// DefaultConfig is that of the published Qwen2.5-VL models.
+func DefaultConfig() Config {
+	return Config{
+		MinPixels: 4 * 28 * 28, MaxPixels: 16384 * 28 * 28, PatchSize: 14, TemporalPatchSize: 2, MergeSize: 2,
+		Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711},
+	}
+}
+
+// OpenConfig reads preprocessor_config.json of a folder. Steps that it switches off, and other
+// processors and filters, are errors.
+func OpenConfig(folder string) (Config, error) {
+	path := filepath.Join(folder, "preprocessor_config.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(data []byte) (Config, error) {
+	c := DefaultConfig()
+	f := struct {
+		Type      string    `json:"image_processor_type"`
+		Min       *int      `json:"min_pixels"`
+		Max       *int      `json:"max_pixels"`
+		Size      sizeJSON  `json:"size"`
+		Patch     *int      `json:"patch_size"`
+		Temporal  *int      `json:"temporal_patch_size"`
+		Merge     *int      `json:"merge_size"`
+		Mean      []float64 `json:"image_mean"`
+		Std       []float64 `json:"image_std"`
+		Resize    *bool     `json:"do_resize"`
+		Rescale   *bool     `json:"do_rescale"`
+		Normalize *bool     `json:"do_normalize"`
+		Convert   *bool     `json:"do_convert_rgb"`
+		Factor    *float64  `json:"rescale_factor"`
+		Resample  *int      `json:"resample"`
+	}{}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return Config{}, err
+	}
+	types := []string{"", "Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor", "Qwen2_5_VLImageProcessorFast"}
+	if !slices.Contains(types, f.Type) {
+		return Config{}, fmt.Errorf("image_processor_type %s is not supported (supported: %s)", f.Type, strings.Join(types[1:], ", "))
+	}
+	set(&c.MinPixels, f.Size.Shortest, f.Min)
+	set(&c.MaxPixels, f.Size.Longest, f.Max)
+	set(&c.PatchSize, f.Patch)
+	set(&c.TemporalPatchSize, f.Temporal)
+	set(&c.MergeSize, f.Merge)
+	for _, v := range []struct {
+		key  string
+		from []float64
+		to   *[3]float64
+	}{{"image_mean", f.Mean, &c.Mean}, {"image_std", f.Std, &c.Std}} {
+		if v.from != nil && copy(v.to[:], v.from) != len(v.from) || v.from != nil && len(v.from) != 3 {
+			return Config{}, fmt.Errorf("%s has %d values, want 3", v.key, len(v.from))
+		}
+	}
+	for key, on := range map[string]*bool{"do_resize": f.Resize, "do_rescale": f.Rescale, "do_normalize": f.Normalize, "do_convert_rgb": f.Convert} {
+		if on != nil && !*on {
+			return Config{}, fmt.Errorf("%s: false is not supported", key)
+		}
+	}
+	const bicubic = 3
+	if f.Resample != nil && *f.Resample != bicubic {
+		return Config{}, fmt.Errorf("resample: %d is not supported (3: bicubic)", *f.Resample)
+	}
+	if f.Factor != nil && math.Abs(*f.Factor*255-1) > 1e-9 {
+		return Config{}, fmt.Errorf("rescale_factor: %g is not supported (1/255)", *f.Factor)
+	}
+	return c, c.Validate()
+}
+
+type sizeJSON struct {
+	Shortest *int `json:"shortest_edge"` // newer name of min_pixels
+	Longest  *int `json:"longest_edge"`
+}
+
+func set(to *int, from ...*int) {
+	for _, v := range from {
+		if v != nil {
+			*to = *v
+		}
+	}
+}
+
+// Validate reports sizes that make no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.PatchSize < 1 || c.PatchSize > 1024 || c.MergeSize < 1 || c.MergeSize > 64 || c.TemporalPatchSize < 1 || c.TemporalPatchSize > 64:
+		return fmt.Errorf("patch_size %d, merge_size %d, temporal_patch_size %d: want small positive numbers", c.PatchSize, c.MergeSize, c.TemporalPatchSize)
+	case c.MinPixels < 1 || c.MaxPixels < c.MinPixels:
+		return fmt.Errorf("min_pixels %d, max_pixels %d: want 0 < min ≤ max", c.MinPixels, c.MaxPixels)
+	case c.Std[0] <= 0 || c.Std[1] <= 0 || c.Std[2] <= 0:
+		return fmt.Errorf("image_std %v: want positive numbers", c.Std)
+	}
+	return nil
+}
+
+// JSON returns preprocessor_config.json.
+func (c Config) JSON() ([]byte, error) {
+	return json.MarshalIndent(map[string]any{
+		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor",
+		"min_pixels": c.MinPixels, "max_pixels": c.MaxPixels,
+		"patch_size": c.PatchSize, "temporal_patch_size": c.TemporalPatchSize, "merge_size": c.MergeSize,
+		"image_mean": c.Mean, "image_std": c.Std,
+	}, "", "  ")
+}
+
+// Width returns the values of one patch: 3 channels × frames × height × width.
+func (c Config) Width() int { return 3 * c.TemporalPatchSize * c.PatchSize * c.PatchSize }
+
+// Patches is what the vision tower reads of one image or video.
+type Patches struct {
+	Data []float32 // [Rows, Config.Width()]; shared with a cache: not to be written
+	Rows int
+	Grid [3]int // frame groups, height and width in patches; the rows are in the order of cells of MergeSize²
+
+	SecondsPerGrid float32 // seconds from one frame group to the next; 0 for an image
+	Key            string  // the same for the same Data and Grid, for caches of features
+}
+
+// Tokens returns how many tokens of the language model the patches become.
+func (p Patches) Tokens(c Config) int { return p.Rows / (c.MergeSize * c.MergeSize) }
+
+// SmartResize returns the size that an image is resized to: multiples of factor, close to its own
+// proportions, with minPixels ≤ height × width ≤ maxPixels. Rounding is half to even. A long thin image
+// may get a side of 0, as in the reference, where the resize then fails.
+func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err error) {
+	if height < factor || width < factor {
+		return 0, 0, fmt.Errorf("image of %d×%d (height × width): each side wants at least %d pixels", height, width, factor)
+	}
+	if float64(max(height, width))/float64(min(height, width)) > 200 {
+		return 0, 0, fmt.Errorf("image of %d×%d (height × width): the sides want a ratio of at most 200", height, width)
+	}
+	f := float64(factor)
+	h = factor * int(math.RoundToEven(float64(height)/f))
+	w = factor * int(math.RoundToEven(float64(width)/f))
+	switch {
+	case h*w > maxPixels:
+		b := math.Sqrt(float64(height) * float64(width) / float64(maxPixels))
+		h = factor * int(math.Floor(float64(height)/b/f))
+		w = factor * int(math.Floor(float64(width)/b/f))
+	case h*w < minPixels:
+		b := math.Sqrt(float64(minPixels) / (float64(height) * float64(width)))
+		h = factor * int(math.Ceil(float64(height)*b/f))
+		w = factor * int(math.Ceil(float64(width)*b/f))
+	}
+	return h, w, nil
+}
+
+// Image returns the patches of one image: a video of one frame that stands for all of a group.
+func (c Config) Image(img image.Image) (Patches, error) {
+	return c.patches([]image.Image{img})
+}
+
+// Video returns the patches of frames sampled at fps frames a second; 0 stands for 2, the default of
+// the published models. All frames take the size of the first; a last group that is not full repeats
+// the last frame.
+func (c Config) Video(frames []image.Image, fps float64) (Patches, error) {
+	if fps == 0 {
+		fps = DefaultFPS
+	}
+	if fps < 0 || math.IsNaN(fps) || math.IsInf(fps, 0) {
+		return Patches{}, fmt.Errorf("video: fps %g, want a positive number", fps)
+	}
+	p, err := c.patches(frames)
+	if err != nil {
+		return Patches{}, err
+	}
+	p.SecondsPerGrid = float32(float64(c.TemporalPatchSize) / fps)
+	return p, nil
+}
+
+// DefaultFPS is the rate at which videos are sampled, in frames a second.
+const DefaultFPS = 2.0
+
+func (c Config) patches(frames []image.Image) (Patches, error) {
+	if len(frames) == 0 {
+		return Patches{}, errors.New("video: no frames")
+	}
+	size := frames[0].Bounds()
+	h, w, err := SmartResize(size.Dy(), size.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
+	if err != nil {
+		return Patches{}, err
+	}
+	if h == 0 || w == 0 {
+		return Patches{}, fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", size.Dy(), size.Dx(), c.MaxPixels)
+	}
+	groups := (len(frames) + c.TemporalPatchSize - 1) / c.TemporalPatchSize
+	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}}
+	p.Rows = groups * p.Grid[1] * p.Grid[2]
+	p.Data = make([]float32, p.Rows*c.Width())
+	table := c.table()
+	sum := sha256.New()
+	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(groups)))
+	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(h)))
+	fmt.Fprint(sum, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
+	for i, frame := range frames {
+		resized := ToRGB(frame).Resize(w, h)
+		sum.Write(resized.Pix)
+		copies := 1
+		if i == len(frames)-1 {
+			copies = groups*c.TemporalPatchSize - i
+		}
+		c.scatter(p.Data, resized, table, i, copies)
+	}
+	p.Key = hex.EncodeToString(sum.Sum(nil)[:16])
+	return p, nil
+}
+
+// table returns the normalised value of each byte of each channel, in the types of the reference:
+// float32(float64(byte)·(1/255)), then (x - mean)/std in float32.
+func (c Config) table() *[3][256]float32 {
+	const scale = 1.0 / 255
+	var t [3][256]float32
+	for ch := range t {
+		for b := range t[ch] {
+			x := float32(float64(b) * float64(scale))
+			t[ch][b] = (x - float32(c.Mean[ch])) / float32(c.Std[ch])
+		}
+	}
+	return &t
+}
+
+// scatter writes frame number at, and its copies behind it, into data. The rows of data go through
+// (frame group, cell row, cell column, row in the cell, column in the cell), each row through
+// (channel, frame in the group, y, x).
+func (c Config) scatter(data []float32, img *RGB, table *[3][256]float32, at, copies int) {
+	p, m, t := c.PatchSize, c.MergeSize, c.TemporalPatchSize
+	group, slot := at/t, at%t
+	gridH, gridW := img.H/p, img.W/p
+	area := p * p
+	row := data[group*gridH*gridW*c.Width():]
+	for cellY := 0; cellY < gridH; cellY += m {
+		for cellX := 0; cellX < gridW; cellX += m {
+			for y := cellY; y < cellY+m; y++ {
+				for x := cellX; x < cellX+m; x++ {
+					for ch := range 3 {
+						values := &table[ch]
+						block := row[(ch*t+slot)*area:][:copies*area]
+						for py := range p {
+							from := img.Pix[((y*p+py)*img.W+x*p)*3:][:3*p]
+							to := block[py*p:][:p]
+							for px := range to {
+								to[px] = values[from[3*px+ch]]
+							}
+						}
+						for k := 1; k < copies; k++ {
+							copy(block[k*area:][:area], block[:area])
+						}
+					}
+					row = row[c.Width():]
+				}
+			}
+		}
+	}
+}

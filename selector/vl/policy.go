@@ -1,0 +1,242 @@
+package vl
+
+import (
+	"fmt"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+	"fulcrum/selector/vl/processor"
+)
+
+// PromptSource is a Source whose queries are prompts for a language model.
+type PromptSource interface {
+	selector.Source
+	Prompt(i int) (*processor.Prompt, error)
+}
+
+// Policy is a model whose actions are tokens: a candidate is a completion, with the token that ended it. It implements
+// selector.Policy and selector.ExactKL.
+type Policy struct{ model *Model }
+
+// NewPolicy returns the policy of a model, which it owns.
+func NewPolicy(m *Model) *Policy { return &Policy{m} }
+
+// Model returns the model.
+func (p *Policy) Model() *Model { return p.model }
+
+// fail ends an operation as libtorch's errors do: the border of a step makes an ordinary error of it.
+func fail(op, format string, args ...any) {
+	panic(&torchx.OpError{Op: "vl." + op, Msg: fmt.Sprintf(format, args...)})
+}
+
+// prompts returns the prompts of some queries.
+func prompts(op string, src selector.Source, queries []int) []*processor.Prompt {
+	source, ok := src.(PromptSource)
+	if !ok {
+		fail(op, "source %s has no prompts", src.Name())
+	}
+	out := make([]*processor.Prompt, len(queries))
+	for i, q := range queries {
+		p, err := source.Prompt(q)
+		if err != nil {
+			fail(op, "%s: query %d: %v", src.Name(), src.ID(q), err)
+		}
+		out[i] = p
+	}
+	return out
+}
+
+// groups returns a batch's prompts with their scored completions, and for every step of the batch [B*G*T] the number of
+// its token in that order; steps that are not scored have the number of tokens.
+func groups(op string, b *selector.Batch) (out []Group, index []int64) {
+	ps := prompts(op, b.Source, b.Queries)
+	index = make([]int64, b.B()*b.G*b.T)
+	n := int64(0)
+	for i := range b.Queries {
+		g := Group{Prompt: ps[i]}
+		for j := range b.G {
+			if !b.Valid[i*b.G+j] {
+				continue
+			}
+			ids := b.Scored(i, j)
+			for t := range ids {
+				index[(i*b.G+j)*b.T+t] = n + 1 // 0 stands for nothing until n is known
+				n++
+			}
+			g.Completions = append(g.Completions, ids)
+		}
+		out = append(out, g)
+	}
+	for k := range index {
+		if index[k]--; index[k] < 0 {
+			index[k] = n
+		}
+	}
+	return out, index
+}
+
+// spread puts one number a token [n] where the batch has its steps [B, G, T], 0 elsewhere.
+func (p *Policy) spread(b *selector.Batch, x torchx.Tensor, index []int64) torchx.Tensor {
+	zero := torchx.FullLike(p.model.params.Flat(), 0, torchx.Float32, 1)
+	all := zero
+	if !x.Nil() {
+		all = torchx.Cat(0, x, zero)
+	}
+	return torchx.Reshape(torchx.IndexSelect(all, 0, p.model.int64s(index)), b.B(), b.G, b.T)
+}
+
+// Forward returns the log-probabilities of the batch's tokens, the images' features included. Prompts whose
+// candidates are all padding are computed all the same, but cost nothing in the head.
+func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	if opt.Dist || !opt.Reference.Nil() {
+		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
+	}
+	gs, index := groups("forward", b)
+	logp, entropy := p.model.score("forward", gs, temperature(opt), p.model.pass(opt))
+	if !opt.Entropy && !entropy.Nil() {
+		entropy = torchx.Detach(entropy)
+	}
+	return selector.Output{LogP: p.spread(b, logp, index), Entropy: p.spread(b, entropy, index)}
+}
+
+func temperature(opt selector.ForwardOptions) float64 {
+	if opt.Temperature == 0 {
+		return 1
+	}
+	return opt.Temperature
+}
+
+// pass says how layers compute: with dropout on the adapters' input in training, where they have any.
+func (m *Model) pass(opt selector.ForwardOptions) *pass {
+	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
+		return &pass{}
+	}
+	return &pass{dropout: m.adapted.Dropout, seed: opt.DropoutSeed, generator: m.masks()}
+}
+
+// score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there
+// are none.
+func (m *Model) score(op string, gs []Group, temperature float64, how *pass) (logp, entropy torchx.Tensor) {
+	hidden, s, err := m.hidden(gs, how)
+	if err != nil {
+		fail(op, "%v", err)
+	}
+	if len(s.rows) == 0 {
+		return logp, entropy
+	}
+	hidden = torchx.IndexSelect(hidden, 0, m.int64s(s.rows)) // [n, H]
+	return torchx.TokenLogp(hidden, like(m.text.head, hidden), m.int64s(s.targets), temperature)
+}
+
+// LogProbs returns the log-probability of every token of every completion at temperature 1, without gradient: of
+// groups[i], completion j, token k at [i][j][k].
+func (m *Model) LogProbs(groups []Group) (out [][][]float64, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	logp, _ := m.score("score", groups, 1, &pass{})
+	var all []float64
+	if !logp.Nil() {
+		all = logp.Floats()
+	}
+	for _, g := range groups {
+		var of [][]float64
+		for _, ids := range g.Completions {
+			of = append(of, all[:len(ids):len(ids)])
+			all = all[len(ids):]
+		}
+		out = append(out, of)
+	}
+	return out, nil
+}
+
+// KL returns KL(π ‖ reference) of every step, summed over the whole vocabulary at temperature 1.
+func (p *Policy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
+	other, ok := reference.(*Policy)
+	if !ok || other.model.cfg.Vocab != p.model.cfg.Vocab {
+		fail("kl", "the reference policy is no model with the same vocabulary")
+	}
+	defer torchx.NoGrad()()
+	gs, index := groups("kl", b)
+	var kl torchx.Tensor
+	at := func(m *Model) torchx.Tensor {
+		hidden, s, err := m.hidden(gs, &pass{})
+		if err != nil {
+			fail("kl", "%v", err)
+		}
+		return torchx.IndexSelect(hidden, 0, m.int64s(s.rows))
+	}
+	if hasTokens(gs) {
+		mine, theirs := at(p.model), at(other.model)
+		kl = torchx.TokenKL(mine, like(p.model.text.head, mine), theirs, like(other.model.text.head, theirs))
+	}
+	return p.spread(b, kl, index)
+}
+
+func hasTokens(gs []Group) bool {
+	for _, g := range gs {
+		for _, ids := range g.Completions {
+			if len(ids) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Sample draws g completions of at most t tokens for each query, with vl.generation's top-p, top-k and repetition
+// penalty. A completion's draws depend on the seed, its query and its place in the group alone.
+func (p *Policy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	how := GenerateOptions{SamplingOptions: p.model.opt.Generation, Seed: seed, Streams: queries}
+	how.MaxNewTokens, how.Temperature = t, temperature
+	return p.generate("sample", src, queries, g, how)
+}
+
+// Decode answers each query greedily; no other width than 1 is offered. The scores [B] are log-probabilities.
+func (p *Policy) Decode(src selector.Source, queries []int, t, width int) (b *selector.Batch, scores []float64) {
+	if width != 1 {
+		fail("decode", "width %d: want 1, completions are decoded greedily", width)
+	}
+	how := GenerateOptions{SamplingOptions: DefaultSampling()}
+	how.MaxNewTokens, how.Temperature = t, 0
+	b = p.generate("decode", src, queries, 1, how)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	logp := p.Forward(b, selector.ForwardOptions{}).LogP // [B, 1, T]
+	return b, torchx.Sum(logp, 1, 2).Floats()
+}
+
+// generate puts completions into a batch as long as the longest.
+func (p *Policy) generate(op string, src selector.Source, queries []int, g int, how GenerateOptions) *selector.Batch {
+	answers, err := p.model.Generate(prompts(op, src, queries), g, how)
+	if err != nil {
+		fail(op, "%v", err)
+	}
+	longest := 1
+	for _, group := range answers {
+		for _, c := range group {
+			longest = max(longest, len(c.IDs))
+		}
+	}
+	b := selector.NewBatch(src, queries, g, longest)
+	b.Truncated = make([]bool, len(b.Valid))
+	for i, group := range answers {
+		for j, c := range group {
+			b.Set(i, j, c.IDs, 0)
+			b.Truncated[i*g+j] = !c.Finished
+		}
+	}
+	return b
+}
+
+// Params returns the trained parameters.
+func (p *Policy) Params() *torchx.Params { return p.model.params }
+
+// Clone returns a policy with its own copy of the trained weights; the frozen ones are shared.
+func (p *Policy) Clone() selector.Policy { return &Policy{p.model.Clone()} }
+
+// Metadata describes the policy for a checkpoint.
+func (p *Policy) Metadata() map[string]string { return p.model.Metadata() }
+
+// Free releases the weights.
+func (p *Policy) Free() { p.model.Free() }

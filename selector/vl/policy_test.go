@@ -1,0 +1,480 @@
+package vl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+	"fulcrum/selector/vl/pixels"
+	"fulcrum/selector/vl/processor"
+)
+
+var _ selector.ExactKL = (*Policy)(nil)
+
+// vocabulary is a small one: bytes, then the special ids.
+func vocabulary() Vocabulary {
+	return Vocabulary{Size: 264, EOS: []int64{256}, Pad: 257, VisionStart: 258, VisionEnd: 259, VisionPad: 260, Image: 261, Video: 262}
+}
+
+// tinyOptions are scratch sizes that compute in a millisecond.
+func tinyOptions() Options {
+	o := DefaultOptions()
+	o.Scratch = ScratchOptions{HiddenSize: 16, IntermediateSize: 24, Layers: 2, Heads: 2, KVHeads: 1, RopeTheta: 10000, InitStd: 0.3,
+		Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 16, IntermediateSize: 20, Heads: 2, Window: 56, FullBlocks: []int{1}}}
+	return o
+}
+
+func scratch(t *testing.T, change func(*Options)) *Model {
+	t.Helper()
+	o := tinyOptions()
+	if change != nil {
+		change(&o)
+	}
+	m, err := New(o, vocabulary(), "cpu", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	return m
+}
+
+// pictured is a made-up prompt with an image of 4×8 patches and a video of two frame pairs of 4×4; seed changes the pixels.
+func pictured(seed int64) *processor.Prompt {
+	noise := func(name string, t, h, w int) pixels.Patches {
+		r := rng.New(seed, name)
+		p := pixels.Patches{Rows: t * h * w, Grid: [3]int{t, h, w}, Key: fmt.Sprint(name, seed), Data: make([]float32, t*h*w*1176)}
+		for i := range p.Data {
+			p.Data[i] = float32(r.NormFloat64())
+		}
+		return p
+	}
+	ids := []int64{'l', 'o', 'o', 'k', 258}
+	ids = append(ids, slices.Repeat([]int64{261}, 8)...)
+	ids = append(ids, 259, 258)
+	ids = append(ids, slices.Repeat([]int64{262}, 8)...)
+	ids = append(ids, 259, '?')
+	video := noise("video", 2, 4, 4)
+	video.SecondsPerGrid = 1
+	return &processor.Prompt{IDs: ids, Images: []pixels.Patches{noise("image", 1, 4, 8)}, Videos: []pixels.Patches{video}}
+}
+
+// groupBatch has two prompts with completions of different lengths, one of them padding.
+func groupBatch() *selector.Batch {
+	b := selector.NewBatch(asked{pictured(1), {IDs: []int64{'h', 'i'}}}, []int{0, 1}, 3, 4)
+	b.Set(0, 0, []int64{'a', 'b', 'c', 256}, 0)
+	b.Set(0, 1, []int64{'a', 256}, 0)
+	b.Set(0, 2, []int64{'x', 'y', 'z'}, 0)
+	b.Set(1, 0, []int64{'n', 'o', 256}, 0)
+	b.Set(1, 2, []int64{256}, 0)
+	return b
+}
+
+// TestGroupsShareTheirPrompt: log-probabilities and the gradient of every parameter are those of sequences computed one
+// by one.
+func TestGroupsShareTheirPrompt(t *testing.T) {
+	for _, checkpointing := range []bool{false, true} {
+		m := scratch(t, func(o *Options) { o.GradientCheckpointing = checkpointing })
+		policy := NewPolicy(m)
+		b := groupBatch()
+		weights := make([]float32, len(b.Mask))
+		for i := range weights {
+			weights[i] = float32(math.Sin(float64(i + 1)))
+		}
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		logp := policy.Forward(b, selector.ForwardOptions{Temperature: 1.3}).LogP
+		together := logp.Floats()
+		torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights, b.B(), b.G, b.T))))
+		got := m.params.Grad().Floats()
+
+		m.params.ZeroGrad()
+		for i := range b.Queries {
+			for j := range b.G {
+				at := (i*b.G + j) * b.T
+				if !b.Valid[i*b.G+j] {
+					golden.Close(t, together[at:at+b.T], make([]float64, b.T), 0)
+					continue
+				}
+				one := selector.NewBatch(b.Source, b.Queries[i:i+1], 1, b.T)
+				one.Set(0, 0, b.Scored(i, j), 0)
+				logp := policy.Forward(one, selector.ForwardOptions{Temperature: 1.3}).LogP
+				golden.Close(t, together[at:at+b.T], logp.Floats(), 1e-5)
+				torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights[at:at+b.T], 1, 1, b.T))))
+			}
+		}
+		want := m.params.Grad().Floats()
+		norm := 0.0
+		for _, g := range want {
+			norm = math.Max(norm, math.Abs(g))
+		}
+		golden.Close(t, got, want, 1e-5*norm)
+	}
+}
+
+// TestCheckpointingChangesNothing: the same log-probabilities and gradients, bit for bit.
+func TestCheckpointingChangesNothing(t *testing.T) {
+	run := func(on bool) (logp, grad []float64) {
+		m := scratch(t, func(o *Options) { o.GradientCheckpointing = on })
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		out := NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP
+		logp = out.Floats()
+		torchx.Backward(torchx.Sum(out))
+		return logp, m.params.Grad().Floats()
+	}
+	logp, grad := run(false)
+	again, gradAgain := run(true)
+	golden.Close(t, again, logp, 0)
+	golden.Close(t, gradAgain, grad, 0)
+}
+
+// TestBlankingTheImageChangesLogProbs: the answer's log-probabilities depend on what the image and the video show.
+func TestBlankingTheImageChangesLogProbs(t *testing.T) {
+	blank := func(p *processor.Prompt) *processor.Prompt {
+		q := *p
+		q.Images, q.Videos = slices.Clone(p.Images), slices.Clone(p.Videos)
+		for _, list := range [][]pixels.Patches{q.Images, q.Videos} {
+			for i := range list {
+				list[i].Data, list[i].Key = make([]float32, len(list[i].Data)), fmt.Sprint("blank ", len(list[i].Data))
+			}
+		}
+		return &q
+	}
+	answer := [][]int64{{'r', 'e', 'd', 256}}
+	for _, tc := range []struct {
+		name  string
+		model *Model
+		ask   *processor.Prompt
+	}{
+		{"scratch", scratch(t, nil), pictured(1)},
+		{"tiny_tied", openTiny(t, "tiny_tied", nil), prompt(t, "one_image")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			defer torchx.Scope()()
+			defer torchx.NoGrad()()
+			logp := func(p *processor.Prompt) []float64 {
+				return NewPolicy(tc.model).Forward(batchOf(p, answer), selector.ForwardOptions{}).LogP.Floats()
+			}
+			seen, unseen := logp(tc.ask), logp(blank(tc.ask))
+			for i := range seen {
+				if math.Abs(seen[i]-unseen[i]) < 1e-3 {
+					t.Errorf("token %d: %.6f with the image, %.6f without it", i, seen[i], unseen[i])
+				}
+			}
+			golden.Close(t, logp(tc.ask), seen, 0)
+		})
+	}
+}
+
+// TestTrainingMovesTheAdapters: a step changes A and B of every adapted module, raises the imitated answer's
+// probability, and leaves the frozen weights alone.
+func TestTrainingMovesTheAdapters(t *testing.T) {
+	m := openTiny(t, "tiny_tied", func(o *Options) { o.LoRA.Enabled = true })
+	policy := NewPolicy(m)
+	b := batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 72, 602}})
+	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+	defer adam.Free()
+	fixed := m.frozen.tensors["model.layers.0.self_attn.q_proj.weight"]
+	frozenBefore, before := fixed.Floats(), m.params.Values()
+	var losses []float64
+	for range 3 { // in the first step B is zero, so A has no gradient
+		end := torchx.Scope()
+		m.params.ZeroGrad()
+		loss := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP))
+		losses = append(losses, loss.Item())
+		torchx.Backward(loss)
+		adam.Step(1e-2, 1)
+		end()
+	}
+	if !(losses[2] < losses[1] && losses[1] < losses[0]) {
+		t.Errorf("losses %v, want falling ones", losses)
+	}
+	after := m.params.Values()
+	for _, name := range m.params.Names() {
+		if lo, hi := m.params.Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
+			t.Errorf("%s did not move", name)
+		}
+	}
+	golden.Close(t, fixed.Floats(), frozenBefore, 0)
+}
+
+// TestTunedParts: each switch trains the tensors of its part, and only those get a gradient.
+func TestTunedParts(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Options)
+		want   func(name string) bool
+	}{
+		{"decoder", func(o *Options) { o.TuneMMLLM = true }, func(n string) bool { return !strings.HasPrefix(n, "visual.") }},
+		{"vision tower", func(o *Options) { o.TuneMMVision = true }, func(n string) bool {
+			return strings.HasPrefix(n, "visual.") && !strings.HasPrefix(n, "visual.merger.")
+		}},
+		{"merger", func(o *Options) { o.TuneMMMLP = true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
+		{"merger and adapters", func(o *Options) { o.TuneMMMLP, o.LoRA.Enabled = true, true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := openTiny(t, "tiny_tied", tc.change)
+			var want []string
+			for _, s := range m.cfg.weightNames() {
+				if tc.want(s.Name) {
+					want = append(want, s.Name)
+				}
+			}
+			if m.opt.LoRA.Enabled {
+				for _, a := range m.cfg.linears() {
+					if _, ok := m.modules[a.Name]; ok {
+						want = append(want, "base_model.model."+a.Name+".lora_A.weight", "base_model.model."+a.Name+".lora_B.weight")
+					}
+				}
+			}
+			if got := m.params.Names(); !slices.Equal(got, want) {
+				t.Fatalf("trained: %v, want %v", got, want)
+			}
+			defer torchx.Scope()()
+			m.params.ZeroGrad()
+			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 602}}), selector.ForwardOptions{}).LogP))
+			grad := m.params.Grad().Floats()
+			for _, name := range m.params.Names() {
+				lo, hi := m.params.Range(name)
+				zero := !slices.ContainsFunc(grad[lo:hi], func(g float64) bool { return g != 0 })
+				if fresh := strings.HasSuffix(name, "lora_A.weight"); zero != fresh { // A has none while B is zero
+					t.Errorf("%s: gradient all zero: %v", name, zero)
+				}
+			}
+		})
+	}
+}
+
+// TestSampleAndDecode: batches of completions with their marks, greedy scores equal to the log-probabilities, and a clone
+// that samples the same.
+func TestSampleAndDecode(t *testing.T) {
+	m := scratch(t, nil)
+	policy := NewPolicy(m)
+	src := asked{pictured(1), pictured(2), {IDs: []int64{'h', 'i'}}}
+	b := policy.Sample(src, []int{2, 0}, 6, 20, 1, 9)
+	if b.G != 6 || b.B() != 2 || b.NumValid() != 12 {
+		t.Fatalf("got %d queries, %d candidates, %d valid", b.B(), b.G, b.NumValid())
+	}
+	for i := range b.Queries {
+		for j := range b.G {
+			ids := b.Scored(i, j)
+			ended := ids[len(ids)-1] == 256
+			if at := slices.Index(ids, 256); at >= 0 && at != len(ids)-1 {
+				t.Errorf("candidate %d of query %d goes on after its end: %v", j, i, ids)
+			}
+			if cut := b.Cut(i*b.G + j); cut == ended || cut && len(ids) != 20 {
+				t.Errorf("candidate %d of query %d: truncated %v, ids %v", j, i, cut, ids)
+			}
+		}
+	}
+	clone := policy.Clone()
+	defer clone.Free()
+	if again := clone.Sample(src, []int{2, 0}, 6, 20, 1, 9); !slices.Equal(again.Actions, b.Actions) {
+		t.Error("a clone samples other completions from the same seed")
+	}
+	if alone := policy.Sample(src, []int{0}, 6, 20, 1, 9); !slices.Equal(alone.Scored(0, 3), b.Scored(1, 3)) {
+		t.Error("a query's samples depend on the others")
+	}
+	if other := policy.Sample(src, []int{2, 0}, 6, 20, 1, 10); slices.Equal(other.Actions, b.Actions) {
+		t.Error("another seed gives the same completions")
+	}
+	best, scores := policy.Decode(src, []int{0, 1, 2}, 8, 1)
+	defer torchx.Scope()()
+	logp := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
+	for i := range best.Queries {
+		sum := 0.0
+		for _, l := range logp[i*best.T : (i+1)*best.T] {
+			sum += l
+		}
+		golden.Close(t, scores[i:i+1], []float64{sum}, 1e-5)
+	}
+	err := torchx.Try(func() error { policy.Decode(src, []int{0}, 4, 3); return nil })
+	if err == nil || !strings.Contains(err.Error(), "width 3: want 1") {
+		t.Errorf("width 3: got %v", err)
+	}
+	err = torchx.Try(func() error { policy.Forward(best, selector.ForwardOptions{Dist: true}); return nil })
+	var op *torchx.OpError
+	if !errors.As(err, &op) || !strings.Contains(op.Msg, "ExactKL") {
+		t.Errorf("Dist: got %v", err)
+	}
+}
+
+// TestExactKL sums over the vocabulary as the logits of both policies say, and is 0 against itself.
+func TestExactKL(t *testing.T) {
+	m := scratch(t, nil)
+	policy, b := NewPolicy(m), groupBatch()
+	other := policy.Clone().(*Policy)
+	defer other.Free()
+	values := other.model.params.Values()
+	r := rng.New(1, "noise")
+	for i := range values {
+		values[i] += float32(0.05 * r.NormFloat64())
+	}
+	other.model.params.SetValues(values)
+	defer torchx.Scope()()
+	golden.Close(t, policy.KL(b, policy).Floats(), make([]float64, len(b.Mask)), 1e-6)
+	got := policy.KL(b, other).Floats()
+	end := torchx.NoGrad()
+	gs, index := groups("test", b)
+	all := func(m *Model) torchx.Tensor {
+		hidden, s, err := m.hidden(gs, &pass{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return torchx.LogSoftmax(m.logits(torchx.IndexSelect(hidden, 0, m.int64s(s.rows))), -1)
+	}
+	p, q := all(policy.model), all(other.model)
+	want := policy.spread(b, torchx.Sum(torchx.Mul(torchx.Exp(p), torchx.Sub(p, q)), 1), index).Floats()
+	end()
+	golden.Close(t, got, want, 1e-5)
+	if sum := slices.Max(got); sum < 1e-3 {
+		t.Errorf("largest KL %g: the policies are alike", sum)
+	}
+}
+
+// TestCheckpoints: a model comes back from its trained tensors and metadata, a model from scratch without anything else,
+// adapters onto their own base alone.
+func TestCheckpoints(t *testing.T) {
+	save := func(m *Model) string {
+		path := filepath.Join(t.TempDir(), "checkpoint.safetensors")
+		var tensors []tensorfile.Tensor
+		values := m.params.Values()
+		for _, name := range m.params.Names() {
+			lo, hi := m.params.Range(name)
+			tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+		}
+		if err := tensorfile.WriteSafetensors(path, tensors, m.Metadata()); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	logp := func(m *Model, p *processor.Prompt) []float64 {
+		defer torchx.Scope()()
+		defer torchx.NoGrad()()
+		return NewPolicy(m).Forward(batchOf(p, [][]int64{{70, 71, 72}}), selector.ForwardOptions{}).LogP.Floats()
+	}
+	t.Run("scratch", func(t *testing.T) {
+		m := scratch(t, nil)
+		again, err := OpenCheckpoint(save(m), DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Free()
+		golden.Close(t, logp(again, pictured(1)), logp(m, pictured(1)), 0)
+		if !slices.Equal(again.EOS(), m.EOS()) {
+			t.Errorf("end tokens %v, want %v", again.EOS(), m.EOS())
+		}
+	})
+	t.Run("adapters", func(t *testing.T) {
+		m := withAdapter(t, "mid")
+		path := save(m)
+		opt := m.Options()
+		opt.Adapter = nil
+		again, err := OpenCheckpoint(path, opt, "cpu", 99, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Free()
+		golden.Close(t, logp(again, prompt(t, "one_image")), logp(m, prompt(t, "one_image")), 0)
+		other := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_untied_bf16", "config.json"))
+		opt.Path = &other
+		if _, err := OpenCheckpoint(path, opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(), "fingerprint") {
+			t.Errorf("onto another base: got %v", err)
+		}
+		opt.Path = nil
+		if _, err := OpenCheckpoint(path, opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(), "vl.path") {
+			t.Errorf("without a base: got %v", err)
+		}
+		for _, value := range m.Metadata() {
+			if strings.Contains(value, "/") {
+				t.Errorf("metadata holds a path: %s", value)
+			}
+		}
+	})
+}
+
+// TestDropout: only in training, the same masks for the same seed, also when layers are computed twice.
+func TestDropout(t *testing.T) {
+	run := func(checkpointing bool, o selector.ForwardOptions) (logp, grad []float64) {
+		m := withAdapter(t, "mid")
+		m.adapted.Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		out := NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 602}}), o).LogP
+		logp = out.Floats()
+		torchx.Backward(torchx.Sum(out))
+		return logp, m.params.Grad().Floats()
+	}
+	plain, _ := run(false, selector.ForwardOptions{DropoutSeed: 1})
+	dropped, grad := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 1})
+	again, gradAgain := run(true, selector.ForwardOptions{Train: true, DropoutSeed: 1})
+	other, _ := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 2})
+	golden.Close(t, again, dropped, 0)
+	golden.Close(t, gradAgain, grad, 1e-4) // gradients of a layer's input are added in another order
+	if slices.Equal(plain, dropped) || slices.Equal(dropped, other) {
+		t.Error("dropout changes nothing, or the same for two seeds")
+	}
+}
+
+// TestMemoryIsFlat: forward, backward and update, rollouts and the reference's pass keep no tensor and no memory.
+func TestMemoryIsFlat(t *testing.T) {
+	steps := 1000
+	if testing.Short() {
+		steps = 60
+	}
+	m := scratch(t, nil)
+	policy := NewPolicy(m)
+	reference := policy.Clone()
+	defer reference.Free()
+	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+	defer adam.Free()
+	step := func(i int) {
+		defer torchx.Scope()()
+		src := asked{pictured(int64(i % 3)), {IDs: []int64{'h', 'i'}}}
+		b := policy.Sample(src, []int{0, 1}, 2, 6, 1, uint64(i))
+		m.params.ZeroGrad()
+		out := policy.Forward(b, selector.ForwardOptions{Train: true})
+		kl := torchx.Sum(policy.KL(b, reference))
+		if v := kl.Item(); v != v {
+			t.Fatalf("step %d: KL %v", i, v)
+		}
+		torchx.Backward(torchx.Neg(torchx.Sum(out.LogP)))
+		adam.Step(1e-4, 1)
+	}
+	const warm = 20
+	var live int
+	var resident float64
+	for i := range steps {
+		step(i)
+		if i == warm {
+			runtime.GC()
+			live, resident = torchx.Live(), residentMB(t)
+		}
+	}
+	runtime.GC()
+	if now := torchx.Live(); now != live {
+		t.Errorf("%d tensors alive after %d steps, %d after %d", now, steps, live, warm)
+	}
+	if grown := residentMB(t) - resident; grown > 16 {
+		t.Errorf("%.0f MB more after %d steps", grown, steps-warm)
+	}
+}
+
+func residentMB(t *testing.T) float64 {
+	t.Helper()
+	var pages, rss int
+	if _, err := fmt.Sscan(readFile(t, "/proc/self/statm"), &pages, &rss); err != nil {
+		t.Fatal(err)
+	}
+	return float64(rss) * 4096 / 1e6
+}

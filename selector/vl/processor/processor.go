@@ -1,0 +1,270 @@
+// Package processor turns conversations into what Qwen2.5-VL reads: token ids with the placeholders of
+// images and videos expanded, and their patches. It is HuggingFace's Qwen2_5_VLProcessor.
+//
+//	p, err := processor.Open("Qwen2.5-VL-3B-Instruct")
+//	prompt, err := p.Prompt(msgs) // prompt.IDs, prompt.Images, prompt.Videos
+//
+// A folder of a text-only Qwen2.5 (without preprocessor_config.json) opens too; its prompts take no
+// images.
+package processor
+
+import (
+	"errors"
+	"fmt"
+	"image"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/chat"
+	"fulcrum/internal/tokenizer"
+	"fulcrum/selector/vl/pixels"
+)
+
+// Processor is a tokenizer, a chat template and a preprocessing of images. It is safe for concurrent
+// use.
+type Processor struct {
+	tokenizer *tokenizer.Tokenizer
+	template  *chat.Template
+	pixels    *pixels.Config // nil: text only
+	ids       IDs
+	cache     *pixels.Cache
+}
+
+// IDs are the special tokens of a model; -1 where it has none.
+type IDs struct {
+	EOS                    []int64 // each ends a completion
+	Pad                    int64
+	ImagePad, VideoPad     int64 // the placeholders that image and video features replace
+	VisionStart, VisionEnd int64
+}
+
+// Prompt is a conversation as the model reads it.
+type Prompt struct {
+	Text   string // as rendered, one placeholder for each image and video
+	IDs    []int64
+	Images []pixels.Patches // in the order of their placeholders
+	Videos []pixels.Patches
+}
+
+// Open reads the tokenizer, the chat template, preprocessor_config.json and the special ids of a
+// HuggingFace folder.
+func Open(folder string) (*Processor, error) {
+	tok, err := tokenizer.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	template, err := chat.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	var config *pixels.Config
+	switch c, err := pixels.OpenConfig(folder); {
+	case err == nil:
+		config = &c
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	ids, err := openIDs(folder, tok)
+	if err != nil {
+		return nil, err
+	}
+	return New(tok, template, config, ids)
+}
+
+// New returns a processor of the given parts; config nil: text only.
+func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Config, ids IDs) (*Processor, error) {
+	if len(ids.EOS) == 0 {
+		return nil, errors.New("processor: no end-of-sequence token: want eos_token_id in generation_config.json or config.json, or eos_token in tokenizer_config.json")
+	}
+	for _, id := range ids.EOS {
+		if tok.Token(id) == "" {
+			return nil, fmt.Errorf("processor: eos_token_id %d is no token (the vocabulary has %d)", id, tok.Size())
+		}
+	}
+	if config != nil && (tok.Token(ids.ImagePad) == "" || tok.Token(ids.VideoPad) == "") {
+		return nil, fmt.Errorf("processor: image_token_id %d and video_token_id %d want to be tokens (the vocabulary has %d)", ids.ImagePad, ids.VideoPad, tok.Size())
+	}
+	return &Processor{tokenizer: tok, template: template, pixels: config, ids: ids, cache: pixels.NewCache(DefaultCacheBytes)}, nil
+}
+
+// DefaultCacheBytes bounds the patches that a processor keeps.
+const DefaultCacheBytes = 256 << 20
+
+// Tokenizer, Template, IDs and EOS return the parts.
+func (p *Processor) Tokenizer() *tokenizer.Tokenizer { return p.tokenizer }
+
+// Template returns the chat template.
+func (p *Processor) Template() *chat.Template { return p.template }
+
+// IDs returns the special tokens.
+func (p *Processor) IDs() IDs { return p.ids }
+
+// EOS returns the tokens of which each ends a completion.
+func (p *Processor) EOS() []int64 { return p.ids.EOS }
+
+// Pixels returns the preprocessing of images; false for a text-only model.
+func (p *Processor) Pixels() (pixels.Config, bool) {
+	if p.pixels == nil {
+		return pixels.Config{}, false
+	}
+	return *p.pixels, true
+}
+
+// Prompt renders msgs with the head of the assistant's turn, encodes the text, reads the images and
+// videos, and puts as many copies of a placeholder as its image or video has tokens.
+func (p *Processor) Prompt(msgs []chat.Message) (*Prompt, error) {
+	return p.Render(msgs, chat.RenderOptions{AddGenerationPrompt: true})
+}
+
+// Render is Prompt with the options of the template.
+func (p *Processor) Render(msgs []chat.Message, opt chat.RenderOptions) (*Prompt, error) {
+	images, videos, err := p.media(msgs)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.template.Render(msgs, opt)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := p.expand(p.tokenizer.Encode(text), images, videos)
+	if err != nil {
+		return nil, err
+	}
+	return &Prompt{Text: text, IDs: ids, Images: images, Videos: videos}, nil
+}
+
+// media reads the images and videos of msgs, in order.
+func (p *Processor) media(msgs []chat.Message) (images, videos []pixels.Patches, err error) {
+	for i, m := range msgs {
+		for j, part := range m.Parts {
+			if part.Type == chat.Text {
+				continue
+			}
+			where := fmt.Sprintf("message %d, part %d (%s)", i+1, j+1, part.Type)
+			if p.pixels == nil {
+				return nil, nil, fmt.Errorf("%s: this model reads text only (its folder has no preprocessor_config.json)", where)
+			}
+			read, to := p.image, &images
+			if part.Type == chat.Video {
+				read, to = p.video, &videos
+			}
+			patches, err := read(part)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", where, err)
+			}
+			*to = append(*to, patches)
+		}
+	}
+	return images, videos, nil
+}
+
+func (p *Processor) bounds(part chat.Part) pixels.Config {
+	c := *p.pixels
+	if part.MinPixels > 0 {
+		c.MinPixels = part.MinPixels
+	}
+	if part.MaxPixels > 0 {
+		c.MaxPixels = part.MaxPixels
+	}
+	return c
+}
+
+func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
+	c := p.bounds(part)
+	switch {
+	case part.Picture != nil:
+		return p.cache.Get(part.Key, c, func() (pixels.Patches, error) {
+			img, err := part.Picture()
+			if err != nil {
+				return pixels.Patches{}, err
+			}
+			return c.Image(img)
+		})
+	case part.Path != "":
+		return p.cache.File(part.Path, c, func() (pixels.Patches, error) {
+			img, err := pixels.Decode(part.Path)
+			if err != nil {
+				return pixels.Patches{}, err
+			}
+			return c.Image(img)
+		})
+	}
+	return pixels.Patches{}, errors.New("no image: want a path")
+}
+
+func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
+	c := p.bounds(part)
+	if len(part.Frames) == 0 {
+		return pixels.Patches{}, errors.New("no video: want a list of frames")
+	}
+	var frames []image.Image
+	for _, path := range part.Frames {
+		img, err := pixels.Decode(path)
+		if err != nil {
+			return pixels.Patches{}, err
+		}
+		frames = append(frames, img)
+	}
+	return c.Video(frames, part.FPS)
+}
+
+// expand replaces the n-th image (video) placeholder by as many as the n-th image (video) has tokens.
+func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int64, error) {
+	if p.pixels == nil {
+		return ids, nil
+	}
+	kinds := []struct {
+		name  string
+		pad   int64
+		given []pixels.Patches
+		next  int
+	}{{"image", p.ids.ImagePad, images, 0}, {"video", p.ids.VideoPad, videos, 0}}
+	out := make([]int64, 0, len(ids))
+	for _, id := range ids {
+		n := 1
+		for k := range kinds {
+			kind := &kinds[k]
+			if id != kind.pad {
+				continue
+			}
+			if kind.next < len(kind.given) {
+				n = kind.given[kind.next].Tokens(*p.pixels)
+			}
+			kind.next++
+		}
+		for range n {
+			out = append(out, id)
+		}
+	}
+	for _, kind := range kinds {
+		if kind.next != len(kind.given) {
+			return nil, fmt.Errorf("the prompt has %d placeholders %s for %d %ss: each wants exactly one", kind.next, p.tokenizer.Token(kind.pad), len(kind.given), kind.name)
+		}
+	}
+	return out, nil
+}
+
+// Save writes the tokenizer, the chat template and preprocessor_config.json into folder, which exists,
+// so that HuggingFace's AutoProcessor and Open read them.
+func (p *Processor) Save(folder string) error {
+	if err := p.tokenizer.Save(folder); err != nil {
+		return err
+	}
+	template, err := p.template.JSON()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(folder, "chat_template.json"), template, os.FileMode(0o644)); err != nil {
+		return err
+	}
+	if p.pixels == nil {
+		return nil
+	}
+	config, err := p.pixels.JSON()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(folder, "preprocessor_config.json"), config, 0o644)
+}

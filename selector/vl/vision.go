@@ -1,0 +1,230 @@
+package vl
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/vl/pixels"
+)
+
+// tower is the vision tower's weights (spec §6). Its linear layers have biases, the patch embedding has none.
+type tower struct {
+	patch  torchx.Tensor // [d, 3, 2, 14, 14]
+	blocks []visionBlock
+	normQ  torchx.Tensor
+	merge0 linear
+	merge2 linear
+}
+
+type visionBlock struct {
+	norm1, norm2   torchx.Tensor
+	qkv, proj      linear
+	gate, up, down linear
+}
+
+// visionEps is fixed, whatever the configuration says of the decoder's.
+const visionEps = 1e-6
+
+func (m *Model) newTower() *tower {
+	t := &tower{patch: m.weight("visual.patch_embed.proj.weight"), normQ: m.weight("visual.merger.ln_q.weight"),
+		merge0: m.newLinear("visual.merger.mlp.0", true), merge2: m.newLinear("visual.merger.mlp.2", true)}
+	for i := range m.cfg.Vision.Depth {
+		name := fmt.Sprintf("visual.blocks.%d.", i)
+		t.blocks = append(t.blocks, visionBlock{
+			norm1: m.weight(name + "norm1.weight"), norm2: m.weight(name + "norm2.weight"),
+			qkv: m.newLinear(name+"attn.qkv", true), proj: m.newLinear(name+"attn.proj", true),
+			gate: m.newLinear(name+"mlp.gate_proj", true), up: m.newLinear(name+"mlp.up_proj", true), down: m.newLinear(name+"mlp.down_proj", true),
+		})
+	}
+	return t
+}
+
+// layout is how the patches of some images and videos are arranged for the tower. Patches come in merged cells of 2×2,
+// four rows each; windows tile the cells of a frame pair, and rows are put in window order, so that both windows and
+// frame pairs are contiguous.
+type layout struct {
+	order      []int64       // [cells] the cell at each place of the window order: HF's window_index
+	inverse    []int64       // [cells] the place of each cell
+	rowOrder   []int64       // [R] order, row by row
+	angles     []float32     // [R, d_h/2] in the original order
+	windows    []torchx.Span // what rows attend to in most blocks
+	frames     []torchx.Span // what rows attend to in full blocks
+	rows       int
+	tokenCount []int // merged vectors of each image or video
+}
+
+// layout computes the arrangement for these grids (spec §6, steps 2 and 3).
+func (v *Vision) layout(grids []grid) *layout {
+	l := &layout{}
+	side := v.Window / (v.Patch * v.Merge) // in cells
+	quarter := v.Hidden / v.Heads / 4
+	inv := make([]float32, quarter)
+	for i := range inv {
+		inv[i] = float32(1 / math.Pow(10000, float64(2*i)/float64(2*quarter)))
+	}
+	span := func(from, n int) torchx.Span { return torchx.Span{Q: from, QLen: n, Own: from, OwnLen: n} }
+	cell, firstCell := v.Cell(), 0
+	for _, g := range grids {
+		rows, cols := g.h/v.Merge, g.w/v.Merge
+		l.tokenCount = append(l.tokenCount, g.t*rows*cols)
+		for range g.t {
+			l.frames = append(l.frames, span(firstCell*cell, g.h*g.w))
+			for i := range rows * cols * cell {
+				y, x := i/cell/cols*v.Merge+i%cell/v.Merge, i/cell%cols*v.Merge+i%v.Merge
+				for _, f := range inv {
+					l.angles = append(l.angles, float32(y)*f)
+				}
+				for _, f := range inv {
+					l.angles = append(l.angles, float32(x)*f)
+				}
+			}
+			for top := 0; top < rows; top += side {
+				for left := 0; left < cols; left += side {
+					first := len(l.order)
+					for y := top; y < min(top+side, rows); y++ {
+						for x := left; x < min(left+side, cols); x++ {
+							l.order = append(l.order, int64(firstCell+y*cols+x))
+						}
+					}
+					l.windows = append(l.windows, span(first*cell, (len(l.order)-first)*cell))
+				}
+			}
+			firstCell += rows * cols
+		}
+	}
+	l.rows = firstCell * cell
+	l.inverse = make([]int64, firstCell)
+	for at, c := range l.order {
+		l.inverse[c] = int64(at)
+		for k := range cell {
+			l.rowOrder = append(l.rowOrder, c*int64(cell)+int64(k))
+		}
+	}
+	return l
+}
+
+// rotation returns cosines and sines of the angles in window order, [R, d_h/2] each.
+func (l *layout) rotation() (cos, sin []float32) {
+	half := len(l.angles) / l.rows
+	cos, sin = make([]float32, 0, len(l.angles)), make([]float32, 0, len(l.angles))
+	for _, r := range l.rowOrder {
+		for _, a := range l.angles[int(r)*half : (int(r)+1)*half] {
+			s, c := math.Sincos(float64(a))
+			cos, sin = append(cos, float32(c)), append(sin, float32(s))
+		}
+	}
+	return cos, sin
+}
+
+// see turns rows of pixels into the vectors that replace the placeholders: one for each merged cell, [cells, H], in the
+// order of the cells. trace, which may be nil, is shown the intermediate results.
+func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, x torchx.Tensor)) torchx.Tensor {
+	defer torchx.Scope()()
+	v, t := m.cfg.Vision, m.vision
+	show := func(name string, x torchx.Tensor) {
+		if trace != nil {
+			trace(name, x)
+		}
+	}
+	l := v.layout(gridsOf(pictures))
+	x := torchx.Linear(m.pixelRows(pictures), like(torchx.Reshape(t.patch, v.Hidden, v.PatchSize()), m.typed()), torchx.Tensor{}) // [R, d]
+	show("patch_embed", x)
+	x = torchx.IndexSelect(x, 0, m.int64s(l.rowOrder))
+	c, s := l.rotation()
+	half := v.Hidden / v.Heads / 2
+	cos, sin := m.onDevice(torchx.From(c, l.rows, half)), m.onDevice(torchx.From(s, l.rows, half))
+	twice := m.opt.GradientCheckpointing && m.seesWithGradient()
+	if twice { // the backward pass needs them
+		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
+	}
+	for i := range t.blocks {
+		spans := l.windows
+		if v.full(i) {
+			spans = l.frames
+		}
+		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
+		if twice {
+			x = torchx.Checkpoint(x, block)
+		} else {
+			x = block(x)
+		}
+		show(fmt.Sprintf("block%d_windowed", i), x)
+	}
+	y := torchx.RMSNorm(x, like(t.normQ, x), visionEps)
+	y = torchx.Reshape(y, len(l.order), v.Cell()*v.Hidden) // four rows are one cell
+	y = t.merge2.apply(torchx.GELU(t.merge0.apply(y, p)), p)
+	show("merger_windowed", y)
+	return torchx.Keep(torchx.IndexSelect(y, 0, m.int64s(l.inverse)))
+}
+
+// visionBlock is one block: x [R, d] → [R, d].
+func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Span, p *pass) torchx.Tensor {
+	defer torchx.Scope()()
+	v, b := m.cfg.Vision, &m.vision.blocks[i]
+	n, d := x.Shape()[0], v.Hidden
+	y := b.qkv.apply(torchx.RMSNorm(x, like(b.norm1, x), visionEps), p) // [R, 3d]
+	head := func(part int) torchx.Tensor {
+		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
+	}
+	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans, 1/math.Sqrt(float64(d/v.Heads)))
+	x = torchx.Add(x, b.proj.apply(torchx.Reshape(seen, n, d), p))
+	y = torchx.RMSNorm(x, like(b.norm2, x), visionEps)
+	x = torchx.Add(x, b.down.apply(torchx.SwiGLU(b.gate.apply(y, p), b.up.apply(y, p)), p))
+	return torchx.Keep(x)
+}
+
+// typed is a tensor of the type of computation.
+func (m *Model) typed() torchx.Tensor { return torchx.FullLike(m.params.Flat(), 0, m.dtype, 1) }
+
+// pixelRows returns the rows of all pictures [R, 1176] on the device.
+func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {
+	parts := make([]torchx.Tensor, len(pictures))
+	for i, p := range pictures {
+		parts[i] = torchx.From(p.Data, p.Rows, m.cfg.Vision.PatchSize())
+	}
+	return m.onDevice(torchx.Cat(0, parts...)).To(m.dtype)
+}
+
+func gridsOf(pictures []pixels.Patches) []grid {
+	grids := make([]grid, len(pictures))
+	for i, p := range pictures {
+		grids[i] = grid{p.Grid[0], p.Grid[1], p.Grid[2], p.SecondsPerGrid}
+	}
+	return grids
+}
+
+// seesWithGradient reports whether the tower or the merger is trained, whole or by adapters.
+func (m *Model) seesWithGradient() bool {
+	for _, name := range m.params.Names() {
+		if isVisual(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// look returns the vectors of pictures, one tensor [cells, H] each. Where nothing of the tower is trained they are
+// computed once per content, without a graph, and shared by clones, steps and the completions of a group.
+func (m *Model) look(pictures []pixels.Patches, p *pass) []torchx.Tensor {
+	out := make([]torchx.Tensor, len(pictures))
+	if m.seesWithGradient() {
+		all, at := m.see(pictures, p, nil), 0
+		for i, g := range gridsOf(pictures) {
+			n := g.t * g.h * g.w / m.cfg.Vision.Cell()
+			out[i] = torchx.Narrow(all, 0, at, n)
+			at += n
+		}
+		return out
+	}
+	defer torchx.NoGrad()()
+	for i, picture := range pictures {
+		kept, ok := m.frozen.features.get(picture.Key)
+		if !ok {
+			kept = m.see(pictures[i:i+1], p, nil)
+			m.frozen.features.put(picture.Key, kept)
+		}
+		out[i] = kept
+	}
+	return out
+}

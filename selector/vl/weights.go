@@ -1,0 +1,162 @@
+package vl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"unsafe"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+)
+
+// weightNames lists the tensors of a model under their names in the published folders, in the order of
+// the computation (spec §11), with their shapes.
+func (c *Config) weightNames() []torchx.Spec {
+	var specs []torchx.Spec
+	add := func(name string, shape ...int) { specs = append(specs, torchx.Spec{Name: name, Shape: shape}) }
+	linear := func(name string, in, out int, bias bool) {
+		add(name+".weight", out, in)
+		if bias {
+			add(name+".bias", out)
+		}
+	}
+	if v := c.Vision; v != nil {
+		d := v.Hidden
+		add("visual.patch_embed.proj.weight", d, v.Channels, v.TemporalPatch, v.Patch, v.Patch)
+		for i := range v.Depth {
+			block := fmt.Sprintf("visual.blocks.%d.", i)
+			add(block+"norm1.weight", d)
+			add(block+"norm2.weight", d)
+			linear(block+"attn.qkv", d, 3*d, true)
+			linear(block+"attn.proj", d, d, true)
+			linear(block+"mlp.gate_proj", d, v.Intermediate, true)
+			linear(block+"mlp.up_proj", d, v.Intermediate, true)
+			linear(block+"mlp.down_proj", v.Intermediate, d, true)
+		}
+		cell := v.Cell() * d
+		add("visual.merger.ln_q.weight", d)
+		linear("visual.merger.mlp.0", cell, cell, true)
+		linear("visual.merger.mlp.2", cell, v.Out, true)
+	}
+	h, kv := c.Hidden, c.KVHeads*c.HeadDim
+	add("model.embed_tokens.weight", c.Vocab, h)
+	for i := range c.Layers {
+		layer := fmt.Sprintf("model.layers.%d.", i)
+		add(layer+"input_layernorm.weight", h)
+		linear(layer+"self_attn.q_proj", h, c.Heads*c.HeadDim, true)
+		linear(layer+"self_attn.k_proj", h, kv, true)
+		linear(layer+"self_attn.v_proj", h, kv, true)
+		linear(layer+"self_attn.o_proj", c.Heads*c.HeadDim, h, false)
+		add(layer+"post_attention_layernorm.weight", h)
+		linear(layer+"mlp.gate_proj", h, c.Intermediate, false)
+		linear(layer+"mlp.up_proj", h, c.Intermediate, false)
+		linear(layer+"mlp.down_proj", c.Intermediate, h, false)
+	}
+	add("model.norm.weight", h)
+	if !c.Tied {
+		add("lm_head.weight", c.Vocab, h)
+	}
+	return specs
+}
+
+// linears lists the layers that adapters can be put on.
+func (c *Config) linears() []lora.Linear {
+	var out []lora.Linear
+	for _, s := range c.weightNames() {
+		name, ok := strings.CutSuffix(s.Name, ".weight")
+		if ok && len(s.Shape) == 2 && name != "model.embed_tokens" {
+			out = append(out, lora.Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
+		}
+	}
+	return out
+}
+
+// tuned reports whether a weight, as opposed to an adapter of it, is trained.
+func (o Options) tuned(name string) bool {
+	switch {
+	case o.Path == nil:
+		return true
+	case strings.HasPrefix(name, "visual.merger."):
+		return o.TuneMMMLP
+	case strings.HasPrefix(name, "visual."):
+		return o.TuneMMVision
+	}
+	return o.TuneMMLLM
+}
+
+// bare reports whether folders may hold a tensor that the model does not need: buffers of old versions, and the head
+// where it is the embedding.
+func (c *Config) bare(name string) bool {
+	return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
+}
+
+// frozen are the weights that nobody trains: one copy for a policy and its clones.
+type frozen struct {
+	tensors  map[string]torchx.Tensor
+	folder   *hffolder.Folder // stays mapped while tensors share its memory; nil otherwise
+	features *features
+	users    int // the policies that hold it
+}
+
+func newFrozen() *frozen {
+	return &frozen{tensors: map[string]torchx.Tensor{}, features: newFeatures(), users: 1}
+}
+
+// free releases the weights when the last policy lets go of them.
+func (f *frozen) free() {
+	if f.users--; f.users > 0 {
+		return
+	}
+	for _, t := range f.tensors {
+		t.Free()
+	}
+	f.features.clear()
+	if f.folder != nil {
+		f.folder.Close()
+	}
+}
+
+// onto returns a file's tensor on the device in dtype. On the CPU it shares the mapped file's memory where
+// the type is the same and the address fits.
+func onto(t tensorfile.Tensor, dtype torchx.DType, device string) torchx.Tensor {
+	defer torchx.Scope()()
+	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
+	p := unsafe.Pointer(unsafe.SliceData(t.Data))
+	var x torchx.Tensor
+	if uintptr(p)%uintptr(from.Size()) == 0 {
+		x = torchx.FromMapped(t.Data, from, t.Shape...)
+	} else {
+		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
+	}
+	return torchx.Own(x.To(dtype).ToDevice(device))
+}
+
+// start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
+// seed and the name only.
+func start(spec torchx.Spec, std float64, seed int64) []float32 {
+	n := 1
+	for _, d := range spec.Shape {
+		n *= d
+	}
+	values := make([]float32, n)
+	switch {
+	case strings.HasSuffix(spec.Name, ".bias"):
+	case len(spec.Shape) == 1:
+		for i := range values {
+			values[i] = 1
+		}
+	default:
+		normal(rng.New(seed, "init "+spec.Name), std, values)
+	}
+	return values
+}
+
+func normal(r *rand.Rand, std float64, values []float32) {
+	for i := range values {
+		values[i] = float32(std * r.NormFloat64())
+	}
+}

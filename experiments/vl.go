@@ -177,15 +177,14 @@ func builtinProcessor(b *conversation.Bundle, sizes vl.ScratchOptions) (*process
 	}
 	config := pixels.DefaultConfig()
 	config.MinPixels, config.MaxPixels = sizes.ImagePixels, sizes.ImagePixels
-	return processor.Builtin(corpus, sizes.VocabSize, config)
+	return processor.Train(corpus, sizes.VocabSize, config)
 }
 
 // vocabularyOf tells a model from random weights what its processor needs.
 func vocabularyOf(p *processor.Processor) vl.Vocabulary {
 	ids := p.IDs()
-	pad, _ := p.Tokenizer().ID("<|vision_pad|>")
 	return vl.Vocabulary{Size: p.Tokenizer().Size(), EOS: ids.EOS, Pad: ids.Pad, Image: ids.ImagePad, Video: ids.VideoPad,
-		VisionStart: ids.VisionStart, VisionEnd: ids.VisionEnd, VisionPad: pad}
+		VisionStart: ids.VisionStart, VisionEnd: ids.VisionEnd, VisionPad: ids.VisionPad}
 }
 
 func (w *vlWork) source(set *conversation.Set) *vlSource {

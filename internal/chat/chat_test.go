@@ -164,7 +164,7 @@ func TestOpen(t *testing.T) {
 		{"named", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"},{"name":"default","template":"b"}]}`}, "b"},
 		{"no default", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"}]}`}, `unknown chat_template "default": want one of tool_use`},
 		{"broken", map[string]string{"chat_template.jinja": "{% if %}"}, "chat_template.jinja: chat template: "},
-		{"reads no files", map[string]string{"chat_template.jinja": "{% include '/etc/hostname' %}"}, "chat_template.jinja: chat template: "},
+		{"reads no files", map[string]string{"chat_template.jinja": "{% include '/etc/hostname' %}"}, "unknown path: '/etc/hostname'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()

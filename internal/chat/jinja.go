@@ -14,7 +14,9 @@ import (
 )
 
 // parseJinja compiles a template that this package does not know, with the settings of HuggingFace:
-// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files.
+// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files. The library knows
+// most of Jinja2; what it does not (a conditional expression in parentheses) is an error here, when the
+// folder is opened.
 func parseJinja(source string) (t *Template, err error) {
 	defer recovered("chat template", &err)
 	const root = "/template"

@@ -105,3 +105,14 @@ func insideWord(text string, from, end int) bool {
 	after, k := utf8.DecodeRuneInString(text[end:])
 	return n > 0 && isWord(before) || k > 0 && isWord(after)
 }
+
+// Cut returns the parts of text between the given tokens, without them.
+func Cut(text string, tokens []string) []string {
+	added := make([]Added, len(tokens))
+	for i, token := range tokens {
+		added[i].Content = token
+	}
+	var parts []string
+	newMatcher(added).cut(text, &scratch{}, func(part string) { parts = append(parts, part) })
+	return parts
+}

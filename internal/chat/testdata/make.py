@@ -82,7 +82,9 @@ You are a helpful assistant.<|im_end|>
         {{- raise_exception('roles must alternate') }}
     {%- endif %}
     {%- if m['role'] == 'user' %}
-        {{- ' [INST] ' + (system if loop.first else '') + m['content'] + ' [/INST]' }}
+        {{- ' [INST] ' }}
+        {%- if loop.first %}{{ system }}{% endif %}
+        {{- m['content'] + ' [/INST]' }}
     {%- else %}
         {{- ' ' + m.content.strip() + eos_token }}
     {%- endif %}

@@ -27,14 +27,18 @@ func NewCache(limit int) *Cache {
 	return &Cache{limit: limit, entries: map[string]*list.Element{}, recent: list.New()}
 }
 
-// File returns the patches of a file, made by read where the cache has none of the file as it is now:
-// the same path, size and time of change.
-func (c *Cache) File(path string, config Config, read func() (Patches, error)) (Patches, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return read() // whose error says more
+// Files returns the patches of an image or video in files, made by read where the cache has none of
+// the files as they are now: the same paths, sizes and times of change, and the rate of a video.
+func (c *Cache) Files(paths []string, fps float64, config Config, read func() (Patches, error)) (Patches, error) {
+	key := fmt.Sprint(fps, "\x00")
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return read() // whose error says more
+		}
+		key += fmt.Sprintf("%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
 	}
-	return c.Get(fmt.Sprintf("%s\x00%d\x00%d", path, info.Size(), info.ModTime().UnixNano()), config, read)
+	return c.Get(key, config, read)
 }
 
 // Get returns the patches kept under key and config, made by read where there are none. An empty key

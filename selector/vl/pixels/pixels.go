@@ -124,7 +124,7 @@ func set(to *int, from ...*int) {
 	}
 }
 
-// Validate reports sizes that make no sense.
+// Validate reports the first value that cannot be.
 func (c Config) Validate() error {
 	switch {
 	case c.PatchSize < 1 || c.PatchSize > 1024 || c.MergeSize < 1 || c.MergeSize > 64 || c.TemporalPatchSize < 1 || c.TemporalPatchSize > 64:

@@ -67,42 +67,72 @@ func clip(sum int32) uint8 {
 
 const half = 1 << (precision - 1)
 
+// horizontal filters the rows, two at a time and each channel apart: the two bytes at one place lie in
+// the halves of a 64-bit word, so that one multiplication serves both.
 func (m *RGB) horizontal(width int) *RGB {
 	out := newRGB(width, m.H)
 	columns := bicubic(m.W, width)
-	for y := range m.H {
-		row := m.Pix[y*m.W*3:][:m.W*3]
-		to := out.Pix[y*width*3:][:width*3]
-		for x, c := range columns {
-			r, g, b := int32(half), int32(half), int32(half)
-			from := row[c.lo*3:][:len(c.weights)*3]
-			for _, w := range c.weights {
-				r += w * int32(from[0])
-				g += w * int32(from[1])
-				b += w * int32(from[2])
-				from = from[3:]
+	red, green, blue := make([]int64, m.W), make([]int64, m.W), make([]int64, m.W)
+	for y := 0; y < m.H; y += 2 {
+		second := min(y+1, m.H-1) // the last row of an odd number stands for two
+		upper, lower := m.Pix[y*m.W*3:][:m.W*3], m.Pix[second*m.W*3:][:m.W*3]
+		for i := range red {
+			red[i] = int64(upper[3*i]) | int64(lower[3*i])<<32
+			green[i] = int64(upper[3*i+1]) | int64(lower[3*i+1])<<32
+			blue[i] = int64(upper[3*i+2]) | int64(lower[3*i+2])<<32
+		}
+		to, to2 := out.Pix[y*width*3:][:width*3], out.Pix[second*width*3:][:width*3]
+		for x := range columns {
+			c := &columns[x]
+			n := len(c.weights)
+			reds, greens, blues := red[c.lo:][:n], green[c.lo:][:n], blue[c.lo:][:n]
+			const start = half | half<<32
+			r, g, b := int64(start), int64(start), int64(start)
+			for k, w := range c.weights {
+				r += int64(w) * reds[k]
+				g += int64(w) * greens[k]
+				b += int64(w) * blues[k]
 			}
-			to[3*x], to[3*x+1], to[3*x+2] = clip(r), clip(g), clip(b)
+			to[3*x], to2[3*x] = clip2(r)
+			to[3*x+1], to2[3*x+1] = clip2(g)
+			to[3*x+2], to2[3*x+2] = clip2(b)
 		}
 	}
 	return out
 }
 
+// clip2 is clip for both halves of a sum of words. A negative lower half has borrowed from the upper
+// one.
+func clip2(sum int64) (low, high uint8) {
+	l := int32(sum)
+	return clip(l), clip(int32((sum - int64(l)) >> 32))
+}
+
+// vertical filters the columns: each row of the output is a sum of whole rows, four at a time.
 func (m *RGB) vertical(height int) *RGB {
 	out := newRGB(m.W, height)
 	stride := m.W * 3
+	row := func(y int) []uint8 { return m.Pix[y*stride:][:stride] }
 	sums := make([]int32, stride)
 	for y, c := range bicubic(m.H, height) {
+		to := out.Pix[y*stride:][:stride]
 		for i := range sums {
 			sums[i] = half
 		}
-		for k, w := range c.weights {
-			from := m.Pix[(c.lo+k)*stride:][:stride]
-			for i, v := range from {
-				sums[i] += w * int32(v)
+		k := 0
+		for ; k+4 <= len(c.weights); k += 4 {
+			w0, w1, w2, w3 := c.weights[k], c.weights[k+1], c.weights[k+2], c.weights[k+3]
+			r0, r1, r2, r3 := row(c.lo + k)[:len(sums)], row(c.lo + k + 1)[:len(sums)], row(c.lo + k + 2)[:len(sums)], row(c.lo + k + 3)[:len(sums)]
+			for i := range sums {
+				sums[i] += w0*int32(r0[i]) + w1*int32(r1[i]) + w2*int32(r2[i]) + w3*int32(r3[i])
 			}
 		}
-		to := out.Pix[y*stride:][:stride]
+		for ; k < len(c.weights); k++ {
+			w, r := c.weights[k], row(c.lo + k)[:len(sums)]
+			for i := range sums {
+				sums[i] += w * int32(r[i])
+			}
+		}
 		for i, s := range sums {
 			to[i] = clip(s)
 		}

@@ -16,6 +16,7 @@ import (
 // the names of their tokens.
 func openIDs(folder string, tok *tokenizer.Tokenizer) (IDs, error) {
 	type config struct {
+		VisionPad   *int64 `json:"vision_token_id"`
 		EOS         idList `json:"eos_token_id"`
 		Pad         *int64 `json:"pad_token_id"`
 		Image       *int64 `json:"image_token_id"`
@@ -49,6 +50,7 @@ func openIDs(folder string, tok *tokenizer.Tokenizer) (IDs, error) {
 		Pad:         first(generation.Pad, model.Pad, text.Config.Pad, byName(string(tokens.Pad)), byName("<|endoftext|>")),
 		ImagePad:    first(model.Image, text.Config.Image, byName("<|image_pad|>")),
 		VideoPad:    first(model.Video, text.Config.Video, byName("<|video_pad|>")),
+		VisionPad:   first(model.VisionPad, text.Config.VisionPad, byName("<|vision_pad|>")),
 		VisionStart: first(model.VisionStart, text.Config.VisionStart, byName("<|vision_start|>")),
 		VisionEnd:   first(model.VisionEnd, text.Config.VisionEnd, byName("<|vision_end|>")),
 	}

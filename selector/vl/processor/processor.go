@@ -11,10 +11,10 @@ package processor
 import (
 	"errors"
 	"fmt"
-	"image"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
@@ -38,6 +38,7 @@ type IDs struct {
 	Pad                    int64
 	ImagePad, VideoPad     int64 // the placeholders that image and video features replace
 	VisionStart, VisionEnd int64
+	VisionPad              int64 // config.json calls it vision_token_id
 }
 
 // Prompt is a conversation as the model reads it.
@@ -135,81 +136,6 @@ func (p *Processor) Render(msgs []chat.Message, opt chat.RenderOptions) (*Prompt
 	return &Prompt{Text: text, IDs: ids, Images: images, Videos: videos}, nil
 }
 
-// media reads the images and videos of msgs, in order.
-func (p *Processor) media(msgs []chat.Message) (images, videos []pixels.Patches, err error) {
-	for i, m := range msgs {
-		for j, part := range m.Parts {
-			if part.Type == chat.Text {
-				continue
-			}
-			where := fmt.Sprintf("message %d, part %d (%s)", i+1, j+1, part.Type)
-			if p.pixels == nil {
-				return nil, nil, fmt.Errorf("%s: this model reads text only (its folder has no preprocessor_config.json)", where)
-			}
-			read, to := p.image, &images
-			if part.Type == chat.Video {
-				read, to = p.video, &videos
-			}
-			patches, err := read(part)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", where, err)
-			}
-			*to = append(*to, patches)
-		}
-	}
-	return images, videos, nil
-}
-
-func (p *Processor) bounds(part chat.Part) pixels.Config {
-	c := *p.pixels
-	if part.MinPixels > 0 {
-		c.MinPixels = part.MinPixels
-	}
-	if part.MaxPixels > 0 {
-		c.MaxPixels = part.MaxPixels
-	}
-	return c
-}
-
-func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
-	c := p.bounds(part)
-	switch {
-	case part.Picture != nil:
-		return p.cache.Get(part.Key, c, func() (pixels.Patches, error) {
-			img, err := part.Picture()
-			if err != nil {
-				return pixels.Patches{}, err
-			}
-			return c.Image(img)
-		})
-	case part.Path != "":
-		return p.cache.File(part.Path, c, func() (pixels.Patches, error) {
-			img, err := pixels.Decode(part.Path)
-			if err != nil {
-				return pixels.Patches{}, err
-			}
-			return c.Image(img)
-		})
-	}
-	return pixels.Patches{}, errors.New("no image: want a path")
-}
-
-func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
-	c := p.bounds(part)
-	if len(part.Frames) == 0 {
-		return pixels.Patches{}, errors.New("no video: want a list of frames")
-	}
-	var frames []image.Image
-	for _, path := range part.Frames {
-		img, err := pixels.Decode(path)
-		if err != nil {
-			return pixels.Patches{}, err
-		}
-		frames = append(frames, img)
-	}
-	return c.Video(frames, part.FPS)
-}
-
 // expand replaces the n-th image (video) placeholder by as many as the n-th image (video) has tokens.
 func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int64, error) {
 	if p.pixels == nil {
@@ -240,10 +166,18 @@ func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int6
 	}
 	for _, kind := range kinds {
 		if kind.next != len(kind.given) {
-			return nil, fmt.Errorf("the prompt has %d placeholders %s for %d %ss: each wants exactly one", kind.next, p.tokenizer.Token(kind.pad), len(kind.given), kind.name)
+			return nil, fmt.Errorf("the prompt has %s for %s: each wants exactly one", count(kind.next, "placeholder "+p.tokenizer.Token(kind.pad)), count(len(kind.given), kind.name))
 		}
 	}
 	return out, nil
+}
+
+func count(n int, thing string) string {
+	noun, rest, _ := strings.Cut(thing, " ")
+	if n != 1 {
+		noun += "s"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", n, noun, rest))
 }
 
 // Save writes the tokenizer, the chat template and preprocessor_config.json into folder, which exists,
@@ -267,4 +201,20 @@ func (p *Processor) Save(folder string) error {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(folder, "preprocessor_config.json"), config, 0o644)
+}
+
+// Limit bounds the pixels of an image in place of the folder's preprocessor_config.json; nil keeps a bound.
+func (p *Processor) Limit(minPixels, maxPixels *int) error {
+	if p.pixels == nil || minPixels == nil && maxPixels == nil {
+		return nil
+	}
+	c := *p.pixels
+	if minPixels != nil {
+		c.MinPixels = *minPixels
+	}
+	if maxPixels != nil {
+		c.MaxPixels = *maxPixels
+	}
+	p.pixels = &c
+	return c.Validate()
 }

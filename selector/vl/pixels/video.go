@@ -1,0 +1,205 @@
+package pixels
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DecodeVideo samples the frames of a video file through an installed ffmpeg (and ffprobe) and returns
+// the rate at which they stand.
+func DecodeVideo(ctx context.Context, path string, s Sampling) (frames []image.Image, fps float64, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, 0, err
+	}
+	total, rate, err := probe(ctx, path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	numbers, fps, err := s.Frames(total, rate)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	frames, err = extract(ctx, path, numbers)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return frames, fps, nil
+}
+
+// probe returns the number of frames and the rate of the first video stream. Packets are counted, not
+// decoded: the header's number of frames is missing in some containers and wrong in others.
+func probe(ctx context.Context, path string) (total int, rate float64, err error) {
+	out, err := tool(ctx, "ffprobe", "-v", "error", "-select_streams", "v:0", "-count_packets",
+		"-show_entries", "stream=nb_read_packets,avg_frame_rate,r_frame_rate", "-of", "json", path)
+	if err != nil {
+		return 0, 0, err
+	}
+	var info struct {
+		Streams []struct {
+			Packets string `json:"nb_read_packets"`
+			Average string `json:"avg_frame_rate"`
+			Nominal string `json:"r_frame_rate"`
+		}
+	}
+	if err := json.Unmarshal(out, &info); err != nil {
+		return 0, 0, fmt.Errorf("ffprobe: %w", err)
+	}
+	if len(info.Streams) == 0 {
+		return 0, 0, errors.New("the file has no video")
+	}
+	stream := info.Streams[0]
+	if total, err = strconv.Atoi(stream.Packets); err != nil {
+		return 0, 0, fmt.Errorf("ffprobe: nb_read_packets %q, want a number", stream.Packets)
+	}
+	for _, r := range []string{stream.Average, stream.Nominal} {
+		if rate = ratio(r); rate > 0 {
+			return total, rate, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("ffprobe: avg_frame_rate %q, want a rate", stream.Average)
+}
+
+// ratio reads "30000/1001"; 0 when it is none.
+func ratio(s string) float64 {
+	a, b, _ := strings.Cut(s, "/")
+	x, err := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	if err != nil || err2 != nil || y == 0 {
+		return 0
+	}
+	return x / y
+}
+
+// extract decodes the frames of the given numbers, which ascend. The frames come as PPM images, which
+// know their size (a rotated video swaps its sides); the rate is set so that none is doubled or left
+// out on the way.
+func extract(ctx context.Context, path string, numbers []int) ([]image.Image, error) {
+	terms := make([]string, len(numbers))
+	for i, n := range numbers {
+		terms[i] = fmt.Sprintf("eq(n,%d)", n)
+	}
+	filter := "select='" + strings.Join(terms, "+") + "',setpts=N/(25*TB)"
+	out, err := tool(ctx, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-vf", filter, "-r", "25",
+		"-frames:v", strconv.Itoa(len(numbers)), "-pix_fmt", "rgb24", "-c:v", "ppm", "-f", "image2pipe", "-")
+	if err != nil {
+		return nil, err
+	}
+	var frames []image.Image
+	for r := bufio.NewReader(bytes.NewReader(out)); ; {
+		img, err := readPPM(r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ffmpeg: frame %d: %w", len(frames)+1, err)
+		}
+		frames = append(frames, img)
+	}
+	if len(frames) == 0 {
+		return nil, errors.New("ffmpeg: no frame could be decoded")
+	}
+	for len(frames) < len(numbers) { // packets that gave no frame: the end of a damaged file stands still
+		frames = append(frames, frames[len(frames)-1])
+	}
+	return frames, nil
+}
+
+// tool runs one of ffmpeg's programs and returns its output; what it says goes into the error.
+func tool(ctx context.Context, name string, args ...string) ([]byte, error) {
+	program, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading a video file wants %s, which is not installed (ffmpeg.org); a list or a folder of frames does without", name)
+	}
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(said.String()))
+	}
+	return out.Bytes(), nil
+}
+
+// readPPM reads one binary PPM image of 8 bits; io.EOF at the end of the stream.
+func readPPM(r *bufio.Reader) (*RGB, error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, err
+	}
+	var width, height, most int
+	if _, err := fmt.Fscanf(r, "P6\n%d %d\n%d\n", &width, &height, &most); err != nil {
+		return nil, fmt.Errorf("bad PPM header: %w", err)
+	}
+	if most != 255 || width < 1 || height < 1 || width > maxPixels/height {
+		return nil, fmt.Errorf("PPM of %d×%d, maximum %d: want 8 bits and at most %d pixels", width, height, most, maxPixels)
+	}
+	m := newRGB(width, height)
+	if _, err := io.ReadFull(r, m.Pix); err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return m, nil
+}
+
+// FrameFiles returns the image files of a folder of frames, in the order of their names; numbers in
+// names count as numbers (frame2 before frame10).
+func FrameFiles(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		switch strings.ToLower(filepath.Ext(e.Name())) {
+		case ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff":
+			if !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s: a folder of frames without an image (png, jpg, gif, webp, bmp, tiff)", folder)
+	}
+	slices.SortFunc(names, natural)
+	for i, name := range names {
+		names[i] = filepath.Join(folder, name)
+	}
+	return names, nil
+}
+
+// natural compares names with their runs of digits as numbers.
+func natural(a, b string) int {
+	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
+	x, y := a, b
+	for x != "" && y != "" {
+		dx, dy := digits(x), digits(y)
+		if dx != "" && dy != "" {
+			nx, ny := strings.TrimLeft(dx, "0"), strings.TrimLeft(dy, "0")
+			if len(nx) != len(ny) {
+				return len(nx) - len(ny)
+			}
+			if c := strings.Compare(nx, ny); c != 0 {
+				return c
+			}
+			x, y = x[len(dx):], y[len(dy):]
+			continue
+		}
+		if x[0] != y[0] {
+			return int(x[0]) - int(y[0])
+		}
+		x, y = x[1:], y[1:]
+	}
+	if len(x) != len(y) {
+		return len(x) - len(y)
+	}
+	return strings.Compare(a, b)
+}

@@ -1,0 +1,123 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"os"
+	"strings"
+
+	"fulcrum/internal/chat"
+	"fulcrum/selector/vl/pixels"
+)
+
+// media reads the images and videos of msgs, in order.
+func (p *Processor) media(msgs []chat.Message) (images, videos []pixels.Patches, err error) {
+	for i, m := range msgs {
+		for j, part := range m.Parts {
+			if part.Type == chat.Text {
+				continue
+			}
+			where := fmt.Sprintf("message %d, part %d (%s)", i+1, j+1, part.Type)
+			if p.pixels == nil {
+				return nil, nil, fmt.Errorf("%s: this model reads text only (its folder has no preprocessor_config.json)", where)
+			}
+			read, to := p.image, &images
+			if part.Type == chat.Video {
+				read, to = p.video, &videos
+			}
+			patches, err := read(part)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", where, err)
+			}
+			*to = append(*to, patches)
+		}
+	}
+	return images, videos, nil
+}
+
+func (p *Processor) bounds(part chat.Part) pixels.Config {
+	c := *p.pixels
+	if part.MinPixels > 0 {
+		c.MinPixels = part.MinPixels
+	}
+	if part.MaxPixels > 0 {
+		c.MaxPixels = part.MaxPixels
+	}
+	return c
+}
+
+// image reads one image: in memory, or a file.
+func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
+	c := p.bounds(part)
+	if part.Picture != nil {
+		return p.cache.Get(part.Key, c, func() (pixels.Patches, error) {
+			img, err := part.Picture()
+			if err != nil {
+				return pixels.Patches{}, err
+			}
+			return c.Image(img)
+		})
+	}
+	if part.Path == "" {
+		return pixels.Patches{}, errors.New("no image: want a path")
+	}
+	return p.cache.Files([]string{part.Path}, 0, c, func() (pixels.Patches, error) {
+		img, err := pixels.Decode(part.Path)
+		if err != nil {
+			return pixels.Patches{}, err
+		}
+		return c.Image(img)
+	})
+}
+
+// video reads one video: a list or a folder of frames, taken as they are, or a video file, which is
+// sampled.
+func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
+	c := p.bounds(part)
+	frames := part.Frames
+	if len(frames) == 0 {
+		if part.Path == "" {
+			return pixels.Patches{}, errors.New("no video: want a path or a list of frames")
+		}
+		if strings.Contains(part.Path, "://") {
+			return pixels.Patches{}, fmt.Errorf("%s: want a file, not an address: nothing is downloaded here", part.Path)
+		}
+		info, err := os.Stat(part.Path)
+		if err != nil {
+			return pixels.Patches{}, err
+		}
+		if !info.IsDir() {
+			return p.videoFile(part, c)
+		}
+		if frames, err = pixels.FrameFiles(part.Path); err != nil {
+			return pixels.Patches{}, err
+		}
+	}
+	return p.cache.Files(frames, part.FPS, c, func() (pixels.Patches, error) {
+		images := make([]image.Image, len(frames))
+		for i, path := range frames {
+			var err error
+			if images[i], err = pixels.Decode(path); err != nil {
+				return pixels.Patches{}, err
+			}
+		}
+		return c.Video(images, part.FPS)
+	})
+}
+
+// videoFile samples a file at the part's rate, within the frames' bounds of qwen_vl_utils.
+func (p *Processor) videoFile(part chat.Part, c pixels.Config) (pixels.Patches, error) {
+	s := pixels.DefaultSampling()
+	if part.FPS > 0 {
+		s.FPS = part.FPS
+	}
+	return p.cache.Files([]string{part.Path}, s.FPS, c, func() (pixels.Patches, error) {
+		frames, fps, err := pixels.DecodeVideo(context.Background(), part.Path, s)
+		if err != nil {
+			return pixels.Patches{}, err
+		}
+		return s.Bounds(c, len(frames)).Video(frames, fps)
+	})
+}

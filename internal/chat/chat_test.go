@@ -78,6 +78,37 @@ func TestOtherTemplates(t *testing.T) {
 	}
 }
 
+// The built-in ChatML gives what its Jinja source gives, which is Qwen2.5-VL's text without the default
+// system message.
+func TestChatMLTemplate(t *testing.T) {
+	var cases []chatCase
+	golden.JSON(t, filepath.Join("testdata", "chat_cases.json"), &cases)
+	jinja, err := parseJinja(chatMLSource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := Parse(ChatML().Source())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if c.AddVisionID {
+			continue
+		}
+		msgs, err := ParseMessages(c.Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Replace(c.Text, "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n", "", 1)
+		for name, template := range map[string]*Template{"go": ChatML(), "known": known, "jinja": jinja} {
+			got, err := template.Render(msgs, RenderOptions{AddGenerationPrompt: c.AddGenerationPrompt})
+			if err != nil || got != want {
+				t.Errorf("%s: %s: got %q, %v\nwant %q", name, c.Messages, got, err, want)
+			}
+		}
+	}
+}
+
 func TestQwenTextTemplate(t *testing.T) {
 	jinja, err := parseJinja(qwenTextSource)
 	if err != nil {
@@ -197,4 +228,19 @@ func TestResolve(t *testing.T) {
 	if msgs[0].Parts[3].Frames[0] != "1.png" {
 		t.Error("Resolve changed its argument")
 	}
+}
+
+func FuzzParseMessages(f *testing.F) {
+	f.Add([]byte(`[{"role":"user","content":[{"type":"image","image":"a"},{"type":"video","video":["b"],"fps":1},"c"]}]`))
+	f.Add([]byte(`[{"role":"system","content":"x"},{"role":"user","content":[{"image_url":{"url":"u"}},{"text":"t"}]}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		msgs, err := ParseMessages(data)
+		if err != nil {
+			return
+		}
+		text, err := QwenVL().Render(Resolve(msgs, "d"), RenderOptions{AddGenerationPrompt: true, AddVisionID: true})
+		if err != nil || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
+			t.Errorf("%s: %q, %v", data, text, err)
+		}
+	})
 }

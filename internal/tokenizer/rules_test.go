@@ -182,9 +182,7 @@ func TestGPT2(t *testing.T) {
 		}
 		var pieces []string
 		for _, c := range tinyCases(t) {
-			for _, p := range c.GPT2 {
-				pieces = append(pieces, p)
-			}
+			pieces = append(pieces, c.GPT2...)
 			var want []int64
 			for i, p := range c.GPT2 {
 				if k, _ := classAt(p); prefix && i == 0 && k != space {

@@ -121,6 +121,56 @@ func TestGroupsShareTheirPrompt(t *testing.T) {
 	}
 }
 
+// TestGradients compares the gradient of every tensor of the model with the slope of the loss along it.
+func TestGradients(t *testing.T) {
+	m := scratch(t, nil)
+	policy, b := NewPolicy(m), groupBatch()
+	weights := make([]float32, len(b.Mask))
+	for i := range weights {
+		weights[i] = float32(math.Cos(float64(i)))
+	}
+	loss := func() torchx.Tensor {
+		return torchx.Sum(torchx.Mul(policy.Forward(b, selector.ForwardOptions{}).LogP, torchx.From(weights, b.B(), b.G, b.T)))
+	}
+	at := func(values []float32) float64 {
+		defer torchx.Scope()()
+		defer torchx.NoGrad()()
+		m.params.SetValues(values)
+		return loss().Item()
+	}
+	end := torchx.Scope()
+	m.params.ZeroGrad()
+	torchx.Backward(loss())
+	grad := m.params.Grad().Floats()
+	end()
+	start := m.params.Values()
+	for _, name := range m.params.Names() {
+		lo, hi := m.params.Range(name)
+		norm := 0.0
+		for _, g := range grad[lo:hi] {
+			norm += g * g
+		}
+		if norm = math.Sqrt(norm); norm < 1e-2 {
+			if !strings.HasSuffix(name, "k_proj.bias") { // moves all scores of a head nearly alike
+				t.Errorf("%s: gradient norm %.2g", name, norm)
+			}
+			continue
+		}
+		moved := func(step float64) []float32 {
+			v := slices.Clone(start)
+			for i := lo; i < hi; i++ {
+				v[i] += float32(step * grad[i] / norm)
+			}
+			return v
+		}
+		step := math.Min(0.01/norm, 0.01) // the loss moves by 0.02, far above float32's rounding, and hardly bends
+		slope := (at(moved(step)) - at(moved(-step))) / (2 * step)
+		if math.Abs(slope-norm) > 0.02*norm {
+			t.Errorf("%s: slope %.5g along the gradient, want its norm %.5g", name, slope, norm)
+		}
+	}
+}
+
 // TestCheckpointingChangesNothing: the same log-probabilities and gradients, bit for bit.
 func TestCheckpointingChangesNothing(t *testing.T) {
 	run := func(on bool) (logp, grad []float64) {

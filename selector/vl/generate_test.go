@@ -230,7 +230,7 @@ func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	count := func(allow bool) (pads int) {
 		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1}, Seed: 3, IgnoreEOS: true, AllowPlaceholders: allow}
-		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 64, opt)
+		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 24, opt)
 		if err != nil {
 			t.Fatal(err)
 		}

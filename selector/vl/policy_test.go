@@ -270,6 +270,7 @@ func TestTunedParts(t *testing.T) {
 			return strings.HasPrefix(n, "visual.") && !strings.HasPrefix(n, "visual.merger.")
 		}},
 		{"merger", func(o *Options) { o.TuneMMMLP = true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
+		{"decoder and adapters", func(o *Options) { o.TuneMMLLM, o.LoRA.Enabled = true, true }, func(n string) bool { return !strings.HasPrefix(n, "visual.") }},
 		{"merger and adapters", func(o *Options) { o.TuneMMMLP, o.LoRA.Enabled = true, true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

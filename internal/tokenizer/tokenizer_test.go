@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -23,6 +25,118 @@ type cases struct {
 		Text string
 		IDs  []int64
 	} `json:"chat_cases"`
+}
+
+type tinyCase struct {
+	Text        string
+	Qwen2, GPT2 []string
+	IDs         []int64
+}
+
+// tinyCases returns the texts of testdata/cases.json with their pieces and their ids under testdata/tiny
+// (testdata/make.py).
+func tinyCases(t testing.TB) []tinyCase {
+	t.Helper()
+	var cases []tinyCase
+	golden.JSON(t, filepath.Join("testdata", "cases.json"), &cases)
+	if len(cases) < 300 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	return cases
+}
+
+func openTiny(t testing.TB) *Tokenizer {
+	t.Helper()
+	tok, err := Open(filepath.Join("testdata", "tiny"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func TestSplitsAreThoseOfTheRegularExpressions(t *testing.T) {
+	pieces := func(s Split, text string) (out []string) {
+		for len(text) > 0 {
+			n := s.next(text)
+			out = append(out, text[:n])
+			text = text[n:]
+		}
+		return out
+	}
+	for _, c := range tinyCases(t) {
+		if got := pieces(Qwen2, c.Text); !slices.Equal(got, c.Qwen2) {
+			t.Errorf("Qwen2 %q\n got %q\nwant %q", c.Text, got, c.Qwen2)
+		}
+		if got := pieces(GPT2, c.Text); !slices.Equal(got, c.GPT2) {
+			t.Errorf("GPT2 %q\n got %q\nwant %q", c.Text, got, c.GPT2)
+		}
+	}
+}
+
+// tokenizer.json, the older pair of files, and what Save writes of either give the same ids.
+func TestTinyVocabulary(t *testing.T) {
+	tok := openTiny(t)
+	older := t.TempDir()
+	for _, name := range []string{"vocab.json", "merges.txt", "tokenizer_config.json"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "tiny", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(older, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := Open(older)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := t.TempDir()
+	if err := pair.Save(saved); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"vocab.json", "merges.txt", "tokenizer_config.json"} {
+		if got, want := values(t, saved, name), values(t, older, name); got != want {
+			t.Errorf("%s: saved %s\nwant %s", name, got, want)
+		}
+	}
+	if got, want := values(t, saved, "tokenizer.json"), values(t, filepath.Join("testdata", "tiny"), "tokenizer.json"); got != want {
+		t.Errorf("tokenizer.json: saved %s\nwant %s", got, want)
+	}
+	for _, c := range tinyCases(t) {
+		for name, x := range map[string]*Tokenizer{"tokenizer.json": tok, "vocab.json": pair, "saved": again} {
+			if got := x.Encode(c.Text); !slices.Equal(got, c.IDs) {
+				t.Errorf("%s: Encode(%q)\n got %v\nwant %v", name, c.Text, got, c.IDs)
+			}
+		}
+	}
+	if tok.Size() != 622 {
+		t.Errorf("size %d, want 622", tok.Size())
+	}
+}
+
+// values returns a file with JSON in one spelling.
+func values(t *testing.T, folder, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Ext(name) != ".json" {
+		return string(data)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // The real vocabulary of Qwen2.5 against the ids of HuggingFace's tokenizer.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
@@ -79,11 +80,63 @@ func formats() []format {
 	return []format{
 		{[]string{"\x89PNG\r\n\x1a\n"}, png.DecodeConfig, plain(png.Decode)},
 		{[]string{"\xff\xd8"}, jpeg.DecodeConfig, plain(jpeg.Decode)},
-		{[]string{"GIF8?a"}, gif.DecodeConfig, plain(gif.Decode)},
-		{[]string{"RIFF????WEBPVP8"}, webp.DecodeConfig, plain(webp.Decode)},
+		{[]string{"GIF8?a"}, gif.DecodeConfig, decodeGIF},
+		{[]string{"RIFF????WEBPVP8"}, webp.DecodeConfig, decodeWebP},
 		{[]string{"BM????\x00\x00\x00\x00"}, bmp.DecodeConfig, plain(bmp.Decode)},
 		{[]string{"MM\x00\x2A", "II\x2A\x00"}, tiff.DecodeConfig, plain(tiff.Decode)},
 	}
+}
+
+// decodeWebP decodes to the colours of libwebp.
+func decodeWebP(data []byte) (*RGB, error) {
+	img, err := webp.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	switch m := img.(type) {
+	case *image.YCbCr:
+		return fromWebP(m), nil
+	case *image.NYCbCrA:
+		return fromWebP(&m.YCbCr), nil
+	}
+	return ToRGB(img), nil
+}
+
+// decodeGIF returns the first frame on a whole screen. Pillow fills what the frame leaves with its
+// transparent colour, else with colour 0, and shows transparent pixels in the colour that the palette
+// has for them, which Go's decoder drops: it is taken from the screen's palette.
+func decodeGIF(data []byte) (*RGB, error) {
+	screen, err := gif.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	img, err := gif.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	frame, ok := img.(*image.Paletted)
+	if !ok {
+		return ToRGB(img), nil
+	}
+	fill := uint8(0)
+	global, _ := screen.ColorModel.(color.Palette)
+	for i, c := range frame.Palette {
+		if _, _, _, alpha := c.RGBA(); alpha == 0 {
+			fill = uint8(i)
+			if i < len(global) {
+				frame.Palette[i] = global[i]
+			}
+			break
+		}
+	}
+	whole := image.NewPaletted(image.Rect(0, 0, screen.Width, screen.Height), frame.Palette)
+	for i := range whole.Pix {
+		whole.Pix[i] = fill
+	}
+	for y := frame.Rect.Min.Y; y < frame.Rect.Max.Y; y++ {
+		copy(whole.Pix[whole.PixOffset(frame.Rect.Min.X, y):], frame.Pix[frame.PixOffset(frame.Rect.Min.X, y):][:frame.Rect.Dx()])
+	}
+	return ToRGB(whole), nil
 }
 
 // DecodeBytes is Decode for a file in memory.

@@ -1,117 +1,272 @@
 package pixels
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"image"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
 )
 
-type expected struct {
-	Preprocess struct {
-		Images map[string]struct {
-			File string
-		}
-		Videos map[string]struct {
-			Frames []string
-			FPS    float64
-			Second []float64 `json:"second_per_grid_ts"`
-		}
+// reference is testdata/reference.json: sizes, and the SHA-256 of the arrays that HuggingFace's
+// processor makes of the images beside it.
+type reference struct {
+	Images map[string]struct {
+		File    string
+		Grid    [3]int
+		SHA256  string
+		Resized string `json:"resized_sha256"`
 	}
-	SmartResize []struct {
-		Height, Width int
-		Min           int `json:"min_pixels"`
-		Max           int `json:"max_pixels"`
-		Out           []int
-		Error         bool
-	} `json:"smart_resize"`
+	Videos map[string]struct {
+		Frames        []string
+		FPS           float64
+		SecondPerGrid float64 `json:"second_per_grid"`
+		Grid          [3]int
+		SHA256        string
+	}
+	SmartResize [][]int `json:"smart_resize"` // height, width, min, max; then the size, or nothing for an error
+}
+
+func openReference(t *testing.T) (reference, Config) {
+	t.Helper()
+	var r reference
+	golden.JSON(t, filepath.Join("testdata", "reference.json"), &r)
+	if len(r.Images) != 5 || len(r.Videos) != 2 || len(r.SmartResize) != 168 {
+		t.Fatalf("%d images, %d videos, %d sizes", len(r.Images), len(r.Videos), len(r.SmartResize))
+	}
+	config, err := OpenConfig("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, config
+}
+
+func decode(t testing.TB, path ...string) *RGB {
+	t.Helper()
+	img, err := Decode(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img.(*RGB)
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func hashFloats(v []float32) string { // little-endian machines only, as the fixtures are
+	return hash(unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v)))
 }
 
 func TestSmartResize(t *testing.T) {
-	var want expected
-	golden.JSON(t, golden.Shared(t, "qwen2_5_vl", "expected.json"), &want)
-	if len(want.SmartResize) != 168 {
-		t.Fatalf("%d cases", len(want.SmartResize))
-	}
+	want, _ := openReference(t)
 	for _, c := range want.SmartResize {
-		h, w, err := SmartResize(c.Height, c.Width, 28, c.Min, c.Max)
-		if c.Error != (err != nil) || err == nil && !slices.Equal([]int{h, w}, c.Out) {
-			t.Errorf("%+v: got %d×%d, %v", c, h, w, err)
+		h, w, err := SmartResize(c[0], c[1], 28, c[2], c[3])
+		if len(c) == 4 != (err != nil) || err == nil && !slices.Equal([]int{h, w}, c[4:]) {
+			t.Errorf("%v: got %d×%d, %v", c, h, w, err)
 		}
 	}
 }
 
 func TestPatchesAreThoseOfTheReference(t *testing.T) {
-	folder := golden.Shared(t, "qwen2_5_vl")
-	var want expected
-	golden.JSON(t, filepath.Join(folder, "expected.json"), &want)
-	arrays, err := tensorfile.ReadSafetensors(filepath.Join(folder, "fixtures", "preprocess.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer arrays.Close()
-	config, err := OpenConfig(filepath.Join(folder, "tiny_tied"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range want.Preprocess.Images {
-		img, err := Decode(filepath.Join(folder, c.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+	want, config := openReference(t)
+	for name, c := range want.Images {
+		img := decode(t, "testdata", c.File)
 		got, err := config.Image(img)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkPatches(t, arrays, name+".pixel_values", name+".grid_thw", got)
+		if r := img.Resize(got.Grid[2]*14, got.Grid[1]*14); hash(r.Pix) != c.Resized {
+			t.Errorf("%s: the resized image differs", name)
+		}
+		if got.Grid != c.Grid || got.SecondsPerGrid != 0 || hashFloats(got.Data) != c.SHA256 {
+			t.Errorf("%s: grid %v, want %v, or the values differ", name, got.Grid, c.Grid)
+		}
+		if got.Rows*config.Width() != len(got.Data) || got.Tokens(config) != got.Rows/4 {
+			t.Errorf("%s: %d rows, %d tokens of %d values", name, got.Rows, got.Tokens(config), len(got.Data))
+		}
 	}
-	for name, c := range want.Preprocess.Videos {
+	for name, c := range want.Videos {
 		var frames []image.Image
 		for _, f := range c.Frames {
-			img, err := Decode(filepath.Join(folder, f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			frames = append(frames, img)
+			frames = append(frames, decode(t, "testdata", f))
 		}
 		got, err := config.Video(frames, c.FPS)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.SecondsPerGrid != float32(c.Second[0]) {
-			t.Errorf("%s: %g seconds, want %g", name, got.SecondsPerGrid, c.Second)
+		if got.Grid != c.Grid || got.SecondsPerGrid != float32(c.SecondPerGrid) || hashFloats(got.Data) != c.SHA256 {
+			t.Errorf("%s: grid %v, want %v, %g seconds, want %g, or the values differ", name, got.Grid, c.Grid, got.SecondsPerGrid, c.SecondPerGrid)
 		}
-		checkPatches(t, arrays, name+".pixel_values_videos", name+".video_grid_thw", got)
 	}
 }
 
-func checkPatches(t *testing.T, arrays *tensorfile.File, values, grid string, got Patches) {
-	t.Helper()
-	v, _ := arrays.Get(values)
-	want, err := v.Float32s()
+// The same against the arrays themselves, where the reference folder is at hand: says which value.
+func TestPatchesAgainstTheArrays(t *testing.T) {
+	arrays, err := tensorfile.ReadSafetensors(golden.Shared(t, "qwen2_5_vl", "fixtures", "preprocess.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, _ := arrays.Get(grid)
-	wantGrid, err := g.Int64s()
+	defer arrays.Close()
+	want, config := openReference(t)
+	for name, c := range want.Images {
+		got, err := config.Image(decode(t, "testdata", c.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		array, ok := arrays.Get(name + ".pixel_values")
+		if !ok {
+			t.Fatalf("no array of %s", name)
+		}
+		values, err := array.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if math.Float32bits(got.Data[i]) != math.Float32bits(v) {
+				t.Fatalf("%s: value %d of row %d: got %g, want %g", name, i%1176, i/1176, got.Data[i], v)
+			}
+		}
+	}
+}
+
+func TestVideo(t *testing.T) {
+	_, config := openReference(t)
+	a, b, c := decode(t, "testdata/images/vid0_0.png"), decode(t, "testdata/images/vid0_1.png"), decode(t, "testdata/images/img4.png")
+	odd, err := config.Video([]image.Image{a, b, c}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, n := range wantGrid {
-		if int64(got.Grid[i]) != n {
-			t.Fatalf("%s: grid %v, want %v", values, got.Grid, wantGrid)
+	even, err := config.Video([]image.Image{a, b, c, c}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if odd.Grid[0] != 2 || odd.SecondsPerGrid != 1 || !slices.Equal(odd.Data, even.Data) {
+		t.Error("an odd video is not the one that repeats its last frame, at 2 frames a second")
+	}
+	first, err := config.Image(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if odd.Grid[1] != first.Grid[1] || odd.Grid[2] != first.Grid[2] {
+		t.Errorf("grid %v: want the size of the first frame, %v", odd.Grid, first.Grid)
+	}
+	again, err := config.Image(&image.NRGBA{Pix: withAlpha(a), Stride: 4 * a.W, Rect: a.Bounds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Key != first.Key || first.Key == odd.Key || first.Key == "" {
+		t.Errorf("keys %q and %q of one image, %q of a video", first.Key, again.Key, odd.Key)
+	}
+	for _, fps := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if _, err := config.Video([]image.Image{a}, fps); err == nil {
+			t.Errorf("fps %g is taken", fps)
 		}
 	}
-	if len(got.Data) != len(want) {
-		t.Fatalf("%s: %d values, want %d", values, len(got.Data), len(want))
+	if _, err := config.Video(nil, 1); err == nil || !strings.Contains(err.Error(), "no frames") {
+		t.Errorf("no frames: %v", err)
 	}
-	for i := range want {
-		if math.Float32bits(got.Data[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("%s: value %d of row %d: got %g, want %g", values, i%1176, i/1176, got.Data[i], want[i])
+	if _, err := config.Image(newRGB(28, 5600)); err == nil || !strings.Contains(err.Error(), "image of 5600×28 (height × width): too narrow for max_pixels 50176") {
+		t.Errorf("narrow: %v", err)
+	}
+}
+
+// withAlpha returns the pixels with an alpha that must not matter.
+func withAlpha(m *RGB) (pix []uint8) {
+	for i := 0; i < len(m.Pix); i += 3 {
+		pix = append(pix, m.Pix[i], m.Pix[i+1], m.Pix[i+2], uint8(i))
+	}
+	return pix
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []struct{ name, json, want string }{
+		{"defaults", `{}`, `{3136 12845056 14 2 2 [0.48145466 0.4578275 0.40821073] [0.26862954 0.26130258 0.27577711]}`},
+		{"newer names", `{"size":{"shortest_edge":784,"longest_edge":7840},"image_processor_type":"Qwen2VLImageProcessorFast"}`, `{784 7840 14 2 2`},
+		{"older names win", `{"size":{"shortest_edge":784,"longest_edge":7840},"min_pixels":28}`, `{28 7840 14`},
+		{"another processor", `{"image_processor_type":"CLIPImageProcessor"}`, `image_processor_type CLIPImageProcessor is not supported (supported: Qwen2VLImageProcessor, `},
+		{"a step switched off", `{"do_normalize":false}`, `do_normalize: false is not supported`},
+		{"another filter", `{"resample":2}`, `resample: 2 is not supported (3: bicubic)`},
+		{"another scale", `{"rescale_factor":1}`, `rescale_factor: 1 is not supported (1/255)`},
+		{"two channels", `{"image_mean":[1,2]}`, `image_mean has 2 values, want 3`},
+		{"min above max", `{"min_pixels":10,"max_pixels":5}`, `min_pixels 10, max_pixels 5: want 0 < min ≤ max`},
+		{"no patches", `{"patch_size":0}`, `patch_size 0, merge_size 2`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config, err := parseConfig([]byte(c.json))
+			got := fmt.Sprint(config)
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	want, err := OpenConfig("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := want.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := parseConfig(data); err != nil || got != want {
+		t.Errorf("written and read: %v, %v, want %v", got, err, want)
+	}
+}
+
+func TestCache(t *testing.T) {
+	cache := NewCache(4 * 100)
+	config := DefaultConfig()
+	made := 0
+	get := func(key string, values int, config Config) {
+		t.Helper()
+		p, err := cache.Get(key, config, func() (Patches, error) {
+			made++
+			return Patches{Data: make([]float32, values)}, nil
+		})
+		if err != nil || len(p.Data) != values {
+			t.Errorf("%s: %d values, %v", key, len(p.Data), err)
 		}
 	}
+	step := func(name string, want int, f func()) {
+		t.Helper()
+		made = 0
+		f()
+		if made != want {
+			t.Errorf("%s: made %d, want %d", name, made, want)
+		}
+	}
+	step("kept", 2, func() { get("a", 40, config); get("b", 40, config); get("a", 40, config) })
+	step("the one used longest ago goes", 2, func() { get("c", 30, config); get("a", 40, config); get("b", 40, config) })
+	step("without a key", 2, func() { get("", 1, config); get("", 1, config) })
+	step("too large", 2, func() { get("large", 101, config); get("large", 101, config) })
+	other := config
+	other.MaxPixels--
+	step("another configuration", 1, func() { get("b", 40, config); get("b", 40, other) })
+
+	file := filepath.Join(t.TempDir(), "x")
+	read := func(fps float64) {
+		_, _ = cache.Files([]string{file}, fps, config, func() (Patches, error) { made++; return Patches{}, nil })
+	}
+	step("no such file is not kept", 2, func() { read(0); read(0) })
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step("a file", 1, func() { write("a"); read(0); read(0) })
+	step("a changed file", 1, func() { write("bc"); read(0); read(0) })
+	step("another rate", 1, func() { read(2) })
 }

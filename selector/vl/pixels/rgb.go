@@ -98,9 +98,9 @@ func ToRGB(img image.Image) *RGB {
 			return cmyk(p[0], p[3]), cmyk(p[1], p[3]), cmyk(p[2], p[3])
 		})
 	case *image.YCbCr:
-		return fromYCbCr(m)
+		return fromJPEG(m)
 	case *image.NYCbCrA:
-		return fromYCbCr(&m.YCbCr)
+		return fromJPEG(&m.YCbCr)
 	}
 	return each(func(x, y int) (r, g, b uint8) {
 		c := straight(img.At(x, y))
@@ -119,17 +119,4 @@ func cmyk(ink, k uint8) uint8 {
 	white := 255 - int(k)
 	t := int(ink)*white + 128
 	return uint8(max(white-(t>>8+t)>>8, 0))
-}
-
-func fromYCbCr(m *image.YCbCr) *RGB {
-	out := newRGB(m.Rect.Dx(), m.Rect.Dy())
-	to := out.Pix
-	for y := m.Rect.Min.Y; y < m.Rect.Max.Y; y++ {
-		for x := m.Rect.Min.X; x < m.Rect.Max.X; x++ {
-			c := m.COffset(x, y)
-			to[0], to[1], to[2] = color.YCbCrToRGB(m.Y[m.YOffset(x, y)], m.Cb[c], m.Cr[c])
-			to = to[3:]
-		}
-	}
-	return out
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
@@ -165,10 +166,18 @@ func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int6
 	}
 	for _, kind := range kinds {
 		if kind.next != len(kind.given) {
-			return nil, fmt.Errorf("the prompt has %d placeholders %s for %d %ss: each wants exactly one", kind.next, p.tokenizer.Token(kind.pad), len(kind.given), kind.name)
+			return nil, fmt.Errorf("the prompt has %s for %s: each wants exactly one", count(kind.next, "placeholder "+p.tokenizer.Token(kind.pad)), count(len(kind.given), kind.name))
 		}
 	}
 	return out, nil
+}
+
+func count(n int, thing string) string {
+	noun, rest, _ := strings.Cut(thing, " ")
+	if n != 1 {
+		noun += "s"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", n, noun, rest))
 }
 
 // Save writes the tokenizer, the chat template and preprocessor_config.json into folder, which exists,

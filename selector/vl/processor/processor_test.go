@@ -2,76 +2,271 @@ package processor
 
 import (
 	"encoding/json"
+	"errors"
+	"image"
+	"image/color"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/golden"
+	"fulcrum/selector/vl/pixels"
 )
 
-func TestPromptsAreThoseOfTheReference(t *testing.T) {
-	folder := golden.Shared(t, "qwen2_5_vl")
-	var want struct {
-		Preprocess struct {
-			Images map[string]struct{ File string }
-			Videos map[string]struct {
-				Frames []string
-				FPS    float64
-			}
-		}
-		Prompts map[string]struct {
-			Messages       json.RawMessage
-			Images, Videos []string
-			Text           string
-			IDs            []int64  `json:"input_ids"`
-			ImageGrid      [][3]int `json:"image_grid_thw"`
-			VideoGrid      [][3]int `json:"video_grid_thw"`
-		}
-	}
-	golden.JSON(t, filepath.Join(folder, "expected.json"), &want)
-	p, err := Open(filepath.Join(folder, "tiny_tied"))
+func openTiny(t testing.TB) *Processor {
+	t.Helper()
+	p, err := Open(filepath.Join("testdata", "tiny"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range want.Prompts {
+	return p
+}
+
+// testdata/prompts.json holds the six prompts of the reference, with the ids of HuggingFace's processor.
+func TestPromptsAreThoseOfTheReference(t *testing.T) {
+	var want map[string]struct {
+		Messages  json.RawMessage
+		Text      string
+		IDs       []int64   `json:"input_ids"`
+		ImageGrid [][3]int  `json:"image_grid_thw"`
+		VideoGrid [][3]int  `json:"video_grid_thw"`
+		Seconds   []float64 `json:"second_per_grid_ts"`
+	}
+	golden.JSON(t, filepath.Join("testdata", "prompts.json"), &want)
+	if len(want) != 6 {
+		t.Fatalf("%d prompts", len(want))
+	}
+	p := openTiny(t)
+	for name, c := range want {
 		msgs, err := chat.ParseMessages(c.Messages)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range msgs {
-			for i := range m.Parts {
-				part := &m.Parts[i]
-				switch part.Type {
-				case chat.Image:
-					part.Path = filepath.Join(folder, want.Preprocess.Images[c.Images[0]].File)
-					c.Images = c.Images[1:]
-				case chat.Video:
-					v := want.Preprocess.Videos[c.Videos[0]]
-					c.Videos = c.Videos[1:]
-					part.FPS = v.FPS
-					for _, f := range v.Frames {
-						part.Frames = append(part.Frames, filepath.Join(folder, f))
-					}
-				}
-			}
-		}
-		got, err := p.Prompt(msgs)
+		got, err := p.Prompt(chat.Resolve(msgs, "../pixels/testdata"))
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		if got.Text != c.Text || !slices.Equal(got.IDs, c.IDs) {
 			t.Errorf("%s:\n got %q %v\nwant %q %v", name, got.Text, got.IDs, c.Text, c.IDs)
 		}
-		for i, g := range c.ImageGrid {
-			if got.Images[i].Grid != g {
-				t.Errorf("%s: image %d: grid %v, want %v", name, i, got.Images[i].Grid, g)
+		var images, videos [][3]int
+		for _, x := range got.Images {
+			images = append(images, x.Grid)
+		}
+		for i, x := range got.Videos {
+			videos = append(videos, x.Grid)
+			if x.SecondsPerGrid != float32(c.Seconds[i]) {
+				t.Errorf("%s: video %d: %g seconds, want %g", name, i, x.SecondsPerGrid, c.Seconds[i])
 			}
 		}
-		for i, g := range c.VideoGrid {
-			if got.Videos[i].Grid != g {
-				t.Errorf("%s: video %d: grid %v, want %v", name, i, got.Videos[i].Grid, g)
-			}
+		if !slices.Equal(images, c.ImageGrid) || !slices.Equal(videos, c.VideoGrid) {
+			t.Errorf("%s: grids %v, %v, want %v, %v", name, images, videos, c.ImageGrid, c.VideoGrid)
 		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	p := openTiny(t)
+	want := IDs{EOS: []int64{602, 600}, Pad: 600, ImagePad: 612, VideoPad: 613, VisionStart: 609, VisionEnd: 610, VisionPad: 611}
+	if got := p.IDs(); !slices.Equal(got.EOS, want.EOS) || got.Pad != want.Pad || got.ImagePad != want.ImagePad || got.VideoPad != want.VideoPad ||
+		got.VisionStart != want.VisionStart || got.VisionEnd != want.VisionEnd || got.VisionPad != want.VisionPad {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  []int64
+	}{
+		{"the generation's own first", map[string]string{"generation_config.json": `{"eos_token_id":600}`, "config.json": `{"eos_token_id":[1,2]}`}, []int64{600}},
+		{"then the model's", map[string]string{"generation_config.json": `{}`, "config.json": `{"eos_token_id":[1,2]}`}, []int64{1, 2}},
+		{"then the nested one", map[string]string{"config.json": `{"text_config":{"eos_token_id":3}}`}, []int64{3}},
+		{"then the tokenizer's", map[string]string{"config.json": `{"eos_token_id":null}`}, []int64{602}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Open(copyOf(t, c.files))
+			if err != nil || !slices.Equal(p.EOS(), c.want) {
+				t.Errorf("got %v, %v, want %v", p, err, c.want)
+			}
+		})
+	}
+	_, err := Open(copyOf(t, map[string]string{"config.json": `{}`, "generation_config.json": `{}`, "tokenizer_config.json": `{}`}))
+	if err == nil || !strings.Contains(err.Error(), "no end-of-sequence token") {
+		t.Errorf("no EOS: %v", err)
+	}
+	if _, err = Open(copyOf(t, map[string]string{"generation_config.json": `{"eos_token_id":9999}`})); err == nil || !strings.Contains(err.Error(), "eos_token_id 9999 is no token (the vocabulary has 622)") {
+		t.Errorf("EOS outside: %v", err)
+	}
+}
+
+// copyOf returns a folder with the tiny one's tokenizer and the given files.
+func copyOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "tiny", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, given := files[name]; !given {
+			files[name] = string(data)
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func square(side int) (image.Image, error) {
+	m := image.NewGray(image.Rect(0, 0, side, side))
+	m.Set(1, 1, color.White)
+	return m, nil
+}
+
+func TestPromptErrors(t *testing.T) {
+	p := openTiny(t)
+	picture := chat.Part{Type: chat.Image, Picture: func() (image.Image, error) { return square(56) }}
+	text := func(s string) chat.Part { return chat.Part{Type: chat.Text, Text: s} }
+	for _, c := range []struct {
+		name  string
+		parts []chat.Part
+		want  string
+	}{
+		{"a placeholder in the text", []chat.Part{picture, text("<|image_pad|>")}, "the prompt has 2 placeholders <|image_pad|> for 1 image: each wants exactly one"},
+		{"a video placeholder", []chat.Part{text("<|video_pad|>")}, "the prompt has 1 placeholder <|video_pad|> for 0 videos"},
+		{"no path", []chat.Part{text("x"), {Type: chat.Image}}, "message 1, part 2 (image): no image: want a path"},
+		{"no frames", []chat.Part{{Type: chat.Video}}, "message 1, part 1 (video): no video: want a path or a list of frames"},
+		{"no file", []chat.Part{{Type: chat.Image, Path: "nowhere.png"}}, "message 1, part 1 (image): open nowhere.png: no such file"},
+		{"an address", []chat.Part{{Type: chat.Video, Path: "https://x/v.mp4"}}, "want a file, not an address"},
+		{"too small", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return square(20) }}}, "image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"a picture that fails", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return nil, errors.New("no paint") }}}, "message 1, part 1 (image): no paint"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := p.Prompt([]chat.Message{{Role: "user", Parts: c.parts}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestBoundsAndCache(t *testing.T) {
+	p := openTiny(t)
+	drawn := 0
+	part := chat.Part{Type: chat.Image, Key: "square", Picture: func() (image.Image, error) { drawn++; return square(140) }}
+	ask := func(part chat.Part) *Prompt {
+		t.Helper()
+		got, err := p.Prompt([]chat.Message{{Role: "user", Parts: []chat.Part{part}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := ask(part); got.Images[0].Grid != [3]int{1, 10, 10} {
+		t.Errorf("grid %v", got.Images[0].Grid)
+	}
+	ask(part)
+	if drawn != 1 {
+		t.Errorf("drawn %d times, want once", drawn)
+	}
+	part.MaxPixels = 56 * 56
+	if got := ask(part); got.Images[0].Grid != [3]int{1, 4, 4} {
+		t.Errorf("within 56×56 pixels: grid %v", got.Images[0].Grid)
+	}
+}
+
+// A folder of frames is the list of its frames.
+func TestFolderOfFrames(t *testing.T) {
+	p := openTiny(t)
+	folder := t.TempDir()
+	var list []string
+	for _, name := range []string{"vid1_0.png", "vid1_1.png", "vid1_2.png"} {
+		path, err := filepath.Abs(filepath.Join("../pixels/testdata/images", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, path)
+		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys []string
+	for _, part := range []chat.Part{{Type: chat.Video, Frames: list, FPS: 4}, {Type: chat.Video, Path: folder, FPS: 4}} {
+		got, err := p.Prompt([]chat.Message{{Role: "user", Parts: []chat.Part{part}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, got.Videos[0].Key)
+		if got.Videos[0].SecondsPerGrid != 0.5 || got.Videos[0].Grid[0] != 2 {
+			t.Errorf("%+v: %g seconds, grid %v", part, got.Videos[0].SecondsPerGrid, got.Videos[0].Grid)
+		}
+	}
+	if keys[0] != keys[1] {
+		t.Error("the folder is not the list")
+	}
+}
+
+func TestTextOnlyFolder(t *testing.T) {
+	p, err := Open(copyOf(t, map[string]string{"config.json": `{"eos_token_id":602}`, "tokenizer_config.json": `{"eos_token":"<|im_end|>"}`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Prompt([]chat.Message{{Role: "user", Text: "Hi <|image_pad|>"}})
+	if err != nil || !strings.Contains(got.Text, "You are Qwen, created by Alibaba Cloud.") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, has := p.Pixels(); has {
+		t.Error("a text-only folder has pixels")
+	}
+	_, err = p.Prompt([]chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Image, Path: "a.png"}}}})
+	if err == nil || !strings.Contains(err.Error(), "message 1, part 1 (image): this model reads text only (its folder has no preprocessor_config.json)") {
+		t.Errorf("image: %v", err)
+	}
+}
+
+// A processor for a model from random weights, and what Save writes of it.
+func TestTrain(t *testing.T) {
+	corpus := []string{"what colour is the square", "what colour is the circle", "how many circles are there", "red", "green", "2"}
+	p, err := Train(corpus, 320, pixels.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	msgs := []chat.Message{{Role: "user", Parts: []chat.Part{
+		{Type: chat.Image, Picture: func() (image.Image, error) { return square(56) }}, {Type: chat.Text, Text: "what colour is the square"}}}}
+	want, err := p.Prompt(msgs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(want.IDs); n > 60 {
+		t.Errorf("%d ids: the words of the template were not learned", n)
+	}
+	if p.Tokenizer().Size() > 320+22 {
+		t.Errorf("%d tokens, want at most 320 and the 22 added ones", p.Tokenizer().Size())
+	}
+	folder := t.TempDir()
+	if err := p.Save(folder); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := again.Prompt(msgs)
+	if err != nil || got.Text != want.Text || !slices.Equal(got.IDs, want.IDs) || got.Images[0].Key != want.Images[0].Key {
+		t.Errorf("saved and opened: %v, %v, want %v", got, err, want)
+	}
+	if again.IDs().ImagePad != p.IDs().ImagePad || again.IDs().EOS[0] != p.IDs().EOS[0] || again.IDs().Pad != p.IDs().Pad {
+		t.Errorf("ids %+v, want %+v", again.IDs(), p.IDs())
+	}
+	if got := again.Tokenizer().Decode(want.IDs, true); !strings.Contains(got, "what colour is the square") || strings.Contains(got, "<|") {
+		t.Errorf("decoded: %q", got)
+	}
+	if _, err := Train(corpus, 100, pixels.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "want 256 at least") {
+		t.Errorf("100 tokens: %v", err)
 	}
 }

@@ -1,0 +1,85 @@
+package pixels
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// Pillow's own results (testdata/make.py): smaller, larger, stretched, overshooting, one pass only.
+func TestResizeIsPillows(t *testing.T) {
+	files, err := filepath.Glob("testdata/resize/*x*.png")
+	if err != nil || len(files) != 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := regexp.MustCompile(`(noise_)?(\d+)x(\d+)`).FindStringSubmatch(file)
+		source := "source.png"
+		if name[1] != "" {
+			source = "noise.png"
+		}
+		w, _ := strconv.Atoi(name[2])
+		h, _ := strconv.Atoi(name[3])
+		got := decode(t, "testdata/resize", source).Resize(w, h)
+		want := decode(t, file)
+		if got.W != want.W || got.H != want.H || !bytes.Equal(got.Pix, want.Pix) {
+			t.Errorf("%s differs", file)
+		}
+	}
+}
+
+// The packed and grouped sums give what one sum after the other gives.
+func FuzzResize(f *testing.F) {
+	f.Add(uint8(5), uint8(7), uint8(9), uint8(3), uint64(1))
+	f.Add(uint8(1), uint8(1), uint8(50), uint8(40), uint64(2))
+	f.Add(uint8(60), uint8(33), uint8(4), uint8(2), uint64(3))
+	f.Fuzz(func(t *testing.T, w, h, toW, toH uint8, seed uint64) {
+		if w == 0 || h == 0 || toW == 0 || toH == 0 {
+			return
+		}
+		m := newRGB(int(w), int(h))
+		r := rand.New(rand.NewPCG(seed, 0))
+		for i := range m.Pix {
+			m.Pix[i] = uint8(r.IntN(2) * 255) // the largest sums
+		}
+		got, want := m.Resize(int(toW), int(toH)), plainResize(m, int(toW), int(toH))
+		if !bytes.Equal(got.Pix, want.Pix) {
+			t.Errorf("%d×%d to %d×%d differs", w, h, toW, toH)
+		}
+	})
+}
+
+func plainResize(m *RGB, w, h int) *RGB {
+	pass := func(in *RGB, w, h int, at func(x, y, k int) int, taps func(x, y int) taps) *RGB {
+		out := newRGB(w, h)
+		for y := range h {
+			for x := range w {
+				c := taps(x, y)
+				for ch := range 3 {
+					sum := int64(1) << 21
+					for k, weight := range c.weights {
+						sum += int64(weight) * int64(in.Pix[at(x, y, c.lo+k)*3+ch])
+					}
+					if sum > math.MaxInt32 || sum < math.MinInt32 {
+						panic("the sums of the real passes overflow")
+					}
+					out.Pix[(y*w+x)*3+ch] = uint8(min(max(sum>>22, 0), 255))
+				}
+			}
+		}
+		return out
+	}
+	if w != m.W {
+		columns, in := bicubic(m.W, w), m
+		m = pass(in, w, in.H, func(_, y, k int) int { return y*in.W + k }, func(x, _ int) taps { return columns[x] })
+	}
+	if h != m.H {
+		rows, in := bicubic(m.H, h), m
+		m = pass(in, in.W, h, func(x, _, k int) int { return k*in.W + x }, func(_, y int) taps { return rows[y] })
+	}
+	return m
+}

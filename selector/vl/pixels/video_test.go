@@ -1,0 +1,211 @@
+package pixels
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What qwen_vl_utils takes (its formulas in Python, torch.linspace for the numbers): the count, a sum of
+// the numbers (31·sum + number modulo 1000003), the first ones, the rate, and the pixels of a frame.
+func TestSampling(t *testing.T) {
+	for _, c := range []struct {
+		total     int
+		rate, fps float64
+		count     int
+		sum       int
+		first     []int
+		sampled   float64
+		maxPixels int
+	}{
+		{300, 30, 2, 20, 891252, []int{0, 16, 31, 47, 63, 79}, 2.0, 602112},
+		{100, 25, 2, 8, 184895, []int{0, 14, 28, 42, 57, 71}, 2.0, 602112},
+		{7, 10, 2, 4, 2052, []int{0, 2, 4, 6}, 5.7142857142857135, 602112},
+		{2, 1, 2, 2, 1, []int{0, 1}, 1.0, 602112},
+		{3, 30, 2, 2, 2, []int{0, 2}, 20.0, 602112},
+		{5000, 30, 2, 332, 100254, []int{0, 15, 30, 45, 60, 76}, 1.992, 544077},
+		{90000, 29.97, 2, 768, 285978, []int{0, 117, 235, 352, 469, 587}, 0.255744, 235200},
+		{250, 23.976023976023978, 1, 10, 637358, []int{0, 28, 55, 83, 111, 138}, 0.9590409590409591, 602112},
+		{64, 8, 4, 32, 194641, []int{0, 2, 4, 6, 8, 10}, 4.0, 602112},
+		{1000, 12.5, 0.1, 8, 919304, []int{0, 143, 285, 428, 571, 714}, 0.1, 602112},
+		{31, 2, 2, 30, 936704, []int{0, 1, 2, 3, 4, 5}, 1.935483870967742, 602112},
+		{32, 2, 2, 32, 751855, []int{0, 1, 2, 3, 4, 5}, 2.0, 602112},
+		{12345, 59.94, 3, 616, 250507, []int{0, 20, 40, 60, 80, 100}, 2.9909307411907653, 293236},
+	} {
+		s := DefaultSampling()
+		s.FPS = c.fps
+		frames, fps, err := s.Frames(c.total, c.rate)
+		if err != nil {
+			t.Errorf("%d frames: %v", c.total, err)
+			continue
+		}
+		sum := 0
+		for _, f := range frames {
+			sum = (sum*31 + f) % 1000003
+		}
+		if len(frames) != c.count || sum != c.sum || !slices.Equal(frames[:len(c.first)], c.first) || fps != c.sampled {
+			t.Errorf("%d frames at %g, taken at %g: got %d, %v, sum %d, rate %g; want %+v", c.total, c.rate, c.fps, len(frames), frames[:2], sum, fps, c)
+		}
+		if got := s.Bounds(DefaultConfig(), len(frames)); got.MaxPixels != c.maxPixels || got.MinPixels != 128*28*28 {
+			t.Errorf("%d frames: %d to %d pixels, want to %d", len(frames), got.MinPixels, got.MaxPixels, c.maxPixels)
+		}
+	}
+	small := DefaultConfig()
+	small.MaxPixels = 50176
+	if got := DefaultSampling().Bounds(small, 4); got.MinPixels != 50176 || got.MaxPixels != 50176 {
+		t.Errorf("bounds %d to %d: want those of the folder to win", got.MinPixels, got.MaxPixels)
+	}
+	for _, total := range []int{0, 1} {
+		if _, _, err := DefaultSampling().Frames(total, 30); err == nil {
+			t.Errorf("%d frames are enough", total)
+		}
+	}
+}
+
+// install puts stand-ins of ffprobe and ffmpeg before the real ones.
+func install(t *testing.T, ffprobe, ffmpeg string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the stand-ins are shell scripts")
+	}
+	folder := t.TempDir()
+	for name, text := range map[string]string{"ffprobe": ffprobe, "ffmpeg": ffmpeg} {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder)
+}
+
+func TestDecodeVideo(t *testing.T) {
+	video := filepath.Join(t.TempDir(), "v.mp4")
+	if err := os.WriteFile(video, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	probe := `echo '{"streams":[{"nb_read_packets":"50","avg_frame_rate":"25/1","r_frame_rate":"25/1"}]}'` + "\n"
+	frame := `printf 'P6\n2 1\n255\n\001\002\003\004\005\006'` + "\n"
+	check := `case "$*" in *"select='eq(n,0)+eq(n,16)+eq(n,33)+eq(n,49)',setpts=N/(25*TB)"*"-frames:v 4"*) ;; *) echo "bad arguments $*" >&2; exit 3;; esac` + "\n"
+
+	install(t, probe, check+frame+frame+frame)
+	frames, fps, err := DecodeVideo(context.Background(), video, DefaultSampling())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(frames) != 4 || fps != 2 || !slices.Equal(frames[3].(*RGB).Pix, []uint8{1, 2, 3, 4, 5, 6}) {
+		t.Errorf("%d frames at %g: want 4 at 2, the last one repeated", len(frames), fps)
+	}
+	for _, c := range []struct{ name, probe, ffmpeg, want string }{
+		{"not installed", "", "", "v.mp4: reading a video file wants ffprobe, which is not installed (ffmpeg.org); a list or a folder of frames does without"},
+		{"a broken file", "echo 'moov atom not found' >&2; exit 1", frame, "v.mp4: ffprobe: exit status 1: moov atom not found"},
+		{"no video", `echo '{"streams":[]}'`, frame, "v.mp4: the file has no video"},
+		{"no rate", `echo '{"streams":[{"nb_read_packets":"5","avg_frame_rate":"0/0"}]}'`, frame, `avg_frame_rate "0/0"`},
+		{"one frame", strings.Replace(probe, "50", "1", 1), frame, "video of 1 frames at 25 a second: want two frames at least"},
+		{"nothing decoded", probe, "true", "v.mp4: ffmpeg: no frame could be decoded"},
+		{"half a frame", probe, "printf 'P6\\n2 1\\n255\\nab'", "v.mp4: ffmpeg: frame 1: unexpected EOF"},
+		{"no image", probe, "echo hello", "v.mp4: ffmpeg: frame 1: bad PPM header"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			install(t, c.probe, c.ffmpeg)
+			if _, _, err := DecodeVideo(context.Background(), video, DefaultSampling()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestFrameFiles(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"f10.png", "f9.PNG", "f09b.jpg", "notes.txt", ".f1.png", "f1.webp"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := FrameFiles(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	if want := []string{"f1.webp", "f9.PNG", "f09b.jpg", "f10.png"}; !slices.Equal(files, want) {
+		t.Errorf("got %v, want %v", files, want)
+	}
+	if _, err := FrameFiles(t.TempDir()); err == nil || !strings.Contains(err.Error(), "a folder of frames without an image") {
+		t.Errorf("empty folder: %v", err)
+	}
+}
+
+// Pillow's convert("RGB") of every format and mode (testdata/make.py). JPEG differs by the rounding of
+// the inverse cosine transform: a level here and there, which the colour conversion doubles.
+func TestDecodeIsPillows(t *testing.T) {
+	files, err := filepath.Glob("testdata/decode/*.ref.png")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, ref := range files {
+		name := strings.TrimSuffix(ref, ".ref.png")
+		got, want := decode(t, name), decode(t, ref)
+		if got.W != want.W || got.H != want.H {
+			t.Errorf("%s: %d×%d, want %d×%d", name, got.W, got.H, want.W, want.H)
+			continue
+		}
+		sum, most := 0, 0
+		for i := range got.Pix {
+			d := max(int(got.Pix[i])-int(want.Pix[i]), int(want.Pix[i])-int(got.Pix[i]))
+			sum, most = sum+d, max(most, d)
+		}
+		mean := float64(sum) / float64(len(got.Pix))
+		if jpeg := filepath.Ext(name) == ".jpg"; jpeg && (mean > 0.08 || most > 3) || !jpeg && most > 0 {
+			t.Errorf("%s: differs by %.3f in the mean, %d at most", name, mean, most)
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	data, err := os.ReadFile("testdata/images/img4.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri := "data:image/png;base64," + base64.StdEncoding.EncodeToString(data)
+	if got, err := Decode(uri); err != nil || got.Bounds().Dx() != 70 {
+		t.Errorf("data URI: %v, %v", got, err)
+	}
+	folder := t.TempDir()
+	for _, c := range []struct {
+		name string
+		path string
+		data []byte
+		want string
+	}{
+		{"text", "a.png", []byte("hello"), "a.png: not an image of a known format (png, jpeg, gif, webp, bmp, tiff)"},
+		{"half a file", "b.png", data[:2000], "b.png: "},
+		{"empty", "c.jpg", nil, "c.jpg: not an image"},
+		{"an address", "https://example.org/a.png", nil, "want a file, not an address (https): nothing is downloaded here"},
+		{"a data URI as text", "data:image/png,abc", nil, "data URI: want data:image/…;base64,…"},
+		{"a bomb", "d.bmp", []byte("BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00\x28\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01\x00\x18\x00" + strings.Repeat("\x00", 24)), "image of 65536×65536 pixels, want 1 to 178956970"},
+		{"no file", "none.png", nil, "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := c.path
+			if !strings.Contains(path, ":") {
+				path = filepath.Join(folder, path)
+			}
+			if c.name != "no file" && !strings.Contains(c.path, ":") {
+				if err := os.WriteFile(path, c.data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Decode(path); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}

@@ -258,6 +258,38 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	golden.Close(t, fixed.Floats(), frozenBefore, 0)
 }
 
+// TestScratchLearnsToSee: a model from random weights learns to answer the same question by what the picture shows.
+func TestScratchLearnsToSee(t *testing.T) {
+	m := scratch(t, func(o *Options) { o.Scratch.InitStd = 0.1 })
+	policy := NewPolicy(m)
+	src, queries, answers := asked{}, []int{}, []string{"red", "green", "blue", "pink"}
+	b := selector.NewBatch(nil, make([]int, len(answers)), 1, 6)
+	for i, answer := range answers {
+		src, queries = append(src, pictured(int64(i))), append(queries, i)
+		ids := []int64{}
+		for _, c := range []byte(answer) {
+			ids = append(ids, int64(c))
+		}
+		b.Set(i, 0, append(ids, 256), 0)
+	}
+	b.Source, b.Queries = src, queries
+	adam := torchx.NewAdamW(m.params, 0.9, 0.99, 1e-8, 0)
+	defer adam.Free()
+	for range 150 {
+		end := torchx.Scope()
+		m.params.ZeroGrad()
+		torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP)))
+		adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
+		end()
+	}
+	said, _ := policy.Decode(src, queries, 6, 1)
+	for i, answer := range answers {
+		if got, want := said.Scored(i, 0), b.Scored(i, 0); !slices.Equal(got, want) {
+			t.Errorf("picture %d: got %v, want %v (%s)", i, got, want, answer)
+		}
+	}
+}
+
 // TestTunedParts: each switch trains the tensors of its part, and only those get a gradient.
 func TestTunedParts(t *testing.T) {
 	for _, tc := range []struct {

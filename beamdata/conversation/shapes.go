@@ -38,7 +38,32 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 	if opt.MaxSamples != nil {
 		b.Train = b.Train.First(*opt.MaxSamples)
 	}
+	if opt.Demos != nil || opt.Captions {
+		b.Demos = b.Train
+		if opt.Demos != nil {
+			b.Demos = b.Demos.First(*opt.Demos)
+		}
+		if opt.Captions {
+			b.Demos = src.withCaptions(b.Demos)
+		}
+	}
 	return b.seal(), nil
+}
+
+// captionRow marks the rows that describe a scene: captionRow + a row about it.
+const captionRow = 1 << 40
+
+// withCaptions adds a description of every scene of a set.
+func (s *shapesSource) withCaptions(set *Set) *Set {
+	out := &Set{Name: "demos", source: s, rows: slices.Clone(set.rows)}
+	last := -1
+	for _, row := range set.rows {
+		if scene := s.questions.Items[row].Scene; scene != last { // the questions of a scene follow each other
+			out.rows = append(out.rows, captionRow+row)
+			last = scene
+		}
+	}
+	return out
 }
 
 type shapesSource struct {
@@ -47,6 +72,11 @@ type shapesSource struct {
 }
 
 func (s *shapesSource) sample(row int64) (Sample, error) {
+	if row >= captionRow {
+		out := Sample{ID: row, Name: fmt.Sprintf("shapes caption %d", row-captionRow), Reference: s.questions.Caption(int(row - captionRow))}
+		out.Messages = s.ask(row-captionRow, shapes.Describe)
+		return out, nil
+	}
 	item := s.questions.Items[row]
 	out := Sample{ID: row, Name: fmt.Sprintf("shapes %d", row), Reference: item.Answer}
 	for _, a := range item.Answers {
@@ -55,14 +85,19 @@ func (s *shapesSource) sample(row int64) (Sample, error) {
 	for _, a := range item.Answers {
 		out.Completions = append(out.Completions, Recorded{a.Answer, rewardutil.VQAAccuracy(a.Answer, out.Answers, false)})
 	}
-	out.Messages = s.wording.apply([]chat.Message{{Role: "user", Parts: []chat.Part{
+	out.Messages = s.ask(row, item.Question)
+	return out, nil
+}
+
+// ask is a prompt about the scene of a row.
+func (s *shapesSource) ask(row int64, text string) []chat.Message {
+	return s.wording.apply([]chat.Message{{Role: "user", Parts: []chat.Part{
 		{
-			Type: "image", Key: fmt.Sprintf("shapes/%d/%d", s.questions.Options.Seed, item.Scene),
+			Type: "image", Key: fmt.Sprintf("shapes/%d/%d", s.questions.Options.Seed, s.questions.Items[row].Scene),
 			Picture: func() (image.Image, error) { return s.questions.Image(int(row)), nil },
 		},
-		{Type: "text", Text: item.Question},
+		{Type: "text", Text: text},
 	}}})
-	return out, nil
 }
 
 func (s *shapesSource) fingerprint() string {

@@ -140,11 +140,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
-		if twice {
-			x = torchx.Checkpoint(x, block)
-		} else {
-			x = block(x)
-		}
+		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}
 	y := torchx.RMSNorm(x, like(t.normQ, x), visionEps)

@@ -28,7 +28,6 @@ const (
 type tokenSource struct {
 	name string
 	ids  []int64
-	good bool // recorded candidates: the right answer and a wrong one; else two wrong ones
 }
 
 func (s *tokenSource) Name() string   { return s.name }

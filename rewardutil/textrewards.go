@@ -16,7 +16,10 @@ type TextRewardOptions struct {
 	Format   FormatOptions    `koanf:"format" help:"<think> and <answer> tags and their order"`
 	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the action sets"`
 	VQA      VQARewardOptions `koanf:"vqa" help:"VQA accuracy against the annotators' answers"`
+	Rouge    RougeOptions     `koanf:"rouge" help:"ROUGE against the reference"`
 	Length   LengthOptions    `koanf:"length" help:"similarity of length to the reference"`
+	Points   PointsOptions    `koanf:"points" help:"negative points, scored on masks or by an external segmenter"`
+	External ExternalOptions  `koanf:"external" help:"scores of a program: an HTTP address or a command"`
 
 	ClipMin *float64 `koanf:"clip_min" help:"lower bound of the total (null = none)"`
 	ClipMax *float64 `koanf:"clip_max" help:"upper bound of the total (null = none)"`
@@ -24,7 +27,10 @@ type TextRewardOptions struct {
 
 // DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
 func DefaultTextRewardOptions() TextRewardOptions {
-	return TextRewardOptions{Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions()}
+	return TextRewardOptions{
+		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Rouge: DefaultRougeOptions(),
+		Points: DefaultPointsOptions(), External: DefaultExternalOptions(),
+	}
 }
 
 // Validate reports clip bounds that leave nothing; the terms report their own keys.
@@ -55,7 +61,10 @@ func (o TextRewardOptions) terms() []textTerm {
 		{"format", o.Format.Weight, valid(o.Format)},
 		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
 		{"vqa", o.VQA.Weight, valid(o.VQA)},
+		{"rouge", o.Rouge.Weight, valid(o.Rouge)},
 		{"length", o.Length.Weight, valid(o.Length)},
+		{"points", o.Points.Weight, func() (TextReward, error) { return newPoints(o.Points) }},
+		{"external", o.External.Weight, func() (TextReward, error) { return newExternal(o.External) }},
 	}
 }
 
@@ -141,6 +150,13 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 // Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows
 // at once. Take the references as completions.
 func (r *TextRewards) Check(ctx context.Context, probe []TextItem) error {
+	for _, t := range r.Terms {
+		if c, ok := t.Reward.(interface{ Check(items []TextItem) error }); ok {
+			if err := c.Check(probe); err != nil {
+				return fmt.Errorf("rewards.%s: %w", t.Name, err)
+			}
+		}
+	}
 	_, _, err := r.Score(ctx, probe)
 	return err
 }

@@ -82,13 +82,19 @@ func (m *Model) forward(in *rows, p *pass) torchx.Tensor {
 	cos, sin := m.rotation(in.places)
 	for i := range m.text.layers {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
-		if m.opt.GradientCheckpointing && in.cache == nil {
-			x = torchx.Checkpoint(x, layer)
-		} else {
-			x = layer(x)
-		}
+		x = m.through(layer, x, in.cache == nil)
 	}
 	return torchx.RMSNorm(x, like(m.text.norm, x), m.cfg.Eps)
+}
+
+// through passes x on through a layer and lets go of it: what a graph needs stays alive, and without one memory holds a
+// single layer's rows. With gradient checkpointing, where it is wanted, the layer is computed again in the backward pass.
+func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor, again bool) torchx.Tensor {
+	defer x.Free()
+	if m.opt.GradientCheckpointing && again {
+		return torchx.Checkpoint(x, layer)
+	}
+	return layer(x)
 }
 
 // decoderLayer is one layer: x [N, H] → [N, H].

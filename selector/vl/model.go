@@ -13,6 +13,7 @@ package vl
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/hostmem"
@@ -35,7 +36,10 @@ type Model struct {
 
 	text   decoder
 	vision *tower // nil: text only
-	rope   *rope
+	// tunesVision says that something of the tower or the merger is trained, whole or by adapters: pictures' vectors have
+	// gradients then, and change.
+	tunesVision bool
+	rope        *rope
 
 	generation GenerationConfig
 	folder     [2][]byte // config.json and generation_config.json, for export
@@ -123,6 +127,10 @@ func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device
 		m.frozen.folder = nil // the caller closes it
 		m.Free()
 		return nil, err
+	}
+	if !m.frozen.mapped {
+		m.frozen.folder = nil
+		folder.Close()
 	}
 	m.wire()
 	return m, nil
@@ -214,7 +222,7 @@ func (m *Model) load(folder *hffolder.Folder) error {
 	for _, s := range m.cfg.weightNames() {
 		t, _ := folder.Tensor(s.Name)
 		if !m.params.Has(s.Name) {
-			m.frozen.tensors[s.Name] = onto(t, m.dtype, m.device)
+			m.frozen.place(s.Name, t, m.dtype, m.device)
 			continue
 		}
 		values, err := t.Float32s()
@@ -274,6 +282,7 @@ func (m *Model) wire() {
 	m.rope = newRope(m.cfg)
 	if m.cfg.Vision != nil {
 		m.vision = m.newTower()
+		m.tunesVision = slices.ContainsFunc(m.params.Names(), isVisual)
 	}
 }
 

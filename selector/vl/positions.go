@@ -75,15 +75,23 @@ type rope struct {
 
 func newRope(c *Config) *rope {
 	r := &rope{}
-	for i := range c.HeadDim / 2 {
-		r.inv = append(r.inv, float32(1/math.Pow(c.RopeTheta, float64(2*i)/float64(c.HeadDim))))
-	}
+	r.inv = frequencies(c.RopeTheta, c.HeadDim/2)
 	for axis, n := range c.Sections {
 		for range n {
 			r.axis = append(r.axis, axis)
 		}
 	}
 	return r
+}
+
+// frequencies returns base^(-i/n) for i = 0 … n-1, rounded where PyTorch rounds: at position 30,000 one rounding of a
+// frequency is a thousandth of a radian.
+func frequencies(base float64, n int) []float32 {
+	inv := make([]float32, n)
+	for i := range inv {
+		inv[i] = 1 / float32(math.Pow(base, float64(float32(2*i)/float32(2*n))))
+	}
+	return inv
 }
 
 // grow extends the tables to n positions.

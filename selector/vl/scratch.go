@@ -36,6 +36,9 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	options.Path, options.Adapter, options.LoRA = nil, nil, lora.Options{}
 	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, folder: [2][]byte{cfg.Raw, nil}}
 	var err error
+	if m.folder[1], err = json.MarshalIndent(map[string]any{"do_sample": false, "eos_token_id": cfg.EOS}, "", "  "); err != nil {
+		return nil, err
+	}
 	if m.dtype, err = computeType(options.DType, "float32", device, nil); err != nil {
 		return nil, err
 	}

@@ -57,12 +57,8 @@ type layout struct {
 // layout computes the arrangement for these grids (spec §6, steps 2 and 3).
 func (v *Vision) layout(grids []grid) *layout {
 	l := &layout{}
-	side := v.Window / (v.Patch * v.Merge) // in cells
-	quarter := v.Hidden / v.Heads / 4
-	inv := make([]float32, quarter)
-	for i := range inv {
-		inv[i] = float32(1 / math.Pow(10000, float64(2*i)/float64(2*quarter)))
-	}
+	side := v.Window / (v.Patch * v.Merge)        // in cells
+	inv := frequencies(10000, v.Hidden/v.Heads/4) // a half of the angles turns with the row, the other with the column
 	span := func(from, n int) torchx.Span { return torchx.Span{Q: from, QLen: n, Own: from, OwnLen: n} }
 	cell, firstCell := v.Cell(), 0
 	for _, g := range grids {
@@ -134,7 +130,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 	c, s := l.rotation()
 	half := v.Hidden / v.Heads / 2
 	cos, sin := m.onDevice(torchx.From(c, l.rows, half)), m.onDevice(torchx.From(s, l.rows, half))
-	twice := m.opt.GradientCheckpointing && m.seesWithGradient()
+	twice := m.opt.GradientCheckpointing && m.tunesVision
 	if twice { // the backward pass needs them
 		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
 	}
@@ -144,11 +140,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
-		if twice {
-			x = torchx.Checkpoint(x, block)
-		} else {
-			x = block(x)
-		}
+		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}
 	y := torchx.RMSNorm(x, like(t.normQ, x), visionEps)
@@ -194,21 +186,11 @@ func gridsOf(pictures []pixels.Patches) []grid {
 	return grids
 }
 
-// seesWithGradient reports whether the tower or the merger is trained, whole or by adapters.
-func (m *Model) seesWithGradient() bool {
-	for _, name := range m.params.Names() {
-		if isVisual(name) {
-			return true
-		}
-	}
-	return false
-}
-
 // look returns the vectors of pictures, one tensor [cells, H] each. Where nothing of the tower is trained they are
 // computed once per content, without a graph, and shared by clones, steps and the completions of a group.
 func (m *Model) look(pictures []pixels.Patches, p *pass) []torchx.Tensor {
 	out := make([]torchx.Tensor, len(pictures))
-	if m.seesWithGradient() {
+	if m.tunesVision {
 		all, at := m.see(pictures, p, nil), 0
 		for i, g := range gridsOf(pictures) {
 			n := g.t * g.h * g.w / m.cfg.Vision.Cell()

@@ -63,12 +63,13 @@ func (c *Config) weightNames() []torchx.Spec {
 	return specs
 }
 
-// linears lists the layers that adapters can be put on.
+// linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as
+// a whole.
 func (c *Config) linears() []lora.Linear {
 	var out []lora.Linear
 	for _, s := range c.weightNames() {
 		name, ok := strings.CutSuffix(s.Name, ".weight")
-		if ok && len(s.Shape) == 2 && name != "model.embed_tokens" {
+		if ok && len(s.Shape) == 2 && name != "model.embed_tokens" && name != "lm_head" {
 			out = append(out, lora.Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
 		}
 	}
@@ -97,7 +98,8 @@ func (c *Config) bare(name string) bool {
 // frozen are the weights that nobody trains: one copy for a policy and its clones.
 type frozen struct {
 	tensors  map[string]torchx.Tensor
-	folder   *hffolder.Folder // stays mapped while tensors share its memory; nil otherwise
+	folder   *hffolder.Folder // stays open while tensors share its memory; nil otherwise
+	mapped   bool             // some tensors share the folder's memory
 	features *features
 	users    int // the policies that hold it
 }
@@ -120,19 +122,20 @@ func (f *frozen) free() {
 	}
 }
 
-// onto returns a file's tensor on the device in dtype. On the CPU it shares the mapped file's memory where
-// the type is the same and the address fits.
-func onto(t tensorfile.Tensor, dtype torchx.DType, device string) torchx.Tensor {
+// place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
+// same and the address fits.
+func (f *frozen) place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
 	defer torchx.Scope()()
 	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
 	p := unsafe.Pointer(unsafe.SliceData(t.Data))
 	var x torchx.Tensor
 	if uintptr(p)%uintptr(from.Size()) == 0 {
 		x = torchx.FromMapped(t.Data, from, t.Shape...)
+		f.mapped = f.mapped || from == dtype && device == "cpu"
 	} else {
 		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
 	}
-	return torchx.Own(x.To(dtype).ToDevice(device))
+	f.tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
 }
 
 // start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the

@@ -39,6 +39,9 @@ constexpr int64_t kBlock = 96;  // query rows of a block, about
 
 int64_t tiles(int64_t n) { return (n + kTile - 1) / kTile; }
 
+// Floats of a row of scores. Columns are read too (Pᵀ): a row more than a multiple of the cache's sets apart.
+int64_t row_width(int64_t keys) { return (tiles(keys) | 1) * kTile; }
+
 // --- small products
 
 // C [M, 16] = (or +=) A [M, k] · panel [k, 16]; A's element (m, p) is a[m·row + p·col].
@@ -51,8 +54,9 @@ INLINE void tile(const float *a, int64_t row, int64_t col, const float *panel, i
   }
   for (int64_t p = 0; p < k; p++) {
     const vf b0 = load(panel + p * kTile), b1 = load(panel + p * kTile + kLanes);
+#pragma GCC unroll 6
     for (int m = 0; m < M; m++) {
-      const vf x = fill(a[m * row + p * col]);
+      const float x = a[m * row + p * col];
       left[m] += x * b0;
       right[m] += x * b1;
     }
@@ -255,7 +259,7 @@ void gather(const Block &b, const float *x, float scale, float *out) {
 }
 
 void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, const float *k, const float *v, float scale, float *out, float *lse) {
-  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   Scratch &mem = scratch();
   if (lse == nullptr && s.q_len == 1) {
     decode(q + (s.q * heads.q + h * heads.group) * d, k + h * d, v + h * d, stride, s, heads.group, d, scale, mem.take(0, 4 * keys), out + (s.q * heads.q + h * heads.group) * d);
@@ -286,7 +290,7 @@ struct Saved {
 
 // S = (scale Q) Kᵀ, so dQ = scale dS·K and dK = dSᵀ·(scale Q). dq rows are in one span each and are set; dk, dv are added to.
 void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t, float scale) {
-  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   const int64_t most = step * heads.group;
   Scratch &mem = scratch();
   float *kt = mem.take(0, width * d), *vt = mem.take(1, width * d), *kr = mem.take(2, keys * dp);

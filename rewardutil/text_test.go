@@ -1,0 +1,299 @@
+package rewardutil
+
+import (
+	"context"
+	"errors"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+)
+
+// score1 scores one item.
+func score1(t *testing.T, r TextReward, it TextItem) float64 {
+	t.Helper()
+	v, err := r.Score(context.Background(), []TextItem{it})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v[0]
+}
+
+func TestAnswer(t *testing.T) {
+	for _, tc := range []struct{ name, in, want string }{
+		{"no tags: all of it", " a cat \n", "a cat"},
+		{"inside the tags", "<think>hm</think> so <answer> a cat </answer>.", "a cat"},
+		{"the first pair", "<answer>a</answer><answer>b</answer>", "a"},
+		{"tags in the thought do not count", "<think>use <answer>x</answer></think><answer>y</answer>", "y"},
+		{"unless there are none after it", "<answer>x</answer><think>done</think>", "x"},
+		{"an open tag is text", "<think>hm</think><answer>a cat", "<think>hm</think><answer>a cat"},
+		{"empty", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Answer(tc.in); got != tc.want {
+				t.Errorf("Answer(%q) = %q, want %q", tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFormat(t *testing.T) {
+	plain := DefaultFormatOptions()
+	strict := plain
+	strict.Strict = true
+	for _, tc := range []struct {
+		name, in      string
+		plain, strict float64
+	}{
+		{"all in order", "<think>a</think><answer>b</answer>", 1, 1},
+		{"white space and line ends are free", "\n<think>\na\n</think>\n <answer>b</answer>\n", 1, 1},
+		{"both pairs, wrong order", "<answer>b</answer><think>a</think>", 0.6, 0.6},
+		{"thought only", "<think>a</think> b", 0.3, 0},
+		{"answer only", "<answer>b</answer>", 0.3, 0.3},
+		{"cut off", "<think>a</think><answer>b", 0.3, 0},
+		{"closed before opened", "</think><think></answer><answer>", 0, 0},
+		{"interleaved pairs are not in order", "<think><answer></think></answer>", 0.6, 0},
+		{"text around", "ok <think>a</think> so <answer>b</answer> done", 1, 0},
+		{"twice", "<think>a</think><answer>b</answer><answer>c</answer>", 1, 0},
+		{"capitals are other tags", "<THINK>a</THINK><Answer>b</Answer>", 0, 0},
+		{"nothing", "", 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			it := TextItem{Completion: tc.in}
+			golden.Close(t, []float64{score1(t, plain, it), score1(t, strict, it)}, []float64{tc.plain, tc.strict}, 1e-15)
+		})
+	}
+}
+
+func TestAccuracy(t *testing.T) {
+	recipe := DefaultAccuracyOptions()
+	comma, exact := recipe, recipe
+	comma.Split, exact.Exact = "comma", true
+	for _, tc := range []struct {
+		name                         string
+		completion, reference        string
+		wantRecipe, wantComma, wantX float64
+	}{
+		{"equal", "move_left, jump", "move_left, jump", 1, 1, 1},
+		{"case, blanks and full stops", "<answer> Move_Left,  jump. </answer>", "move_left, jump", 1, 1, 1},
+		{"order does not matter to sets", "jump, move_left", "move_left, jump", 1, 1, 0},
+		{"one of three", "jump, run", "jump, duck", 1. / 3, 1. / 3, 0},
+		{"repeats count once", "jump jump run", "run jump", 1, 0, 0},
+		{"actions of two words", "move left, jump", "move right, jump", 0.5, 1. / 3, 0},
+		{"brackets and quotes", `["jump", 'run']`, "jump, run", 1, 1, 0},
+		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1},
+		{"nothing in common", "a", "b", 0, 0, 0},
+		{"empty completion", "", "b", 0, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			it := TextItem{Completion: tc.completion, Reference: tc.reference}
+			got := []float64{score1(t, recipe, it), score1(t, comma, it), score1(t, exact, it)}
+			golden.Close(t, got, []float64{tc.wantRecipe, tc.wantComma, tc.wantX}, 1e-15)
+		})
+	}
+}
+
+func TestVQAReward(t *testing.T) {
+	answers := []string{"two", "2", "2", "3", "2", "2", "2", "2", "2", "2"}
+	for in, want := range map[string]float64{"<think>1+1</think><answer>Two.</answer>": 1, "3": 0.3, "4": 0} {
+		golden.Close(t, []float64{score1(t, VQARewardOptions{}, TextItem{Completion: in, Answers: answers})}, []float64{want}, 1e-12)
+	}
+	agreed := TextItem{Completion: "Two.", Answers: []string{"2", "2", "2", "2"}}
+	golden.Close(t, []float64{score1(t, VQARewardOptions{}, agreed), score1(t, VQARewardOptions{Normalize: true}, agreed)}, []float64{0, 1}, 1e-12)
+}
+
+func TestRougeReward(t *testing.T) {
+	it := TextItem{Completion: "<answer>the cats sat</answer>", Reference: "the cat sat down"}
+	o := DefaultRougeOptions()
+	// stemmed: unigrams 3 of 3 and 4, pairs 2 of 2 and 3, subsequence 3
+	want := (6./7 + 4./5 + 6./7) / 3
+	golden.Close(t, []float64{score1(t, o, it)}, []float64{want}, 1e-15)
+	o.Types, o.Measure, o.Stem = []string{"rougeLsum"}, "recall", false
+	golden.Close(t, []float64{score1(t, o, it)}, []float64{0.5}, 1e-15)
+}
+
+func TestParsePoints(t *testing.T) {
+	for _, tc := range []struct {
+		name, in string
+		want     [][2]float64
+	}{
+		{"pairs in text", "at (1, 2) and ( 3.5 ,-4 )", [][2]float64{{1, 2}, {3.5, -4}}},
+		{"a list", "points: [[1, 2], [3, 4]]", [][2]float64{{1, 2}, {3, 4}}},
+		{"one point", "[5, 6]", [][2]float64{{5, 6}}},
+		{"Qwen's form in a fence", "```json\n[{\"point_2d\": [7, 8], \"label\": \"x\"}, {\"point_2d\": [9, 10]}]\n```", [][2]float64{{7, 8}, {9, 10}}},
+		{"the key's points, not the others", `{"bbox": [1, 2, 3, 4], "positive_points": [[0, 0]], "negative_points": [[1, 1]]}`, [][2]float64{{1, 1}}},
+		{"points where the key is absent", `{"points": [{"x": 1, "y": 2}]}`, [][2]float64{{1, 2}}},
+		{"a box is no point", "[1, 2, 3, 4]", nil},
+		{"the first value with points wins", `[] {"a": 1} [[1, 2]] [[3, 4]]`, [][2]float64{{1, 2}}},
+		{"brackets that are no JSON", "[left] (1, 2)", [][2]float64{{1, 2}}},
+		{"a pair inside an open bracket", "(see (1, 2)", [][2]float64{{1, 2}}},
+		{"not finite", "(inf, 1) (NaN, 2)", nil},
+		{"no points", "none", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := ParsePoints(tc.in, "negative_points"); !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("ParsePoints(%q) = %v, want %v", tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzParsePoints(f *testing.F) {
+	f.Add(`{"negative_points": [[1, 2]]} (3, 4)`)
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, p := range ParsePoints(s, "negative_points") {
+			if math.IsNaN(p[0]+p[1]) || math.IsInf(p[0], 0) {
+				t.Fatalf("%v in %q", p, s)
+			}
+		}
+	})
+}
+
+// writeMask writes a PNG that is white inside the rectangle.
+func writeMask(t *testing.T, dir, name string, w, h int, inside image.Rectangle) {
+	t.Helper()
+	img := image.NewPaletted(image.Rect(0, 0, w, h), color.Palette{color.Black, color.White})
+	for y := inside.Min.Y; y < inside.Max.Y; y++ {
+		for x := inside.Min.X; x < inside.Max.X; x++ {
+			img.SetColorIndex(x, y, 1)
+		}
+	}
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(png.Encode(f, img), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPoints(t *testing.T) {
+	dir := t.TempDir()
+	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))   // the left half
+	writeMask(t, dir, "confused.png", 20, 10, image.Rect(10, 0, 20, 5)) // the upper right quarter
+	meta := `{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`
+	sized := `{"ground_truth_mask": "object.png", "confusion_mask": "confused.png", "width": 200, "height": 100}`
+	for _, tc := range []struct {
+		name, completion, meta string
+		change                 func(*PointsOptions)
+		want                   float64
+	}{
+		{"a hit that misses the object", "(15, 2)", meta, nil, 1},
+		{"outside both", "(15, 7)", meta, nil, 0.5},
+		{"on the object", "(5, 2)", meta, nil, 0},
+		{"half of the points", "(15, 2) (5, 2)", meta, nil, 0.5},
+		{"a repeated point counts once", "(15, 2) (15.4, 2.9)", meta, nil, 0.5},
+		{"fewer than asked for", "(15, 2)", meta, func(o *PointsOptions) { o.Count = 4 }, 0.25},
+		{"outside of the image is neither", "(20.5, 2)", meta, nil, 0},
+		{"pixels of the image that the model saw", "(150, 20)", sized, nil, 1},
+		{"thousandths", "(750, 200)", meta, func(o *PointsOptions) { o.Coordinates = "thousand" }, 1},
+		{"shares, the far edge included", "(1, 0)", meta, func(o *PointsOptions) { o.Coordinates = "unit" }, 1},
+		{"no points", "nowhere", meta, nil, 0},
+		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`, func(o *PointsOptions) { o.Hit = 0 }, 0.5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultPointsOptions()
+			o.Weight = 1
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			r, err := newPoints(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := score1(t, r, TextItem{Completion: tc.completion, Meta: []byte(tc.meta), Root: dir})
+			golden.Close(t, []float64{got}, []float64{tc.want}, 1e-15)
+		})
+	}
+}
+
+func TestCompositionAddsWeightedTerms(t *testing.T) {
+	o := DefaultTextRewardOptions()
+	o.Format.Weight, o.Accuracy.Weight = 0.3, 0.7 // the Qwen-VL recipe
+	top := 0.5
+	o.ClipMax = &top
+	r, err := o.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, terms, err := r.Score(context.Background(), []TextItem{
+		{Completion: "<think>x</think><answer>jump</answer>", Reference: "jump"},
+		{Completion: "<answer>jump, run</answer>", Reference: "jump"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, total, []float64{0.5, 0.3*0.3 + 0.7*0.5}, 1e-15)
+	golden.Close(t, terms["format"], []float64{1, 0.3}, 1e-15)
+	golden.Close(t, terms["accuracy"], []float64{1, 0.5}, 1e-15)
+	if len(terms) != 2 {
+		t.Errorf("terms %v: want format and accuracy alone", terms)
+	}
+}
+
+func TestWhatATermNeedsIsNamed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*TextRewardOptions)
+		meta   string
+		want   string
+	}{
+		{"accuracy", func(o *TextRewardOptions) { o.Accuracy.Weight = 1 }, "", "rewards.accuracy: q7: accuracy needs a reference completion, and the record has none"},
+		{"rouge", func(o *TextRewardOptions) { o.Rouge.Weight = 1 }, "", "rewards.rouge: q7: ROUGE needs a reference completion"},
+		{"length", func(o *TextRewardOptions) { o.Length.Weight = 1 }, "", "rewards.length: q7: length similarity needs a reference completion"},
+		{"vqa", func(o *TextRewardOptions) { o.VQA.Weight = 1 }, "", "rewards.vqa: q7: VQA accuracy needs the annotators' answers"},
+		{"points without meta", func(o *TextRewardOptions) { o.Points.Weight = 1 }, "", "rewards.points: q7: points need the masks ground_truth_mask and confusion_mask in meta"},
+		{"points without a mask", func(o *TextRewardOptions) { o.Points.Weight = 1 }, `{"confusion_mask": 3}`, "rewards.points: q7: meta has no confusion_mask: want the path of a PNG mask"},
+		{"points without the file", func(o *TextRewardOptions) { o.Points.Weight = 1 }, `{"confusion_mask": "/no/m.png"}`, "rewards.points: q7: meta.confusion_mask: no file /no/m.png"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultTextRewardOptions()
+			tc.change(&o)
+			r, err := o.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.Check(context.Background(), []TextItem{{Name: "q7", Completion: "x", Meta: []byte(tc.meta)}})
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	address := "ftp://x"
+	low, high := 1.0, 0.0
+	for _, tc := range []struct {
+		name   string
+		change func(*TextRewardOptions)
+		want   string
+	}{
+		{"all off", func(*TextRewardOptions) {}, "rewards: every term has weight 0"},
+		{"clip", func(o *TextRewardOptions) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
+		{"negative weight", func(o *TextRewardOptions) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
+		{"no shares", func(o *TextRewardOptions) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
+		{"unknown measure", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} }, `rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
+		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of any, comma, got "commas" (did you mean comma?)`},
+		{"no scorer", func(o *TextRewardOptions) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},
+		{"no web address", func(o *TextRewardOptions) { o.External.Weight, o.External.URL = 1, &address }, `rewards.external.url: want an http or https address, got "ftp://x"`},
+		{"no such program", func(o *TextRewardOptions) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} }, `rewards.external.command: no program "no-such-program"`},
+		{"segmenter", func(o *TextRewardOptions) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address }, `rewards.points.segmenter.url: want an http or https address`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultTextRewardOptions()
+			tc.change(&o)
+			_, err := o.Build()
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package rewardutil
+
+import (
+	"context"
+	"errors"
+)
+
+// ExternalOptions configures a reward that a program of the user's gives: an LLM judge, a compiler, a game.
+type ExternalOptions struct {
+	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off, and nothing is started" range:"[0,inf)"`
+	ScorerOptions
+}
+
+// DefaultExternalOptions returns a term that is off.
+func DefaultExternalOptions() ExternalOptions {
+	return ExternalOptions{ScorerOptions: DefaultScorerOptions()}
+}
+
+// Validate reports a negative weight, a weight without a scorer, and the scorer's keys.
+func (o ExternalOptions) Validate() error {
+	if o.Weight == 0 {
+		return nil
+	}
+	return errors.Join(
+		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		want(o.On(), "url", "want the address of a scorer, or its command"),
+		o.ScorerOptions.Validate(),
+	)
+}
+
+// external is a TextReward whose scores come from elsewhere, as they are.
+type external struct{ scorer *scorer }
+
+func newExternal(o ExternalOptions) (TextReward, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := newScorer(o.ScorerOptions)
+	if err != nil {
+		return nil, err
+	}
+	return external{s}, nil
+}
+
+func (e external) Score(ctx context.Context, items []TextItem) ([]float64, error) {
+	seen := make([]scorerItem, len(items))
+	for i, it := range items {
+		seen[i] = newScorerItem(it)
+	}
+	return e.scorer.score(ctx, seen)
+}
+
+func (e external) Close() error { return e.scorer.Close() }

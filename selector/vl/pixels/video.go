@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"os"
 	"os/exec"
@@ -42,7 +41,7 @@ func (c Config) videoFile(ctx context.Context, path string, s Sampling) (Patches
 		return Patches{}, err
 	}
 	c = s.Bounds(c, len(numbers))
-	var frames []image.Image
+	var frames []*RGB
 	var h, w int
 	err = extract(ctx, path, numbers, func(frame *RGB) (err error) {
 		if len(frames) == 0 {
@@ -59,7 +58,7 @@ func (c Config) videoFile(ctx context.Context, path string, s Sampling) (Patches
 	for len(frames) < len(numbers) { // packets that gave no frame: the end of a damaged file stands still
 		frames = append(frames, frames[len(frames)-1])
 	}
-	p := c.patchesAt(frames, h, w)
+	p := c.patches(frames)
 	p.SecondsPerGrid = c.secondsPerGrid(fps)
 	return p, nil
 }

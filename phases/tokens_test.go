@@ -485,6 +485,53 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
+// TestTokenStepsFreeTheirTensors: no step leaves a tensor behind.
+func TestTokenStepsFreeTheirTensors(t *testing.T) {
+	env := tokenEnv(t, nil, t.TempDir())
+	for _, phase := range []Phase{tokenRCE(func(o *RCEOptions) { o.MicroBatch = intp(1) }), tokenGRPO(func(o *GRPOOptions) {
+		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.EntropyWeight = 2, intp(1), intp(3), 0.5, 0.01
+	})} {
+		if err := phase.Begin(env, 100); err != nil {
+			t.Fatal(err)
+		}
+		live := 0
+		for step := range 20 {
+			if _, err := phase.Step(context.Background(), 1, step, step%phase.Passes(), []int{0, 1, 2}); err != nil {
+				t.Fatal(err)
+			}
+			if step == 1 {
+				live = torchx.Live()
+			}
+		}
+		if torchx.Live() != live {
+			t.Errorf("%s: %d tensors after 2 steps, %d after 20", phase.Name(), live, torchx.Live())
+		}
+		phase.End()
+	}
+}
+
+// TestCompletionsDue: one batch may serve several steps.
+func TestCompletionsDue(t *testing.T) {
+	for _, tc := range []struct {
+		o           CompletionOptions
+		first       bool
+		step, steps int
+		want        bool
+	}{
+		{CompletionOptions{Groups: 2}, true, 7, 1, true},
+		{CompletionOptions{Groups: 2}, false, 0, 1, false},
+		{CompletionOptions{EverySteps: intp(1)}, true, 0, 1, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 3, 1, true},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 1, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 2, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 4, true},
+	} {
+		if got := tc.o.due(tc.first, tc.step, tc.steps); got != tc.want {
+			t.Errorf("%+v: %v, want %v", tc, got, tc.want)
+		}
+	}
+}
+
 // TestReferenceSync: the reference moves after every so many steps, a share of the way.
 func TestReferenceSync(t *testing.T) {
 	for _, mix := range []float64{1, 0.6} {

@@ -21,7 +21,14 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &shapesSource{questions: questions, wording: opt.wording()}
+	src := &shapesSource{questions: questions, normalized: map[string]string{}, wording: opt.wording()}
+	for _, item := range questions.Items {
+		for _, a := range item.Answers {
+			if _, ok := src.normalized[a.Answer]; !ok {
+				src.normalized[a.Answer] = rewardutil.NormalizeAnswer(a.Answer)
+			}
+		}
+	}
 	set := func(name, split string) *Set {
 		from, to := questions.Split(split)
 		s := &Set{Name: name, source: src}
@@ -67,8 +74,23 @@ func (s *shapesSource) withCaptions(set *Set) *Set {
 }
 
 type shapesSource struct {
-	questions *shapes.Questions
-	wording   wording
+	questions  *shapes.Questions
+	normalized map[string]string // the answers as VQA accuracy compares them
+	wording    wording
+}
+
+// accuracy is rewardutil.VQAAccuracy of answer i of a question's own, without normalising all ten for each: with c of
+// n annotators who agree, those see c-1 others who do, and the n-c see c.
+func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
+	c, n := 0, 0
+	for _, a := range answers {
+		n += a.Count
+		if s.normalized[a.Answer] == s.normalized[answers[i].Answer] {
+			c += a.Count
+		}
+	}
+	share := func(matches int) float64 { return min(1, float64(matches)/3) }
+	return (float64(c)*share(c-1) + float64(n-c)*share(c)) / float64(n)
 }
 
 func (s *shapesSource) sample(row int64) (Sample, error) {
@@ -82,8 +104,8 @@ func (s *shapesSource) sample(row int64) (Sample, error) {
 	for _, a := range item.Answers {
 		out.Answers = append(out.Answers, slices.Repeat([]string{a.Answer}, a.Count)...)
 	}
-	for _, a := range item.Answers {
-		out.Completions = append(out.Completions, Recorded{a.Answer, rewardutil.VQAAccuracy(a.Answer, out.Answers, false)})
+	for i := range item.Answers {
+		out.Completions = append(out.Completions, Recorded{item.Answers[i].Answer, s.accuracy(item.Answers, i)})
 	}
 	out.Messages = s.ask(row, item.Question)
 	return out, nil

@@ -59,3 +59,31 @@ func TestShapes(t *testing.T) {
 		t.Errorf("the picture of a sample is not always the same (%v)", err)
 	}
 }
+
+func BenchmarkShapesSample(b *testing.B) {
+	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		if _, err := bundle.Train.Sample(i % bundle.Train.Len()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkShapesPicture(b *testing.B) {
+	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		s, err := bundle.Train.Sample(i % bundle.Train.Len())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.Messages[0].Parts[0].Picture(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

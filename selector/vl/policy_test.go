@@ -509,6 +509,38 @@ func TestDropout(t *testing.T) {
 	}
 }
 
+// TestTrainingIsDeterministic: rollouts and updates from one seed give the same weights bit for bit, with one thread and
+// with two.
+func TestTrainingIsDeterministic(t *testing.T) {
+	defer torchx.Attach(1)
+	run := func() []float32 {
+		m, err := New(DefaultOptions(), vocabulary(), "cpu", 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		policy := NewPolicy(m)
+		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		defer adam.Free()
+		for i := range 2 {
+			end := torchx.Scope()
+			src := asked{pictured(1), pictured(2)}
+			b := policy.Sample(src, []int{0, 1}, 3, 8, 1, uint64(i))
+			m.params.ZeroGrad()
+			torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP)))
+			adam.Step(1e-3, 1)
+			end()
+		}
+		return m.params.Values()
+	}
+	for _, threads := range []int{1, 2} {
+		torchx.Attach(threads)
+		if first := run(); !slices.Equal(first, run()) {
+			t.Errorf("%d threads: two runs end with different weights", threads)
+		}
+	}
+}
+
 // TestMemoryIsFlat: forward, backward and update, rollouts and the reference's pass keep no tensor and no memory.
 func TestMemoryIsFlat(t *testing.T) {
 	steps := 1000

@@ -44,14 +44,13 @@ func (m *Model) newTower() *tower {
 // four rows each; windows tile the cells of a frame pair, and rows are put in window order, so that both windows and
 // frame pairs are contiguous.
 type layout struct {
-	order      []int64       // [cells] the cell at each place of the window order: HF's window_index
-	inverse    []int64       // [cells] the place of each cell
-	rowOrder   []int64       // [R] order, row by row
-	angles     []float32     // [R, d_h/2] in the original order
-	windows    []torchx.Span // what rows attend to in most blocks
-	frames     []torchx.Span // what rows attend to in full blocks
-	rows       int
-	tokenCount []int // merged vectors of each image or video
+	rows     int           // R
+	order    []int64       // [cells] the cell at each place of the window order: HF's window_index
+	inverse  []int64       // [cells] the place of each cell
+	rowOrder []int64       // [R] order, row by row
+	angles   []float32     // [R, d_h/2] in the original order
+	windows  []torchx.Span // what rows attend to in most blocks
+	frames   []torchx.Span // what rows attend to in full blocks
 }
 
 // layout computes the arrangement for these grids (spec §6, steps 2 and 3).
@@ -63,7 +62,6 @@ func (v *Vision) layout(grids []grid) *layout {
 	cell, firstCell := v.Cell(), 0
 	for _, g := range grids {
 		rows, cols := g.h/v.Merge, g.w/v.Merge
-		l.tokenCount = append(l.tokenCount, g.t*rows*cols)
 		for range g.t {
 			l.frames = append(l.frames, span(firstCell*cell, g.h*g.w))
 			for i := range rows * cols * cell {

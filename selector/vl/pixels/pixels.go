@@ -208,8 +208,12 @@ func (c Config) Video(frames []image.Image, fps float64) (Patches, error) {
 	if err != nil {
 		return Patches{}, err
 	}
-	p.SecondsPerGrid = float32(float64(c.TemporalPatchSize) / fps)
+	p.SecondsPerGrid = c.secondsPerGrid(fps)
 	return p, nil
+}
+
+func (c Config) secondsPerGrid(fps float64) float32 {
+	return float32(float64(c.TemporalPatchSize) / fps)
 }
 
 // DefaultFPS is the rate at which videos are sampled, in frames a second.
@@ -219,14 +223,25 @@ func (c Config) patches(frames []image.Image) (Patches, error) {
 	if len(frames) == 0 {
 		return Patches{}, errors.New("video: no frames")
 	}
-	size := frames[0].Bounds()
-	h, w, err := SmartResize(size.Dy(), size.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
+	h, w, err := c.size(frames[0])
 	if err != nil {
 		return Patches{}, err
 	}
-	if h == 0 || w == 0 {
-		return Patches{}, fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", size.Dy(), size.Dx(), c.MaxPixels)
+	return c.patchesAt(frames, h, w), nil
+}
+
+// size returns the height and width that an image is resized to.
+func (c Config) size(img image.Image) (h, w int, err error) {
+	b := img.Bounds()
+	h, w, err = SmartResize(b.Dy(), b.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
+	if err == nil && (h == 0 || w == 0) {
+		err = fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", b.Dy(), b.Dx(), c.MaxPixels)
 	}
+	return h, w, err
+}
+
+// patchesAt returns the patches of frames at height h and width w, multiples of a cell's side.
+func (c Config) patchesAt(frames []image.Image, h, w int) Patches {
 	groups := (len(frames) + c.TemporalPatchSize - 1) / c.TemporalPatchSize
 	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}}
 	p.Rows = groups * p.Grid[1] * p.Grid[2]
@@ -246,7 +261,7 @@ func (c Config) patches(frames []image.Image) (Patches, error) {
 		c.scatter(p.Data, resized, table, i, copies)
 	}
 	p.Key = hex.EncodeToString(sum.Sum(nil)[:16])
-	return p, nil
+	return p
 }
 
 // table returns the normalised value of each byte of each channel, in the types of the reference:

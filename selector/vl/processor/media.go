@@ -114,10 +114,6 @@ func (p *Processor) videoFile(part chat.Part, c pixels.Config) (pixels.Patches, 
 		s.FPS = part.FPS
 	}
 	return p.cache.Files([]string{part.Path}, s.FPS, c, func() (pixels.Patches, error) {
-		frames, fps, err := pixels.DecodeVideo(context.Background(), part.Path, s)
-		if err != nil {
-			return pixels.Patches{}, err
-		}
-		return s.Bounds(c, len(frames)).Video(frames, fps)
+		return c.VideoFile(context.Background(), part.Path, s)
 	})
 }

@@ -48,6 +48,7 @@ func newVLWork(r *run) (workload, error) {
 			if w.rewards, err = c.Rewards.Build(); err != nil {
 				return &UsageError{err.Error()}
 			}
+			r.closers = append(r.closers, w.rewards)
 		}
 		return nil
 	})
@@ -199,7 +200,7 @@ func (w *vlWork) source(set *conversation.Set) *vlSource {
 		if set == w.bundle.Demos {
 			longest = math.MaxInt // nobody samples there
 		}
-		w.sources[set] = prompts.New(set.Name, set, func(s conversation.Sample) (*processor.Prompt, error) { return w.processor.Prompt(s.Messages) },
+		w.sources[set] = prompts.New(w.run.ctx, set.Name, set, func(s conversation.Sample) (*processor.Prompt, error) { return w.processor.Prompt(s.Messages) },
 			prompts.Text{Encode: w.processor.Tokenizer().Encode, Decode: w.decode, EOS: w.policy.Model().EOS(), MaxTokens: longest}, w.rewards)
 	}
 	return w.sources[set]
@@ -278,7 +279,7 @@ func (w *vlWork) PhasesData() phases.Data {
 	out := phases.Data{
 		Val: w.source(w.bundle.Val), Shots: w.maxTokens(), EvalBatch: c.Data.BatchSize, EvalName: w.bundle.EvalName, Shuffle: c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw"},
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.SFT.Average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
 	if w.bundle.Eval.Len() > 0 {

@@ -152,12 +152,14 @@ func (c Config) Width() int { return 3 * c.TemporalPatchSize * c.PatchSize * c.P
 
 // Patches is what the vision tower reads of one image or video.
 type Patches struct {
-	Data []float32 // [Rows, Config.Width()]; shared with a cache: not to be written
+	Data []float32 // [Rows, Config.Width()]
 	Rows int
 	Grid [3]int // frame groups, height and width in patches; the rows are in the order of cells of MergeSize²
 
 	SecondsPerGrid float32 // seconds from one frame group to the next; 0 for an image
 	Key            string  // equal keys mean equal Data and Grid: for caches of features
+
+	frames []*RGB // what Data was made of, eight times smaller: what a cache keeps
 }
 
 // Tokens returns how many tokens of the language model the patches become.
@@ -254,24 +256,32 @@ func (c Config) size(img image.Image) (h, w int, err error) {
 func (c Config) patches(frames []*RGB) Patches {
 	h, w := frames[0].H, frames[0].W
 	groups := (len(frames) + c.TemporalPatchSize - 1) / c.TemporalPatchSize
-	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}}
+	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}, frames: frames}
 	p.Rows = groups * p.Grid[1] * p.Grid[2]
-	p.Data = make([]float32, p.Rows*c.Width())
-	table := c.table()
+	p.Data = c.normalised(p)
 	sum := sha256.New()
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(groups)))
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(h)))
 	fmt.Fprint(sum, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
-	for i, frame := range frames {
+	for _, frame := range frames {
 		sum.Write(frame.Pix)
-		copies := 1
-		if i == len(frames)-1 {
-			copies = groups*c.TemporalPatchSize - i
-		}
-		c.scatter(p.Data, frame, table, i, copies)
 	}
 	p.Key = hex.EncodeToString(sum.Sum(nil)[:16])
 	return p
+}
+
+// normalised makes the rows of a patches' frames.
+func (c Config) normalised(p Patches) []float32 {
+	data := make([]float32, p.Rows*c.Width())
+	table := c.table()
+	for i, frame := range p.frames {
+		copies := 1
+		if i == len(p.frames)-1 {
+			copies = p.Grid[0]*c.TemporalPatchSize - i
+		}
+		c.scatter(data, frame, table, i, copies)
+	}
+	return data
 }
 
 // table returns the normalised value of each byte of each channel, in the types of the reference:

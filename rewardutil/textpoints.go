@@ -81,17 +81,15 @@ func (p *points) Score(ctx context.Context, items []TextItem) ([]float64, error)
 	var asked []int
 	for i, it := range items {
 		named := ParsePoints(Answer(it.Completion), p.opt.Key)
-		switch {
-		case len(named) == 0:
-		case p.segmenter != nil:
-			s := newScorerItem(it)
-			s.Points = named
-			ask, asked = append(ask, s), append(asked, i)
-		default:
+		if p.segmenter == nil { // the masks are looked for even where no point is named: a mistake shows at once
 			var err error
 			if out[i], err = p.onMasks(it, named); err != nil {
 				return nil, itemErrorf(items, i, "%v", err)
 			}
+		} else if len(named) > 0 {
+			s := newScorerItem(it)
+			s.Points = named
+			ask, asked = append(ask, s), append(asked, i)
 		}
 	}
 	if len(ask) > 0 {
@@ -104,19 +102,6 @@ func (p *points) Score(ctx context.Context, items []TextItem) ([]float64, error)
 		}
 	}
 	return out, nil
-}
-
-// Check looks for the masks of items even where their completions name no points.
-func (p *points) Check(items []TextItem) error {
-	if p.segmenter != nil {
-		return nil
-	}
-	for i, it := range items {
-		if _, err := p.onMasks(it, nil); err != nil {
-			return itemErrorf(items, i, "%v", err)
-		}
-	}
-	return nil
 }
 
 func (p *points) Close() error {

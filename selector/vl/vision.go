@@ -122,7 +122,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 		}
 	}
 	l := v.layout(gridsOf(pictures))
-	x := torchx.Linear(m.pixelRows(pictures), like(torchx.Reshape(t.patch, v.Hidden, v.PatchSize()), m.typed()), torchx.Tensor{}) // [R, d]
+	x := torchx.Linear(m.pixelRows(pictures), m.as(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
 	show("patch_embed", x)
 	x = torchx.IndexSelect(x, 0, m.int64s(l.rowOrder))
 	c, s := l.rotation()
@@ -141,9 +141,9 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}
-	y := torchx.RMSNorm(x, like(t.normQ, x), visionEps)
+	y := torchx.RMSNorm(x, m.as(t.normQ), visionEps)
 	y = torchx.Reshape(y, len(l.order), v.Cell()*v.Hidden) // four rows are one cell
-	y = t.merge2.apply(torchx.GELU(t.merge0.apply(y, p)), p)
+	y = m.apply(&t.merge2, torchx.GELU(m.apply(&t.merge0, y, p)), p)
 	show("merger_windowed", y)
 	return torchx.Keep(torchx.IndexSelect(y, 0, m.int64s(l.inverse)))
 }
@@ -153,19 +153,16 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	defer torchx.Scope()()
 	v, b := m.cfg.Vision, &m.vision.blocks[i]
 	n, d := x.Shape()[0], v.Hidden
-	y := b.qkv.apply(torchx.RMSNorm(x, like(b.norm1, x), visionEps), p) // [R, 3d]
+	y := m.apply(&b.qkv, torchx.RMSNorm(x, m.as(b.norm1), visionEps), p) // [R, 3d]
 	head := func(part int) torchx.Tensor {
 		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
 	}
 	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans, 1/math.Sqrt(float64(d/v.Heads)))
-	x = torchx.Add(x, b.proj.apply(torchx.Reshape(seen, n, d), p))
-	y = torchx.RMSNorm(x, like(b.norm2, x), visionEps)
-	x = torchx.Add(x, b.down.apply(torchx.SwiGLU(b.gate.apply(y, p), b.up.apply(y, p)), p))
+	x = torchx.Add(x, m.apply(&b.proj, torchx.Reshape(seen, n, d), p))
+	y = torchx.RMSNorm(x, m.as(b.norm2), visionEps)
+	x = torchx.Add(x, m.apply(&b.down, torchx.SwiGLU(m.apply(&b.gate, y, p), m.apply(&b.up, y, p)), p))
 	return torchx.Keep(x)
 }
-
-// typed is a tensor of the type of computation.
-func (m *Model) typed() torchx.Tensor { return torchx.FullLike(m.params.Flat(), 0, m.dtype, 1) }
 
 // pixelRows returns the rows of all pictures [R, 1176] on the device.
 func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {

@@ -14,7 +14,6 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
-	"fulcrum/selector/pointer"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -86,7 +85,8 @@ Writes the report of a run or sweep again, or prints a comparison of several run
 `
 	case "checkpoint":
 		return `run checkpoint inspect|verify FILE_OR_RUN_FOLDER
-run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(pointer.ExportFormats(), "|") + ` [--out FILE] [--force]
+run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(exportFormats(), "|") + ` [--out PATH] [--force]
+    [--base MODEL_FOLDER] [--dtype float32|bfloat16|float16]
 Lists what a checkpoint holds, checks that it is whole and finite, or writes it in another layout.
 `
 	case "data":

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,28 +13,37 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
 
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/vl"
+	"fulcrum/selector/vl/processor"
 )
 
 // exportCheckpoint writes a checkpoint, or a run folder's best, in another layout:
 //
 //	run checkpoint export outputs/RUN --format pt --out rce_epoch5.pt
+//	run checkpoint export outputs/RUN --format hf --out MODEL
 func exportCheckpoint(args []string) error {
-	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(pointer.ExportFormats(), "|") + " [--out FILE] [--force]"
+	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out FILE] [--force]"
 	flags := pflag.NewFlagSet("export", pflag.ContinueOnError)
 	flags.Usage = func() {}
 	format := flags.String("format", "", "layout to write")
 	out := flags.String("out", "", "file to write; default: beside the checkpoint")
 	force := flags.Bool("force", false, "replace an existing file")
+	base := flags.String("base", "", "model folder that adapters belong to; default: the run's vl.path (hf, peft)")
+	dtype := flags.String("dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	if err := flags.Parse(args); err != nil {
 		return usagef("checkpoint export: %v; %s", err, usage)
 	}
 	if flags.NArg() != 1 || *format == "" {
 		return usagef("%s", usage)
 	}
-	if !slices.Contains(pointer.ExportFormats(), *format) {
-		return usagef("--format=%s: want one of %s", *format, strings.Join(pointer.ExportFormats(), ", "))
+	if !slices.Contains(exportFormats(), *format) {
+		return usagef("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
 	path, err := resolveCheckpoint(flags.Arg(0))
 	if err != nil {
@@ -53,6 +63,13 @@ func exportCheckpoint(args []string) error {
 	if _, err := os.Stat(filepath.Dir(*out)); err != nil {
 		return fmt.Errorf("--out=%s: %w", *out, err)
 	}
+	if kind, err := policyOf(path); err != nil {
+		return err
+	} else if folders := slices.Contains(folderFormats(), *format); folders != (kind == vl.Kind) {
+		return usagef("--format=%s: %s is a checkpoint of policy %s", *format, path, cmp.Or(kind, "pointer"))
+	} else if folders {
+		return exportModel(path, *out, *format, *base, *dtype)
+	}
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
 		return err
@@ -65,11 +82,32 @@ func exportCheckpoint(args []string) error {
 	return nil
 }
 
+// folderFormats are the formats that are folders, of the vision-language policy.
+func folderFormats() []string { return []string{"hf", "peft"} }
+
+func exportFormats() []string { return append(pointer.ExportFormats(), folderFormats()...) }
+
+// policyOf is the policy that a safetensors checkpoint of ours names; "" for any other file.
+func policyOf(path string) (string, error) {
+	if filepath.Ext(path) != ".safetensors" {
+		return "", nil
+	}
+	f, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return f.Metadata["policy"], nil
+}
+
 // exportPath stands beside the checkpoint: the reference's own names differ by extension only, but for v2.
 func exportPath(path, format string) string {
 	base := strings.TrimSuffix(path, filepath.Ext(path))
 	if format == "v2" {
 		return base + "_v2.ckpt"
+	}
+	if slices.Contains(folderFormats(), format) {
+		return base + "_" + format
 	}
 	return base + "." + format
 }
@@ -101,4 +139,79 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 	}
 	c.Metadata["metrics"] = string(text)
 	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
+}
+
+// exportModel writes a checkpoint of the vision-language policy as a Hugging Face folder: the whole model with
+// adapters merged (hf), or its adapters alone (peft).
+func exportModel(path, out, format, base, dtype string) (err error) {
+	if err := torchx.Load(); err != nil {
+		return err
+	}
+	torchx.Attach(1)
+	options := vl.DefaultOptions()
+	if base == "" {
+		base = baseOf(path)
+	}
+	folder := base
+	if base != "" {
+		options.Path = &base
+	} else {
+		folder = besideCheckpoint(path)
+	}
+	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
+	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	if err != nil {
+		return err
+	}
+	defer model.Free()
+	tmp, err := os.MkdirTemp(filepath.Dir(out), ".export.tmp*") // complete or absent
+	if err != nil {
+		return fmt.Errorf("--out=%s: %w", out, err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if format == "peft" {
+		err = model.SaveAdapter(tmp, base)
+	} else {
+		err = saveWhole(model, folder, tmp, dtype)
+	}
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, out); err != nil {
+		return fmt.Errorf("--out=%s: %w", out, err)
+	}
+	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, model.Params().Numel(), format, out)
+	return atomicfile.SyncDir(filepath.Dir(out))
+}
+
+// saveWhole writes weights, configuration and what turns conversations into tokens.
+func saveWhole(model *vl.Model, folder, out, dtype string) error {
+	proc, err := processor.Open(folder)
+	if err != nil {
+		return err
+	}
+	if err := model.SaveMerged(out, dtype); err != nil {
+		return err
+	}
+	return proc.Save(out)
+}
+
+// baseOf is the vl.path of the run that wrote a checkpoint, "" where it had none or is not there.
+func baseOf(checkpoint string) string {
+	var c struct {
+		VL struct {
+			Path string `yaml:"path"`
+		} `yaml:"vl"`
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(checkpoint)), runMarker))
+	if err != nil || yaml.Unmarshal(text, &c) != nil {
+		return ""
+	}
+	return c.VL.Path
 }

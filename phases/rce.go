@@ -160,7 +160,7 @@ func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	show := r.opt.Completions.due(r.showNext, step)
+	show := r.opt.Completions.due(r.showNext, step, 1)
 	r.showNext = false
 	if !show || !r.text {
 		return b, nil

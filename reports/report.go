@@ -105,7 +105,7 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 	if s.Data.Notice != "" {
 		notice := plain(s.Data.Notice)
 		if s.Data.Synthetic {
-			notice = "**Synthetic data.** " + notice
+			notice = "**Synthetic data.** " + capital(strings.TrimPrefix(notice, "synthetic data: "))
 		}
 		out = append(out, notice)
 	}
@@ -231,12 +231,16 @@ func reportData(d *document, s *Summary) {
 		text += ", **synthetic**"
 	}
 	if data.Notice != "" {
-		text += ": " + plain(data.Notice)
+		text += ": " + strings.TrimPrefix(plain(data.Notice), "synthetic data: ")
 	}
 	d.paragraph("%s", text)
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
-		rows = append(rows, []string{strings.ReplaceAll(name, "_", " "), thousands(data.Counts[name])})
+		what := name
+		if rest, ok := strings.CutPrefix(name, "eval_"); ok && data.EvalName != "" {
+			what = data.EvalName + "_" + rest
+		}
+		rows = append(rows, []string{strings.ReplaceAll(what, "_", " "), thousands(data.Counts[name])})
 	}
 	if data.Shots > 0 {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})

@@ -72,7 +72,7 @@ func klStory(run *Run, phase string, steps *Steps) []string {
 	}
 	text := "KL per epoch " + wentFrom(kl, sig3) + " nats per sequence"
 	if _, token := run.epochSeries(phase, "kl_per_token"); len(token) > 0 {
-		text += " and " + wentFrom(token, sig3) + " per token"
+		text += " (" + strings.TrimPrefix(strings.TrimPrefix(wentFrom(token, sig3), "went from "), "was ") + " per token)"
 	}
 	out := []string{text + "."}
 	low, okLow := run.settingNumber(phase, "kl", "target_min")

@@ -350,12 +350,23 @@ func signalFigure(run *Run) *figure {
 	share := newPanel(run, "share of groups")
 	share.share, share.yMin = true, 0
 	share.addSteps(run, "signal_share", "with a learning signal", blue)
-	share.addSteps(run, "signal_share_top_k", "left by the curriculum", orange)
+	if !run.equalColumns("signal_share", "signal_share_top_k") {
+		share.addSteps(run, "signal_share_top_k", "left by the curriculum", orange)
+	}
 	ess := newPanel(run, run.wording("candidates per query", "completions per question"))
 	ess.yMin = 0
 	ess.addSteps(run, "effective_sample_size", "effective sample size of the RCE weights", green)
 	entropy := newPanel(run, run.wording("nats per step", "nats per token"))
 	entropy.yMin = min(0, columnMin(run, "entropy"))
 	entropy.addSteps(run, "entropy", "entropy of the policy", purple)
-	return stack("Learning signal", "A group whose rewards are all equal teaches nothing.\nRCE weights spread over all "+run.wording("candidates", "completions")+" (a large sample size) teach little.", share, ess, entropy).crop(run)
+	note := "A group whose rewards are all equal teaches nothing."
+	if !ess.blank() {
+		note += "\nRCE weights spread over all " + run.wording("candidates", "completions") + " (a large sample size) teach little."
+	}
+	return stack("Learning signal", note, share, ess, entropy).crop(run)
+}
+
+// equalColumns says whether two step metrics are the same in every phase, rounding aside.
+func (r *Run) equalColumns(a, b string) bool {
+	return !slices.ContainsFunc(r.Steps, func(s *Steps) bool { return !slices.EqualFunc(s.Column(a), s.Column(b), closeTo) })
 }

@@ -74,9 +74,7 @@ func (r *Run) rewardTerms() []string {
 		}
 	}
 	terms := slices.Sorted(maps.Keys(names))
-	if len(terms) == 1 && !slices.ContainsFunc(r.Steps, func(s *Steps) bool {
-		return !slices.EqualFunc(s.Column("mean_reward"), s.Column("reward_"+terms[0]), closeTo)
-	}) {
+	if len(terms) == 1 && r.equalColumns("mean_reward", "reward_"+terms[0]) {
 		return nil
 	}
 	return terms

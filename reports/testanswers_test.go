@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -21,7 +22,7 @@ func fakeAnswers(t testing.TB, seed uint64) string {
 	clock := newClock(500 * time.Millisecond)
 	log, err := OpenLog(dir, LogOptions{LoggingOptions: LoggingOptions{LogEverySteps: 1}, Stderr: &bytes.Buffer{}, Now: clock.now})
 	must(t, err)
-	a := &answers{t: t, log: log, rng: rand.New(rand.NewPCG(seed, 5))}
+	a := &answers{t: t, log: log, seed: seed, rng: rand.New(rand.NewPCG(seed, 5))}
 	a.evaluate("majority", "", 0, 0.2)
 	a.evaluate("reference", "", 0, 0.97)
 	a.evaluate("init", "init", 0, 0)
@@ -45,6 +46,7 @@ func fakeAnswers(t testing.TB, seed uint64) string {
 type answers struct {
 	t      testing.TB
 	log    *Log
+	seed   uint64
 	rng    *rand.Rand
 	global int
 }
@@ -60,7 +62,7 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 		name string
 		n    int
 	}{{"val", 200}, {"dev", 400}} {
-		hard, luck := rand.New(rand.NewPCG(3, uint64(split.n))), rand.New(rand.NewPCG(uint64(len(policy)), uint64(epoch)))
+		hard, luck := rand.New(rand.NewPCG(3, uint64(split.n))), rand.New(rand.NewPCG(a.seed, uint64(len(policy)+10*epoch)))
 		ids, rewards, accuracies := make([]int64, split.n), make([]float64, split.n), make([]float64, split.n)
 		right := 0.0
 		for i := range ids {
@@ -95,7 +97,7 @@ func (a *answers) sft(epochs, perEpoch int) {
 		}
 		at := float64(epoch) / float64(epochs)
 		a.record(KindEpoch, "sft", epoch, epoch*perEpoch, map[string]any{"loss": 2 - at, "grad_norm": 1.5, "val_loss": 3 - at, "val_kl": 9.5, "completion_length": 3.0, "truncated_share": 0.0,
-			"val_reward": 0.1 + 0.3*at, "val_accuracy": 0.33 * at, "val_completion_length": 3.1, "val_truncated_share": 0.01, "checkpoint": "checkpoints/sft_epoch1.safetensors"})
+			"val_reward": 0.1 + 0.3*at, "val_accuracy": 0.33 * at, "val_completion_length": 3.1, "val_truncated_share": 0.01, "checkpoint": fmt.Sprintf("checkpoints/sft_epoch%d.safetensors", epoch)})
 	}
 	a.evaluate("sft", "sft", epochs, 0.34)
 }
@@ -125,7 +127,7 @@ func (a *answers) grpo(epochs, perEpoch int) {
 			}
 		}
 		f := map[string]any{"val_loss": 2.0, "val_kl": 0.05 * float64(epoch), "val_reward": 0.42 + 0.02*float64(epoch), "val_accuracy": 0.36 + 0.02*float64(epoch), "val_completion_length": 3.0, "val_truncated_share": 0.0,
-			"checkpoint": "checkpoints/grpo_epoch2.safetensors"}
+			"checkpoint": fmt.Sprintf("checkpoints/grpo_epoch%d.safetensors", epoch)}
 		for name, v := range last {
 			if name != "adv_hist" {
 				f[name] = v

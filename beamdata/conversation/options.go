@@ -15,7 +15,7 @@ type Options struct {
 
 	SFT      *string `koanf:"sft" help:"file of demonstrations that the sft phase imitates instead of train's targets"`
 	Demos    *int    `koanf:"demos" help:"how many training samples sft imitates (null = all): demonstrations are dear, rewards cheap" range:"[1,inf)"`
-	Captions bool    `koanf:"captions" help:"sft also learns to describe the scenes of the samples it imitates (data=shapes)"`
+	Captions bool    `koanf:"captions" help:"sft also learns to describe every training scene (data=shapes)"`
 
 	SplitBy string `koanf:"split_by" help:"what stays on one side of the split: all records of one image or video, or single records" enum:"image,record"`
 

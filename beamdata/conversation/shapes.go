@@ -51,7 +51,7 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 			b.Demos = b.Demos.First(*opt.Demos)
 		}
 		if opt.Captions {
-			b.Demos = src.withCaptions(b.Demos)
+			b.Demos = src.withCaptions(b.Demos, b.Train)
 		}
 	}
 	return b.seal(), nil
@@ -60,11 +60,11 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 // captionRow marks the rows that describe a scene: captionRow + a row about it.
 const captionRow = 1 << 40
 
-// withCaptions adds a description of every scene of a set.
-func (s *shapesSource) withCaptions(set *Set) *Set {
+// withCaptions adds a description of every scene of seen to a set.
+func (s *shapesSource) withCaptions(set, seen *Set) *Set {
 	out := &Set{Name: "demos", source: s, rows: slices.Clone(set.rows)}
 	last := -1
-	for _, row := range set.rows {
+	for _, row := range seen.rows {
 		if scene := s.questions.Items[row].Scene; scene != last { // the questions of a scene follow each other
 			out.rows = append(out.rows, captionRow+row)
 			last = scene

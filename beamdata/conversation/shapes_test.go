@@ -98,8 +98,8 @@ func TestShapesDemonstrations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Demos.Len() != 40 || b.Train.Len() != 90 { // three questions a scene, and its description
-		t.Fatalf("%d demonstrations of %d training samples, want 40 of 90", b.Demos.Len(), b.Train.Len())
+	if b.Demos.Len() != 60 || b.Train.Len() != 90 { // three questions a scene, and its description
+		t.Fatalf("%d demonstrations of %d training samples, want 60 of 90", b.Demos.Len(), b.Train.Len())
 	}
 	question, err := b.Demos.Sample(27)
 	if err != nil {
@@ -110,6 +110,6 @@ func TestShapesDemonstrations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if caption.Messages[0].Parts[0].Key != question.Messages[0].Parts[0].Key || caption.Reference == "" || caption.ID == question.ID {
-		t.Errorf("the last caption %+v is not about the scene of the last question %+v", caption, question)
+		t.Errorf("the tenth caption %+v is not about the scene of the last question %+v", caption, question)
 	}
 }

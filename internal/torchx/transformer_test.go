@@ -337,6 +337,10 @@ func TestLinearOfBFloat16Weights(t *testing.T) {
 		plain := RequireGrad(Detach(y))
 		Backward(Sum(LoRALinear(plain, w.To(Float64), bias.To(Float64), a.To(Float64), b.To(Float64), 0.5)))
 		golden.Close(t, Grad(x).Floats(), Grad(plain).Floats(), 1e-4)
+		x, plain = RequireGrad(Detach(x)), RequireGrad(Detach(plain))
+		Backward(Sum(Square(Linear(x, w, bias))))
+		Backward(Sum(Square(Linear(plain, w.To(Float64), bias.To(Float64)))))
+		golden.Close(t, Grad(x).Floats(), Grad(plain).Floats(), 2e-3)
 	}
 }
 

@@ -66,8 +66,7 @@ type rows struct {
 // embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
 func (m *Model) embedRows(in *rows) torchx.Tensor {
 	ids := m.int64s(in.ids)
-	x := torchx.Embedding(m.text.embed, ids)
-	x = m.as(x) // a trained table is float32
+	x := torchx.Embedding(m.text.embed, ids).To(m.dtype) // a trained table is float32, one in the file's type may be bfloat16
 	if len(in.mediaAt) > 0 {
 		x = torchx.ReplaceRows(x, m.int64s(in.mediaAt), in.media)
 	}

@@ -106,8 +106,7 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *pass
 		k, v = in.cache.store(i, k, v)
 	}
 	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
-	x = torchx.Add(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p))
-	y = torchx.RMSNorm(x, m.as(l.postNorm), c.Eps)
+	x, y = torchx.AddRMSNorm(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.as(l.postNorm), c.Eps)
 	x = torchx.Add(x, m.apply(&l.down, torchx.SwiGLU(m.apply(&l.gate, y, p), m.apply(&l.up, y, p)), p))
 	return torchx.Keep(x)
 }

@@ -402,6 +402,37 @@ at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &wh
   return at::stack(chosen);
 }
 
+// q [n, kv, group, rows, d], k and v [n, kv, keys, d] → [n, kv, group, rows, d]; causal rows are aligned at the last key.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+// Fused kernels that never hold the scores (Dao et al. 2022). Query heads that share a key head are stacked as rows; a
+// sequence that sees only itself gets the causal kernel instead, for which its keys are repeated.
+at::Tensor attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale) {
+  const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
+  if (causal && rows > 1 && rows == keys) {
+    auto repeated = [&](const at::Tensor &x) { return x.unsqueeze(2).expand({n, kv, group, keys, d}).reshape({n, kv * group, keys, d}); };
+    return at::scaled_dot_product_attention(q.reshape({n, kv * group, rows, d}), repeated(k), repeated(v), {}, 0.0, true, scale).view({n, kv, group, rows, d});
+  }
+  const at::Tensor stacked = q.reshape({n, kv, group * rows, d});
+  if (causal && rows > 1) {
+    const at::Tensor seen = at::ones({rows, keys}, q.options().dtype(at::kBool)).tril(keys - rows).repeat({group, 1});
+    return at::scaled_dot_product_attention(stacked, k, v, seen, 0.0, false, scale).view({n, kv, group, rows, d});
+  }
+  return at::scaled_dot_product_attention(stacked, k, v, {}, 0.0, false, scale).view({n, kv, group, rows, d});
+}
+#else
+at::Tensor attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale) {
+  const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
+  auto flat = [&](const at::Tensor &x) { return x.reshape({n * kv, keys, d}); };
+  at::Tensor z = at::bmm(q.reshape({n * kv, group * rows, d}), flat(k).transpose(1, 2)).mul(scale).view({n * kv, group, rows, keys});
+  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+  if (causal && rows > 1) {
+    at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
+    z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  }
+  return at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), flat(v)).view({n, kv, group, rows, d});
+}
+#endif
+
 // Spans of one shape (windows, the sequences of a decoding step) are one batch.
 at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
   const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
@@ -411,16 +442,10 @@ at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &
   std::vector<at::Tensor> out(spans.size());
   for (const auto &[shape, which] : shapes) {
     const int64_t rows = shape[0], keys = shape[1], n = static_cast<int64_t>(which.size());
-    auto by_head = [&](const at::Tensor &x) { return x.permute({0, 2, 1, 3}).reshape({n * kv, keys, d}); };
-    at::Tensor z = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4}).reshape({n * kv, group * rows, d});
-    z = at::bmm(z, by_head(pick(ks, which)).transpose(1, 2)).mul(scale).view({n * kv, group, rows, keys});
-    if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
-    if (shape[2] && rows > 1) {
-      at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
-      z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-    }
-    at::Tensor y = at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), by_head(pick(vs, which)));
-    const std::vector<at::Tensor> parts = y.view({n, kv, group, rows, d}).permute({0, 3, 1, 2, 4}).reshape({n, rows, heads, d}).unbind(0);
+    auto by_head = [&](const at::Tensor &x) { return x.transpose(1, 2); };  // [n, kv, keys, d]
+    const at::Tensor grouped = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4});
+    const at::Tensor y = attention(grouped, by_head(pick(ks, which)), by_head(pick(vs, which)), shape[2] != 0, scale);
+    const std::vector<at::Tensor> parts = y.permute({0, 3, 1, 2, 4}).reshape({n, rows, heads, d}).unbind(0);
     for (int64_t i = 0; i < n; i++) out[which[i]] = parts[i];
   }
   return at::cat(out);

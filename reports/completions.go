@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -34,15 +35,15 @@ type SampledCompletion struct {
 // appendCompletions appends the rows of one step to completions.jsonl and makes them durable.
 func appendCompletions(dir, phase string, epoch, step int, rows []Completion) error {
 	path := filepath.Join(dir, completionsFile)
-	var data []byte
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
+	enc.SetEscapeHTML(false) // <image> stays readable
 	for _, c := range rows {
-		line, err := json.Marshal(SampledCompletion{phase, epoch, step, c})
-		if err != nil {
+		if err := enc.Encode(SampledCompletion{phase, epoch, step, c}); err != nil {
 			return fmt.Errorf("%s: query %d: %w", path, c.QueryID, err) // a reward or advantage that is no finite number
 		}
-		data = append(append(data, line...), '\n')
 	}
-	return appendDurably(path, data)
+	return appendDurably(path, data.Bytes())
 }
 
 // ReadCompletions reads completions.jsonl in the order it was written. A folder without the file has none.

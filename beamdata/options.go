@@ -34,9 +34,9 @@ type Options struct {
 
 	Shapes        shapes.Options              `koanf:"shapes"`
 	Conversations conversation.Options        `koanf:"conversations" help:"what the token policies read"`
-	Eval      EvalOptions                 `koanf:"eval"`
-	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
-	Reward    rewardutil.RewardOptions    `koanf:"reward"`
+	Eval          EvalOptions                 `koanf:"eval"`
+	Normalize     rewardutil.NormalizeOptions `koanf:"normalize"`
+	Reward        rewardutil.RewardOptions    `koanf:"reward"`
 
 	SkipFallback         bool `koanf:"skip_fallback" help:"drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)"`
 	RequirePositiveQuery bool `koanf:"require_positive_query" help:"drop queries without a correct trajectory"`

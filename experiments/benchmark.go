@@ -30,11 +30,14 @@ func verbBench(ctx context.Context, a App, args []string) error {
 	if len(args) == 2 && args[0] == measureArgument {
 		return measure(ctx, args[1])
 	}
+	if len(args) == 2 && args[0] == measureTokensArgument {
+		return measureTokens(ctx, args[1])
+	}
 	opt := bench.Options{Progress: os.Stderr}
 	f := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.Usage = func() {}
-	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact; all if not given")
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or tokens-forward … tokens-grpo; all if not given")
 	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
 	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
 	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
@@ -44,6 +47,7 @@ func verbBench(ctx context.Context, a App, args []string) error {
 	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
 	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
+	f.StringVar(&opt.TokenPeer, "token-peer", "", "peer_qwen2_5_vl.py, the same for token policies")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
 	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run bench --measure; needs --dir")
 	if err := f.Parse(args); err != nil {
@@ -67,21 +71,21 @@ func verbBench(ctx context.Context, a App, args []string) error {
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1:
 		return usagef("bench: want --repeats, --passes and --threads of at least 1")
 	}
-	if opt.Peer != "" {
+	if opt.Peer != "" || opt.TokenPeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {
 			opt.Python = python
 		} else if opt.Python != "" {
 			return usagef("bench: --python=%s has no torch", opt.Python)
 		} else {
 			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
-			opt.Peer = ""
+			opt.Peer, opt.TokenPeer = "", ""
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	opt.Program = []string{self, "bench", measureArgument}
+	opt.Program, opt.TokenProgram = []string{self, "bench", measureArgument}, []string{self, "bench", measureTokensArgument}
 	return bench.Run(ctx, opt, os.Stdout)
 }
 
@@ -90,6 +94,9 @@ func benchHelp(f *pflag.FlagSet) error {
 		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
 	for _, w := range bench.Workloads() {
 		fmt.Printf("  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
+	}
+	for _, w := range bench.TokenWorkloads() {
+		fmt.Printf("  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
 	}
 	fmt.Printf("\nflags:\n%s", f.FlagUsages())
 	return nil

@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"errors"
+
 	"fulcrum/beamdata"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
@@ -109,8 +111,33 @@ func (c *Config) Validate() error {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
 		}
 	}
+	if c.Policy != "pointer" {
+		if err := c.validateTokens(seen); err != nil {
+			return err
+		}
+	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	}
+	return nil
+}
+
+// validateTokens checks what only token policies ask for; seen are the scheduled phases.
+func (c *Config) validateTokens(seen map[string]bool) error {
+	if c.Task == "predict" {
+		return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
+	}
+	for _, phase := range []struct {
+		name string
+		opt  phases.GRPOOptions
+	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
+		if !seen[phase.name] || phase.opt.Epochs == 0 {
+			continue
+		}
+		var bad *option.Error
+		if err := phase.opt.ValidateTokens(); errors.As(err, &bad) {
+			return option.Errorf(phase.name+"."+bad.Key, "%s (grpo=tokens grpo/kl=k3 set what a token policy wants)", bad.Msg)
+		}
 	}
 	return nil
 }

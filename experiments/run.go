@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -29,6 +30,7 @@ type taskFunc func(ctx context.Context, r *run) error
 
 // run is one run in progress.
 type run struct {
+	ctx        context.Context // of the task: ends on a signal
 	cfg        *Config
 	composed   *configs.Composed
 	exp        string   // the chosen experiment, or ""
@@ -46,6 +48,7 @@ type run struct {
 	result     *phases.Result
 	evaluation *evaluation // of task=evaluate
 	earlier    sittings    // before a resume
+	closers    []io.Closer // at the end of the task
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -180,7 +183,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if err != nil {
 		return err
 	}
-	r.dir, r.begin = f.dir, time.Now()
+	r.ctx, r.dir, r.begin = ctx, f.dir, time.Now()
 	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
 		return err
 	}
@@ -192,6 +195,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
+	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir}
@@ -203,6 +207,15 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
 	return taskErr
+}
+
+// close releases what the task keeps open until its end: the processes of external scorers.
+func (r *run) close() {
+	for _, c := range r.closers {
+		if err := c.Close(); err != nil {
+			r.log.Warnf("%v", err)
+		}
+	}
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,7 @@ func newVLWork(r *run) (workload, error) {
 			if w.rewards, err = c.Rewards.Build(); err != nil {
 				return &UsageError{err.Error()}
 			}
+			r.closers = append(r.closers, w.rewards)
 		}
 		return nil
 	})
@@ -158,8 +160,13 @@ const corpusSamples = 4000
 // builtinProcessor trains a small vocabulary on the texts of the data.
 func builtinProcessor(b *conversation.Bundle, sizes vl.ScratchOptions) (*processor.Processor, error) {
 	var corpus []string
-	for i := range min(b.Train.Len(), corpusSamples) {
-		s, err := b.Train.Sample(i)
+	taught := b.Train
+	if b.Demos != nil {
+		taught = b.Demos
+	}
+	step := max(1, taught.Len()/corpusSamples) // evenly: demonstrations of one kind may lie together
+	for i := 0; i < taught.Len(); i += step {
+		s, err := taught.Sample(i)
 		if err != nil {
 			return nil, err
 		}
@@ -189,8 +196,12 @@ func vocabularyOf(p *processor.Processor) vl.Vocabulary {
 
 func (w *vlWork) source(set *conversation.Set) *vlSource {
 	if w.sources[set] == nil {
-		w.sources[set] = prompts.New(set.Name, set, func(s conversation.Sample) (*processor.Prompt, error) { return w.processor.Prompt(s.Messages) },
-			prompts.Text{Encode: w.processor.Tokenizer().Encode, Decode: w.decode, EOS: w.policy.Model().EOS(), MaxTokens: w.maxTokens()}, w.rewards)
+		longest := w.maxTokens()
+		if set == w.bundle.Demos {
+			longest = math.MaxInt // nobody samples there
+		}
+		w.sources[set] = prompts.New(w.run.ctx, set.Name, set, func(s conversation.Sample) (*processor.Prompt, error) { return w.processor.Prompt(s.Messages) },
+			prompts.Text{Encode: w.processor.Tokenizer().Encode, Decode: w.decode, EOS: w.policy.Model().EOS(), MaxTokens: longest}, w.rewards)
 	}
 	return w.sources[set]
 }
@@ -226,16 +237,20 @@ func (w *vlWork) probe() error {
 
 func (w *vlWork) Policy() selector.Policy { return w.policy }
 
-// Beams are the target and recorded completions of the training conversations.
+// Beams are the demonstrations of sft, else the target and recorded completions of the training conversations.
 func (w *vlWork) Beams(phase string) (selector.Source, error) {
-	s, err := w.bundle.Train.Sample(0)
+	set := w.bundle.Train
+	if phase == "sft" && w.bundle.Demos != nil {
+		set = w.bundle.Demos
+	}
+	s, err := set.Sample(0)
 	if err != nil {
 		return nil, err
 	}
 	if s.Reference == "" && len(s.Completions) == 0 {
 		return nil, usagef("schedule: phase %s imitates completions, and %s has none (a last assistant turn, or completions)", phase, s.Name)
 	}
-	return w.source(w.bundle.Train), nil
+	return w.source(set), nil
 }
 
 // Records are the recorded completions with rewards.
@@ -264,7 +279,7 @@ func (w *vlWork) PhasesData() phases.Data {
 	out := phases.Data{
 		Val: w.source(w.bundle.Val), Shots: w.maxTokens(), EvalBatch: c.Data.BatchSize, EvalName: w.bundle.EvalName, Shuffle: c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw"},
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.SFT.Average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
 	if w.bundle.Eval.Len() > 0 {
@@ -456,6 +471,7 @@ func newVLText(r *run) (textModel, error) {
 	if err := r.mapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
+	r.cfg.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
 	model, proc, err := r.vlModel(nil)
 	if err != nil {
 		return nil, err
@@ -484,7 +500,7 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	how := vl.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
 	for i := range ps {
 		how.Streams = append(how.Streams, first+i)
 	}

@@ -18,9 +18,14 @@ type CompletionOptions struct {
 // DefaultCompletionOptions keeps two groups of each epoch.
 func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
 
-// due reports whether completions of a step (0-based) are kept.
-func (o CompletionOptions) due(first bool, step int) bool {
-	return o.Groups > 0 && (first || o.EverySteps != nil && step%*o.EverySteps == 0)
+// due reports whether completions of a batch are kept that is first seen at a step (0-based) and serves so
+// many steps.
+func (o CompletionOptions) due(first bool, step, steps int) bool {
+	if o.Groups == 0 || first || o.EverySteps == nil {
+		return o.Groups > 0 && first
+	}
+	last := step + steps - 1
+	return last-last%*o.EverySteps >= step
 }
 
 // record hands the first groups of a scored batch to the recorder, with their advantages.

@@ -267,6 +267,8 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 		batch = g.batch // the noise of D20 wants the shapes of the steps
 	case g.opt.MicroBatch != nil:
 		batch = *g.opt.MicroBatch
+	case g.text:
+		batch = g.batch // whose memory a step needs anyway
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
 		if f == nil || !f.constant || f.known != nil {

@@ -246,13 +246,15 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 func (g *GRPO) accumulate(from, to int, temperature, beta float64, sums *findings) {
 	batch := g.hand.batch.Part(from, to) // [B, G, T], the curriculum's top k
 	if batch.NumValid() == 0 {
-		return // nothing to learn from; the step's divisor knows
+		return // the step's divisors know; where nothing at all is left, the gradient is 0
 	}
 	defer torchx.Scope()()
-	ref := g.referenceView(batch, from, temperature)                                                                                                                                                 // no gradient
-	out := g.env.Policy.Forward(batch, selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: g.opt.EntropyWeight > 0 && !g.text, Entropy: g.opt.EntropyWeight > 0 && g.text}) // with gradient, dropout off
-	logp := g.perRatio(out.LogP)                                                                                                                                                                     // [B, G], or [B, G, T] with ratio=token
-	old, fresh := g.oldLogProbs(batch, from, temperature, logp, ref)                                                                                                                                 // like logp, no gradient
+	ref := g.referenceView(batch, from, temperature) // no gradient
+	bonus := g.opt.EntropyWeight > 0
+	forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
+	out := g.env.Policy.Forward(batch, forward)                      // with gradient, dropout off
+	logp := g.perRatio(out.LogP)                                     // [B, G], or [B, G, T] with ratio=token
+	old, fresh := g.oldLogProbs(batch, from, temperature, logp, ref) // like logp, no gradient
 	denominator := old
 	if fresh {
 		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
@@ -273,11 +275,12 @@ func (g *GRPO) accumulate(from, to int, temperature, beta float64, sums *finding
 	if w := g.klWeight(beta); w != 0 {
 		loss = torchx.Add(ppo, torchx.Scale(kl, w))
 	}
-	if g.opt.EntropyWeight > 0 {
+	if bonus {
 		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))
 	}
 	torchx.Backward(loss)
-	sums.add(g, from, batch, found{loss: loss, ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old, ref: ref.logp, entropy: out.Entropy, fresh: fresh})
+	sums.add(g, from, batch, found{loss: loss, ppo: ppo, kl: kl, klTerms: klTerms,
+		logRatio: logRatio, logp: logp, old: old, ref: ref.logp, entropy: out.Entropy, fresh: fresh})
 }
 
 // klWeight is the factor of the KL in the loss.

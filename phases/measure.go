@@ -13,14 +13,14 @@ type findings struct {
 	loss, ppo, kl float64 // the parts' shares of the loss and its terms
 	klSequence    float64 // nats per sequence
 
-	ratios                     float64 // sum
-	n                          int     // ratios: one a candidate, or one a scored token
-	outside, low, high         int     // ratios outside the clip range, and those whose gradient that stops
-	clamped                    int     // log-ratios that were cut
-	entropy                    float64 // sum over scored steps
-	steps                      int     // with an entropy
-	drifted                    bool    // the old policy's forward pass differs from the policy's with equal weights
-	driftedLogp, driftedOldOne float64 // where it does
+	ratios             float64    // sum
+	n                  int        // ratios: one a candidate, or one a scored token
+	outside, low, high int        // ratios outside the clip range, and those whose gradient that stops
+	clamped            int        // log-ratios that were cut
+	entropy            float64    // sum over scored steps
+	steps              int        // with an entropy
+	drifted            bool       // the old policy's forward pass differs from the policy's with equal weights
+	drift              [2]float64 // where it does: the policy's log-probability and the old policy's
 
 	old, ref []float32 // for later passes over the batch; nil where nothing is kept
 }
@@ -71,7 +71,7 @@ func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
 	logp, old, width := values[5], values[6], g.width(b)
 	for at := range logp {
 		if t.fresh && b.Valid[at/width] && !(math.Abs(logp[at]-old[at]) <= nearlyEqual) && !f.drifted {
-			f.drifted, f.driftedLogp, f.driftedOldOne = true, logp[at], old[at]
+			f.drifted, f.drift = true, [2]float64{logp[at], old[at]}
 		}
 	}
 	if first {
@@ -121,7 +121,7 @@ const nearlyEqual = 1e-3
 // measure turns the findings of a pass into metrics.
 func (g *GRPO) measure(m Metrics, f *findings) error {
 	if f.drifted {
-		return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", f.driftedLogp, f.driftedOldOne)
+		return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", f.drift[0], f.drift[1])
 	}
 	left := g.hand.batch.NumValid()
 	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl

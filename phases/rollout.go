@@ -66,7 +66,7 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 		addTextMetrics(g.hand.info, drawn)
 		g.hand.info["tokens"] = g.hand.tokens
 	}
-	show := g.opt.Completions.due(g.showNext, step)
+	show := g.opt.Completions.due(g.showNext, step, g.opt.NumIterations)
 	g.showNext = false
 	if !show || !g.text {
 		return nil

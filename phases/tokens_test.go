@@ -28,7 +28,6 @@ const (
 type tokenSource struct {
 	name string
 	ids  []int64
-	good bool // recorded candidates: the right answer and a wrong one; else two wrong ones
 }
 
 func (s *tokenSource) Name() string   { return s.name }
@@ -251,7 +250,7 @@ func tokenSFT() *RCE {
 func tokenPlan() Plan {
 	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *GRPOOptions) {
 		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, intp(3), intp(5), 0.6, "resample"
-		o.Completions.EverySteps, o.EntropyWeight = intp(4), 0.01
+		o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = intp(4), 0.01, "init"
 	})}}
 }
 
@@ -405,12 +404,69 @@ func TestPassesKeepLogProbs(t *testing.T) {
 	}
 	defer phase.End()
 	reference := phase.Reference().(*tokenPolicy)
+	want := env.Policy.Clone() // the policy that sampled
+	defer want.Free()
 	for pass := range 4 {
 		if _, err := phase.Step(context.Background(), 1, pass, pass, []int{0, 1, 2}); err != nil {
 			t.Fatal(err)
 		}
 		if *reference.forwards != 1 {
 			t.Errorf("after pass %d the reference was asked %d times", pass, *reference.forwards)
+		}
+		end := torchx.Scope()
+		logp := want.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP.Floats()
+		end()
+		for _, kept := range [][]float32{phase.hand.old, phase.hand.ref} { // both start as the policy
+			if !slices.Equal(kept, rounded(logp)) {
+				t.Fatalf("pass %d: kept %v, want %v", pass, kept, logp)
+			}
+		}
+	}
+}
+
+// TestRCELoss: the losses of SFT and RCE are their definitions, for both averages, in one piece or in several.
+func TestRCELoss(t *testing.T) {
+	queries := []int{0, 1, 2, 3, 6}
+	for _, average := range []string{"sequence", "token"} {
+		for _, top1 := range []bool{false, true} {
+			for _, micro := range []*int{nil, intp(2)} {
+				env := tokenEnv(t, nil, t.TempDir())
+				r := tokenRCE(func(o *RCEOptions) {
+					o.Rollout, o.Average, o.Top1Only, o.MicroBatch = "offline", average, top1, micro
+				})
+				b := r.src.Recorded(queries)
+				end := torchx.Scope()
+				logp := env.Policy.Forward(b, selector.ForwardOptions{}).LogP.Floats()
+				end()
+				good := 1 / (1 + math.Exp(-2)) // rewards 1 and 0 at the first step's τ of 0.5
+				if top1 {
+					good = 1
+				}
+				loss, tokens := 0.0, 0.0
+				for at, x := range logp {
+					w := good
+					if at/b.T%2 == 1 {
+						w = 1 - good
+					}
+					loss -= w * x
+					tokens += w * float64(b.Mask[at])
+				}
+				want := loss / float64(len(queries))
+				if average == "token" {
+					want = loss / tokens
+				}
+				if err := r.Begin(env, 10); err != nil {
+					t.Fatal(err)
+				}
+				m, err := r.Step(context.Background(), 1, 0, 0, queries)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.End()
+				if got := m["loss"].(float64); math.Abs(got-want) > 1e-6 {
+					t.Errorf("average=%s top1=%v micro=%v: loss %.9g, want %.9g", average, top1, micro != nil, got, want)
+				}
+			}
 		}
 	}
 }
@@ -482,6 +538,53 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("%s: %v, %v", mode, m, err)
 		}
 		g.End()
+	}
+}
+
+// TestTokenStepsFreeTheirTensors: no step leaves a tensor behind.
+func TestTokenStepsFreeTheirTensors(t *testing.T) {
+	env := tokenEnv(t, nil, t.TempDir())
+	for _, phase := range []Phase{tokenRCE(func(o *RCEOptions) { o.MicroBatch = intp(1) }), tokenGRPO(func(o *GRPOOptions) {
+		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.EntropyWeight = 2, intp(1), intp(3), 0.5, 0.01
+	})} {
+		if err := phase.Begin(env, 100); err != nil {
+			t.Fatal(err)
+		}
+		live := 0
+		for step := range 20 {
+			if _, err := phase.Step(context.Background(), 1, step, step%phase.Passes(), []int{0, 1, 2}); err != nil {
+				t.Fatal(err)
+			}
+			if step == 1 {
+				live = torchx.Live()
+			}
+		}
+		if torchx.Live() != live {
+			t.Errorf("%s: %d tensors after 2 steps, %d after 20", phase.Name(), live, torchx.Live())
+		}
+		phase.End()
+	}
+}
+
+// TestCompletionsDue: one batch may serve several steps.
+func TestCompletionsDue(t *testing.T) {
+	for _, tc := range []struct {
+		o           CompletionOptions
+		first       bool
+		step, steps int
+		want        bool
+	}{
+		{CompletionOptions{Groups: 2}, true, 7, 1, true},
+		{CompletionOptions{Groups: 2}, false, 0, 1, false},
+		{CompletionOptions{EverySteps: intp(1)}, true, 0, 1, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 3, 1, true},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 1, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 2, false},
+		{CompletionOptions{Groups: 1, EverySteps: intp(3)}, false, 4, 4, true},
+	} {
+		if got := tc.o.due(tc.first, tc.step, tc.steps); got != tc.want {
+			t.Errorf("%+v: %v, want %v", tc, got, tc.want)
+		}
 	}
 }
 

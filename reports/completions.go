@@ -36,10 +36,10 @@ type SampledCompletion struct {
 func appendCompletions(dir, phase string, epoch, step int, rows []Completion) error {
 	path := filepath.Join(dir, completionsFile)
 	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false) // <image> stays readable
+	to := json.NewEncoder(&data)
+	to.SetEscapeHTML(false) // for people: <answer>, not \u003canswer\u003e
 	for _, c := range rows {
-		if err := enc.Encode(SampledCompletion{phase, epoch, step, c}); err != nil {
+		if err := to.Encode(SampledCompletion{phase, epoch, step, c}); err != nil {
 			return fmt.Errorf("%s: query %d: %w", path, c.QueryID, err) // a reward or advantage that is no finite number
 		}
 	}

@@ -251,3 +251,44 @@ func BenchmarkAdvantages(b *testing.B) {
 		Advantages(rewards, nil, B, G, DefaultAdvantageOptions())
 	}
 }
+
+// TestPopulationStd: z_score and batch_std with the deviation that divides by n.
+func TestPopulationStd(t *testing.T) {
+	rewards := []float64{0, 1, 0, 0, 2, 2, 5, 5}
+	opt := AdvantageOptions{Method: "z_score", Std: "population", Clip: 10, NegativeWeight: 1}
+	got, _ := Advantages(rewards, nil, 2, 4, opt)
+	s1, s2 := math.Sqrt(3)/4, 1.5 // of 0 1 0 0 about 0.25, and of 2 2 5 5 about 3.5
+	want := []float64{-0.25 / s1, 0.75 / s1, -0.25 / s1, -0.25 / s1, -1, -1, 1, 1}
+	golden.Close(t, got, want, 1e-12)
+	opt.Method = "batch_std"
+	got, _ = Advantages(rewards, nil, 2, 4, opt)
+	pooled := math.Sqrt((4*s1*s1 + 4*s2*s2) / 8)
+	for i, m := range []float64{0.25, 0.25, 0.25, 0.25, 3.5, 3.5, 3.5, 3.5} {
+		want[i] = (rewards[i] - m) / pooled
+	}
+	golden.Close(t, got, want, 1e-12)
+	opt.MinStd, opt.Method = 2, "z_score" // the floor is under the chosen deviation
+	got, _ = Advantages(rewards, nil, 2, 4, opt)
+	golden.Close(t, got[4:], []float64{-0.75, -0.75, 0.75, 0.75}, 1e-12)
+}
+
+// TestHasSignal agrees with the statistics of Advantages; a NaN reward is a signal for the step to refuse.
+func TestHasSignal(t *testing.T) {
+	rewards := []float64{1, 1, 1, 0, 0.3, 0.2, 7, 7.0000001, 7, math.NaN(), 1, 1, 4, 9, 9}
+	valid := []bool{true, true, true, true, true, true, true, true, true, true, true, true, true, false, false}
+	opt := DefaultAdvantageOptions()
+	got := HasSignal(rewards, valid, 5, 3, opt)
+	if want := []bool{false, true, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, stats := Advantages(rewards, valid, 5, 3, opt); stats.Signal != 2 {
+		t.Errorf("Advantages counts %d groups with a signal, want 2", stats.Signal)
+	}
+	opt.Precision = 0.5
+	if got := HasSignal(rewards, valid, 5, 3, opt); got[1] {
+		t.Error("a spread of 0.3 counts with precision 0.5")
+	}
+	if got, want := GroupStd([]float64{1, 3, 5, 5, 9, 2}, []bool{true, true, true, true, true, false}, 3, 2), math.Sqrt2/2; math.Abs(got-want) > 1e-12 {
+		t.Errorf("mean deviation %g, want %g", got, want)
+	}
+}

@@ -245,7 +245,7 @@ func (s *scorer) attempts(ctx context.Context, bodies [][]byte) ([]float64, erro
 		case late:
 			err = fmt.Errorf("no scores for %d items within timeout_seconds=%v: %w", len(bodies), s.opt.Timeout, err)
 		}
-		if errors.As(err, &forGood) {
+		if errors.As(err, &forGood) || s.opt.Retries == 0 {
 			return nil, err
 		}
 		if try == s.opt.Retries {

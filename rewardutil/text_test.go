@@ -285,7 +285,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"no scorer", func(o *TextRewardOptions) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},
 		{"no web address", func(o *TextRewardOptions) { o.External.Weight, o.External.URL = 1, &address }, `rewards.external.url: want an http or https address, got "ftp://x"`},
 		{"no such program", func(o *TextRewardOptions) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} }, `rewards.external.command: no program "no-such-program"`},
-		{"segmenter", func(o *TextRewardOptions) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address }, `rewards.points.segmenter: url: want an http or https address`},
+		{"segmenter", func(o *TextRewardOptions) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address }, `rewards.points.segmenter.url: want an http or https address`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultTextRewardOptions()

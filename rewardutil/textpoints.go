@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"fulcrum/internal/option"
 )
 
 // PointsOptions configures the reward for negative points: places that a completion names, for a promptable
@@ -43,11 +41,7 @@ func (o PointsOptions) Validate() error {
 		oneOf("coordinates", o.Coordinates, "pixels", "unit", "thousand"),
 		want(o.Count >= 1, "count", "want at least 1, got %d", o.Count),
 	}
-	if o.Segmenter.On() {
-		if err := o.Segmenter.Validate(); err != nil {
-			errs = append(errs, option.Errorf("segmenter", "%v", err))
-		}
-	} else {
+	if !o.Segmenter.On() { // its keys are checked as a section of their own
 		errs = append(errs, want(o.Hit >= 0 && o.Miss >= 0 && o.Hit+o.Miss > 0, "hit", "want shares of at least 0 and one above, got hit %v, miss %v", o.Hit, o.Miss))
 	}
 	return errors.Join(errs...)
@@ -65,11 +59,13 @@ func newPoints(o PointsOptions) (TextReward, error) {
 		return nil, err
 	}
 	p := &points{opt: o, masks: newMaskCache()}
-	var err error
 	if o.Segmenter.On() {
-		p.segmenter, err = newScorer(o.Segmenter)
+		var err error
+		if p.segmenter, err = newScorer(o.Segmenter); err != nil {
+			return nil, fmt.Errorf("segmenter.%w", err)
+		}
 	}
-	return p, err
+	return p, nil
 }
 
 // Score returns, for the points that ParsePoints finds in each completion's answer part,
@@ -85,17 +81,15 @@ func (p *points) Score(ctx context.Context, items []TextItem) ([]float64, error)
 	var asked []int
 	for i, it := range items {
 		named := ParsePoints(Answer(it.Completion), p.opt.Key)
-		switch {
-		case len(named) == 0:
-		case p.segmenter != nil:
-			s := newScorerItem(it)
-			s.Points = named
-			ask, asked = append(ask, s), append(asked, i)
-		default:
+		if p.segmenter == nil { // the masks are looked for even where no point is named: a mistake shows at once
 			var err error
 			if out[i], err = p.onMasks(it, named); err != nil {
 				return nil, itemErrorf(items, i, "%v", err)
 			}
+		} else if len(named) > 0 {
+			s := newScorerItem(it)
+			s.Points = named
+			ask, asked = append(ask, s), append(asked, i)
 		}
 	}
 	if len(ask) > 0 {
@@ -108,19 +102,6 @@ func (p *points) Score(ctx context.Context, items []TextItem) ([]float64, error)
 		}
 	}
 	return out, nil
-}
-
-// Check looks for the masks of items even where their completions name no points.
-func (p *points) Check(items []TextItem) error {
-	if p.segmenter != nil {
-		return nil
-	}
-	for i, it := range items {
-		if _, err := p.onMasks(it, nil); err != nil {
-			return itemErrorf(items, i, "%v", err)
-		}
-	}
-	return nil
 }
 
 func (p *points) Close() error {

@@ -150,13 +150,6 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 // Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows
 // at once. Take the references as completions.
 func (r *TextRewards) Check(ctx context.Context, probe []TextItem) error {
-	for _, t := range r.Terms {
-		if c, ok := t.Reward.(interface{ Check(items []TextItem) error }); ok {
-			if err := c.Check(probe); err != nil {
-				return fmt.Errorf("rewards.%s: %w", t.Name, err)
-			}
-		}
-	}
 	_, _, err := r.Score(ctx, probe)
 	return err
 }

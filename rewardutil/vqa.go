@@ -23,8 +23,12 @@ func NormalizeAnswer(s string) string { return normalizeWords(stripPunctuation(s
 // stripPunctuation removes punctuation by the evaluation's rules. Whether a mark is deleted or becomes a
 // space is decided by the original string; at most 32 periods go, as there.
 func stripPunctuation(s string) string {
+	const marks = ";/[]\"{}()=+\\_-><@`,?!"
+	if !strings.ContainsAny(s, marks) { // as most answers are
+		return stripPeriods(s, 32)
+	}
 	out, grouped := s, hasDigitComma(s)
-	for _, p := range []string{";", "/", "[", "]", `"`, "{", "}", "(", ")", "=", "+", `\`, "_", "-", ">", "<", "@", "`", ",", "?", "!"} {
+	for _, p := range strings.Split(marks, "") {
 		with := " "
 		if grouped || strings.Contains(s, p+" ") || strings.Contains(s, " "+p) {
 			with = ""
@@ -51,6 +55,9 @@ func hasDigitComma(s string) bool {
 
 // stripPeriods removes the first n periods that no digit follows.
 func stripPeriods(s string, n int) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
 	var b strings.Builder
 	for i, c := range s {
 		if c == '.' && n > 0 {

@@ -13,6 +13,7 @@ type Bundle struct {
 	Notice    string // one plain sentence about what the data is
 
 	Train *Set
+	Demos *Set // what sft imitates; nil: Train's targets
 	Val   *Set // held out from training; chooses checkpoints
 	Eval  *Set // held out from every choice
 
@@ -28,7 +29,7 @@ func (b *Bundle) seal() *Bundle {
 	for _, part := range []struct {
 		name string
 		set  **Set
-	}{{"train", &b.Train}, {"val", &b.Val}, {"eval", &b.Eval}} {
+	}{{"train", &b.Train}, {"demo", &b.Demos}, {"val", &b.Val}, {"eval", &b.Eval}} {
 		if (*part.set).Len() == 0 {
 			*part.set = nil
 			continue

@@ -37,7 +37,7 @@ func Open(opt Options) (*Bundle, error) {
 		key  string
 		path *string
 		set  **Set
-	}{{"val", opt.Val, &b.Val}, {"eval", opt.Eval, &b.Eval}} {
+	}{{"val", opt.Val, &b.Val}, {"eval", opt.Eval, &b.Eval}, {"sft", opt.SFT, &b.Demos}} {
 		if other.path == nil {
 			continue
 		}
@@ -47,7 +47,10 @@ func Open(opt Options) (*Bundle, error) {
 		}
 		*other.set = src.all(other.key)
 	}
-	for _, s := range []*Set{b.Train, b.Val, b.Eval} {
+	if opt.Demos != nil {
+		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
+	}
+	for _, s := range []*Set{b.Train, b.Demos, b.Val, b.Eval} {
 		if err := s.check(opt.CheckRecords); err != nil {
 			return nil, err
 		}

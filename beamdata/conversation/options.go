@@ -13,6 +13,10 @@ type Options struct {
 	Val   *string `koanf:"val" help:"file of the validation conversations, instead of a split"`
 	Eval  *string `koanf:"eval" help:"file of held-out conversations: reported, never used for a choice"`
 
+	SFT      *string `koanf:"sft" help:"file of demonstrations that the sft phase imitates instead of train's targets"`
+	Demos    *int    `koanf:"demos" help:"how many training samples sft imitates (null = all): demonstrations are dear, rewards cheap" range:"[1,inf)"`
+	Captions bool    `koanf:"captions" help:"sft also learns to describe every training scene (data=shapes)"`
+
 	SplitBy string `koanf:"split_by" help:"what stays on one side of the split: all records of one image or video, or single records" enum:"image,record"`
 
 	System string `koanf:"system" help:"system message of conversations that have none; empty = the chat template's own"`

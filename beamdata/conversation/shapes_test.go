@@ -59,3 +59,57 @@ func TestShapes(t *testing.T) {
 		t.Errorf("the picture of a sample is not always the same (%v)", err)
 	}
 }
+
+func BenchmarkShapesSample(b *testing.B) {
+	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		if _, err := bundle.Train.Sample(i % bundle.Train.Len()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkShapesPicture(b *testing.B) {
+	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		s, err := bundle.Train.Sample(i % bundle.Train.Len())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.Messages[0].Parts[0].Picture(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestShapesDemonstrations(t *testing.T) {
+	sizes := shapes.DefaultOptions()
+	sizes.TrainQueries, sizes.ValQueries, sizes.DevQueries = 90, 5, 5
+	opt := DefaultOptions()
+	n := 30
+	opt.Demos, opt.Captions = &n, true
+	b, err := Shapes(sizes, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Demos.Len() != 60 || b.Train.Len() != 90 { // three questions a scene, and its description
+		t.Fatalf("%d demonstrations of %d training samples, want 60 of 90", b.Demos.Len(), b.Train.Len())
+	}
+	question, err := b.Demos.Sample(27)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caption, err := b.Demos.Sample(39)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caption.Messages[0].Parts[0].Key != question.Messages[0].Parts[0].Key || caption.Reference == "" || caption.ID == question.ID {
+		t.Errorf("the tenth caption %+v is not about the scene of the last question %+v", caption, question)
+	}
+}

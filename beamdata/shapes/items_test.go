@@ -2,6 +2,8 @@ package shapes
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,4 +40,26 @@ func BenchmarkMakeQuestions(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N*opt.TrainQueries)/b.Elapsed().Seconds(), "questions/s")
+}
+
+func TestCaptionNamesEveryObject(t *testing.T) {
+	opt := DefaultOptions()
+	opt.TrainQueries = 90
+	q, err := MakeQuestions(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range 90 {
+		s := newScene(opt.Seed, q.Items[row].Scene)
+		got := strings.Split(q.Caption(row), ", ")
+		var want []string
+		for _, o := range s.objects {
+			want = append(want, map[bool]string{false: "small ", true: "big "}[o.big]+hues[o.hue].name+" "+shapeNames[o.shape])
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("row %d: caption %q, want the objects %q", row, got, want)
+		}
+	}
 }

@@ -28,11 +28,14 @@ type Options struct {
 	Dir       string
 	Data      string // folder with beams.json and emb.npy or emb.pt, instead of generated files
 	Peer      string // the peer program (Python); empty: none
+	TokenPeer string // that of the token policies
 	Python    string
 	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
 	Overrides []string // of the configuration
 	Program   []string // how a measuring process is started
-	Progress  io.Writer
+	// TokenProgram is how one for a token policy is started.
+	TokenProgram []string
+	Progress     io.Writer
 }
 
 // Spec is what one process measures.
@@ -74,13 +77,16 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / median(m.
 
 // Run generates the data, measures and prints.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
-	workloads, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
+	workloads, sizes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
 	if err != nil {
 		return err
 	}
-	variants, err := chooseVariants(opt.Phases)
+	variants, cases, err := chooseVariants(opt.Phases)
 	if err != nil {
 		return err
+	}
+	if len(variants) == 0 {
+		workloads = nil
 	}
 	dir := opt.Dir
 	if dir == "" {
@@ -117,7 +123,15 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 	if opt.Format == "specs" {
 		return nil
 	}
-	return table.print(out)
+	var tokens []TokenLine
+	for _, w := range sizes {
+		lines, err := opt.tokenLines(ctx, w, cases)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		tokens = append(tokens, lines...)
+	}
+	return table.print(out, tokens)
 }
 
 // files are the workload's own, or those of --data.

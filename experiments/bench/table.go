@@ -84,13 +84,21 @@ func (t *table) add(w Workload, rows []row) {
 	}
 }
 
-func (t *table) print(out io.Writer) error {
-	switch t.opt.Format {
-	case "json":
+func (t *table) print(out io.Writer, tokens []TokenLine) error {
+	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		return e.Encode(map[string]any{"machine": machine(), "libtorch": t.lines[0].libtorch, "device": t.lines[0].device,
-			"threads": t.lines[0].threads, "repeats": t.opt.Repeats, "rows": t.lines})
+		report := map[string]any{"machine": machine(), "device": t.opt.Device, "threads": t.opt.Threads, "repeats": t.opt.Repeats, "rows": t.lines, "tokens": tokens}
+		if len(t.lines) > 0 {
+			report["libtorch"], report["device"], report["threads"] = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
+		}
+		return e.Encode(report)
+	}
+	if len(t.lines) == 0 {
+		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", machine(), t.opt.Device, t.opt.Threads, t.opt.Repeats)
+		return printTokens(out, tokens, t.opt.Format)
+	}
+	switch t.opt.Format {
 	case "markdown":
 		fmt.Fprintf(out, "%s\n\n", t.heading())
 		for i, cells := range t.cells() {
@@ -100,7 +108,7 @@ func (t *table) print(out io.Writer) error {
 			}
 		}
 		fmt.Fprintf(out, "\n%s\n", t.footnote())
-		return nil
+		return printTokens(out, tokens, t.opt.Format)
 	}
 	fmt.Fprintln(out, t.heading())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -110,8 +118,8 @@ func (t *table) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, t.footnote())
-	return err
+	fmt.Fprintln(out, t.footnote())
+	return printTokens(out, tokens, t.opt.Format)
 }
 
 func (t *table) heading() string {

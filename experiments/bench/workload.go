@@ -68,21 +68,28 @@ func Workloads() []Workload {
 }
 
 // choose returns the workloads of these names, or those that suit the device when there are none.
-func choose(names []string, cuda bool) ([]Workload, error) {
+func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkload, err error) {
 	var known []string
-	var out []Workload
+	chosen := func(name string, fits bool) bool {
+		known = append(known, name)
+		return slices.Contains(names, name) || len(names) == 0 && fits
+	}
 	for _, w := range Workloads() {
-		known = append(known, w.Name)
-		if slices.Contains(names, w.Name) || len(names) == 0 && (w.OnCPU || cuda) {
-			out = append(out, w)
+		if chosen(w.Name, w.OnCPU || cuda) {
+			training = append(training, w)
+		}
+	}
+	for _, w := range TokenWorkloads() {
+		if chosen(w.Name, true) {
+			tokens = append(tokens, w)
 		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, registry.Unknown("workload", name, known)
+			return nil, nil, registry.Unknown("workload", name, known)
 		}
 	}
-	return out, nil
+	return training, tokens, nil
 }
 
 // variant is a phase with the KL estimator of its penalty.
@@ -93,19 +100,27 @@ func variants() []variant {
 	return []variant{{"rce", "rce", ""}, {"grpo", "grpo", "k3"}, {"grpo-exact", "grpo", "exact"}}
 }
 
-func chooseVariants(names []string) ([]variant, error) {
-	var out []variant
+// chooseVariants returns what is measured of the training workloads and of the token policies; no names: everything.
+func chooseVariants(names []string) (training []variant, tokens []TokenCase, err error) {
 	var known []string
+	chosen := func(name string) bool {
+		known = append(known, name)
+		return slices.Contains(names, name) || len(names) == 0
+	}
 	for _, v := range variants() {
-		known = append(known, v.name)
-		if slices.Contains(names, v.name) || len(names) == 0 {
-			out = append(out, v)
+		if chosen(v.name) {
+			training = append(training, v)
+		}
+	}
+	for _, c := range TokenCases() {
+		if chosen("tokens-" + c.Name) {
+			tokens = append(tokens, c)
 		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
+			return nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
 		}
 	}
-	return out, nil
+	return training, tokens, nil
 }

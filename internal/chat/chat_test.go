@@ -78,6 +78,37 @@ func TestOtherTemplates(t *testing.T) {
 	}
 }
 
+// The built-in ChatML gives what its Jinja source gives, which is Qwen2.5-VL's text without the default
+// system message.
+func TestChatMLTemplate(t *testing.T) {
+	var cases []chatCase
+	golden.JSON(t, filepath.Join("testdata", "chat_cases.json"), &cases)
+	jinja, err := parseJinja(chatMLSource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := Parse(ChatML().Source())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if c.AddVisionID {
+			continue
+		}
+		msgs, err := ParseMessages(c.Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Replace(c.Text, "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n", "", 1)
+		for name, template := range map[string]*Template{"go": ChatML(), "known": known, "jinja": jinja} {
+			got, err := template.Render(msgs, RenderOptions{AddGenerationPrompt: c.AddGenerationPrompt})
+			if err != nil || got != want {
+				t.Errorf("%s: %s: got %q, %v\nwant %q", name, c.Messages, got, err, want)
+			}
+		}
+	}
+}
+
 func TestQwenTextTemplate(t *testing.T) {
 	jinja, err := parseJinja(qwenTextSource)
 	if err != nil {
@@ -163,6 +194,7 @@ func TestOpen(t *testing.T) {
 		{"config with a token", map[string]string{"tokenizer_config.json": `{"bos_token":{"content":"<s>"},"chat_template":"{{ bos_token }}x"}`}, "<s>x"},
 		{"named", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"},{"name":"default","template":"b"}]}`}, "b"},
 		{"no default", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"}]}`}, `unknown chat_template "default": want one of tool_use`},
+		{"beyond the library", map[string]string{"chat_template.jinja": "{{ ('a' if messages else 'b') + 'c' }}"}, "chat_template.jinja: chat template: failed to parse template: Unbalanced parenthesis (Line: 1 Col: 4"},
 		{"broken", map[string]string{"chat_template.jinja": "{% if %}"}, "chat_template.jinja: chat template: "},
 		{"reads no files", map[string]string{"chat_template.jinja": "{% include '/etc/hostname' %}"}, "unknown path: '/etc/hostname'"},
 	} {
@@ -197,4 +229,19 @@ func TestResolve(t *testing.T) {
 	if msgs[0].Parts[3].Frames[0] != "1.png" {
 		t.Error("Resolve changed its argument")
 	}
+}
+
+func FuzzParseMessages(f *testing.F) {
+	f.Add([]byte(`[{"role":"user","content":[{"type":"image","image":"a"},{"type":"video","video":["b"],"fps":1},"c"]}]`))
+	f.Add([]byte(`[{"role":"system","content":"x"},{"role":"user","content":[{"image_url":{"url":"u"}},{"text":"t"}]}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		msgs, err := ParseMessages(data)
+		if err != nil {
+			return
+		}
+		text, err := QwenVL().Render(Resolve(msgs, "d"), RenderOptions{AddGenerationPrompt: true, AddVisionID: true})
+		if err != nil || !strings.HasSuffix(text, "<|im_start|>assistant\n") {
+			t.Errorf("%s: %q, %v", data, text, err)
+		}
+	})
 }

@@ -33,8 +33,8 @@ func parseJinja(source string) (t *Template, err error) {
 		Filters: builtins.Filters, Tests: builtins.Tests, ControlStructures: builtins.ControlStructures, Methods: builtins.Methods,
 	}
 	compiled, err := exec.NewTemplate(root, settings, loader, environment)
-	if err != nil {
-		return nil, fmt.Errorf("chat template: %w", err)
+	if err != nil { // whose text quotes all of the template
+		return nil, fmt.Errorf("chat template: %s", strings.ReplaceAll(err.Error(), " '"+source+"'", ""))
 	}
 	t = &Template{source: source}
 	t.render = func(msgs []Message, opt RenderOptions) (text string, err error) {

@@ -11,3 +11,8 @@ var qwenVLSource string
 //
 //go:embed qwen_text.jinja
 var qwenTextSource string
+
+// chatMLSource is that of ChatML.
+//
+//go:embed chatml.jinja
+var chatMLSource string

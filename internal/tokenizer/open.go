@@ -70,7 +70,7 @@ type file struct {
 	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
-	Model         json.RawMessage `json:"model"`
+	Model         json.RawMessage `json:"model"` // megabytes: scanned once
 }
 
 func parse(data []byte) (*Tokenizer, error) {
@@ -91,10 +91,8 @@ func parse(data []byte) (*Tokenizer, error) {
 	if kind := typeOf(f.Decoder); kind != "" && kind != "ByteLevel" {
 		return nil, unsupported("decoder", kind, "ByteLevel")
 	}
-	if kind := typeOf(f.Model); kind != "BPE" {
-		return nil, unsupported("model", kind, "BPE")
-	}
 	var m struct {
+		Type         *string         `json:"type"` // absent from old files, whose model is BPE
 		Dropout      *float64        `json:"dropout"`
 		Prefix       *string         `json:"continuing_subword_prefix"`
 		Suffix       *string         `json:"end_of_word_suffix"`
@@ -104,9 +102,16 @@ func parse(data []byte) (*Tokenizer, error) {
 		Merges       json.RawMessage `json:"merges"`
 	}
 	if err := json.Unmarshal(f.Model, &m); err != nil {
+		if kind := typeOf(f.Model); kind != "BPE" { // whose vocabulary may have another shape
+			return nil, unsupported("model", kind, "BPE")
+		}
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	switch {
+	case m.Type == nil && m.Merges == nil:
+		return nil, unsupported("model", "without a type", "BPE")
+	case m.Type != nil && *m.Type != "BPE":
+		return nil, unsupported("model", *m.Type, "BPE")
 	case m.Dropout != nil && *m.Dropout != 0:
 		return nil, unsupported("model.dropout", strconv.FormatFloat(*m.Dropout, 'g', -1, 64), "none")
 	case m.Prefix != nil && *m.Prefix != "":
@@ -231,25 +236,18 @@ func sequence(raw json.RawMessage, key string) ([]json.RawMessage, error) {
 	return []json.RawMessage{raw}, nil
 }
 
-// typeOf returns the "type" of an object of tokenizer.json, "" for null. A model without a type is the
-// BPE of old files.
+// typeOf returns the "type" of an object of tokenizer.json, "" for null.
 func typeOf(raw json.RawMessage) string {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return ""
 	}
 	var object struct {
-		Type   *string         `json:"type"`
-		Merges json.RawMessage `json:"merges"`
+		Type *string `json:"type"`
 	}
-	switch err := json.Unmarshal(raw, &object); {
-	case err != nil:
-		return "of a malformed kind"
-	case object.Type != nil:
-		return *object.Type
-	case object.Merges != nil:
-		return "BPE"
+	if err := json.Unmarshal(raw, &object); err != nil || object.Type == nil {
+		return "without a type"
 	}
-	return "without a type"
+	return *object.Type
 }
 
 func unsupported(what, got string, want ...string) error {

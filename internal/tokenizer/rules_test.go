@@ -99,6 +99,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, new, want string }{
 		{"another model", `"type": "BPE"`, `"type": "Unigram"`, `model "Unigram" is not supported (supported: BPE)`},
+		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`, `model "WordLevel" is not supported (supported: BPE)`},
 		{"another normalizer", `"type": "NFC"`, `"type": "NFKC"`, `normalizer "NFKC" is not supported (supported: NFC, none)`},
 		{"another pattern", `\\p{N}|`, `\\p{N}{1,3}|`, `(supported: the pattern of Qwen2 or GPT-2, Isolated)`},
 		{"another behavior", `"Isolated"`, `"Removed"`, `behavior Removed`},
@@ -181,9 +182,7 @@ func TestGPT2(t *testing.T) {
 		}
 		var pieces []string
 		for _, c := range tinyCases(t) {
-			for _, p := range c.GPT2 {
-				pieces = append(pieces, p)
-			}
+			pieces = append(pieces, c.GPT2...)
 			var want []int64
 			for i, p := range c.GPT2 {
 				if k, _ := classAt(p); prefix && i == 0 && k != space {

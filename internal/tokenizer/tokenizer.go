@@ -35,7 +35,7 @@ type Tokenizer struct {
 	rules  rules
 	bpe    merges
 	pairs  [][2]string // the merges as given, by rank
-	ids    map[string]int32
+	ids    map[string]int
 	tokens []entry // by id; a hole is a zero entry
 	byteID [256]int32
 	raw    *matcher // added tokens that are found in the text as it stands
@@ -70,7 +70,10 @@ func New(vocab map[string]int, merges [][2]string, added []Added) (*Tokenizer, e
 const maxID = 1 << 24
 
 func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*Tokenizer, error) {
-	t := &Tokenizer{rules: r, pairs: pairs, ids: make(map[string]int32, len(vocab)+len(added)), bpe: make(merges, len(pairs))}
+	t := &Tokenizer{rules: r, pairs: pairs, ids: maps.Clone(vocab), bpe: make(merges, len(pairs))}
+	if t.ids == nil {
+		t.ids = map[string]int{}
+	}
 	size := 0
 	for token, id := range vocab {
 		if id < 0 || id >= maxID {
@@ -95,25 +98,28 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
 		}
 		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf)}
-		t.ids[token] = int32(id)
 	}
 	for b, r := range letters {
 		id, ok := t.ids[string(r)]
 		if !ok {
 			return nil, fmt.Errorf("the vocabulary lacks the byte 0x%02X, which it writes %q: this is no byte-level BPE", b, string(r))
 		}
-		t.byteID[b] = id
+		t.byteID[b] = int32(id)
 	}
+	id := -1
 	for rank, p := range pairs {
 		left, okL := t.ids[p[0]]
 		right, okR := t.ids[p[1]]
-		id, ok := t.ids[p[0]+p[1]]
+		ok := true
+		if id++; !t.isJoined(id, p) { // most vocabularies number the merges in their order
+			id, ok = t.ids[p[0]+p[1]]
+		}
 		if !okL || !okR || !ok {
 			return nil, fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], missing(p, okL, okR))
 		}
-		key := join(left, right)
+		key := join(int32(left), int32(right))
 		if _, twice := t.bpe[key]; !twice {
-			t.bpe[key] = merge{rank: int32(rank), id: id}
+			t.bpe[key] = merge{rank: int32(rank), id: int32(id)}
 		}
 	}
 	if err := t.add(added); err != nil {
@@ -121,6 +127,15 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 	}
 	t.pool.New = func() any { return &scratch{cache: map[string][2]int32{}} }
 	return t, nil
+}
+
+// isJoined reports whether token id is the two tokens of a merge in one.
+func (t *Tokenizer) isJoined(id int, p [2]string) bool {
+	if id >= len(t.tokens) {
+		return false
+	}
+	token := t.tokens[id].token
+	return len(token) == len(p[0])+len(p[1]) && strings.HasPrefix(token, p[0]) && strings.HasSuffix(token, p[1])
 }
 
 func missing(p [2]string, left, right bool) string {
@@ -140,14 +155,14 @@ func (t *Tokenizer) add(added []Added) error {
 		if a.Content == "" {
 			return fmt.Errorf("added token %d is empty", a.ID)
 		}
-		if id, ok := t.ids[a.Content]; ok && int(id) != a.ID {
+		if id, ok := t.ids[a.Content]; ok && id != a.ID {
 			return fmt.Errorf("added token %q has the ids %d and %d", a.Content, id, a.ID)
 		}
 		if e := t.tokens[a.ID]; e.token != "" && e.token != a.Content {
 			return fmt.Errorf("tokens %q and %q share the id %d", e.token, a.Content, a.ID)
 		}
 		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a}
-		t.ids[a.Content] = int32(a.ID)
+		t.ids[a.Content] = a.ID
 		if a.Normalized {
 			a.Content = t.normalize(a.Content)
 			normal = append(normal, a)
@@ -241,7 +256,7 @@ func (t *Tokenizer) whole(bytes []int32) (int32, bool) {
 		token.WriteString(t.tokens[id].token)
 	}
 	id, ok := t.ids[token.String()]
-	return id, ok
+	return int32(id), ok
 }
 
 // Decode returns the text of ids; skipSpecial leaves the special tokens out. Bytes that are not UTF-8

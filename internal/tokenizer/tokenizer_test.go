@@ -1,10 +1,14 @@
 package tokenizer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -176,5 +180,30 @@ func TestRealVocabulary(t *testing.T) {
 	}
 	if tok.Size() != 151665 {
 		t.Errorf("size %d, want 151665", tok.Size())
+	}
+}
+
+// All sequences of four of these bytes, which border every range of Unicode's table of well-formed
+// UTF-8, replaced as Python's bytes.decode("utf-8", "replace") does: the SHA-256 of the results, each
+// followed by "|".
+func TestIllFormedUTF8(t *testing.T) {
+	bytes := []byte{0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF}
+	sum := sha256.New()
+	for _, a := range bytes {
+		for _, b := range bytes {
+			for _, c := range bytes {
+				for _, d := range bytes {
+					io.WriteString(sum, validUTF8(string([]byte{a, b, c, d}))+"|")
+				}
+			}
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != "47ba358c7b1198cd8ffad5360bb68dc3b0592dc240ac362b1b4959e3c09584f3" {
+		t.Errorf("got %s", got)
+	}
+	for text, want := range map[string]int{"\xF0\x90\x80a": 1, "\xED\xA0\x80": 3, "\xE2\x82": 1, "\xC0\x80": 2} { // examples, for reading
+		if got := strings.Count(validUTF8(text), "\uFFFD"); got != want {
+			t.Errorf("%q: %d replacements, want %d", text, got, want)
+		}
 	}
 }

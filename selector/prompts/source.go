@@ -34,11 +34,13 @@ type Source[P any] struct {
 	render  func(conversation.Sample) (P, error)
 	text    Text
 	rewards *rewardutil.TextRewards // nil: nothing can score
+	ctx     context.Context         // ends waiting for a slow scorer
 }
 
-// New returns a source over set. rewards may be nil: completions cannot be scored then.
-func New[P any](name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *rewardutil.TextRewards) *Source[P] {
-	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards}
+// New returns a source over set. rewards may be nil: completions cannot be scored then. ctx ends waiting for
+// external scorers.
+func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *rewardutil.TextRewards) *Source[P] {
+	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards, ctx: ctx}
 }
 
 // Name returns the source's name.
@@ -144,7 +146,7 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			at = append(at, k)
 		}
 	}
-	total, terms, err := s.rewards.Score(context.Background(), items)
+	total, terms, err := s.rewards.Score(s.ctx, items)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

@@ -50,3 +50,26 @@ func BenchmarkStep(b *testing.B) {
 	}
 	b.ReportMetric(float64(batch.NumValid()*b.N)/b.Elapsed().Seconds(), "completions/s")
 }
+
+// BenchmarkSharedPrompt is forward and backward of 8 completions of 32 tokens behind a prompt of 400, as one group and as
+// 8 sequences that compute the prompt each.
+func BenchmarkSharedPrompt(b *testing.B) {
+	m := benchmarkModel(b)
+	policy := NewPolicy(m)
+	ask := &processor.Prompt{IDs: make([]int64, 400)}
+	group := policy.Sample(asked{ask}, []int{0}, 8, 32, 1, 1)
+	single := selector.NewBatch(group.Source, make([]int, 8), 1, group.T)
+	for j := range 8 {
+		single.Set(j, 0, group.Scored(0, j), 0)
+	}
+	for i, batch := range []*selector.Batch{group, single} {
+		b.Run([]string{"group", "sequences"}[i], func(b *testing.B) {
+			for b.Loop() {
+				end := torchx.Scope()
+				m.params.ZeroGrad()
+				torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(batch, selector.ForwardOptions{}).LogP)))
+				end()
+			}
+		})
+	}
+}

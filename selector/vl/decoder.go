@@ -66,10 +66,7 @@ type rows struct {
 // embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
 func (m *Model) embedRows(in *rows) torchx.Tensor {
 	ids := m.int64s(in.ids)
-	x := torchx.Embedding(m.text.embed, ids)
-	if x.DType() != m.dtype {
-		x = x.To(m.dtype)
-	}
+	x := torchx.Embedding(m.text.embed, ids).To(m.dtype) // a trained table is float32, one in the file's type may be bfloat16
 	if len(in.mediaAt) > 0 {
 		x = torchx.ReplaceRows(x, m.int64s(in.mediaAt), in.media)
 	}
@@ -82,36 +79,41 @@ func (m *Model) forward(in *rows, p *pass) torchx.Tensor {
 	cos, sin := m.rotation(in.places)
 	for i := range m.text.layers {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
-		if m.opt.GradientCheckpointing && in.cache == nil {
-			x = torchx.Checkpoint(x, layer)
-		} else {
-			x = layer(x)
-		}
+		x = m.through(layer, x, in.cache == nil)
 	}
-	return torchx.RMSNorm(x, like(m.text.norm, x), m.cfg.Eps)
+	return torchx.RMSNorm(x, m.as(m.text.norm), m.cfg.Eps)
+}
+
+// through passes x on through a layer and lets go of it: what a graph needs stays alive, and without one memory holds a
+// single layer's rows. With gradient checkpointing, where it is wanted, the layer is computed again in the backward pass.
+func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor, again bool) torchx.Tensor {
+	defer x.Free()
+	if m.opt.GradientCheckpointing && again {
+		return torchx.Checkpoint(x, layer)
+	}
+	return layer(x)
 }
 
 // decoderLayer is one layer: x [N, H] → [N, H].
 func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *pass) torchx.Tensor {
 	defer torchx.Scope()()
 	l, c, n := &m.text.layers[i], m.cfg, len(in.ids)
-	y := torchx.RMSNorm(x, like(l.inputNorm, x), c.Eps)
-	q := torchx.Rope(torchx.Reshape(l.q.apply(y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
-	k := torchx.Rope(torchx.Reshape(l.k.apply(y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
-	v := torchx.Reshape(l.v.apply(y, p), n, c.KVHeads, c.HeadDim)
+	y := torchx.RMSNorm(x, m.as(l.inputNorm), c.Eps)
+	q := torchx.Rope(torchx.Reshape(m.apply(&l.q, y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
+	k := torchx.Rope(torchx.Reshape(m.apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
+	v := torchx.Reshape(m.apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
 	}
 	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
-	x = torchx.Add(x, l.o.apply(torchx.Reshape(seen, n, c.Heads*c.HeadDim), p))
-	y = torchx.RMSNorm(x, like(l.postNorm, x), c.Eps)
-	x = torchx.Add(x, l.down.apply(torchx.SwiGLU(l.gate.apply(y, p), l.up.apply(y, p)), p))
+	x, y = torchx.AddRMSNorm(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.as(l.postNorm), c.Eps)
+	x = torchx.Add(x, m.apply(&l.down, torchx.SwiGLU(m.apply(&l.gate, y, p), m.apply(&l.up, y, p)), p))
 	return torchx.Keep(x)
 }
 
 // logits returns the scores of all tokens [N, V] float32 for rows of forward.
 func (m *Model) logits(hidden torchx.Tensor) torchx.Tensor {
-	return torchx.Linear(hidden, like(m.text.head, hidden), torchx.Tensor{}).To(torchx.Float32)
+	return torchx.Linear(hidden, m.as(m.text.head), torchx.Tensor{}).To(torchx.Float32)
 }
 
 // rotation returns cosines and sines [N, D/2] on the device.

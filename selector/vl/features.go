@@ -18,8 +18,7 @@ type features struct {
 
 func newFeatures() *features { return &features{byKey: map[string]torchx.Tensor{}} }
 
-// get returns the vectors of a picture. They stay valid until put is called with others: callers hold on to the handle
-// that put or get gave them only within one forward pass, and libtorch keeps the memory that a graph needs.
+// get returns the vectors of a picture, valid until trim.
 func (f *features) get(key string) (torchx.Tensor, bool) {
 	t, ok := f.byKey[key]
 	if ok {
@@ -28,7 +27,7 @@ func (f *features) get(key string) (torchx.Tensor, bool) {
 	return t, ok
 }
 
-// put remembers x, which it then owns. A picture without a key is not remembered.
+// put remembers x and owns it from then on. A picture without a key is not remembered.
 func (f *features) put(key string, x torchx.Tensor) {
 	if key == "" {
 		return
@@ -38,7 +37,7 @@ func (f *features) put(key string, x torchx.Tensor) {
 	f.bytes += size(x)
 }
 
-// trim drops the oldest until the rest fits; callers do so when no handle is in use.
+// trim drops the oldest until the rest fits. It is called when no vectors are in use: libtorch keeps what a graph needs.
 func (f *features) trim() {
 	for f.bytes > featureBytes && len(f.order) > 0 {
 		oldest := f.order[0]

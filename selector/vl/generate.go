@@ -47,6 +47,9 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 	if opt.MaxNewTokens < 1 || n < 1 || len(prompts) == 0 {
 		return nil, fmt.Errorf("generate: %d prompts, %d samples, max_new_tokens=%d: want at least 1 of each", len(prompts), n, opt.MaxNewTokens)
 	}
+	if opt.Streams != nil && len(opt.Streams) != len(prompts) {
+		return nil, fmt.Errorf("generate: %d random streams for %d prompts", len(opt.Streams), len(prompts))
+	}
 	if opt.EOS == nil {
 		opt.EOS = m.EOS()
 	}

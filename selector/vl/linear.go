@@ -35,8 +35,8 @@ type pass struct {
 
 // apply returns x·Wᵀ + bias and the adapter's share. Weights that are trained in float32 under another type of
 // computation are rounded here, with gradient.
-func (l *linear) apply(x torchx.Tensor, p *pass) torchx.Tensor {
-	weight, bias := like(l.weight, x), like(l.bias, x)
+func (m *Model) apply(l *linear, x torchx.Tensor, p *pass) torchx.Tensor {
+	weight, bias := m.as(l.weight), m.as(l.bias)
 	if l.a.Nil() {
 		return torchx.Linear(x, weight, bias)
 	}
@@ -49,13 +49,11 @@ func (l *linear) apply(x torchx.Tensor, p *pass) torchx.Tensor {
 	return torchx.Add(torchx.Linear(x, weight, bias), torchx.Scale(low, l.scale).To(x.DType()))
 }
 
-// like returns w, which may be no tensor, in x's type.
-func like(w, x torchx.Tensor) torchx.Tensor {
-	if w.Nil() {
+// as returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another, and frozen
+// matrices under float32, which products take as they are.
+func (m *Model) as(w torchx.Tensor) torchx.Tensor {
+	if m.dtype == torchx.Float32 || w.Nil() {
 		return w
 	}
-	if dtype := x.DType(); w.DType() != dtype {
-		return w.To(dtype)
-	}
-	return w
+	return w.To(m.dtype)
 }

@@ -26,7 +26,7 @@ const (
 // Metadata describes the model for a checkpoint, which holds the trained tensors alone: a model from scratch can be
 // rebuilt from it, any other onto its base.
 func (m *Model) Metadata() map[string]string {
-	meta := map[string]string{"policy": Kind, metaConfig: compactJSON(m.cfg.Raw)}
+	meta := map[string]string{"policy": Kind, metaConfig: portable(m.cfg.Raw)}
 	if m.base == "" {
 		return meta
 	}
@@ -42,6 +42,20 @@ func (m *Model) Metadata() map[string]string {
 		}
 	}
 	return meta
+}
+
+// portable is config.json without the path that it was once loaded from.
+func portable(raw []byte) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return compactJSON(raw)
+	}
+	delete(all, "_name_or_path")
+	out, err := json.Marshal(all)
+	if err != nil {
+		return compactJSON(raw)
+	}
+	return string(out)
 }
 
 func compactJSON(raw []byte) string {

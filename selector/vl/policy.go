@@ -125,7 +125,7 @@ func (m *Model) score(op string, gs []Group, temperature float64, how *pass) (lo
 		return logp, entropy
 	}
 	hidden = torchx.IndexSelect(hidden, 0, m.int64s(s.rows)) // [n, H]
-	return torchx.TokenLogp(hidden, like(m.text.head, hidden), m.int64s(s.targets), temperature)
+	return torchx.TokenLogp(hidden, m.as(m.text.head), m.int64s(s.targets), temperature)
 }
 
 // LogProbs returns the log-probability of every token of every completion at temperature 1, without gradient: of
@@ -168,7 +168,7 @@ func (p *Policy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor 
 	}
 	if hasTokens(gs) {
 		mine, theirs := at(p.model), at(other.model)
-		kl = torchx.TokenKL(mine, like(p.model.text.head, mine), theirs, like(other.model.text.head, theirs))
+		kl = torchx.TokenKL(mine, p.model.as(p.model.text.head), theirs, other.model.as(other.model.text.head))
 	}
 	return p.spread(b, kl, index)
 }

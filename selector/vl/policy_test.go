@@ -121,6 +121,56 @@ func TestGroupsShareTheirPrompt(t *testing.T) {
 	}
 }
 
+// TestGradients compares the gradient of every tensor of the model with the slope of the loss along it.
+func TestGradients(t *testing.T) {
+	m := scratch(t, nil)
+	policy, b := NewPolicy(m), groupBatch()
+	weights := make([]float32, len(b.Mask))
+	for i := range weights {
+		weights[i] = float32(math.Cos(float64(i)))
+	}
+	loss := func() torchx.Tensor {
+		return torchx.Sum(torchx.Mul(policy.Forward(b, selector.ForwardOptions{}).LogP, torchx.From(weights, b.B(), b.G, b.T)))
+	}
+	at := func(values []float32) float64 {
+		defer torchx.Scope()()
+		defer torchx.NoGrad()()
+		m.params.SetValues(values)
+		return loss().Item()
+	}
+	end := torchx.Scope()
+	m.params.ZeroGrad()
+	torchx.Backward(loss())
+	grad := m.params.Grad().Floats()
+	end()
+	start := m.params.Values()
+	for _, name := range m.params.Names() {
+		lo, hi := m.params.Range(name)
+		norm := 0.0
+		for _, g := range grad[lo:hi] {
+			norm += g * g
+		}
+		if norm = math.Sqrt(norm); norm < 1e-2 {
+			if !strings.HasSuffix(name, "k_proj.bias") { // moves all scores of a head nearly alike
+				t.Errorf("%s: gradient norm %.2g", name, norm)
+			}
+			continue
+		}
+		moved := func(step float64) []float32 {
+			v := slices.Clone(start)
+			for i := lo; i < hi; i++ {
+				v[i] += float32(step * grad[i] / norm)
+			}
+			return v
+		}
+		step := math.Min(0.01/norm, 0.01) // the loss moves by 0.02, far above float32's rounding, and hardly bends
+		slope := (at(moved(step)) - at(moved(-step))) / (2 * step)
+		if math.Abs(slope-norm) > 0.02*norm {
+			t.Errorf("%s: slope %.5g along the gradient, want its norm %.5g", name, slope, norm)
+		}
+	}
+}
+
 // TestCheckpointingChangesNothing: the same log-probabilities and gradients, bit for bit.
 func TestCheckpointingChangesNothing(t *testing.T) {
 	run := func(on bool) (logp, grad []float64) {
@@ -208,6 +258,38 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	golden.Close(t, fixed.Floats(), frozenBefore, 0)
 }
 
+// TestScratchLearnsToSee: a model from random weights learns to answer the same question by what the picture shows.
+func TestScratchLearnsToSee(t *testing.T) {
+	m := scratch(t, func(o *Options) { o.Scratch.InitStd = 0.1 })
+	policy := NewPolicy(m)
+	src, queries, answers := asked{}, []int{}, []string{"red", "green", "blue", "pink"}
+	b := selector.NewBatch(nil, make([]int, len(answers)), 1, 6)
+	for i, answer := range answers {
+		src, queries = append(src, pictured(int64(i))), append(queries, i)
+		ids := []int64{}
+		for _, c := range []byte(answer) {
+			ids = append(ids, int64(c))
+		}
+		b.Set(i, 0, append(ids, 256), 0)
+	}
+	b.Source, b.Queries = src, queries
+	adam := torchx.NewAdamW(m.params, 0.9, 0.99, 1e-8, 0)
+	defer adam.Free()
+	for range 150 {
+		end := torchx.Scope()
+		m.params.ZeroGrad()
+		torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP)))
+		adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
+		end()
+	}
+	said, _ := policy.Decode(src, queries, 6, 1)
+	for i, answer := range answers {
+		if got, want := said.Scored(i, 0), b.Scored(i, 0); !slices.Equal(got, want) {
+			t.Errorf("picture %d: got %v, want %v (%s)", i, got, want, answer)
+		}
+	}
+}
+
 // TestTunedParts: each switch trains the tensors of its part, and only those get a gradient.
 func TestTunedParts(t *testing.T) {
 	for _, tc := range []struct {
@@ -220,6 +302,7 @@ func TestTunedParts(t *testing.T) {
 			return strings.HasPrefix(n, "visual.") && !strings.HasPrefix(n, "visual.merger.")
 		}},
 		{"merger", func(o *Options) { o.TuneMMMLP = true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
+		{"decoder and adapters", func(o *Options) { o.TuneMMLLM, o.LoRA.Enabled = true, true }, func(n string) bool { return !strings.HasPrefix(n, "visual.") }},
 		{"merger and adapters", func(o *Options) { o.TuneMMMLP, o.LoRA.Enabled = true, true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -423,6 +506,38 @@ func TestDropout(t *testing.T) {
 	golden.Close(t, gradAgain, grad, 1e-4) // gradients of a layer's input are added in another order
 	if slices.Equal(plain, dropped) || slices.Equal(dropped, other) {
 		t.Error("dropout changes nothing, or the same for two seeds")
+	}
+}
+
+// TestTrainingIsDeterministic: rollouts and updates from one seed give the same weights bit for bit, with one thread and
+// with two.
+func TestTrainingIsDeterministic(t *testing.T) {
+	defer torchx.Attach(1)
+	run := func() []float32 {
+		m, err := New(DefaultOptions(), vocabulary(), "cpu", 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		policy := NewPolicy(m)
+		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		defer adam.Free()
+		for i := range 2 {
+			end := torchx.Scope()
+			src := asked{pictured(1), pictured(2)}
+			b := policy.Sample(src, []int{0, 1}, 3, 8, 1, uint64(i))
+			m.params.ZeroGrad()
+			torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP)))
+			adam.Step(1e-3, 1)
+			end()
+		}
+		return m.params.Values()
+	}
+	for _, threads := range []int{1, 2} {
+		torchx.Attach(threads)
+		if first := run(); !slices.Equal(first, run()) {
+			t.Errorf("%d threads: two runs end with different weights", threads)
+		}
 	}
 }
 

@@ -44,14 +44,13 @@ func (m *Model) newTower() *tower {
 // four rows each; windows tile the cells of a frame pair, and rows are put in window order, so that both windows and
 // frame pairs are contiguous.
 type layout struct {
-	order      []int64       // [cells] the cell at each place of the window order: HF's window_index
-	inverse    []int64       // [cells] the place of each cell
-	rowOrder   []int64       // [R] order, row by row
-	angles     []float32     // [R, d_h/2] in the original order
-	windows    []torchx.Span // what rows attend to in most blocks
-	frames     []torchx.Span // what rows attend to in full blocks
-	rows       int
-	tokenCount []int // merged vectors of each image or video
+	rows     int           // R
+	order    []int64       // [cells] the cell at each place of the window order: HF's window_index
+	inverse  []int64       // [cells] the place of each cell
+	rowOrder []int64       // [R] order, row by row
+	angles   []float32     // [R, d_h/2] in the original order
+	windows  []torchx.Span // what rows attend to in most blocks
+	frames   []torchx.Span // what rows attend to in full blocks
 }
 
 // layout computes the arrangement for these grids (spec §6, steps 2 and 3).
@@ -63,7 +62,6 @@ func (v *Vision) layout(grids []grid) *layout {
 	cell, firstCell := v.Cell(), 0
 	for _, g := range grids {
 		rows, cols := g.h/v.Merge, g.w/v.Merge
-		l.tokenCount = append(l.tokenCount, g.t*rows*cols)
 		for range g.t {
 			l.frames = append(l.frames, span(firstCell*cell, g.h*g.w))
 			for i := range rows * cols * cell {
@@ -124,7 +122,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 		}
 	}
 	l := v.layout(gridsOf(pictures))
-	x := torchx.Linear(m.pixelRows(pictures), like(torchx.Reshape(t.patch, v.Hidden, v.PatchSize()), m.typed()), torchx.Tensor{}) // [R, d]
+	x := torchx.Linear(m.pixelRows(pictures), m.as(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
 	show("patch_embed", x)
 	x = torchx.IndexSelect(x, 0, m.int64s(l.rowOrder))
 	c, s := l.rotation()
@@ -140,16 +138,12 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
-		if twice {
-			x = torchx.Checkpoint(x, block)
-		} else {
-			x = block(x)
-		}
+		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}
-	y := torchx.RMSNorm(x, like(t.normQ, x), visionEps)
+	y := torchx.RMSNorm(x, m.as(t.normQ), visionEps)
 	y = torchx.Reshape(y, len(l.order), v.Cell()*v.Hidden) // four rows are one cell
-	y = t.merge2.apply(torchx.GELU(t.merge0.apply(y, p)), p)
+	y = m.apply(&t.merge2, torchx.GELU(m.apply(&t.merge0, y, p)), p)
 	show("merger_windowed", y)
 	return torchx.Keep(torchx.IndexSelect(y, 0, m.int64s(l.inverse)))
 }
@@ -159,19 +153,16 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	defer torchx.Scope()()
 	v, b := m.cfg.Vision, &m.vision.blocks[i]
 	n, d := x.Shape()[0], v.Hidden
-	y := b.qkv.apply(torchx.RMSNorm(x, like(b.norm1, x), visionEps), p) // [R, 3d]
+	y := m.apply(&b.qkv, torchx.RMSNorm(x, m.as(b.norm1), visionEps), p) // [R, 3d]
 	head := func(part int) torchx.Tensor {
 		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
 	}
 	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans, 1/math.Sqrt(float64(d/v.Heads)))
-	x = torchx.Add(x, b.proj.apply(torchx.Reshape(seen, n, d), p))
-	y = torchx.RMSNorm(x, like(b.norm2, x), visionEps)
-	x = torchx.Add(x, b.down.apply(torchx.SwiGLU(b.gate.apply(y, p), b.up.apply(y, p)), p))
+	x = torchx.Add(x, m.apply(&b.proj, torchx.Reshape(seen, n, d), p))
+	y = torchx.RMSNorm(x, m.as(b.norm2), visionEps)
+	x = torchx.Add(x, m.apply(&b.down, torchx.SwiGLU(m.apply(&b.gate, y, p), m.apply(&b.up, y, p)), p))
 	return torchx.Keep(x)
 }
-
-// typed is a tensor of the type of computation.
-func (m *Model) typed() torchx.Tensor { return torchx.FullLike(m.params.Flat(), 0, m.dtype, 1) }
 
 // pixelRows returns the rows of all pictures [R, 1176] on the device.
 func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {

@@ -12,6 +12,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <vector>
 
 #include "guard.h"
@@ -39,6 +41,9 @@ constexpr int64_t kBlock = 96;  // query rows of a block, about
 
 int64_t tiles(int64_t n) { return (n + kTile - 1) / kTile; }
 
+// Floats of a row of scores. Columns are read too (Pᵀ): a row more than a multiple of the cache's sets apart.
+int64_t row_width(int64_t keys) { return (tiles(keys) | 1) * kTile; }
+
 // --- small products
 
 // C [M, 16] = (or +=) A [M, k] · panel [k, 16]; A's element (m, p) is a[m·row + p·col].
@@ -51,8 +56,9 @@ INLINE void tile(const float *a, int64_t row, int64_t col, const float *panel, i
   }
   for (int64_t p = 0; p < k; p++) {
     const vf b0 = load(panel + p * kTile), b1 = load(panel + p * kTile + kLanes);
+#pragma GCC unroll 6
     for (int m = 0; m < M; m++) {
-      const vf x = fill(a[m * row + p * col]);
+      const float x = a[m * row + p * col];
       left[m] += x * b0;
       right[m] += x * b1;
     }
@@ -255,7 +261,7 @@ void gather(const Block &b, const float *x, float scale, float *out) {
 }
 
 void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, const float *k, const float *v, float scale, float *out, float *lse) {
-  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   Scratch &mem = scratch();
   if (lse == nullptr && s.q_len == 1) {
     decode(q + (s.q * heads.q + h * heads.group) * d, k + h * d, v + h * d, stride, s, heads.group, d, scale, mem.take(0, 4 * keys), out + (s.q * heads.q + h * heads.group) * d);
@@ -286,12 +292,12 @@ struct Saved {
 
 // S = (scale Q) Kᵀ, so dQ = scale dS·K and dK = dSᵀ·(scale Q). dq rows are in one span each and are set; dk, dv are added to.
 void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t, float scale) {
-  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = tiles(keys) * kTile, dp = tiles(d) * kTile, step = block_rows(heads, s);
+  const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   const int64_t most = step * heads.group;
   Scratch &mem = scratch();
   float *kt = mem.take(0, width * d), *vt = mem.take(1, width * d), *kr = mem.take(2, keys * dp);
   float *a = mem.take(3, most * d), *g = mem.take(4, most * d), *panels = mem.take(5, most * dp);
-  float *p = mem.take(6, most * width), *dz = mem.take(7, most * width), *dk = mem.take(8, keys * dp), *dv = mem.take(9, keys * dp);
+  float *p = mem.take(6, most * std::max(width, dp)), *dz = mem.take(7, most * width), *dk = mem.take(8, keys * dp), *dv = mem.take(9, keys * dp);
   pack_transposed(t.k + h * d, stride, s, d, kt);
   pack_transposed(t.v + h * d, stride, s, d, vt);
   pack_rows(keys, d, kr, [&](int64_t l) { return t.k + s.key(l) * stride + h * d; });
@@ -368,26 +374,56 @@ struct Attend : torch::autograd::Function<Attend> {
 
 // --- from libtorch's operations: other types and devices
 
+// Rows of x, one tensor a span: in one split where they follow each other, whose gradient is one pass, else one by one.
+std::vector<at::Tensor> rows_of(const at::Tensor &x, const std::vector<Span> &spans, int64_t Span::*first, int64_t Span::*count) {
+  int64_t next = 0;
+  std::vector<int64_t> sizes;
+  for (const Span &s : spans) {
+    if (s.*first == next) sizes.push_back(s.*count);
+    next += s.*count;
+  }
+  if (sizes.size() == spans.size() && next == x.size(0)) return x.split_with_sizes(sizes);
+  std::vector<at::Tensor> rows;
+  for (const Span &s : spans) rows.push_back(x.narrow(0, s.*first, s.*count));
+  return rows;
+}
+
+std::vector<at::Tensor> keys_of(const at::Tensor &x, const std::vector<Span> &spans) {
+  std::vector<at::Tensor> keys = rows_of(x, spans, &Span::own, &Span::own_len);
+  for (size_t i = 0; i < spans.size(); i++)
+    if (spans[i].prefix_len > 0) keys[i] = at::cat({x.narrow(0, spans[i].prefix, spans[i].prefix_len), keys[i]});
+  return keys;
+}
+
+at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &which) {
+  if (which.size() == 1) return xs[which[0]].unsqueeze(0);
+  std::vector<at::Tensor> chosen;
+  for (size_t i : which) chosen.push_back(xs[i]);
+  return at::stack(chosen);
+}
+
+// Spans of one shape (windows, the sequences of a decoding step) are one batch.
 at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
   const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
-  const at::ScalarType type = q.scalar_type();
-  std::vector<at::Tensor> rows;
-  for (const Span &s : spans) {
-    auto keys = [&](const at::Tensor &x) {  // [Hk, L, D]
-      at::Tensor own = x.narrow(0, s.own, s.own_len);
-      return (s.prefix_len == 0 ? own : at::cat({x.narrow(0, s.prefix, s.prefix_len), own})).transpose(0, 1);
-    };
-    at::Tensor qs = q.narrow(0, s.q, s.q_len).reshape({s.q_len, kv, group, d}).permute({1, 2, 0, 3}).reshape({kv, group * s.q_len, d});
-    at::Tensor z = at::bmm(qs, keys(k).transpose(1, 2)).mul(scale).view({kv, group, s.q_len, s.keys()});
-    if (type != at::kDouble) z = z.to(at::kFloat);
-    if (s.causal && s.q_len > 1) {
-      at::Tensor hidden = at::ones({s.q_len, s.keys()}, z.options().dtype(at::kBool)).triu(s.keys() - s.q_len + 1);
+  std::map<std::array<int64_t, 3>, std::vector<size_t>> shapes;
+  for (size_t i = 0; i < spans.size(); i++) shapes[{spans[i].q_len, spans[i].keys(), spans[i].causal}].push_back(i);
+  const std::vector<at::Tensor> qs = rows_of(q, spans, &Span::q, &Span::q_len), ks = keys_of(k, spans), vs = keys_of(v, spans);
+  std::vector<at::Tensor> out(spans.size());
+  for (const auto &[shape, which] : shapes) {
+    const int64_t rows = shape[0], keys = shape[1], n = static_cast<int64_t>(which.size());
+    auto by_head = [&](const at::Tensor &x) { return x.permute({0, 2, 1, 3}).reshape({n * kv, keys, d}); };
+    at::Tensor z = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4}).reshape({n * kv, group * rows, d});
+    z = at::bmm(z, by_head(pick(ks, which)).transpose(1, 2)).mul(scale).view({n * kv, group, rows, keys});
+    if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+    if (shape[2] && rows > 1) {
+      at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
       z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     }
-    at::Tensor p = z.softmax(-1).to(type).view({kv, group * s.q_len, s.keys()});
-    rows.push_back(at::bmm(p, keys(v)).view({heads, s.q_len, d}).transpose(0, 1));
+    at::Tensor y = at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), by_head(pick(vs, which)));
+    const std::vector<at::Tensor> parts = y.view({n, kv, group, rows, d}).permute({0, 3, 1, 2, 4}).reshape({n, rows, heads, d}).unbind(0);
+    for (int64_t i = 0; i < n; i++) out[which[i]] = parts[i];
   }
-  return rows.size() == 1 ? rows[0].contiguous() : at::cat(rows);
+  return at::cat(out);
 }
 
 void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, std::vector<Span> &spans) {
@@ -415,7 +451,7 @@ const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t
     std::vector<Span> spans = spans_of(ints(data, 7 * n));
     check_spans(*q, *k, *v, spans);
     if (!(q->is_cpu() && q->scalar_type() == at::kFloat && k->scalar_type() == at::kFloat && v->scalar_type() == at::kFloat)) {
-      *out = wrap(composed(*q, *k, *v, spans, scale));
+      *out = wrap(composed(q->contiguous(), *k, *v, spans, scale));
     } else if (at::GradMode::is_enabled() && (q->requires_grad() || k->requires_grad() || v->requires_grad())) {
       *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale));
     } else {

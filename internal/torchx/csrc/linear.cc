@@ -18,8 +18,8 @@ using torch::autograd::variable_list;
 
 // --- a few rows
 
-constexpr int64_t kFew = 8;       // rows for which reading weights in place beats BLAS
-constexpr int64_t kWeights = 64;  // output features of a task
+constexpr int64_t kFew = 16;      // rows for which reading weights in place beats BLAS
+constexpr int64_t kWeights = 96;  // output features of a task
 
 INLINE float number(float x) { return x; }
 INLINE float number(uint16_t x) {
@@ -37,7 +37,10 @@ INLINE void dots(const float *x, int64_t k, const W *w, const float *bias, float
   const int64_t whole = k / kLanes * kLanes;
   for (int64_t j = 0; j < whole; j += kLanes) {
     vf row[R];
-    for (int r = 0; r < R; r++) row[r] = load(w + r * k + j);
+    for (int r = 0; r < R; r++) {
+      row[r] = load(w + r * k + j);
+      __builtin_prefetch(w + (R + r) * k + j);  // the next features': this processor's own foresight ends with a row
+    }
     for (int m = 0; m < M; m++)
       for (int r = 0; r < R; r++) acc[m][r] += load(x + m * k + j) * row[r];
   }
@@ -65,7 +68,7 @@ INLINE void few_rows(const float *x, int64_t n, int64_t k, const W *w, const flo
       case 1: dots_range<1, 8>(xi, k, w, bias, yi, out, begin, end); break;
       case 2: dots_range<2, 4>(xi, k, w, bias, yi, out, begin, end); break;
       case 3: dots_range<3, 2>(xi, k, w, bias, yi, out, begin, end); break;
-      default: dots_range<4, 2>(xi, k, w, bias, yi, out, begin, end);
+      default: dots_range<4, 3>(xi, k, w, bias, yi, out, begin, end);
     }
   }
 }
@@ -174,6 +177,20 @@ struct LinearInto : torch::autograd::Function<LinearInto> {
   }
 };
 
+// x·Wᵀ + bias with both frozen, of any type: W is converted, where it must be, in each direction anew, so that no
+// converted copy lives from forward to backward.
+struct FrozenLinear : torch::autograd::Function<FrozenLinear> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias) {
+    ctx->save_for_backward({weight});
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    return unflat(product(flat(x), weight, bias ? *bias : at::Tensor()), x.sizes());
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const at::Tensor dy = flat(grads[0]), weight = ctx->get_saved_variables()[0];
+    return {at::mm(dy, as(weight, dy.scalar_type())).view(ctx->saved_data["sizes"].toIntVector()), at::Tensor(), at::Tensor()};
+  }
+};
+
 bool has_buffer(const at::Tensor &w) { return !buffer(w).isNone(); }
 
 // --- x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ
@@ -189,6 +206,7 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
       y.addmm_(low, b.t(), 1, scale);
     else
       y.add_(at::mm(low, b.t()), scale);
+    if (ctx == nullptr) return unflat(y, x.sizes());
     ctx->save_for_backward({rows, weight, a, b, low});
     ctx->saved_data["weight_grad"] = buffer(weight);
     if (bias) ctx->saved_data["bias_grad"] = buffer(*bias);
@@ -253,16 +271,20 @@ extern "C" {
 
 const char *fc_linear(Tensor x, Tensor weight, Tensor bias, bool transposed, Tensor *out) {
   return guard([&] {
-    const bool grad = at::GradMode::is_enabled();
-    if (grad && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
+    if (at::GradMode::is_enabled() && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
       *out = wrap(LinearInto::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, transposed));
       return;
     }
     const at::ScalarType type = x->scalar_type();
     at::Tensor b = bias == nullptr ? at::Tensor() : *bias;
-    if (!transposed && x->dim() > 1 && (!grad || !(x->requires_grad() || weight->requires_grad() || (b.defined() && b.requires_grad())))) {
+    if (!transposed && x->dim() > 1 && !recorded({x, weight, &b})) {
       check_sizes(*x, *weight);
       *out = wrap(unflat(product(flat(*x), *weight, b), x->sizes()));
+      return;
+    }
+    if (!transposed && weight->scalar_type() != type && !weight->requires_grad() && (!b.defined() || !b.requires_grad())) {
+      check_sizes(*x, *weight);
+      *out = wrap(FrozenLinear::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : b));
       return;
     }
     at::Tensor w = as(transposed ? weight->t() : *weight, type);
@@ -277,14 +299,16 @@ const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias, Tensor a, Tenso
                 weight->sizes(), ", a ", a->sizes(), ", b ", b->sizes(), ": want [out, in], [r, in], [out, r]");
     at::Tensor none;
     const at::Tensor &bi = bias == nullptr ? none : *bias;
-    if (!at::GradMode::is_enabled() && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
+    const bool graph = recorded({x, weight, &bi, a, b});
+    if (!graph && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
       at::Tensor rows = flat(*x);
       if (few(rows, *weight, bi) && few(rows, *a, none)) {
         *out = wrap(unflat(lora_few(rows, *weight, bi, *a, *b, scale), x->sizes()));
         return;
       }
     }
-    *out = wrap(LoRALinear::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, *a, *b, scale));
+    const c10::optional<at::Tensor> optional = bias == nullptr ? c10::optional<at::Tensor>() : *bias;
+    *out = wrap(graph ? LoRALinear::apply(*x, *weight, optional, *a, *b, scale) : LoRALinear::forward(nullptr, *x, *weight, optional, *a, *b, scale));
   });
 }
 

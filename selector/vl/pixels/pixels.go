@@ -152,12 +152,14 @@ func (c Config) Width() int { return 3 * c.TemporalPatchSize * c.PatchSize * c.P
 
 // Patches is what the vision tower reads of one image or video.
 type Patches struct {
-	Data []float32 // [Rows, Config.Width()]; shared with a cache: not to be written
+	Data []float32 // [Rows, Config.Width()]
 	Rows int
 	Grid [3]int // frame groups, height and width in patches; the rows are in the order of cells of MergeSize²
 
 	SecondsPerGrid float32 // seconds from one frame group to the next; 0 for an image
-	Key            string  // the same for the same Data and Grid, for caches of features
+	Key            string  // equal keys mean equal Data and Grid: for caches of features
+
+	frames []*RGB // what Data was made of, eight times smaller: what a cache keeps
 }
 
 // Tokens returns how many tokens of the language model the patches become.
@@ -191,62 +193,95 @@ func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err
 
 // Image returns the patches of one image: a video of one frame that stands for all of a group.
 func (c Config) Image(img image.Image) (Patches, error) {
-	return c.patches([]image.Image{img})
+	h, w, err := c.size(img)
+	if err != nil {
+		return Patches{}, err
+	}
+	return c.patches([]*RGB{ToRGB(img).Resize(w, h)}), nil
 }
 
 // Video returns the patches of frames sampled at fps frames a second; 0 stands for 2, the default of
 // the published models. All frames take the size of the first; a last group that is not full repeats
 // the last frame.
 func (c Config) Video(frames []image.Image, fps float64) (Patches, error) {
+	return c.VideoOf(len(frames), func(i int) (image.Image, error) { return frames[i], nil }, fps)
+}
+
+// VideoOf is Video of n frames that are read one after the other: each is resized before the next comes.
+func (c Config) VideoOf(n int, frame func(i int) (image.Image, error), fps float64) (Patches, error) {
 	if fps == 0 {
 		fps = DefaultFPS
 	}
 	if fps < 0 || math.IsNaN(fps) || math.IsInf(fps, 0) {
 		return Patches{}, fmt.Errorf("video: fps %g, want a positive number", fps)
 	}
-	p, err := c.patches(frames)
-	if err != nil {
-		return Patches{}, err
+	if n == 0 {
+		return Patches{}, errors.New("video: no frames")
 	}
-	p.SecondsPerGrid = float32(float64(c.TemporalPatchSize) / fps)
+	resized := make([]*RGB, n)
+	var h, w int
+	for i := range resized {
+		img, err := frame(i)
+		if err == nil && i == 0 {
+			h, w, err = c.size(img)
+		}
+		if err != nil {
+			return Patches{}, err
+		}
+		resized[i] = ToRGB(img).Resize(w, h)
+	}
+	p := c.patches(resized)
+	p.SecondsPerGrid = c.secondsPerGrid(fps)
 	return p, nil
+}
+
+func (c Config) secondsPerGrid(fps float64) float32 {
+	return float32(float64(c.TemporalPatchSize) / fps)
 }
 
 // DefaultFPS is the rate at which videos are sampled, in frames a second.
 const DefaultFPS = 2.0
 
-func (c Config) patches(frames []image.Image) (Patches, error) {
-	if len(frames) == 0 {
-		return Patches{}, errors.New("video: no frames")
+// size returns the height and width that an image is resized to.
+func (c Config) size(img image.Image) (h, w int, err error) {
+	b := img.Bounds()
+	h, w, err = SmartResize(b.Dy(), b.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
+	if err == nil && (h == 0 || w == 0) {
+		err = fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", b.Dy(), b.Dx(), c.MaxPixels)
 	}
-	size := frames[0].Bounds()
-	h, w, err := SmartResize(size.Dy(), size.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
-	if err != nil {
-		return Patches{}, err
-	}
-	if h == 0 || w == 0 {
-		return Patches{}, fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", size.Dy(), size.Dx(), c.MaxPixels)
-	}
+	return h, w, err
+}
+
+// patches cuts frames of one size, its sides multiples of a cell's.
+func (c Config) patches(frames []*RGB) Patches {
+	h, w := frames[0].H, frames[0].W
 	groups := (len(frames) + c.TemporalPatchSize - 1) / c.TemporalPatchSize
-	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}}
+	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}, frames: frames}
 	p.Rows = groups * p.Grid[1] * p.Grid[2]
-	p.Data = make([]float32, p.Rows*c.Width())
-	table := c.table()
+	p.Data = c.normalised(p)
 	sum := sha256.New()
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(groups)))
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(h)))
 	fmt.Fprint(sum, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
-	for i, frame := range frames {
-		resized := ToRGB(frame).Resize(w, h)
-		sum.Write(resized.Pix)
-		copies := 1
-		if i == len(frames)-1 {
-			copies = groups*c.TemporalPatchSize - i
-		}
-		c.scatter(p.Data, resized, table, i, copies)
+	for _, frame := range frames {
+		sum.Write(frame.Pix)
 	}
 	p.Key = hex.EncodeToString(sum.Sum(nil)[:16])
-	return p, nil
+	return p
+}
+
+// normalised makes the rows of a patches' frames.
+func (c Config) normalised(p Patches) []float32 {
+	data := make([]float32, p.Rows*c.Width())
+	table := c.table()
+	for i, frame := range p.frames {
+		copies := 1
+		if i == len(p.frames)-1 {
+			copies = p.Grid[0]*c.TemporalPatchSize - i
+		}
+		c.scatter(data, frame, table, i, copies)
+	}
+	return data
 }
 
 // table returns the normalised value of each byte of each channel, in the types of the reference:

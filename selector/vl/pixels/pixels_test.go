@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -227,17 +228,23 @@ func TestConfig(t *testing.T) {
 }
 
 func TestCache(t *testing.T) {
-	cache := NewCache(4 * 100)
+	const cell = 28 * 28 * 3 // bytes of the smallest image
+	cache := NewCache(10 * cell)
 	config := DefaultConfig()
 	made := 0
-	get := func(key string, values int, config Config) {
+	get := func(key string, cells int, config Config) {
 		t.Helper()
+		img := newRGB(28*cells, 28)
+		for i := range img.Pix {
+			img.Pix[i] = uint8(i * cells)
+		}
+		want := config.patches([]*RGB{img})
 		p, err := cache.Get(key, config, func() (Patches, error) {
 			made++
-			return Patches{Data: make([]float32, values)}, nil
+			return want, nil
 		})
-		if err != nil || len(p.Data) != values {
-			t.Errorf("%s: %d values, %v", key, len(p.Data), err)
+		if err != nil || !reflect.DeepEqual(p, want) {
+			t.Errorf("%s: not the patches that were kept: %v", key, err)
 		}
 	}
 	step := func(name string, want int, f func()) {
@@ -248,13 +255,13 @@ func TestCache(t *testing.T) {
 			t.Errorf("%s: made %d, want %d", name, made, want)
 		}
 	}
-	step("kept", 2, func() { get("a", 40, config); get("b", 40, config); get("a", 40, config) })
-	step("the one used longest ago goes", 2, func() { get("c", 30, config); get("a", 40, config); get("b", 40, config) })
+	step("kept", 2, func() { get("a", 4, config); get("b", 4, config); get("a", 4, config) })
+	step("the one used longest ago goes", 2, func() { get("c", 3, config); get("a", 4, config); get("b", 4, config) })
 	step("without a key", 2, func() { get("", 1, config); get("", 1, config) })
-	step("too large", 2, func() { get("large", 101, config); get("large", 101, config) })
+	step("too large", 2, func() { get("large", 11, config); get("large", 11, config) })
 	other := config
 	other.MaxPixels--
-	step("another configuration", 1, func() { get("b", 40, config); get("b", 40, other) })
+	step("another configuration", 1, func() { get("b", 4, config); get("b", 4, other) })
 
 	file := filepath.Join(t.TempDir(), "x")
 	read := func(fps float64) {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"os"
 	"os/exec"
@@ -17,34 +16,64 @@ import (
 	"strings"
 )
 
-// DecodeVideo samples the frames of a video file through an installed ffmpeg (and ffprobe) and returns
-// the rate at which they stand.
-func DecodeVideo(ctx context.Context, path string, s Sampling) (frames []image.Image, fps float64, err error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, 0, err
+// VideoFile returns the patches of a video file: its frames are sampled through an installed ffmpeg
+// (and ffprobe), each resized as it comes, within the bounds of s and of c.
+func (c Config) VideoFile(ctx context.Context, path string, s Sampling) (Patches, error) {
+	p, err := c.videoFile(ctx, path, s)
+	if err != nil {
+		return Patches{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+func (c Config) videoFile(ctx context.Context, path string, s Sampling) (Patches, error) {
+	if f, err := os.Open(path); err != nil {
+		return Patches{}, errors.Unwrap(err)
+	} else {
+		f.Close()
 	}
 	total, rate, err := probe(ctx, path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
+		return Patches{}, err
 	}
 	numbers, fps, err := s.Frames(total, rate)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
+		return Patches{}, err
 	}
-	frames, err = extract(ctx, path, numbers)
+	c = s.Bounds(c, len(numbers))
+	var frames []*RGB
+	var h, w int
+	err = extract(ctx, path, numbers, func(frame *RGB) (err error) {
+		if len(frames) == 0 {
+			if h, w, err = c.size(frame); err != nil {
+				return err
+			}
+		}
+		frames = append(frames, frame.Resize(w, h)) // the frame as it was may be much larger
+		return nil
+	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
+		return Patches{}, err
 	}
-	return frames, fps, nil
+	for len(frames) < len(numbers) { // packets that gave no frame: the end of a damaged file stands still
+		frames = append(frames, frames[len(frames)-1])
+	}
+	p := c.patches(frames)
+	p.SecondsPerGrid = c.secondsPerGrid(fps)
+	return p, nil
 }
 
 // probe returns the number of frames and the rate of the first video stream. Packets are counted, not
 // decoded: the header's number of frames is missing in some containers and wrong in others.
 func probe(ctx context.Context, path string) (total int, rate float64, err error) {
-	out, err := tool(ctx, "ffprobe", "-v", "error", "-select_streams", "v:0", "-count_packets",
+	cmd, said, err := tool(ctx, "ffprobe", "-v", "error", "-select_streams", "v:0", "-count_packets",
 		"-show_entries", "stream=nb_read_packets,avg_frame_rate,r_frame_rate", "-of", "json", path)
 	if err != nil {
 		return 0, 0, err
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, 0, fmt.Errorf("ffprobe: %w: %s", err, strings.TrimSpace(said.String()))
 	}
 	var info struct {
 		Streams []struct {
@@ -82,53 +111,65 @@ func ratio(s string) float64 {
 	return x / y
 }
 
-// extract decodes the frames of the given numbers, which ascend. The frames come as PPM images, which
-// know their size (a rotated video swaps its sides); the rate is set so that none is doubled or left
-// out on the way.
-func extract(ctx context.Context, path string, numbers []int) ([]image.Image, error) {
+// extract calls each with the frames of the given numbers, which ascend: one at least. The frames come
+// as PPM images, which know their size (a rotated video swaps its sides); the rate is set so that none
+// is doubled or left out on the way.
+func extract(ctx context.Context, path string, numbers []int, each func(*RGB) error) error {
 	terms := make([]string, len(numbers))
 	for i, n := range numbers {
 		terms[i] = fmt.Sprintf("eq(n,%d)", n)
 	}
 	filter := "select='" + strings.Join(terms, "+") + "',setpts=N/(25*TB)"
-	out, err := tool(ctx, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-vf", filter, "-r", "25",
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // ends ffmpeg where a frame is refused
+	cmd, said, err := tool(ctx, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-vf", filter, "-r", "25",
 		"-frames:v", strconv.Itoa(len(numbers)), "-pix_fmt", "rgb24", "-c:v", "ppm", "-f", "image2pipe", "-")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var frames []image.Image
-	for r := bufio.NewReader(bytes.NewReader(out)); ; {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("ffmpeg: %w", err)
+	}
+	frames := 0
+	var refused error
+	for r := bufio.NewReaderSize(out, 1<<20); refused == nil; frames++ {
 		img, err := readPPM(r)
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("ffmpeg: frame %d: %w", len(frames)+1, err)
+		if err == nil {
+			err = each(img)
 		}
-		frames = append(frames, img)
+		if err != nil {
+			refused = fmt.Errorf("ffmpeg: frame %d: %w", frames+1, err)
+		}
 	}
-	if len(frames) == 0 {
-		return nil, errors.New("ffmpeg: no frame could be decoded")
+	if refused != nil {
+		stop()
 	}
-	for len(frames) < len(numbers) { // packets that gave no frame: the end of a damaged file stands still
-		frames = append(frames, frames[len(frames)-1])
+	if err := cmd.Wait(); err != nil && refused == nil {
+		return fmt.Errorf("ffmpeg: %w: %s", err, strings.TrimSpace(said.String()))
 	}
-	return frames, nil
+	if refused == nil && frames == 0 {
+		return errors.New("ffmpeg: no frame could be decoded")
+	}
+	return refused
 }
 
-// tool runs one of ffmpeg's programs and returns its output; what it says goes into the error.
-func tool(ctx context.Context, name string, args ...string) ([]byte, error) {
+// tool prepares one of ffmpeg's programs; what it says goes into said.
+func tool(ctx context.Context, name string, args ...string) (cmd *exec.Cmd, said *bytes.Buffer, err error) {
 	program, err := exec.LookPath(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading a video file wants %s, which is not installed (ffmpeg.org); a list or a folder of frames does without", name)
+		return nil, nil, fmt.Errorf("reading a video file wants %s, which is not installed (ffmpeg.org); a list or a folder of frames does without", name)
 	}
-	var out, said bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(said.String()))
-	}
-	return out.Bytes(), nil
+	said = new(bytes.Buffer)
+	cmd = exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = said
+	return cmd, said, nil
 }
 
 // readPPM reads one binary PPM image of 8 bits; io.EOF at the end of the stream.

@@ -3,6 +3,8 @@ package pixels
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
+	"image"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,6 +37,7 @@ func TestSampling(t *testing.T) {
 		{1000, 12.5, 0.1, 8, 919304, []int{0, 143, 285, 428, 571, 714}, 0.1, 602112},
 		{31, 2, 2, 30, 936704, []int{0, 1, 2, 3, 4, 5}, 1.935483870967742, 602112},
 		{32, 2, 2, 32, 751855, []int{0, 1, 2, 3, 4, 5}, 2.0, 602112},
+		{60001, 60001.0, 768.0, 768, 701581, []int{0, 78, 156, 235, 313, 391}, 768.0, 235200}, // here counting from both ends shows
 		{12345, 59.94, 3, 616, 250507, []int{0, 20, 40, 60, 80, 100}, 2.9909307411907653, 293236},
 	} {
 		s := DefaultSampling()
@@ -85,22 +88,34 @@ func install(t *testing.T, ffprobe, ffmpeg string) {
 	t.Setenv("PATH", folder)
 }
 
-func TestDecodeVideo(t *testing.T) {
+func TestVideoFile(t *testing.T) {
 	video := filepath.Join(t.TempDir(), "v.mp4")
 	if err := os.WriteFile(video, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	probe := `echo '{"streams":[{"nb_read_packets":"50","avg_frame_rate":"25/1","r_frame_rate":"25/1"}]}'` + "\n"
-	frame := `printf 'P6\n2 1\n255\n\001\002\003\004\005\006'` + "\n"
+	img := decode(t, "testdata/images/vid0_0.png")
+	frameFile := filepath.Join(t.TempDir(), "frame.ppm")
+	if err := os.WriteFile(frameFile, append(fmt.Appendf(nil, "P6\n%d %d\n255\n", img.W, img.H), img.Pix...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	frame := "/bin/cat " + frameFile + "\n"
 	check := `case "$*" in *"select='eq(n,0)+eq(n,16)+eq(n,33)+eq(n,49)',setpts=N/(25*TB)"*"-frames:v 4"*) ;; *) echo "bad arguments $*" >&2; exit 3;; esac` + "\n"
 
-	install(t, probe, check+frame+frame+frame)
-	frames, fps, err := DecodeVideo(context.Background(), video, DefaultSampling())
+	install(t, probe, check+frame+frame+frame) // the fourth frame is missing: the third stands still
+	config := DefaultConfig()
+	config.MaxPixels = 50176
+	got, err := config.VideoFile(context.Background(), video, DefaultSampling())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(frames) != 4 || fps != 2 || !slices.Equal(frames[3].(*RGB).Pix, []uint8{1, 2, 3, 4, 5, 6}) {
-		t.Errorf("%d frames at %g: want 4 at 2, the last one repeated", len(frames), fps)
+	bounded := DefaultSampling().Bounds(config, 4)
+	want, err := bounded.Video([]image.Image{img, img, img, img}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Key != want.Key || got.Grid != want.Grid || got.SecondsPerGrid != 1 || !slices.Equal(got.Data, want.Data) {
+		t.Errorf("grid %v, %g seconds: want %v, 1, and the values of the frames", got.Grid, got.SecondsPerGrid, want.Grid)
 	}
 	for _, c := range []struct{ name, probe, ffmpeg, want string }{
 		{"not installed", "", "", "v.mp4: reading a video file wants ffprobe, which is not installed (ffmpeg.org); a list or a folder of frames does without"},
@@ -110,11 +125,13 @@ func TestDecodeVideo(t *testing.T) {
 		{"one frame", strings.Replace(probe, "50", "1", 1), frame, "video of 1 frames at 25 a second: want two frames at least"},
 		{"nothing decoded", probe, "true", "v.mp4: ffmpeg: no frame could be decoded"},
 		{"half a frame", probe, "printf 'P6\\n2 1\\n255\\nab'", "v.mp4: ffmpeg: frame 1: unexpected EOF"},
+		{"a frame too small", probe, "printf 'P6\\n2 1\\n255\\nabcdef'; exec /bin/sleep 60", "v.mp4: ffmpeg: frame 1: image of 1×2 (height × width): each side wants at least 28 pixels"},
+		{"an error on the way", probe, frame + "echo 'no space' >&2; exit 1", "v.mp4: ffmpeg: exit status 1: no space"},
 		{"no image", probe, "echo hello", "v.mp4: ffmpeg: frame 1: bad PPM header"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			install(t, c.probe, c.ffmpeg)
-			if _, _, err := DecodeVideo(context.Background(), video, DefaultSampling()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := config.VideoFile(context.Background(), video, DefaultSampling()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
@@ -147,7 +164,7 @@ func TestFrameFiles(t *testing.T) {
 // the inverse cosine transform: a level here and there, which the colour conversion doubles.
 func TestDecodeIsPillows(t *testing.T) {
 	files, err := filepath.Glob("testdata/decode/*.ref.png")
-	if err != nil || len(files) < 30 {
+	if err != nil || len(files) < 35 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, ref := range files {

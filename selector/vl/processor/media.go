@@ -96,14 +96,7 @@ func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 		}
 	}
 	return p.cache.Files(frames, part.FPS, c, func() (pixels.Patches, error) {
-		images := make([]image.Image, len(frames))
-		for i, path := range frames {
-			var err error
-			if images[i], err = pixels.Decode(path); err != nil {
-				return pixels.Patches{}, err
-			}
-		}
-		return c.Video(images, part.FPS)
+		return c.VideoOf(len(frames), func(i int) (image.Image, error) { return pixels.Decode(frames[i]) }, part.FPS)
 	})
 }
 
@@ -114,10 +107,6 @@ func (p *Processor) videoFile(part chat.Part, c pixels.Config) (pixels.Patches, 
 		s.FPS = part.FPS
 	}
 	return p.cache.Files([]string{part.Path}, s.FPS, c, func() (pixels.Patches, error) {
-		frames, fps, err := pixels.DecodeVideo(context.Background(), part.Path, s)
-		if err != nil {
-			return pixels.Patches{}, err
-		}
-		return s.Bounds(c, len(frames)).Video(frames, fps)
+		return c.VideoFile(context.Background(), part.Path, s)
 	})
 }

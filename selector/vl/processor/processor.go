@@ -90,8 +90,8 @@ func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Confi
 	return &Processor{tokenizer: tok, template: template, pixels: config, ids: ids, cache: pixels.NewCache(DefaultCacheBytes)}, nil
 }
 
-// DefaultCacheBytes bounds the patches that a processor keeps.
-const DefaultCacheBytes = 256 << 20
+// DefaultCacheBytes bounds the resized images that a processor keeps: 890 of 448 × 448 pixels.
+const DefaultCacheBytes = 512 << 20
 
 // Tokenizer, Template, IDs and EOS return the parts.
 func (p *Processor) Tokenizer() *tokenizer.Tokenizer { return p.tokenizer }

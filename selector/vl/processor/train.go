@@ -21,15 +21,8 @@ func addedTokens() (special, plain []string) {
 	return special, plain
 }
 
-// shortTemplate is Qwen2.5-VL's template without the default system message: a model made from random
-// weights has no habit to keep, and each token of a prompt costs.
-const shortTemplate = `{% for message in messages %}<|im_start|>{{ message['role'] }}
-{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for content in message['content'] %}{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% elif content['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}`
-
 // Train returns a processor for a model made from random weights: a vocabulary of at most size tokens
-// (the 22 added ones apart) learned from corpus and the words of the chat template, a short template,
+// (the 22 added ones apart) learned from corpus and the words of the chat template, ChatML's template,
 // Qwen2.5-VL's special tokens, and the given preprocessing. It depends on its arguments alone.
 func Train(corpus []string, size int, config pixels.Config) (*Processor, error) {
 	if size < 256 {
@@ -38,10 +31,7 @@ func Train(corpus []string, size int, config pixels.Config) (*Processor, error) 
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	template, err := chat.Parse(shortTemplate)
-	if err != nil {
-		return nil, err
-	}
+	template := chat.ChatML() // a model without habits needs no system message, and each token of a prompt costs
 	frame, err := template.Render([]chat.Message{{Role: "user"}}, chat.RenderOptions{AddGenerationPrompt: true})
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 """Writes decode/: small images in every format and mode, and beside each what Pillow's convert("RGB") makes of
 it (NAME.png); resize/: Pillow's bicubic resize to sizes that shrink, grow and stretch. Made with Pillow 9.4,
 libjpeg-turbo 2.1.5, libwebp 1.2.4. Run in this folder: python3 make.py"""
-import glob, os, struct, zlib
+import os, struct, subprocess, zlib
 import numpy as np
 from PIL import Image
 
@@ -52,6 +52,12 @@ save(grey, "grey.tiff")
 save(rgba, "rgba.tiff", compression="tiff_lzw")
 save(im.quantize(30), "p.tiff")
 save(deep, "grey16.tiff", compression="tiff_lzw")
+
+# Pillow writes neither 4:4:0 nor 4:1:1: libjpeg-turbo's cjpeg does
+for sample, name in (("1x2", "440"), ("4x1", "411")):
+    ppm = b"P6\n%d %d\n255\n" % im.size + im.tobytes()
+    jpeg = subprocess.run(["cjpeg", "-quality", "88", "-sample", sample + ",1x1,1x1"], input=ppm, capture_output=True, check=True).stdout
+    open(f"decode/rgb{name}.jpg", "wb").write(jpeg)
 
 def png16(name, w, h, color, pixel):
     chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

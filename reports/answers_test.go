@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"fulcrum/internal/golden"
@@ -78,6 +79,17 @@ func TestRewardThatIsAccuracy(t *testing.T) {
 	must(t, err)
 	if terms := run.rewardTerms(); terms != nil {
 		t.Errorf("terms %v of a reward that is one term", terms)
+	}
+}
+
+// A terminal shows what samples earn and how long they are.
+func TestProgressOfAnswers(t *testing.T) {
+	fields := stepFields()
+	fields["mean_reward"], fields["completion_length"] = 0.412, 3.25
+	p := newProgress(&bytes.Buffer{}, newClock(time.Second).now)
+	got := p.stepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields})
+	if want := "grpo  epoch 1  step 3  loss 0.1873   kl 0.0412   beta 0.10    clip 6.2%   reward 0.412   len 3.25"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

@@ -113,24 +113,31 @@ func (p *progress) stepsLeft(r Row) int {
 	return left
 }
 
-// stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02.
+// stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02;
+// of token policies it ends with  reward 0.41  len 3.2.
 func (p *progress) stepLine(r Row) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder
 	b.WriteString(p.head(r))
 	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch))
-	for _, column := range []struct {
+	type column struct {
 		label, field string
 		width        int
 		format       func(float64) string
-	}{
+	}
+	columns := []column{
 		{"loss", "loss", 7, func(x float64) string { return sig(x, 4) }},
 		{"temp", "temperature", 5, func(x float64) string { return sig(x, 3) }},
 		{"kl", "kl", 7, func(x float64) string { return sig(x, 3) }},
 		{"beta", "kl_beta", 6, func(x float64) string { return sig(x, 2) }},
 		{"clip", "clip_fraction", 5, percent},
 		{"adv", "std_advantage", 5, func(x float64) string { return "±" + sig(x, 3) }},
-	} {
+	}
+	if _, writes := number(r, "completion_length"); writes { // a token policy: what its samples earn says more
+		columns[len(columns)-1] = column{"reward", "mean_reward", 6, func(x float64) string { return sig(x, 3) }}
+		columns = append(columns, column{"len", "completion_length", 4, func(x float64) string { return sig(x, 3) }})
+	}
+	for _, column := range columns {
 		if x, ok := number(r, column.field); ok {
 			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
 		}

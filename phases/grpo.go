@@ -13,6 +13,7 @@ import (
 // GRPOOptions configures group-relative policy optimisation (config sections grpo and grpo_online).
 type GRPOOptions struct {
 	Epochs         int                                 `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
+	EpochQueries   *int                                `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
 	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
 	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
@@ -135,6 +136,9 @@ func (g *GRPO) Epochs() int             { return g.opt.Epochs }
 func (g *GRPO) Source() selector.Source { return g.src }
 func (g *GRPO) BatchSize() int          { return g.batch }
 func (g *GRPO) Passes() int             { return g.opt.NumIterations }
+
+// EpochQueries is how many queries an epoch takes.
+func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
 
 // Begin takes the old and reference policies and makes the optimizer.
 func (g *GRPO) Begin(env *Env, totalSteps int) error {

@@ -46,6 +46,12 @@ type Phase interface {
 	End()
 }
 
+// Sampler is a Phase whose epochs may take fewer queries than there are.
+type Sampler interface {
+	// EpochQueries is how many queries an epoch takes: a new draw each time where the order is shuffled.
+	EpochQueries() int
+}
+
 // Preparer is a Phase with work to do once before its first step, after Begin and Restore. It may take
 // as long as an epoch, so it ends early when ctx does.
 type Preparer interface {

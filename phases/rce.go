@@ -14,18 +14,19 @@ import (
 
 // RCEOptions configures reward-weighted cross entropy (config section rce).
 type RCEOptions struct {
-	Epochs      int                           `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
-	LR          float64                       `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
-	BatchSize   *int                          `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch  *int                          `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
-	Rollout     string                        `koanf:"rollout" help:"offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the reader" enum:"offline,online"`
-	GroupSize   int                           `koanf:"group_size" help:"sampled candidates per query (online)" range:"[2,10000]"`
-	SampleTemp  float64                       `koanf:"sample_temperature" help:"temperature of sampling (online)" range:"(0,inf)"`
-	Temperature rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's candidates, annealed by step"`
-	Rewards     string                        `koanf:"rewards" help:"what the weights are a softmax of: the rewards as they are, or those of data.normalize" enum:"raw,normalized"`
-	Top1Only    bool                          `koanf:"top1_only" help:"imitate the best candidate only (the weights are then one-hot)"`
-	Average     string                        `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps, each weighted as its candidate" enum:"sequence,token"`
-	Completions CompletionOptions             `koanf:"completions" help:"sampled completions kept in completions.jsonl (online, token policies)"`
+	Epochs       int                           `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
+	EpochQueries *int                          `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
+	LR           float64                       `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
+	BatchSize    *int                          `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
+	MicroBatch   *int                          `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
+	Rollout      string                        `koanf:"rollout" help:"offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the reader" enum:"offline,online"`
+	GroupSize    int                           `koanf:"group_size" help:"sampled candidates per query (online)" range:"[2,10000]"`
+	SampleTemp   float64                       `koanf:"sample_temperature" help:"temperature of sampling (online)" range:"(0,inf)"`
+	Temperature  rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's candidates, annealed by step"`
+	Rewards      string                        `koanf:"rewards" help:"what the weights are a softmax of: the rewards as they are, or those of data.normalize" enum:"raw,normalized"`
+	Top1Only     bool                          `koanf:"top1_only" help:"imitate the best candidate only (the weights are then one-hot)"`
+	Average      string                        `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps, each weighted as its candidate" enum:"sequence,token"`
+	Completions  CompletionOptions             `koanf:"completions" help:"sampled completions kept in completions.jsonl (online, token policies)"`
 
 	// Set by the program, not by users.
 	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
@@ -40,11 +41,12 @@ func DefaultRCEOptions() RCEOptions {
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
 type SFTOptions struct {
-	Epochs     int     `koanf:"epochs" help:"passes over the best beam of each query; 0 skips the phase" range:"[0,inf)"`
-	LR         float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
-	BatchSize  *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; null = all at once" range:"[1,inf)"`
-	Average    string  `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps of the batch" enum:"sequence,token"`
+	Epochs       int     `koanf:"epochs" help:"passes over the best beam of each query; 0 skips the phase" range:"[0,inf)"`
+	EpochQueries *int    `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
+	LR           float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
+	BatchSize    *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
+	MicroBatch   *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; null = all at once" range:"[1,inf)"`
+	Average      string  `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps of the batch" enum:"sequence,token"`
 }
 
 // DefaultSFTOptions skips the phase.
@@ -81,7 +83,7 @@ func NewRCE(opt RCEOptions, optim OptimOptions, sched rewardutil.LRScheduleOptio
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
 func NewSFT(opt SFTOptions, optim OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *RCE {
 	rce := DefaultRCEOptions()
-	rce.Epochs, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.LR, opt.BatchSize, true
+	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
 	p := NewRCE(rce, optim, sched, src, batch, smoothing)
 	p.name = "sft"
@@ -94,6 +96,17 @@ func (r *RCE) Epochs() int             { return r.opt.Epochs }
 func (r *RCE) Source() selector.Source { return r.src }
 func (r *RCE) BatchSize() int          { return r.batch }
 func (r *RCE) Passes() int             { return 1 }
+
+// EpochQueries is how many queries an epoch takes.
+func (r *RCE) EpochQueries() int { return atMost(r.opt.EpochQueries) }
+
+// atMost is a limit; null = none.
+func atMost(n *int) int {
+	if n == nil {
+		return math.MaxInt
+	}
+	return *n
+}
 
 // Begin makes the phase's optimizer.
 func (r *RCE) Begin(env *Env, totalSteps int) error {

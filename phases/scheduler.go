@@ -161,9 +161,9 @@ func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, quer
 
 // order is the sequence of queries of an epoch.
 func (s *scheduler) order(phase Phase, epoch int) []int {
-	n := phase.Source().Len()
+	n := epochQueries(phase)
 	if s.env.Data.Shuffle {
-		return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(n)
+		return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(phase.Source().Len())[:n]
 	}
 	order := make([]int, n)
 	for i := range order {
@@ -174,8 +174,16 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 
 // StepsPerEpoch is how many optimizer steps an epoch of phase has.
 func StepsPerEpoch(phase Phase) int {
-	n, b := phase.Source().Len(), phase.BatchSize()
+	n, b := epochQueries(phase), phase.BatchSize()
 	return (n + b - 1) / b * phase.Passes()
+}
+
+func epochQueries(phase Phase) int {
+	n := phase.Source().Len()
+	if s, ok := phase.(Sampler); ok {
+		n = min(n, s.EpochQueries())
+	}
+	return n
 }
 
 // enter is the position at the start of a phase.

@@ -441,7 +441,7 @@ at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &
   const std::vector<at::Tensor> qs = rows_of(q, spans, &Span::q, &Span::q_len), ks = keys_of(k, spans), vs = keys_of(v, spans);
   std::vector<at::Tensor> out(spans.size());
   for (const auto &[shape, which] : shapes) {
-    const int64_t rows = shape[0], keys = shape[1], n = static_cast<int64_t>(which.size());
+    const int64_t rows = shape[0], n = static_cast<int64_t>(which.size());
     auto by_head = [&](const at::Tensor &x) { return x.transpose(1, 2); };  // [n, kv, keys, d]
     const at::Tensor grouped = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4});
     const at::Tensor y = attention(grouped, by_head(pick(ks, which)), by_head(pick(vs, which)), shape[2] != 0, scale);

@@ -277,7 +277,14 @@ func (r *run) logf(format string, args ...any) { r.log.Infof(format, args...) }
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
 	*reports.Log
-	plotter *reports.Plotter // nil: no plots
+	plotter *reports.Plotter        // nil: no plots
+	ask     func(query int64) asked // nil: nothing is known of a query but its id
+}
+
+// asked is what a query asks, for readers of completions.jsonl.
+type asked struct {
+	question, reference string
+	answers             []string
 }
 
 var _ phases.Recorder = recorder{}
@@ -296,8 +303,13 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]reports.Completion, len(rows))
+	var of asked
 	for i, c := range rows {
-		out[i] = reports.Completion(c)
+		if r.ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
+			of = r.ask(c.QueryID)
+		}
+		out[i] = reports.Completion{QueryID: c.QueryID, Question: of.question, Reference: of.reference, Answers: of.answers,
+			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
 	}
 	return r.Log.Completions(phase, epoch, step, out)
 }

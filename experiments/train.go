@@ -42,7 +42,11 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: recorder{r.log, r.plotter}, Dir: r.dir, ConfigHash: r.hash, Export: export, GoOn: c.compatible()}
+	rec := recorder{Log: r.log, plotter: r.plotter}
+	if asker, ok := w.(interface{ Asked(query int64) asked }); ok {
+		rec.ask = asker.Asked
+	}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: r.dir, ConfigHash: r.hash, Export: export, GoOn: c.compatible()}
 	if r.saved == nil {
 		if err := w.Baselines(); err != nil {
 			return err

@@ -302,6 +302,22 @@ func (w *vlWork) Summary() reports.DataSummary {
 	return reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts), Skipped: map[string]int{}}
 }
 
+// Asked finds a training conversation by its id, for readers of completions.jsonl.
+func (w *vlWork) Asked(query int64) asked {
+	set := w.bundle.Train
+	for i := range set.Len() {
+		if set.ID(i) != query {
+			continue
+		}
+		s, err := set.Sample(i)
+		if err != nil {
+			break // it was sampled from a moment ago: nothing to say here that training does not
+		}
+		return asked{strings.TrimSpace(s.Text()), s.Reference, s.Answers}
+	}
+	return asked{}
+}
+
 // Baselines scores the most frequent training answer on every question (majority), which needs no picture,
 // and the targets themselves (reference), which bound what imitation can reach.
 func (w *vlWork) Baselines() error {
@@ -309,7 +325,7 @@ func (w *vlWork) Baselines() error {
 		return nil
 	}
 	most, err := w.majority()
-	if err != nil {
+	if err != nil || most == "" { // prompts alone
 		return err
 	}
 	for _, split := range []struct {
@@ -322,6 +338,13 @@ func (w *vlWork) Baselines() error {
 		if err := w.baseline(split.name, "majority", split.set, func(conversation.Sample) string { return most }); err != nil {
 			return err
 		}
+		s, err := split.set.Sample(0)
+		if err != nil {
+			return err
+		}
+		if s.Reference == "" {
+			continue
+		}
 		if err := w.baseline(split.name, "reference", split.set, func(s conversation.Sample) string { return s.Reference }); err != nil {
 			return err
 		}
@@ -329,7 +352,8 @@ func (w *vlWork) Baselines() error {
 	return nil
 }
 
-// majority is the most frequent target of the training conversations, the first of the alphabet on ties.
+// majority is the most frequent target of the training conversations, the first of the alphabet on ties;
+// "" where none has a target.
 func (w *vlWork) majority() (string, error) {
 	counts := map[string]int{}
 	for i := range min(w.bundle.Train.Len(), corpusSamples) {
@@ -337,7 +361,9 @@ func (w *vlWork) majority() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		counts[s.Reference]++
+		if s.Reference != "" {
+			counts[s.Reference]++
+		}
 	}
 	best := ""
 	for _, text := range slices.Sorted(maps.Keys(counts)) {

@@ -16,6 +16,7 @@ type CheckpointOptions struct {
 	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
 	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
 	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)"`
+	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max) instead of its last"`
 	Format         string      `koanf:"format" help:"file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)" enum:"safetensors,pt"`
 }
 
@@ -102,6 +103,17 @@ func (r rule) choose(history []bestCandidate) best {
 		b = best{Candidate: c, Qualified: ok}
 	}
 	return b
+}
+
+// ofPhase returns the best saved epoch of one phase, as choose finds it.
+func (r rule) ofPhase(history []bestCandidate, phase string) bestCandidate {
+	var own []bestCandidate
+	for _, c := range history {
+		if c.Phase == phase && c.Saved {
+			own = append(own, c)
+		}
+	}
+	return r.choose(own).Candidate
 }
 
 // outside returns the trained candidate with the lowest KL where none is within kl_max: the initial policy,

@@ -18,6 +18,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
@@ -781,5 +782,42 @@ func TestMetadataOfNonFiniteMetrics(t *testing.T) {
 	defer c.Close()
 	if got, want := c.Metadata["metrics"], `{"kl":"inf","lr":"-inf","val_kl":0.5,"val_loss":"nan"}`; got != want {
 		t.Errorf("metrics\n got %s\nwant %s", got, want)
+	}
+}
+
+// TestRestoreBest: a phase hands on its best epoch, here the one nearest the start, and its evaluation is of that one.
+func TestRestoreBest(t *testing.T) {
+	train, val := toy(t)
+	rce, grpo := DefaultRCEOptions(), DefaultGRPOOptions()
+	rce.Epochs, rce.LR, grpo.Epochs, grpo.LR = 3, 1e-2, 1, 1e-30 // GRPO leaves the weights as it finds them
+	optim := DefaultOptimOptions()
+	optim.WeightDecay = 0
+	sched := rewardutil.DefaultLRScheduleOptions()
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, sched, train, 16, 0), NewGRPO("grpo", grpo, optim, sched, train, 16)}}
+	plan.Checkpoint.RestoreBest, plan.Checkpoint.Best.Metric = true, str("val_kl")
+	plan.Checkpoint.Keep = intp(1)
+	rec, dir := &memory{}, t.TempDir()
+	if _, err := Run(context.Background(), plan, toyEnv(t, val, rec, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	weights := func(name string) map[string][]float32 {
+		f, err := tensorfile.ReadSafetensors(filepath.Join(dir, "checkpoints", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		out := map[string][]float32{}
+		for _, w := range f.Tensors {
+			if out[w.Name], err = w.Float32s(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	if !reflect.DeepEqual(weights("rce_epoch1.safetensors"), weights("grpo_epoch1.safetensors")) {
+		t.Error("grpo did not start from rce's best epoch, the first")
+	}
+	if all := strings.Join(rec.rows, "\n"); !strings.Contains(all, "rce hands on its epoch 1") {
+		t.Error("no note says which epoch was handed on")
 	}
 }

@@ -85,6 +85,11 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 	for i := s.pos.PhaseIndex; i < len(s.plan.Phases) && s.pos.Pruned == ""; i++ {
 		phase := s.plan.Phases[i]
 		perEpoch := StepsPerEpoch(phase)
+		if i > 0 && saved == nil {
+			if _, err := s.restoreBest(s.plan.Phases[i-1].Name()); err != nil {
+				return err
+			}
+		}
 		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
 			return fmt.Errorf("%s: %w", phase.Name(), err)
 		}
@@ -319,10 +324,22 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		}
 	}
 	if s.pos.PhaseDone {
-		if err := s.recordEval("val", phase.Name(), phase.Name(), epoch, env.Data.Val, v, referenceOf(phase)); err != nil {
+		kept, err := s.restoreBest(phase.Name())
+		if err != nil {
 			return err
 		}
-		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), epoch, referenceOf(phase)); err != nil {
+		if kept != epoch { // what the phase hands on is another policy than the one just validated
+			if v, err = Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data); err != nil {
+				return fmt.Errorf("validation: %w", err)
+			}
+			if err := s.note(phase.Name(), epoch, "restored_best", fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", phase.Name(), kept, s.rule.metric)); err != nil {
+				return err
+			}
+		}
+		if err := s.recordEval("val", phase.Name(), phase.Name(), kept, env.Data.Val, v, referenceOf(phase)); err != nil {
+			return err
+		}
+		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), kept, referenceOf(phase)); err != nil {
 			return err
 		}
 	}
@@ -330,6 +347,16 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		return nil
 	}
 	return s.saveEpochState(phase, epoch, file)
+}
+
+// restoreBest loads the best epoch of a phase that has ended, if checkpoint.restore_best says so, and returns
+// the number of the epoch whose weights the policy has then.
+func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
+	if !s.plan.Checkpoint.RestoreBest {
+		return s.pos.Epoch, nil
+	}
+	b := s.rule.ofPhase(s.pos.History, phase)
+	return b.Epoch, loadWeights(filepath.Join(s.ckpt, b.File), s.env.Policy)
 }
 
 func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
@@ -375,7 +402,8 @@ func (s *scheduler) prune() error {
 		return files[:len(files)-*keep]
 	}
 	for _, c := range stale(s.plan.Checkpoint.Keep) {
-		if c.File != s.pos.Best.Candidate.File {
+		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).File
+		if c.File != s.pos.Best.Candidate.File && !handedOn {
 			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
 				return err
 			}
@@ -483,6 +511,15 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	return nil
 }
 
+// event records a warning, note what a reader should know.
 func (s *scheduler) event(phase string, epoch int, name, message string) error {
-	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": name, "severity": "warning", "message": message})
+	return s.tell("warning", phase, epoch, name, message)
+}
+
+func (s *scheduler) note(phase string, epoch int, name, message string) error {
+	return s.tell("note", phase, epoch, name, message)
+}
+
+func (s *scheduler) tell(severity, phase string, epoch int, name, message string) error {
+	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": name, "severity": severity, "message": message})
 }

@@ -30,15 +30,24 @@ func Compare(dirs []string) (string, error) {
 	}
 	var d document
 	d.heading(1, "Comparison of %s", plural(len(runs), "run"))
+	steps := slices.ContainsFunc(runs, func(run *Run) bool { return run.lastStep() > 0 })
 	var rows [][]string
 	for i, run := range runs {
 		state := "not ended"
 		if run.Summary != nil {
 			state = run.Summary.State
 		}
-		rows = append(rows, []string{runName(i), plain(run.Dir), codeList(run.Overrides), state})
+		row := []string{runName(i), plain(run.Dir), codeList(run.Overrides)}
+		if steps {
+			row = append(row, stepsOf(run))
+		}
+		rows = append(rows, append(row, state))
 	}
-	d.table([]string{"run", "folder", "overrides", "state"}, rows)
+	header := []string{"run", "folder", "overrides", "state"}
+	if steps {
+		header = slices.Insert(header, 3, "optimizer steps")
+	}
+	d.table(header, rows)
 	tables, err := comparisonTables(runs)
 	if err != nil {
 		return "", err
@@ -51,6 +60,43 @@ func Compare(dirs []string) (string, error) {
 	}
 	compareSettings(&d, runs)
 	return strings.TrimRight(d.b.String(), "\n") + "\n", nil
+}
+
+// stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).
+func stepsOf(run *Run) string {
+	var parts []string
+	before := 0
+	for _, span := range run.spans() {
+		parts = append(parts, fmt.Sprintf("%s %s", plain(span.name), thousands(int(span.to)-before)))
+		before = int(span.to)
+	}
+	text := thousands(run.lastStep())
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text
+}
+
+// lastStep is the number of optimizer steps that the run took, all phases together.
+func (r *Run) lastStep() int {
+	last := 0
+	for _, s := range r.spans() {
+		last = max(last, int(s.to))
+	}
+	return last
+}
+
+// stepAt is the optimizer step at which an evaluated policy was saved, -1 where that is not recorded.
+func (r *Run) stepAt(e Evaluation) int {
+	if e.Phase == policyInit || e.Phase == "" {
+		return 0
+	}
+	for _, epoch := range r.Epochs {
+		if epoch.Phase == e.Phase && epoch.Epoch == e.Epoch {
+			return epoch.GlobalStep
+		}
+	}
+	return -1
 }
 
 // runName is A, B, …, Z, run 27, ….
@@ -69,10 +115,10 @@ type comparisonTable struct {
 
 type comparisonEntry struct {
 	name    string
-	stage   StageResult
-	overSim *Paired
-	paired  *Paired // against the first entry, nil for itself
-	refused string  // why there is no comparison
+	stage   StageResult // with its gains over similarity or majority
+	step    int         // optimizer steps it took; -1: not recorded
+	paired  *Paired     // against the first entry, nil for itself
+	refused string      // why there is no comparison
 }
 
 func comparisonTables(runs []*Run) ([]comparisonTable, error) {
@@ -82,18 +128,17 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 	}
 	var keys []key
 	final := make([]map[key]Evaluation, len(runs)) // of each run: what it ended with
-	similar := make([]map[key]Evaluation, len(runs))
+	tablesOf := make([]map[key][]Evaluation, len(runs))
 	for i, run := range runs {
-		final[i], similar[i] = map[key]Evaluation{}, map[key]Evaluation{}
+		final[i], tablesOf[i] = map[key]Evaluation{}, map[key][]Evaluation{}
 		for _, table := range stageTables(run.Evaluations) {
 			k := key{table[0].Split, table[0].Metric, table[0].Shots}
+			if run.answers() {
+				k.shots = 0 // answers compare whatever their limit of tokens
+			}
+			tablesOf[i][k] = table
 			if at := plannedStage(table); at >= 0 {
 				final[i][k] = table[at]
-			}
-			for _, e := range table {
-				if e.Policy == policySimilarity {
-					similar[i][k] = e
-				}
 			}
 			if _, ok := final[i][k]; ok && !slices.Contains(keys, k) {
 				keys = append(keys, k)
@@ -111,12 +156,16 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 			if !ok {
 				continue
 			}
-			entry := comparisonEntry{name: runName(i)}
+			entry := comparisonEntry{name: runName(i), step: runs[i].stepAt(e)}
 			entry.stage = StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
 			entry.stage.Mean, entry.stage.SE = meanSE(e.Scores)
-			if reference, ok := similar[i][k]; ok {
-				if paired, err := compareEvaluations(e, reference, DefaultStatsOptions()); err == nil {
-					entry.overSim = &paired
+			for _, y := range yardsticks() {
+				at := slices.IndexFunc(tablesOf[i][k], func(o Evaluation) bool { return o.Policy == y.policy })
+				if at < 0 || y.policy == policyInit {
+					continue
+				}
+				if paired, err := compareEvaluations(e, tablesOf[i][k][at], DefaultStatsOptions()); err == nil {
+					*y.gain(&entry.stage) = &paired
 				}
 			}
 			if first == nil {
@@ -142,10 +191,15 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 func (t comparisonTable) write(d *document) {
 	first := t.entries[0]
 	d.heading(2, "%s on %s", capital(t.metric), plain(t.split))
+	stages := make([]StageResult, len(t.entries))
+	for i, e := range t.entries {
+		stages[i] = e.stage
+	}
+	yards := yardsticksOf(stages)
+	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
 	var rows [][]string
 	var sentences []string
 	for _, e := range t.entries {
-		gain, _ := gainCells(e.overSim)
 		difference, verdict := gainCells(e.paired)
 		p := "–"
 		if e.paired != nil {
@@ -156,10 +210,34 @@ func (t comparisonTable) write(d *document) {
 			verdict = e.refused
 			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", e.name, first.name))
 		}
-		rows = append(rows, []string{e.name, plain(e.stage.title()), thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE), gain, difference, p, verdict})
+		row := []string{e.name, plain(e.stage.title())}
+		if steps {
+			row = append(row, stepCell(e.step))
+		}
+		row = append(row, thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE))
+		for _, y := range yards {
+			gain, _ := gainCells(*y.gain(&e.stage))
+			row = append(row, gain)
+		}
+		rows = append(rows, append(row, difference, p, verdict))
 	}
-	d.table([]string{"run", "policy", ">questions", ">mean ± SE", ">gain over similarity", ">minus " + first.name, ">p (Holm)", "verdict"}, rows)
+	header := []string{"run", "policy"}
+	if steps {
+		header = append(header, ">at step")
+	}
+	header = append(header, ">questions", ">mean ± SE")
+	for _, y := range yards {
+		header = append(header, ">gain over "+y.short)
+	}
+	d.table(append(header, ">minus "+first.name, ">p (Holm)", "verdict"), rows)
 	d.list(sentences...)
+}
+
+func stepCell(step int) string {
+	if step < 0 {
+		return "–"
+	}
+	return thousands(step)
 }
 
 // compareSettings lists the config keys in which the runs differ.

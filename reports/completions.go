@@ -12,7 +12,10 @@ const completionsFile = "completions.jsonl"
 // Completion is one sampled text of a group, with what it earned.
 type Completion struct {
 	QueryID   int64              `json:"query_id"`
-	Group     int                `json:"group"` // number in its group, from 0
+	Question  string             `json:"question,omitempty"`  // the prompt's text
+	Reference string             `json:"reference,omitempty"` // the target answer
+	Answers   []string           `json:"answers,omitempty"`   // of the annotators
+	Group     int                `json:"group"`               // number in its group, from 0
 	Text      string             `json:"text"`
 	Tokens    []int64            `json:"tokens"`
 	Truncated bool               `json:"truncated"` // cut at the length limit
@@ -46,13 +49,18 @@ func appendCompletions(dir, phase string, epoch, step int, rows []Completion) er
 // ReadCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
 func ReadCompletions(dir string) ([]SampledCompletion, error) {
 	var rows []SampledCompletion
-	err := eachLine(filepath.Join(dir, completionsFile), func(line []byte) error {
+	err := eachCompletion(dir, func(c SampledCompletion) { rows = append(rows, c) })
+	return rows, err
+}
+
+// eachCompletion hands over the lines of completions.jsonl one by one.
+func eachCompletion(dir string, do func(SampledCompletion)) error {
+	return eachLine(filepath.Join(dir, completionsFile), func(line []byte) error {
 		var c SampledCompletion
 		if err := json.Unmarshal(line, &c); err != nil {
 			return err
 		}
-		rows = append(rows, c)
+		do(c)
 		return nil
 	})
-	return rows, err
 }

@@ -2,7 +2,9 @@ package reports
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // document is a markdown file under construction.
@@ -56,6 +58,57 @@ func (d *document) table(header []string, rows [][]string) {
 func plain(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "#", `\#`).Replace(s)
+}
+
+// visibleSpace stands for spaces that a page would not show.
+const visibleSpace = "␣"
+
+// textCode writes any text as code in a line, so that a reader sees what a model wrote: characters that do
+// not print as escapes, spaces at an edge or side by side as marks, at most width characters of it.
+func textCode(s string, width int) string {
+	if s == "" {
+		return "(empty)"
+	}
+	runes, cut := []rune(s), "" // what is no UTF-8 becomes U+FFFD
+	if len(runes) > width {
+		runes, cut = runes[:width], "…"
+	}
+	var b strings.Builder
+	for i, r := range runes {
+		switch {
+		case r == ' ' && (i == 0 || i == len(runes)-1 || runes[i-1] == ' '):
+			b.WriteString(visibleSpace)
+		case r == '\\':
+			b.WriteString(`\\`)
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			escape := strconv.QuoteRuneToASCII(r)
+			b.WriteString(escape[1 : len(escape)-1])
+		}
+	}
+	text, fence := b.String(), "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " " // one space on each side belongs to the fence
+	}
+	return fence + text + fence + cut
+}
+
+// textCell is textCode inside a table, which is cut at bars before code is found. Backslashes of the text
+// are doubled, so that no bar is left unescaped.
+func textCell(s string, width int) string {
+	return strings.ReplaceAll(textCode(s, width), "|", `\|`)
+}
+
+// clip shortens a text to width characters, the last of them an ellipsis.
+func clip(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width-1]) + "…"
 }
 
 // shellCommand quotes argv for a POSIX shell.

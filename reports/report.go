@@ -57,10 +57,13 @@ func reportOf(run *Run) (string, error) {
 	}
 	reportSetup(&d, run, s)
 	reportData(&d, s)
-	reportResults(&d, s, stages)
+	reportResults(&d, run, s, stages)
 	reportPhases(&d, run, s)
 	reportPlots(&d, run)
-	reportExamples(&d, run.Examples)
+	reportExamples(&d, run)
+	if err := reportCompletions(&d, run); err != nil {
+		return "", err
+	}
 	reportEvents(&d, run, s)
 	reportLimits(&d, run, s, stages)
 	reportFiles(&d, run)
@@ -102,7 +105,7 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 	if s.Data.Notice != "" {
 		notice := plain(s.Data.Notice)
 		if s.Data.Synthetic {
-			notice = "**Synthetic data.** " + notice
+			notice = "**Synthetic data.** " + capital(strings.TrimPrefix(notice, "synthetic data: "))
 		}
 		out = append(out, notice)
 	}
@@ -118,26 +121,35 @@ func verdictLine(stages []StageResult) string {
 	if stage == nil {
 		return ""
 	}
-	type comparison struct {
-		against string
-		paired  *Paired
-	}
-	comparisons := []comparison{{"similarity", stage.OverSimilarity}, {"the initial policy", stage.OverInit}}
-	if slices.ContainsFunc(stages, func(r StageResult) bool {
-		return sameTable(r, *stage) && r.Policy == policyInit && r.OverSimilarity != nil && r.OverSimilarity.Changed == 0
-	}) {
-		comparisons = []comparison{{"similarity (and the initial policy, which scores the same)", stage.OverSimilarity}}
-	}
+	still := stage.Policy == policyBest && stage.Phase == policyInit
 	var parts []string
-	for _, c := range comparisons {
-		if c.paired != nil {
-			parts = append(parts, capital(c.paired.Sentence(stage.subject(), c.against, stage.Metric))+".")
+	if still {
+		parts = append(parts, "No phase did better on val than the initial policy, which is the best.")
+	}
+	yards := slices.DeleteFunc(yardsticks(), func(y yardstick) bool {
+		return *y.gain(stage) == nil || still && y.policy == policyInit
+	})
+	for i, y := range yards {
+		against := y.long
+		if y.policy == policyInit && i > 0 && sameAsInit(stages, *stage, yards[0]) {
+			continue // said with the first
 		}
+		if i == 0 && len(yards) > 1 && sameAsInit(stages, *stage, y) {
+			against += " (and the initial policy, which scores the same)"
+		}
+		parts = append(parts, capital((*y.gain(stage)).Sentence(stage.subject(), against, stage.Metric))+".")
 	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), stage.Metric, sig(stage.Mean, 4))
 	}
 	return fmt.Sprintf("On %s: %s", stage.Split, plain(strings.Join(parts, " ")))
+}
+
+// sameAsInit says whether the initial policy scores as a yardstick does on every question of a stage's table.
+func sameAsInit(stages []StageResult, stage StageResult, y yardstick) bool {
+	return y.policy != policyInit && slices.ContainsFunc(stages, func(r StageResult) bool {
+		return sameTable(r, stage) && r.Policy == policyInit && *y.gain(&r) != nil && (*y.gain(&r)).Changed == 0
+	})
 }
 
 // plannedResult is best (or the last phase) on the held-out split (or val), by reward if it is known.
@@ -156,7 +168,7 @@ func plannedResult(stages []StageResult) *StageResult {
 		return true // best stands behind the phases
 	}
 	for i := range stages {
-		if r := stageRank(stages[i].Policy); (r == 3 || r == 4) && better(stages[i]) {
+		if trained(stages[i].Policy) && better(stages[i]) {
 			found = &stages[i]
 		}
 	}
@@ -219,12 +231,16 @@ func reportData(d *document, s *Summary) {
 		text += ", **synthetic**"
 	}
 	if data.Notice != "" {
-		text += ": " + plain(data.Notice)
+		text += ": " + strings.TrimPrefix(plain(data.Notice), "synthetic data: ")
 	}
 	d.paragraph("%s", text)
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
-		rows = append(rows, []string{strings.ReplaceAll(name, "_", " "), thousands(data.Counts[name])})
+		what := name
+		if rest, ok := strings.CutPrefix(name, "eval_"); ok && data.EvalName != "" {
+			what = data.EvalName + "_" + rest
+		}
+		rows = append(rows, []string{strings.ReplaceAll(what, "_", " "), thousands(data.Counts[name])})
 	}
 	if data.Shots > 0 {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
@@ -252,16 +268,33 @@ func reportPlots(d *document, run *Run) {
 	}
 }
 
-func reportExamples(d *document, examples []Example) {
-	if len(examples) == 0 {
+func reportExamples(d *document, run *Run) {
+	if len(run.Examples) == 0 {
+		return
+	}
+	var rows [][]string
+	if run.answers() {
+		d.heading(2, "Answers before and after")
+		d.paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
+		for _, e := range run.Examples {
+			rows = append(rows, []string{plain(clip(e.Question, questionWidth)), textCell(e.Answer, answerWidth), answerOf(e.Before), sig(e.RewardBefore, 3), answerOf(e.After), sig(e.RewardAfter, 3)})
+		}
+		d.table([]string{"question", "target", "initial policy", ">reward", "final policy", ">reward"}, rows)
 		return
 	}
 	d.heading(2, "Selections before and after")
-	var rows [][]string
-	for _, e := range examples {
+	for _, e := range run.Examples {
 		rows = append(rows, []string{plain(e.Question), plain(e.Answer), itemList(e.Before), sig(e.RewardBefore, 3), itemList(e.After), sig(e.RewardAfter, 3)})
 	}
 	d.table([]string{"question", "answer", "initial policy chose", ">reward", "final policy chose", ">reward"}, rows)
+}
+
+// answerOf is the text that a token policy wrote.
+func answerOf(items []ItemText) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return textCell(items[0].Answer, answerWidth)
 }
 
 func itemList(items []ItemText) string {
@@ -303,12 +336,15 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 		items = append(items, "The val split chose the best checkpoint, so its numbers for it are a little flattering; the other splits entered no choice.")
 	}
 	for _, phase := range run.Phases() {
-		if run.setting(phase, "rollout") == "offline" {
-			items = append(items, fmt.Sprintf("%s learns from recorded candidates that were not sampled from the policy: its ratios are a trust region, not importance weights.", plain(phase)))
+		if steps := run.StepsOf(phase); run.setting(phase, "rollout") == "offline" && steps != nil && steps.Column("mean_ratio") != nil {
+			items = append(items, fmt.Sprintf("%s learns from recorded %s that were not sampled from the policy: its ratios are a trust region, not importance weights.", plain(phase), run.wording("candidates", "completions")))
 		}
 	}
 	if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == policyOracle }) {
 		items = append(items, "The oracle looks at the rewards. No policy can reach it from embeddings alone.")
+	}
+	if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == policyReference && r.Metric == "reward" }) {
+		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
 		items = append(items, "Intervals are paired by question (BCa bootstrap); p-values are from sign-flip permutations. A verdict needs an interval without 0 and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
@@ -323,7 +359,8 @@ func reportFiles(d *document, run *Run) {
 	for _, f := range []struct{ name, what string }{
 		{summaryFile, "how the run ended, final numbers"},
 		{metricsFile, "every step, epoch, evaluation and event"},
-		{evalsFile, "scores of every query, for paired comparisons"},
+		{evalsFile, run.wording("scores of every query, for paired comparisons", "scores of every question, for paired comparisons")},
+		{completionsFile, "sampled completions with their rewards"},
 		{runLogFile, "log"},
 		{"checkpoints", "weights and states; `best.safetensors` and `last.safetensors` are links"},
 		{plotsFolder, "plots as PNG and SVG"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -54,8 +55,9 @@ func phaseStory(run *Run, s *Summary, phase string) string {
 		out = append(out, text+".")
 	}
 	if ess, ok := columnMean(steps, "effective_sample_size"); ok {
-		out = append(out, fmt.Sprintf("The weights of a query spread over %s candidates on average (effective sample size).", sig(ess, 3)))
+		out = append(out, fmt.Sprintf("The weights of a %s spread over %s %s on average (effective sample size).", run.wording("query", "question"), sig(ess, 3), run.wording("candidates", "completions")))
 	}
+	out = append(out, completionStory(run, phase)...)
 	out = append(out, klStory(run, phase, steps)...)
 	if clip, ok := columnMean(steps, "clip_fraction"); ok {
 		out = append(out, fmt.Sprintf("%s of the ratios lay outside the clip range.", percent(clip)))
@@ -68,7 +70,11 @@ func klStory(run *Run, phase string, steps *Steps) []string {
 	if len(kl) == 0 {
 		return nil
 	}
-	out := []string{fmt.Sprintf("KL per epoch went from %s to %s nats per sequence.", sig(kl[0], 3), sig(kl[len(kl)-1], 3))}
+	text := "KL per epoch " + wentFrom(kl, sig3) + " nats per sequence"
+	if _, token := run.epochSeries(phase, "kl_per_token"); len(token) > 0 {
+		text += " (" + strings.TrimPrefix(strings.TrimPrefix(wentFrom(token, sig3), "went from "), "was ") + " per token)"
+	}
+	out := []string{text + "."}
 	low, okLow := run.settingNumber(phase, "kl", "target_min")
 	high, okHigh := run.settingNumber(phase, "kl", "target_max")
 	if okLow && okHigh && run.setting(phase, "kl", "controller") != "fixed" {
@@ -90,6 +96,31 @@ func klStory(run *Run, phase string, steps *Steps) []string {
 	return out
 }
 
+// completionStory says how the texts of a phase changed: their length and how many were cut.
+func completionStory(run *Run, phase string) []string {
+	_, length := run.epochSeries(phase, "completion_length")
+	if len(length) == 0 {
+		return nil
+	}
+	if _, sampled := run.epochSeries(phase, "reward_std"); len(sampled) == 0 {
+		return []string{fmt.Sprintf("Its targets have %s tokens on average.", sig3(length[len(length)-1]))}
+	}
+	out := "The mean length of completions " + wentFrom(length, sig3) + " tokens"
+	if _, cut := run.epochSeries(phase, "truncated_share"); len(cut) > 0 {
+		out += ", the share cut at the limit " + wentFrom(cut, percent)
+	}
+	return []string{out + "."}
+}
+
+// wentFrom says how an epoch metric moved: was 2.3, or went from 2.3 to 1.9.
+func wentFrom(y []float64, format func(float64) string) string {
+	first, last := format(y[0]), format(y[len(y)-1])
+	if len(y) == 1 || first == last {
+		return "was " + last
+	}
+	return "went from " + first + " to " + last
+}
+
 // columnMean is the mean over the steps that have a finite value.
 func columnMean(s *Steps, name string) (float64, bool) {
 	_, y := finitePoints(s.globals(), s.Column(name))
@@ -102,14 +133,26 @@ func columnMean(s *Steps, name string) (float64, bool) {
 
 // epochTable has a row per epoch and a column for every metric that one of them has.
 func epochTable(run *Run, phase string) (header []string, rows [][]string) {
-	columns := []struct {
+	type column struct {
 		name, title string
 		format      func(float64) string
-	}{
+	}
+	columns := []column{
 		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", sig3}, {"val_kl", "val KL", sig3}, {"kl_beta", "β", sig3},
 		{"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", percent}, {"temperature", "τ", sig3}, {"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", percent}, {"signal_share_top_k", "after top-k", percent}, {"grad_norm", "grad norm", sig3},
 		{"mean_reward", "group reward", sig4}, {"val_reward", "val reward", sig4}, {"val_accuracy", "val accuracy", sig4},
+	}
+	if run.answers() {
+		for i, c := range columns {
+			if c.name == "mean_reward" {
+				columns[i].title = "reward"
+				columns = slices.Insert(columns, i+1, column{"reward_std", "group std", sig3}, column{"completion_length", "length", sig3}, column{"truncated_share", "cut", percent},
+					column{"entropy", "entropy", sig3})
+				break
+			}
+		}
+		columns = append(columns, column{"val_completion_length", "val length", sig3}, column{"val_truncated_share", "val cut", percent})
 	}
 	var epochs []Row
 	for _, e := range run.Epochs {

@@ -2,10 +2,12 @@ package reports
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 )
 
 // reportResults shows every stage on every split, with gains on the same questions.
-func reportResults(d *document, s *Summary, stages []StageResult) {
+func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
 	if len(stages) == 0 {
 		return
 	}
@@ -21,28 +23,78 @@ func reportResults(d *document, s *Summary, stages []StageResult) {
 		}
 		d.paragraph("%s", text)
 	}
-	d.paragraph("Gains are differences on the same questions, with paired 95%% intervals.")
+	d.paragraph("Gains are differences on the same questions, with paired 95%% intervals.%s", baselineStory(stages))
+	for _, t := range resultTables(stages) {
+		first := t.rows[0]
+		d.heading(3, "%s on %s (%s, %s)", capital(t.metric), plain(first.Split),
+			run.wording(plural(first.Queries, "query"), plural(first.Queries, "question")),
+			run.wording(plural(first.Shots, "shot"), "answers of up to "+plural(first.Shots, "token")))
+		header := []string{"policy", ">mean ± SE"}
+		for _, y := range yardsticksOf(t.rows) {
+			header = append(header, ">gain over "+y.short, "")
+		}
+		d.table(header, stageRows(t.rows, plain))
+	}
+}
+
+// baselineStory explains the baselines that have no policy behind them.
+func baselineStory(stages []StageResult) string {
+	var out string
+	for _, b := range []struct{ policy, is string }{
+		{policyMajority, "the most frequent training answer, given to every question"},
+		{policyReference, "the target answer itself"},
+	} {
+		if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == b.policy }) {
+			out += fmt.Sprintf(" %s is %s.", capital(b.policy), b.is)
+		}
+	}
+	return out
+}
+
+// resultTable are the results on one split by one metric, or by two that agree in every number.
+type resultTable struct {
+	metric string // reward, accuracy, or "reward and accuracy"
+	rows   []StageResult
+}
+
+func resultTables(stages []StageResult) []resultTable {
+	var tables []resultTable
 	for from := 0; from < len(stages); {
 		to := from
 		for to < len(stages) && sameTable(stages[from], stages[to]) {
 			to++
 		}
-		d.heading(3, "%s on %s (%s, %s)", capital(stages[from].Metric), plain(stages[from].Split), plural(stages[from].Queries, "query"), plural(stages[from].Shots, "shot"))
-		d.table([]string{"policy", ">mean ± SE", ">gain over similarity", "", ">gain over initial policy", ""}, stageRows(stages[from:to]))
+		t := resultTable{stages[from].Metric, stages[from:to]}
+		if n := len(tables); n > 0 && sameNumbers(tables[n-1].rows, t.rows) {
+			tables[n-1].metric += " and " + t.metric
+		} else {
+			tables = append(tables, t)
+		}
 		from = to
 	}
+	return tables
+}
+
+// sameNumbers says whether two tables of a split differ in nothing but their metric: where the reward is
+// the accuracy.
+func sameNumbers(a, b []StageResult) bool {
+	return slices.EqualFunc(a, b, func(x, y StageResult) bool {
+		y.Metric = x.Metric
+		return reflect.DeepEqual(x, y)
+	})
 }
 
 func sameTable(a, b StageResult) bool {
 	return a.Split == b.Split && a.Metric == b.Metric && a.Shots == b.Shots
 }
 
-func stageRows(stages []StageResult) [][]string {
+// stageRows are the cells of a table, with two for each of its yardsticks. escape makes titles fit the page.
+func stageRows(stages []StageResult, escape func(string) string) [][]string {
 	var rows [][]string
 	for _, s := range stages {
-		row := []string{plain(s.title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
-		for _, p := range []*Paired{s.OverSimilarity, s.OverInit} {
-			gain, verdict := gainCells(p)
+		row := []string{escape(s.title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
+		for _, y := range yardsticksOf(stages) {
+			gain, verdict := gainCells(*y.gain(&s))
 			row = append(row, gain, verdict)
 		}
 		rows = append(rows, row)

@@ -7,34 +7,61 @@ import (
 	"strings"
 )
 
-// Baselines that other policies are compared with, as evals.jsonl names them.
+// Baselines and stages, as evals.jsonl names them. A phase has its own name.
 const (
 	policyRandom     = "random"
 	policySimilarity = "similarity"
+	policyMajority   = "majority" // the most frequent training answer for every question
 	policyInit       = "init"
 	policyBest       = "best"
 	policyOracle     = "oracle"
-	policyResults    = "results" // of a result file (task=evaluate)
+	policyReference  = "reference" // the target answers themselves
+	policyResults    = "results"   // of a result file (task=evaluate)
 )
 
 // StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
-// the same questions, over similarity and over the initial policy.
+// the same questions, over a baseline (similarity, or the majority answer) and over the initial policy.
 type StageResult struct {
 	Split          string  `json:"split"`
 	Metric         string  `json:"metric"`
 	Policy         string  `json:"policy"`
 	Phase          string  `json:"phase"`
 	Epoch          int     `json:"epoch"`
-	Shots          int     `json:"shots"`
+	Shots          int     `json:"shots"` // of token policies: the most tokens of an answer
 	Queries        int     `json:"queries"`
 	Mean           float64 `json:"mean"`
 	SE             float64 `json:"se"`
 	OverSimilarity *Paired `json:"over_similarity,omitempty"`
+	OverMajority   *Paired `json:"over_majority,omitempty"`
 	OverInit       *Paired `json:"over_init,omitempty"`
 }
 
+// yardstick is a policy that the others of its table are compared with.
+type yardstick struct {
+	policy string
+	short  string                      // over a column: over SHORT
+	long   string                      // in a sentence: is better than LONG
+	gain   func(*StageResult) **Paired // where a line keeps the comparison
+}
+
+// yardsticks are all of them, in the order of a table's columns.
+func yardsticks() []yardstick {
+	return []yardstick{
+		{policySimilarity, "similarity", "similarity", func(r *StageResult) **Paired { return &r.OverSimilarity }},
+		{policyMajority, "majority", "the majority answer", func(r *StageResult) **Paired { return &r.OverMajority }},
+		{policyInit, "initial policy", "the initial policy", func(r *StageResult) **Paired { return &r.OverInit }},
+	}
+}
+
+// yardsticksOf are those that a table holds or its lines were compared with.
+func yardsticksOf(table []StageResult) []yardstick {
+	return slices.DeleteFunc(yardsticks(), func(y yardstick) bool {
+		return !slices.ContainsFunc(table, func(r StageResult) bool { return r.Policy == y.policy || *y.gain(&r) != nil })
+	})
+}
+
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
-// (reward first), then random, similarity, init, the phases in order, best, oracle.
+// (reward first), then random, similarity, majority, init, the phases in order, best, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
 // of the phases are corrected for their number (Holm) within split, metric and reference.
@@ -89,21 +116,34 @@ func rank(name, first string) int {
 	return 1
 }
 
+// Ranks of policies in a table.
+const (
+	rankBaseline = iota // below everything: random
+	rankYardstick
+	rankInit
+	rankPhase // in the order in which they ended
+	rankBest
+	rankBound // what no policy is expected to pass
+)
+
 func stageRank(policy string) int {
 	switch policy {
 	case policyRandom:
-		return 0
-	case policySimilarity:
-		return 1
+		return rankBaseline
+	case policySimilarity, policyMajority:
+		return rankYardstick
 	case policyInit:
-		return 2
+		return rankInit
 	case policyBest:
-		return 4
-	case policyOracle:
-		return 5
+		return rankBest
+	case policyOracle, policyReference:
+		return rankBound
 	}
-	return 3 // a phase: in the order in which they ended
+	return rankPhase
 }
+
+// trained says whether a policy came out of the run's phases.
+func trained(policy string) bool { r := stageRank(policy); return r == rankPhase || r == rankBest }
 
 func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) {
 	rows := make([]StageResult, len(table))
@@ -115,18 +155,18 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 		}
 	}
 	planned := plannedStage(table)
-	similar := slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == policySimilarity })
-	for _, reference := range []struct {
-		policy string
-		to     func(*StageResult) **Paired
-	}{
-		{policySimilarity, func(r *StageResult) **Paired { return &r.OverSimilarity }},
-		{policyInit, func(r *StageResult) **Paired { return &r.OverInit }},
-	} {
-		ref := slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == reference.policy })
+	type placed struct {
+		yardstick
+		at int // line of the table
+	}
+	var made []placed
+	for _, y := range yardsticks() {
+		ref := slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == y.policy })
 		if ref < 0 {
 			continue
 		}
+		// A policy may start as similarity: then it is the same comparison.
+		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
 		var phases []*Paired
 		var p []float64
 		for i := range table {
@@ -134,22 +174,23 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 				continue
 			}
 			var paired Paired
-			if similar >= 0 && ref != similar && rows[i].OverSimilarity != nil && sameScores(table[ref], table[similar]) {
-				paired = *rows[i].OverSimilarity // selectors may start as similarity: then it is the same comparison
+			if twin >= 0 && *made[twin].gain(&rows[i]) != nil {
+				paired = **made[twin].gain(&rows[i])
 			} else {
 				var err error
 				if paired, err = compareEvaluations(table[i], table[ref], opt); err != nil {
 					return nil, err
 				}
 			}
-			*reference.to(&rows[i]) = &paired
-			if i != planned && stageRank(table[i].Policy) == 3 {
+			*y.gain(&rows[i]) = &paired
+			if i != planned && stageRank(table[i].Policy) == rankPhase {
 				phases, p = append(phases, &paired), append(p, paired.P)
 			}
 		}
 		for i, adjusted := range Holm(p) {
 			phases[i].setHolm(adjusted)
 		}
+		made = append(made, placed{y, ref})
 	}
 	return rows, nil
 }
@@ -162,7 +203,7 @@ func sameScores(a, b Evaluation) bool {
 func plannedStage(table []Evaluation) int {
 	planned := -1
 	for i, e := range table {
-		if r := stageRank(e.Policy); r == 3 || r == 4 {
+		if trained(e.Policy) {
 			planned = i
 		}
 	}
@@ -207,14 +248,10 @@ func pairScores(e, reference Evaluation) (a, b []float64, err error) {
 // title names a stage for readers.
 func (s StageResult) title() string {
 	switch s.Policy {
-	case policyRandom:
-		return "random"
-	case policySimilarity:
-		return "similarity"
+	case policyRandom, policySimilarity, policyMajority, policyOracle, policyReference:
+		return s.Policy
 	case policyInit:
 		return "initial policy"
-	case policyOracle:
-		return "oracle"
 	case policyResults:
 		return "result file"
 	case policyBest:

@@ -13,25 +13,26 @@ import (
 // PrintResults writes the result table of a finished run for the console: every stage on every split,
 // with its gains on the same questions.
 func PrintResults(w io.Writer, stages []StageResult) error {
-	for from := 0; from < len(stages); {
-		to := from
-		for to < len(stages) && sameTable(stages[from], stages[to]) {
-			to++
-		}
-		if from > 0 {
+	for i, t := range resultTables(stages) {
+		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s on %s, %s\n", stages[from].Metric, stages[from].Split, plural(stages[from].Queries, "query"))
-		if err := printTable(w, stages[from:to]); err != nil {
+		fmt.Fprintf(w, "%s on %s, %s\n", t.metric, t.rows[0].Split, plural(t.rows[0].Queries, "query"))
+		if err := printTable(w, t.rows); err != nil {
 			return err
 		}
-		from = to
 	}
 	return nil
 }
 
 func printTable(w io.Writer, stages []StageResult) error {
 	lines := tw.Lines{ShowTop: tw.Off, ShowBottom: tw.Off, ShowHeaderLine: tw.On, ShowFooterLine: tw.Off}
+	header := []string{"policy", "mean ± SE"}
+	align := tw.CellAlignment{PerColumn: []tw.Align{tw.AlignLeft, tw.AlignRight}}
+	for _, y := range yardsticksOf(stages) {
+		header = append(header, "over "+strings.TrimSuffix(y.short, " policy")+" [95%]", "")
+		align.PerColumn = append(align.PerColumn, tw.AlignRight, tw.AlignLeft)
+	}
 	var buf strings.Builder
 	table := tablewriter.NewTable(&buf,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
@@ -40,17 +41,12 @@ func printTable(w io.Writer, stages []StageResult) error {
 			Settings: tw.Settings{Lines: lines, Separators: tw.Separators{BetweenRows: tw.Off, BetweenColumns: tw.Off}},
 		})),
 		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithHeaderAlignmentConfig(tw.CellAlignment{PerColumn: columnAlignment()}),
-		tablewriter.WithRowAlignmentConfig(tw.CellAlignment{PerColumn: columnAlignment()}),
+		tablewriter.WithHeaderAlignmentConfig(align),
+		tablewriter.WithRowAlignmentConfig(align),
 		tablewriter.WithRowAutoWrap(tw.WrapNone),
 	)
-	table.Header([]string{"policy", "mean ± SE", "over similarity [95%]", "", "over initial [95%]", ""})
-	for _, s := range stages {
-		row := []string{s.title(), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
-		for _, p := range []*Paired{s.OverSimilarity, s.OverInit} {
-			gain, verdict := gainCells(p)
-			row = append(row, gain, verdict)
-		}
+	table.Header(header)
+	for _, row := range stageRows(stages, func(title string) string { return title }) {
 		if err := table.Append(row); err != nil {
 			return err
 		}
@@ -64,8 +60,4 @@ func printTable(w io.Writer, stages []StageResult) error {
 		}
 	}
 	return nil
-}
-
-func columnAlignment() []tw.Align {
-	return []tw.Align{tw.AlignLeft, tw.AlignRight, tw.AlignRight, tw.AlignLeft, tw.AlignRight, tw.AlignLeft}
 }

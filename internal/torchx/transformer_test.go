@@ -319,7 +319,7 @@ func TestLinearOfBFloat16Weights(t *testing.T) {
 	v := operands("bf16", []int{20, 37}, []int{130, 37}, []int{130}, []int{4, 37}, []int{130, 4})
 	w, bias := From(v[1], 130, 37).To(BFloat16), From(v[2], 130).To(Float32)
 	a, b := From(v[3], 4, 37).To(Float32), From(v[4], 130, 4).To(Float32)
-	for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 20} {
+	for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 15, 20} {
 		x := From(v[0][:n*37], n, 37).To(Float32)
 		want := Linear(x.To(Float64), w.To(Float64), bias.To(Float64))
 		golden.Close(t, Linear(x, w, bias).Floats(), want.Floats(), 1e-4)

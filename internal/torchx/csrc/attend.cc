@@ -295,7 +295,7 @@ void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t,
   Scratch &mem = scratch();
   float *kt = mem.take(0, width * d), *vt = mem.take(1, width * d), *kr = mem.take(2, keys * dp);
   float *a = mem.take(3, most * d), *g = mem.take(4, most * d), *panels = mem.take(5, most * dp);
-  float *p = mem.take(6, most * width), *dz = mem.take(7, most * width), *dk = mem.take(8, keys * dp), *dv = mem.take(9, keys * dp);
+  float *p = mem.take(6, most * std::max(width, dp)), *dz = mem.take(7, most * width), *dk = mem.take(8, keys * dp), *dv = mem.take(9, keys * dp);
   pack_transposed(t.k + h * d, stride, s, d, kt);
   pack_transposed(t.v + h * d, stride, s, d, vt);
   pack_rows(keys, d, kr, [&](int64_t l) { return t.k + s.key(l) * stride + h * d; });

@@ -18,8 +18,8 @@ using torch::autograd::variable_list;
 
 // --- a few rows
 
-constexpr int64_t kFew = 8;       // rows for which reading weights in place beats BLAS
-constexpr int64_t kWeights = 64;  // output features of a task
+constexpr int64_t kFew = 16;      // rows for which reading weights in place beats BLAS
+constexpr int64_t kWeights = 96;  // output features of a task
 
 INLINE float number(float x) { return x; }
 INLINE float number(uint16_t x) {
@@ -37,7 +37,10 @@ INLINE void dots(const float *x, int64_t k, const W *w, const float *bias, float
   const int64_t whole = k / kLanes * kLanes;
   for (int64_t j = 0; j < whole; j += kLanes) {
     vf row[R];
-    for (int r = 0; r < R; r++) row[r] = load(w + r * k + j);
+    for (int r = 0; r < R; r++) {
+      row[r] = load(w + r * k + j);
+      __builtin_prefetch(w + (R + r) * k + j);  // the next features': this processor's own foresight ends with a row
+    }
     for (int m = 0; m < M; m++)
       for (int r = 0; r < R; r++) acc[m][r] += load(x + m * k + j) * row[r];
   }
@@ -65,7 +68,7 @@ INLINE void few_rows(const float *x, int64_t n, int64_t k, const W *w, const flo
       case 1: dots_range<1, 8>(xi, k, w, bias, yi, out, begin, end); break;
       case 2: dots_range<2, 4>(xi, k, w, bias, yi, out, begin, end); break;
       case 3: dots_range<3, 2>(xi, k, w, bias, yi, out, begin, end); break;
-      default: dots_range<4, 2>(xi, k, w, bias, yi, out, begin, end);
+      default: dots_range<4, 3>(xi, k, w, bias, yi, out, begin, end);
     }
   }
 }
@@ -189,6 +192,7 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
       y.addmm_(low, b.t(), 1, scale);
     else
       y.add_(at::mm(low, b.t()), scale);
+    if (ctx == nullptr) return unflat(y, x.sizes());
     ctx->save_for_backward({rows, weight, a, b, low});
     ctx->saved_data["weight_grad"] = buffer(weight);
     if (bias) ctx->saved_data["bias_grad"] = buffer(*bias);
@@ -253,14 +257,13 @@ extern "C" {
 
 const char *fc_linear(Tensor x, Tensor weight, Tensor bias, bool transposed, Tensor *out) {
   return guard([&] {
-    const bool grad = at::GradMode::is_enabled();
-    if (grad && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
+    if (at::GradMode::is_enabled() && has_buffer(*weight) && (bias == nullptr || has_buffer(*bias))) {
       *out = wrap(LinearInto::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, transposed));
       return;
     }
     const at::ScalarType type = x->scalar_type();
     at::Tensor b = bias == nullptr ? at::Tensor() : *bias;
-    if (!transposed && x->dim() > 1 && (!grad || !(x->requires_grad() || weight->requires_grad() || (b.defined() && b.requires_grad())))) {
+    if (!transposed && x->dim() > 1 && !recorded({x, weight, &b})) {
       check_sizes(*x, *weight);
       *out = wrap(unflat(product(flat(*x), *weight, b), x->sizes()));
       return;
@@ -277,14 +280,16 @@ const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias, Tensor a, Tenso
                 weight->sizes(), ", a ", a->sizes(), ", b ", b->sizes(), ": want [out, in], [r, in], [out, r]");
     at::Tensor none;
     const at::Tensor &bi = bias == nullptr ? none : *bias;
-    if (!at::GradMode::is_enabled() && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
+    const bool graph = recorded({x, weight, &bi, a, b});
+    if (!graph && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
       at::Tensor rows = flat(*x);
       if (few(rows, *weight, bi) && few(rows, *a, none)) {
         *out = wrap(unflat(lora_few(rows, *weight, bi, *a, *b, scale), x->sizes()));
         return;
       }
     }
-    *out = wrap(LoRALinear::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : *bias, *a, *b, scale));
+    const c10::optional<at::Tensor> optional = bias == nullptr ? c10::optional<at::Tensor>() : *bias;
+    *out = wrap(graph ? LoRALinear::apply(*x, *weight, optional, *a, *b, scale) : LoRALinear::forward(nullptr, *x, *weight, optional, *a, *b, scale));
   });
 }
 

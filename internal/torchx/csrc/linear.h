@@ -9,6 +9,15 @@ inline c10::IValue buffer(const at::Tensor &w) {
   return c10::IValue();
 }
 
+// Whether a graph is recorded for any of these. Where none is, an operation's forward runs without its node (ctx is
+// null): making and dropping one takes as long as a row's arithmetic.
+inline bool recorded(std::initializer_list<const at::Tensor *> inputs) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const at::Tensor *x : inputs)
+    if (x->defined() && x->requires_grad()) return true;
+  return false;
+}
+
 // Adds a gradient to the buffer and returns no tensor, or returns it where there is no buffer.
 inline at::Tensor into(const c10::IValue &buffer, at::Tensor gradient) {
   if (buffer.isNone()) return gradient;

@@ -76,6 +76,7 @@ struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
       for (int64_t i = begin, at = begin * k; i < end; i++, at += k)
         ip[i] = rms_row(xp + at, dp == nullptr ? nullptr : dp + at, wp, tp == nullptr ? nullptr : tp + at, yp + at, k, static_cast<float>(eps));
     });
+    if (ctx == nullptr) return more ? variable_list{total, y} : variable_list{y};
     ctx->save_for_backward({total, weight, inverse});
     ctx->saved_data["weight_grad"] = buffer(weight);
     ctx->saved_data["added"] = more.has_value();
@@ -110,7 +111,10 @@ struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
 };
 
 at::Tensor rms_norm(const at::Tensor &x, const at::Tensor &weight, double eps) {
-  if (fused(x) && fused(weight)) return AddRMSNorm::apply(x, c10::optional<at::Tensor>(), weight, eps)[0];
+  if (fused(x) && fused(weight)) {
+    const c10::optional<at::Tensor> none;
+    return (recorded({&x, &weight}) ? AddRMSNorm::apply(x, none, weight, eps) : AddRMSNorm::forward(nullptr, x, none, weight, eps))[0];
+  }
   at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
   return weight * (f * (f.square().mean(-1, true) + eps).rsqrt()).to(x.scalar_type());
 }
@@ -147,7 +151,7 @@ struct SwiGLU : torch::autograd::Function<SwiGLU> {
     const float *gp = g.data_ptr<float>(), *upp = u.data_ptr<float>();
     float *yp = y.data_ptr<float>();
     at::parallel_for(0, g.numel(), kGrain, [&](int64_t i, int64_t end) { swiglu_span(gp + i, upp + i, yp + i, end - i); });
-    ctx->save_for_backward({g, u});
+    if (ctx != nullptr) ctx->save_for_backward({g, u});
     return y;
   }
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
@@ -193,7 +197,7 @@ struct Rope : torch::autograd::Function<Rope> {
   }
   static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor cos, at::Tensor sin) {
     at::Tensor c = cos.contiguous(), s = sin.contiguous();
-    ctx->save_for_backward({c, s});
+    if (ctx != nullptr) ctx->save_for_backward({c, s});
     return turn(x.contiguous(), c, s, 1);
   }
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
@@ -205,7 +209,7 @@ struct Rope : torch::autograd::Function<Rope> {
 at::Tensor rope(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin) {
   TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && cos.sizes() == sin.sizes() && cos.sizes() == at::IntArrayRef({x.size(0), x.size(2) / 2}),
               "rope: x ", x.sizes(), ", cos ", cos.sizes(), ", sin ", sin.sizes(), ": want [N, H, D] and twice [N, D/2]");
-  if (fused(x) && fused(cos) && fused(sin)) return Rope::apply(x, cos, sin);
+  if (fused(x) && fused(cos) && fused(sin)) return recorded({&x}) ? Rope::apply(x, cos, sin) : Rope::forward(nullptr, x, cos, sin);
   const int64_t half = x.size(2) / 2;
   at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat), c = cos.unsqueeze(1), s = sin.unsqueeze(1);
   at::Tensor a = f.narrow(2, 0, half), b = f.narrow(2, half, half);
@@ -228,7 +232,8 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
     TORCH_CHECK(x->sizes() == delta->sizes() && weight->dim() == 1 && x->dim() > 0 && x->size(-1) == weight->size(0), "add_rms_norm: x ", x->sizes(), ", delta ",
                 delta->sizes(), ", weight ", weight->sizes());
     if (fused(*x) && fused(*delta) && fused(*weight)) {
-      variable_list both = AddRMSNorm::apply(*x, *delta, *weight, eps);
+      variable_list both =
+          recorded({x, delta, weight}) ? AddRMSNorm::apply(*x, *delta, *weight, eps) : AddRMSNorm::forward(nullptr, *x, *delta, *weight, eps);
       *total = wrap(both[0]);
       *out = wrap(both[1]);
       return;
@@ -242,7 +247,10 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out) {
   return guard([&] {
     TORCH_CHECK(gate->sizes() == up->sizes(), "swiglu: gate ", gate->sizes(), ", up ", up->sizes());
-    *out = wrap(fused(*gate) && fused(*up) ? SwiGLU::apply(*gate, *up) : at::silu(*gate) * *up);
+    if (!fused(*gate) || !fused(*up))
+      *out = wrap(at::silu(*gate) * *up);
+    else
+      *out = wrap(recorded({gate, up}) ? SwiGLU::apply(*gate, *up) : SwiGLU::forward(nullptr, *gate, *up));
   });
 }
 

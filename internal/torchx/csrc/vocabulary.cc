@@ -122,10 +122,10 @@ struct TileBuffer {
 
 // log π of each row's target and the entropy. With a graph, `kept` holds the tiles' logits one after another.
 struct TokenLogp : torch::autograd::Function<TokenLogp> {
-  static variable_list forward(AutogradContext *ctx, at::Tensor hidden_in, at::Tensor weight, at::Tensor targets_in, double temperature, bool graph) {
+  static variable_list forward(AutogradContext *ctx, at::Tensor hidden_in, at::Tensor weight, at::Tensor targets_in, double temperature) {
     at::Tensor hidden = hidden_in.contiguous(), targets = targets_in.contiguous();
     const int64_t rows = hidden.size(0), vocabulary = weight.size(0);
-    const bool keep = graph && (hidden_in.requires_grad() || weight.requires_grad()) && rows * vocabulary <= kKeep;
+    const bool keep = ctx != nullptr && rows * vocabulary <= kKeep;
     at::Tensor logp = at::empty({rows}, hidden.options()), entropy = at::empty_like(logp), lse = at::empty_like(logp), kept;
     const int64_t *tp = targets.data_ptr<int64_t>();
     for (int64_t i = 0; i < rows; i++) TORCH_CHECK(tp[i] >= 0 && tp[i] < vocabulary, "token_logp: target ", tp[i], " of row ", i, " lies outside of ", vocabulary, " tokens");
@@ -153,6 +153,7 @@ struct TokenLogp : torch::autograd::Function<TokenLogp> {
       lp[i] -= sp[i];
       ep[i] = std::log(r.total) - r.dot / r.total;
     }
+    if (ctx == nullptr) return {logp, entropy};
     ctx->save_for_backward({hidden, weight, targets, lse, entropy, kept});
     ctx->saved_data["weight_grad"] = buffer_of(weight);
     ctx->saved_data["temperature"] = temperature;
@@ -206,7 +207,7 @@ struct TokenLogp : torch::autograd::Function<TokenLogp> {
           to.add_(at::mm(dz.t(), block));
       }
     });
-    return {dhidden, ctx->saved_data["weight_grad"].isNone() ? dweight : at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dhidden, ctx->saved_data["weight_grad"].isNone() ? dweight : at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -319,8 +320,11 @@ const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double t
                     targets->scalar_type() == at::kLong && hidden->size(0) > 0,
                 "token_logp: hidden ", hidden->sizes(), ", weight ", weight->sizes(), ", targets ", targets->sizes(), ": want [N, H], [V, H] and int64 [N]");
     TORCH_CHECK(temperature > 0, "token_logp: temperature ", temperature);
-    variable_list out = fused(*hidden, *weight) ? TokenLogp::apply(*hidden, *weight, *targets, temperature, at::GradMode::is_enabled())
-                                                : TokenLogpChunks::apply(*hidden, *weight, *targets, temperature);
+    variable_list out;
+    if (!fused(*hidden, *weight))
+      out = TokenLogpChunks::apply(*hidden, *weight, *targets, temperature);
+    else
+      out = recorded({hidden, weight}) ? TokenLogp::apply(*hidden, *weight, *targets, temperature) : TokenLogp::forward(nullptr, *hidden, *weight, *targets, temperature);
     *logp = wrap(out[0]);
     *entropy = wrap(out[1]);
   });

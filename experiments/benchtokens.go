@@ -109,18 +109,18 @@ func (b *tokenBench) ids(name string, n int) []int64 {
 	return out
 }
 
-// asked is a source of prompts.
-type asked []*processor.Prompt
+// benchPrompts is a source of prompts.
+type benchPrompts []*processor.Prompt
 
-func (a asked) Name() string                            { return "bench" }
-func (a asked) Len() int                                { return len(a) }
-func (a asked) ID(i int) int64                          { return int64(i) }
-func (a asked) Recorded(queries []int) *selector.Batch  { return selector.NewBatch(a, queries, 0, 1) }
-func (a asked) Prompt(i int) (*processor.Prompt, error) { return a[i], nil }
+func (a benchPrompts) Name() string                            { return "bench" }
+func (a benchPrompts) Len() int                                { return len(a) }
+func (a benchPrompts) ID(i int) int64                          { return int64(i) }
+func (a benchPrompts) Recorded(queries []int) *selector.Batch  { return selector.NewBatch(a, queries, 0, 1) }
+func (a benchPrompts) Prompt(i int) (*processor.Prompt, error) { return a[i], nil }
 
 // batch are completions of a prompt, as long as each other.
 func (b *tokenBench) batch(prompt, completion, group int) *selector.Batch {
-	src := asked{{IDs: b.ids("prompt", prompt)}}
+	src := benchPrompts{{IDs: b.ids("prompt", prompt)}}
 	out := selector.NewBatch(src, []int{0}, group, completion)
 	for g := range group {
 		out.Set(0, g, b.ids(fmt.Sprint("completion ", g), completion), 0)

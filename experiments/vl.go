@@ -471,6 +471,7 @@ func newVLText(r *run) (textModel, error) {
 	if err := r.mapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
+	r.cfg.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
 	model, proc, err := r.vlModel(nil)
 	if err != nil {
 		return nil, err

@@ -120,6 +120,9 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	}
 	tau := r.opt.Temperature.At(step, r.total)                             // annealed by step
 	weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query
+	if r.text && r.opt.Top1Only {
+		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
+	}
 	divisor := float64(max(stats.Groups, 1))
 	if r.opt.Average == "token" {
 		divisor = weightedSteps(weights, batch)
@@ -242,6 +245,17 @@ func top1Weights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
 		}
 	}
 	return w, stats
+}
+
+// imitated keeps the one candidate of each query that has a weight.
+func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64) {
+	index, valid, kept := make([]int, b.B()), make([]bool, b.B()), make([]float64, b.B())
+	for at, w := range weights {
+		if w > 0 {
+			index[at/b.G], valid[at/b.G], kept[at/b.G] = at%b.G, true, w
+		}
+	}
+	return b.Take(1, index, valid), kept
 }
 
 // firstWeights puts 1/T on the first listed candidate of each query, as the reference does (defect D14):

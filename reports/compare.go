@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -110,6 +111,7 @@ func runName(i int) string {
 // comparisonTable compares the runs on one split by one metric.
 type comparisonTable struct {
 	split, metric string
+	also          string // another metric with the same numbers, where the reward is the accuracy
 	entries       []comparisonEntry
 }
 
@@ -181,7 +183,9 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 		for i, adjusted := range Holm(p) {
 			pairs[i].setHolm(adjusted)
 		}
-		if len(t.entries) > 1 {
+		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
+			tables[n-1].also = t.metric
+		} else if len(t.entries) > 1 {
 			tables = append(tables, t)
 		}
 	}
@@ -190,7 +194,11 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 
 func (t comparisonTable) write(d *document) {
 	first := t.entries[0]
-	d.heading(2, "%s on %s", capital(t.metric), plain(t.split))
+	metrics := t.metric
+	if t.also != "" {
+		metrics += " and " + t.also
+	}
+	d.heading(2, "%s on %s", capital(metrics), plain(t.split))
 	stages := make([]StageResult, len(t.entries))
 	for i, e := range t.entries {
 		stages[i] = e.stage

@@ -27,7 +27,7 @@ func (s shading) Plot(c draw.Canvas, p *plot.Plot) {
 			continue
 		}
 		c.FillPolygon(tints[i%len(tints)], rectangle(left, c.Min.Y, right, c.Max.Y))
-		if i > 0 {
+		if i > 0 && left > c.Min.X {
 			c.StrokeLine2(draw.LineStyle{Color: faint(grey, 0.6), Width: 0.5, Dashes: []vg.Length{2, 2}}, left, c.Min.Y, left, c.Max.Y)
 		}
 		style := textStyle(8.5, false, grey)

@@ -25,6 +25,8 @@ func figures() []figureMaker {
 	return []figureMaker{
 		{"reward", rewardFigure},
 		{"accuracy", accuracyFigure},
+		{"sampled_reward", sampledRewardFigure},
+		{"completions", lengthFigure},
 		{"losses", lossFigure},
 		{"kl", klFigure},
 		{"ratio", ratioFigure},
@@ -83,7 +85,7 @@ const stepAxis = "optimizer step of the run"
 
 // lossFigure has a column for each phase, since their losses are different quantities.
 func lossFigure(run *Run) *figure {
-	f := &figure{title: "Losses", note: "Each phase has its own loss and scale.\nThe validation loss is the same quantity in all phases: weighted cross entropy of recorded candidates at a fixed temperature."}
+	f := &figure{title: "Losses", note: "Each phase has its own loss and scale.\nThe validation loss is the same quantity in all phases: weighted cross entropy of recorded " + run.wording("candidates", "completions") + " at a fixed temperature."}
 	var train, val []*panel
 	hasVal := false
 	for i, s := range run.spans() {
@@ -179,7 +181,10 @@ func klFigure(run *Run) *figure {
 		}
 	}
 	beta.logIfWide()
-	return stack("KL to the reference policy and its coefficient", "Adaptive β rises while KL is above the band and falls while it is below.", kl, beta)
+	token := newPanel(run, "KL (nats per token)")
+	token.yMin = min(0, columnMin(run, "kl_per_token"))
+	token.addSteps(run, "kl_per_token", "KL per token", blue)
+	return stack("KL to the reference policy and its coefficient", "Adaptive β rises while KL is above the band and falls while it is below.", kl, token, beta).crop(run)
 }
 
 // phaseRange is a band that a phase's config sets.
@@ -246,7 +251,7 @@ func columnMin(run *Run, name string) float64 {
 
 func ratioFigure(run *Run) *figure {
 	ratio := newPanel(run, "mean ratio new / old")
-	if !ratio.addSteps(run, "mean_ratio", "mean over candidates", blue) {
+	if !ratio.addSteps(run, "mean_ratio", run.wording("mean over candidates", "mean of a step"), blue) {
 		return nil
 	}
 	var ranges []phaseRange
@@ -269,10 +274,14 @@ func ratioFigure(run *Run) *figure {
 	clip := newPanel(run, "share of ratios")
 	clip.share, clip.yMin = true, 0
 	clip.addSteps(run, "clip_fraction", "outside the clip range", vermillion)
+	if run.answers() {
+		clip.addSteps(run, "clip_fraction_low", "below it, the gradient stopped", blue)
+		clip.addSteps(run, "clip_fraction_high", "above it, stopped", orange)
+	}
 	if columnMax(run, "clamp_fraction") > 0 {
 		clip.addSteps(run, "clamp_fraction", "log-ratio clamped at ±20", purple)
 	}
-	return stack("Probability ratios", "Exactly 1 at the first step after the old policy is refreshed.", ratio, clip)
+	return stack("Probability ratios", "Exactly 1 at the first step after the old policy is refreshed.", ratio, clip).crop(run)
 }
 
 func columnMax(run *Run, name string) float64 {
@@ -341,12 +350,23 @@ func signalFigure(run *Run) *figure {
 	share := newPanel(run, "share of groups")
 	share.share, share.yMin = true, 0
 	share.addSteps(run, "signal_share", "with a learning signal", blue)
-	share.addSteps(run, "signal_share_top_k", "left by the curriculum", orange)
-	ess := newPanel(run, "candidates per query")
+	if !run.equalColumns("signal_share", "signal_share_top_k") {
+		share.addSteps(run, "signal_share_top_k", "left by the curriculum", orange)
+	}
+	ess := newPanel(run, run.wording("candidates per query", "completions per question"))
 	ess.yMin = 0
 	ess.addSteps(run, "effective_sample_size", "effective sample size of the RCE weights", green)
-	entropy := newPanel(run, "nats per sequence")
+	entropy := newPanel(run, run.wording("nats per step", "nats per token"))
 	entropy.yMin = min(0, columnMin(run, "entropy"))
 	entropy.addSteps(run, "entropy", "entropy of the policy", purple)
-	return stack("Learning signal", "A group whose rewards are all equal teaches nothing.\nRCE weights spread over all candidates (a large sample size) teach little.", share, ess, entropy)
+	note := "A group whose rewards are all equal teaches nothing."
+	if !ess.blank() {
+		note += "\nRCE weights spread over all " + run.wording("candidates", "completions") + " (a large sample size) teach little."
+	}
+	return stack("Learning signal", note, share, ess, entropy).crop(run)
+}
+
+// equalColumns says whether two step metrics are the same in every phase, rounding aside.
+func (r *Run) equalColumns(a, b string) bool {
+	return !slices.ContainsFunc(r.Steps, func(s *Steps) bool { return !slices.EqualFunc(s.Column(a), s.Column(b), closeTo) })
 }

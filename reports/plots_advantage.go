@@ -24,7 +24,7 @@ func advantageFigure(run *Run) *figure {
 		{"largest absolute value", lineSample(draw.LineStyle{Color: vermillion, Width: 1.1})},
 	}
 	spread.x = stepAxis
-	f := &figure{title: "Advantages of the candidates used", note: "After the curriculum. With the group as baseline, the best few of a group are mostly above 0.", rows: [][]*panel{{spread}}}
+	f := &figure{title: "Advantages of the " + run.wording("candidates", "completions") + " used", note: "After the curriculum. With the group as baseline, the best few of a group are mostly above 0.", rows: [][]*panel{{spread}}}
 	var histograms []*panel
 	for _, s := range run.Steps {
 		if p := histogramPanel(s); p != nil {
@@ -32,10 +32,10 @@ func advantageFigure(run *Run) *figure {
 		}
 	}
 	if len(histograms) > 0 {
-		histograms[0].y = "share of candidates"
+		histograms[0].y = "share of " + run.wording("candidates", "completions")
 		f.rows = append(f.rows, histograms)
 	}
-	return f
+	return f.crop(run)
 }
 
 func (p *panel) addSpread(s *Steps) {

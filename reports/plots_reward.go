@@ -8,14 +8,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// rewardFigure shows the validation reward of the greedy selection against its baselines.
+// rewardFigure shows the validation reward of greedy decoding against its baselines.
 func rewardFigure(run *Run) *figure {
 	sampled := newPanel(run, "mean reward")
+	if run.answers() { // the figure of sampled rewards has more of it
+		return scoreFigure(run, "reward")
+	}
 	sampled.addSteps(run, "mean_reward", "of the training groups, recorded or sampled", green)
 	return scoreFigure(run, "reward", sampled)
 }
 
-func accuracyFigure(run *Run) *figure { return scoreFigure(run, "accuracy") }
+func accuracyFigure(run *Run) *figure {
+	if run.rewardIsAccuracy() {
+		return nil // the same figure again
+	}
+	return scoreFigure(run, "accuracy")
+}
+
+// rewardIsAccuracy says whether the validation reward of a token policy is its accuracy, as where the
+// reward has no other term.
+func (r *Run) rewardIsAccuracy() bool {
+	_, reward := r.epochSeries("", "val_reward")
+	_, accuracy := r.epochSeries("", "val_accuracy")
+	return r.answers() && len(reward) > 0 && slices.EqualFunc(reward, accuracy, closeTo)
+}
 
 // scoreFigure shows a validation score twice, with all baselines and closer, and further panels.
 func scoreFigure(run *Run, metric string, more ...*panel) *figure {
@@ -24,9 +40,12 @@ func scoreFigure(run *Run, metric string, more ...*panel) *figure {
 		return nil
 	}
 	panels := append([]*panel{all, scorePanel(run, metric, false)}, more...)
-	name := strings.ToUpper(metric[:1]) + metric[1:]
-	f := stack(name+" of the greedy selection on validation queries",
-		"After every epoch, against baselines on the same queries; below, the same closer. Verdicts with intervals are in report.md.", panels...)
+	name := capital(metric)
+	if metric == "reward" && run.rewardIsAccuracy() {
+		name += ", here the accuracy,"
+	}
+	f := stack(name+run.wording(" of the greedy selection on validation queries", " of greedy answers to validation questions"),
+		"After every epoch, against baselines on the same "+run.wording("queries", "questions")+"; below, the same closer. Verdicts with intervals are in report.md.", panels...)
 	f.right = 132
 	return f
 }
@@ -44,7 +63,7 @@ func scorePanel(run *Run, metric string, all bool) *panel {
 		return nil
 	}
 	p.layers = append(p.layers, line(x, y, blue, 1.6), points(x, y, blue))
-	p.legend = append(p.legend, legendItem{"greedy selection, at epoch ends", dotSample(blue, draw.CircleGlyph{})})
+	p.legend = append(p.legend, legendItem{run.wording("greedy selection, at epoch ends", "greedy answers, at epoch ends"), dotSample(blue, draw.CircleGlyph{})})
 	if s := run.Summary; s != nil && s.Best != nil {
 		for _, e := range run.Epochs {
 			if v, ok := e.Number(field); ok && e.Phase == s.Best.Phase && e.Epoch == s.Best.Epoch {
@@ -58,22 +77,23 @@ func scorePanel(run *Run, metric string, all bool) *panel {
 }
 
 // addBaselines draws horizontal lines and names them at the right. Not all: those within the range of
-// the curve and half of it around, and similarity.
+// the curve and half of it around, and similarity or majority.
 func (p *panel) addBaselines(run *Run, metric string, y []float64, all bool) {
 	low, high := slices.Min(y), slices.Max(y)
+	yardstick := func(policy string) bool { return stageRank(policy) == rankYardstick }
 	for _, b := range []struct {
 		policy, title string
 		color         colour
 	}{
-		{policyRandom, "random", grey}, {policySimilarity, "similarity", orange}, {policyInit, "initial policy", blue}, {policyOracle, "oracle", black},
+		{policyRandom, "random", grey}, {policySimilarity, "similarity", orange}, {policyMajority, "majority", orange}, {policyInit, "initial policy", blue}, {policyOracle, "oracle", black}, {policyReference, "reference", black},
 	} {
 		v, ok := run.score("val", b.policy, metric)
 		near := v >= low-(high-low)/2 && v <= high+(high-low)/2
-		if !ok || !all && !near && b.policy != policySimilarity {
+		if !ok || !all && !near && !yardstick(b.policy) {
 			continue
 		}
 		if n := len(p.labels); b.policy == policyInit && n > 0 && p.labels[n-1].y == v {
-			p.labels[n-1].text = "similarity, initial " + sig(v, 3) // selectors may start there
+			p.labels[n-1].text = strings.Fields(p.labels[n-1].text)[0] + ", initial " + sig(v, 3) // selectors may start as similarity
 			continue
 		}
 		p.labels = append(p.labels, rightLabel{v, b.title + " " + sig(v, 3), b.color})

@@ -25,8 +25,8 @@ func TestPlots(t *testing.T) {
 	must(t, err)
 	must(t, DrawPlots(run))
 	names := plotFiles(dir)
-	if len(names) != len(figures()) {
-		t.Fatalf("drawn %v, want all %d figures", names, len(figures()))
+	if want := len(figures()) - 2; len(names) != want { // two are of policies that write
+		t.Fatalf("drawn %v, want %d of %d figures", names, want, len(figures()))
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

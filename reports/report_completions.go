@@ -115,8 +115,11 @@ func reportGroup(d *document, s keptStep, group []SampledCompletion) {
 		text += " Answers: " + answers + "."
 	}
 	text += fmt.Sprintf(" %s", plural(len(group), "completion"))
-	if len(group) > 1 {
-		text += fmt.Sprintf(", reward %s ± %s", sig(mean, 3), sig(se*math.Sqrt(float64(len(group))), 3))
+	switch sd := se * math.Sqrt(float64(len(group))); {
+	case slices.Min(rewards) == slices.Max(rewards):
+		text += fmt.Sprintf(", reward %s", sig(mean, 3))
+	default:
+		text += fmt.Sprintf(", reward %s ± %s", sig(mean, 3), sig(sd, 3))
 	}
 	d.paragraph("%s:", text)
 

@@ -49,7 +49,7 @@ func phaseStory(run *Run, s *Summary, phase string) string {
 	}
 	if share, ok := columnMean(steps, "signal_share"); ok {
 		text := fmt.Sprintf("%s of its groups had a learning signal", percent(share))
-		if top, ok := columnMean(steps, "signal_share_top_k"); ok {
+		if top, ok := columnMean(steps, "signal_share_top_k"); ok && percent(top) != percent(share) {
 			text += fmt.Sprintf(", %s after the curriculum", percent(top))
 		}
 		out = append(out, text+".")
@@ -159,6 +159,9 @@ func epochTable(run *Run, phase string) (header []string, rows [][]string) {
 		if e.Phase == phase {
 			epochs = append(epochs, e)
 		}
+	}
+	if run.answers() && !slices.ContainsFunc(epochs, func(e Row) bool { return e.Fields["signal_share"] != e.Fields["signal_share_top_k"] }) {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "signal_share_top_k" }) // no curriculum
 	}
 	header = []string{">epoch"}
 	used := columns[:0:0]

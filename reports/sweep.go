@@ -96,12 +96,13 @@ type sweepView struct {
 	common   []string         // overrides that all jobs have
 	front    map[int]bool     // numbers of the jobs that no other beats
 	settings []*setting       // best first
-	gains    map[int]seedGain // over similarity on the held-out split, by job
+	gains    map[int]seedGain // over a baseline on the held-out split, by job
 	notes    []string         // what went wrong with the report itself
 }
 
-// seedGain is what a job's summary.json says of its best policy against similarity.
+// seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
+	over   string // similarity or majority
 	mean   float64
 	better bool // the verdict
 }
@@ -121,7 +122,7 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	return v
 }
 
-// readGains takes the gain over similarity from the summary.json of every finished job that has it.
+// readGains takes the gain over a baseline from the summary.json of every finished job that has it.
 func (v *sweepView) readGains() {
 	type read struct {
 		gain seedGain
@@ -151,18 +152,20 @@ func (v *sweepView) readGains() {
 	}
 }
 
-// readGain reads what summary.json says of the planned comparison with similarity. It decodes the few
-// fields that decide: a thousand summaries have 40 MB.
+// readGain reads what summary.json says of the planned comparison with similarity, or with the majority
+// answer. It decodes the few fields that decide: a thousand summaries have 40 MB.
 func readGain(dir string) (gain seedGain, ok bool, err error) {
+	type paired struct {
+		Mean    float64 `json:"mean"`
+		Verdict Verdict `json:"verdict"`
+	}
 	var summary struct {
 		Evaluations []struct {
-			Split          string `json:"split"`
-			Metric         string `json:"metric"`
-			Policy         string `json:"policy"`
-			OverSimilarity *struct {
-				Mean    float64 `json:"mean"`
-				Verdict Verdict `json:"verdict"`
-			} `json:"over_similarity"`
+			Split          string  `json:"split"`
+			Metric         string  `json:"metric"`
+			Policy         string  `json:"policy"`
+			OverSimilarity *paired `json:"over_similarity"`
+			OverMajority   *paired `json:"over_majority"`
 		} `json:"evaluations"`
 	}
 	if err := readJSON(filepath.Join(dir, summaryFile), &summary); err != nil {
@@ -171,15 +174,37 @@ func readGain(dir string) (gain seedGain, ok bool, err error) {
 	stages := make([]StageResult, len(summary.Evaluations))
 	for i, e := range summary.Evaluations {
 		stages[i] = StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
-		if e.OverSimilarity != nil {
-			stages[i].OverSimilarity = &Paired{Mean: e.OverSimilarity.Mean, Verdict: e.OverSimilarity.Verdict}
+		if p := e.OverSimilarity; p != nil {
+			stages[i].OverSimilarity = &Paired{Mean: p.Mean, Verdict: p.Verdict}
+		}
+		if p := e.OverMajority; p != nil {
+			stages[i].OverMajority = &Paired{Mean: p.Mean, Verdict: p.Verdict}
 		}
 	}
 	r := plannedResult(stages)
-	if r == nil || r.OverSimilarity == nil {
+	if r == nil {
 		return gain, false, nil
 	}
-	return seedGain{r.OverSimilarity.Mean, r.OverSimilarity.Verdict == Better}, true, nil
+	for _, y := range yardsticks() {
+		if p := *y.gain(r); p != nil {
+			return seedGain{y.short, p.Mean, p.Verdict == Better}, true, nil
+		}
+	}
+	return gain, false, nil
+}
+
+// gainHead is the header of gains: over what the jobs were compared with.
+func (v *sweepView) gainHead() string {
+	over := ""
+	for _, j := range v.byNumber {
+		if g, ok := v.gains[j.Number]; ok {
+			if over != "" && over != g.over {
+				return "gain over the baseline"
+			}
+			over = g.over
+		}
+	}
+	return "gain over " + over
 }
 
 // report is report.md, section by section.

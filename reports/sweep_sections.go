@@ -43,7 +43,7 @@ func (v *sweepView) writeSettings(d *document) {
 		header = append(header, ">infeasible")
 	}
 	if len(v.gains) > 0 {
-		header = append(header, ">gain over similarity (mean ± sd)", "per-seed verdict")
+		header = append(header, ">"+v.gainHead()+" (mean ± sd)", "per-seed verdict")
 	}
 	var rows [][]string
 	for _, s := range v.settings[:shownRows(len(v.settings))] {
@@ -74,7 +74,7 @@ func (v *sweepView) hasSeeds() bool {
 	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
 }
 
-// gainCells are the mean gain over similarity of a setting's jobs, and in how many it is better.
+// gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better.
 func (v *sweepView) gainCells(s *setting) []string {
 	var gains []float64
 	better := 0
@@ -110,7 +110,7 @@ func (v *sweepView) writeJobs(d *document) {
 	}
 	gains := len(v.gains) > 0 && !v.hasSeeds()
 	if gains {
-		header = append(header, ">gain over similarity")
+		header = append(header, ">"+v.gainHead())
 	}
 	header = append(header, ">epochs", ">time")
 	var rows [][]string

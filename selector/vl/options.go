@@ -23,7 +23,7 @@ type Options struct {
 
 	GradientCheckpointing bool `koanf:"gradient_checkpointing" help:"keep only the input of each layer for the backward pass and compute the rest again: less memory, a third more time"`
 
-	Generation SamplingOptions `koanf:"generation" help:"how rollouts are drawn"`
+	Generation SamplingOptions `koanf:"generation" help:"how rollouts are drawn, beside the sample_temperature of their phase"`
 	Scratch    ScratchOptions  `koanf:"scratch" help:"sizes of the model without path: Qwen2.5-VL's architecture, small"`
 }
 
@@ -31,7 +31,7 @@ type Options struct {
 // that is trained, so ratios are off by as much.
 type SamplingOptions struct {
 	MaxNewTokens      int     `koanf:"max_new_tokens" help:"longest completion in tokens" range:"[1,inf)"`
-	Temperature       float64 `koanf:"temperature" help:"of the draw; 0 = greedy" range:"[0,inf)"`
+	Temperature       float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
 	TopP              float64 `koanf:"top_p" help:"draw from the smallest set of tokens with this probability; 1 = all" range:"(0,1]"`
 	TopK              int     `koanf:"top_k" help:"draw from this many likeliest tokens; 0 = all" range:"[0,inf)"`
 	RepetitionPenalty float64 `koanf:"repetition_penalty" help:"divides the positive and multiplies the negative logits of tokens that are there already; 1 = none" range:"(0,inf)"`

@@ -1,0 +1,177 @@
+package reports
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"fulcrum/internal/golden"
+)
+
+func TestReportOfAnswers(t *testing.T) {
+	dir := fakeAnswers(t, 1)
+	must(t, RebuildReport(dir))
+	report := readReport(t, dir)
+	golden.File(t, "testdata/answers/report.md", []byte(report))
+	for _, word := range []string{"selector", "shot", "selection", "beam", "candidate", "similarity", "chose", "pool"} {
+		text := strings.NewReplacer("The val split chose the best", "", "any selection", "").Replace(report)
+		if m := regexp.MustCompile(`(?i)[^\n]*\b` + word + `s?\b[^\n]*`).FindString(text); m != "" {
+			t.Errorf("the report of a policy that writes says %q: %s", word, m)
+		}
+	}
+	run, err := ReadRun(dir)
+	must(t, err)
+	var table bytes.Buffer
+	must(t, PrintResults(&table, run.Summary.Evaluations))
+	golden.File(t, "testdata/answers/table.txt", table.Bytes())
+}
+
+// LOOK=/some/folder go test -run TestPlotsOfAnswers leaves a whole run folder there.
+func TestPlotsOfAnswers(t *testing.T) {
+	dir := fakeAnswers(t, 1)
+	run, err := ReadRun(dir)
+	must(t, err)
+	must(t, DrawPlots(run))
+	names := plotFiles(dir)
+	if len(names) != len(figures()) {
+		t.Fatalf("drawn %v, want all %d figures", names, len(figures()))
+	}
+	for _, name := range names {
+		svg, err := os.ReadFile(filepath.Join(dir, plotsFolder, name+".svg"))
+		must(t, err)
+		checkTextInside(t, svg)
+		golden.File(t, filepath.Join("testdata", "answers", name+".txt"), []byte(svgText(svg)+seriesText(run, name)))
+	}
+	if out := os.Getenv("LOOK"); out != "" {
+		must(t, WriteReport(dir))
+		must(t, os.CopyFS(out, os.DirFS(dir)))
+	}
+}
+
+// Where the reward has no other term than the accuracy, one table and one figure say both.
+func TestRewardThatIsAccuracy(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"reward", "accuracy"} {
+		must(t, AppendEvals(dir, Evaluation{Split: "dev", Policy: "majority", Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 0, 1}},
+			Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 1, Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 1, 1}}))
+	}
+	log, err := OpenLog(dir, LogOptions{Stderr: &bytes.Buffer{}})
+	must(t, err)
+	record(t, log, KindStep, "grpo", 1, 1, 1, map[string]any{"completion_length": 2.0, "mean_reward": 0.5, "reward_vqa": 0.5, "reward_std": 0.1})
+	record(t, log, KindEpoch, "grpo", 1, 1, 1, map[string]any{"val_reward": 0.6, "val_accuracy": 0.6})
+	record(t, log, KindEpoch, "grpo", 2, 2, 2, map[string]any{"val_reward": 0.7, "val_accuracy": 0.7})
+	must(t, log.Close())
+	must(t, RebuildReport(dir))
+	report := readReport(t, dir)
+	if !strings.Contains(report, "### Reward and accuracy on dev (3 questions, answers of up to 4 tokens)") || strings.Contains(report, "### Accuracy") {
+		t.Errorf("two tables:\n%s", report)
+	}
+	if got := strings.Join(plotFiles(dir), " "); got != "reward sampled_reward completions" {
+		t.Errorf("drawn %s", got)
+	}
+	run, err := ReadRun(dir)
+	must(t, err)
+	if terms := run.rewardTerms(); terms != nil {
+		t.Errorf("terms %v of a reward that is one term", terms)
+	}
+}
+
+// Runs with other limits of tokens answer the same questions.
+func TestCompareAnswers(t *testing.T) {
+	a, b := fakeAnswers(t, 1), fakeAnswers(t, 2)
+	path := filepath.Join(b, evalsFile)
+	evals, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(evals), `"shots":16`, `"shots":32`)), 0o644))
+	got, err := Compare([]string{a, b})
+	must(t, err)
+	golden.File(t, "testdata/answers/compare.md", []byte(strings.NewReplacer(plain(a), "DIR/a", plain(b), "DIR/b").Replace(got)))
+}
+
+func TestCompletionsOfNoRun(t *testing.T) {
+	dir := fakeRun(t, 1)
+	must(t, WriteReport(dir))
+	if strings.Contains(readReport(t, dir), "Sampled completions") {
+		t.Error("a run without completions has a section of them")
+	}
+	must(t, os.WriteFile(filepath.Join(dir, completionsFile), []byte("{\"phase\":\n"), 0o644))
+	if err := WriteReport(dir); err == nil || !strings.Contains(err.Error(), "completions.jsonl:1") {
+		t.Errorf("damaged completions: %v", err)
+	}
+}
+
+// Whatever a model writes, its cell is one line of printable UTF-8 in one cell, and what is not escaped
+// comes back.
+func FuzzTextCell(f *testing.F) {
+	for _, s := range []string{"", "red", " red\n", "a|b", `\|`, "`", "``a`", "\x00\x1b[0m", "\xff", "a  b", "\u202eright", "|", `\\|`, strings.Repeat("long ", 40)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		cell := textCell(s, completionWidth)
+		if !utf8.ValidString(cell) || strings.ContainsFunc(cell, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x202e }) {
+			t.Fatalf("%q: cell %q does not print", s, cell)
+		}
+		var d document
+		d.table([]string{"a", "b", "c"}, [][]string{{"x", cell, "y"}})
+		lines := strings.Split(strings.TrimRight(d.b.String(), "\n"), "\n")
+		if len(lines) != 3 {
+			t.Fatalf("%q: %d lines of table, want 3", s, len(lines))
+		}
+		cells := splitRow(lines[2])
+		if len(cells) != 3 || cells[0] != "x" || cells[2] != "y" {
+			t.Fatalf("%q: cells %q", s, cells)
+		}
+		if s == "" {
+			return
+		}
+		code := strings.TrimSuffix(cells[1], "…")
+		fence := code[:len(code)-len(strings.TrimLeft(code, "`"))]
+		inside, closed := strings.CutSuffix(strings.TrimPrefix(code, fence), fence)
+		if fence == "" || !closed || strings.Contains(inside, fence) {
+			t.Fatalf("%q: %q is no code", s, code)
+		}
+		if utf8.RuneCountInString(s) > completionWidth || strings.Contains(s, visibleSpace) {
+			return
+		}
+		want := string([]rune(s)) // each byte that is no UTF-8 is U+FFFD
+		if got := readCode(t, inside); got != want {
+			t.Fatalf("%q: %q reads back as %q", s, inside, got)
+		}
+	})
+}
+
+// splitRow reads a table row as a renderer does: cells end at bars, an escaped bar is a bar.
+func splitRow(line string) []string {
+	line = strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|")
+	var cells []string
+	var b strings.Builder
+	for i := 0; i < len(line); i++ {
+		switch {
+		case line[i] == '\\' && i+1 < len(line) && line[i+1] == '|':
+			b.WriteByte('|')
+			i++
+		case line[i] == '|':
+			cells = append(cells, strings.TrimSpace(b.String()))
+			b.Reset()
+		default:
+			b.WriteByte(line[i])
+		}
+	}
+	return append(cells, strings.TrimSpace(b.String()))
+}
+
+// readCode undoes textCode inside its fence.
+func readCode(t *testing.T, code string) string {
+	t.Helper()
+	if strings.HasPrefix(code, " ") {
+		code = code[1 : len(code)-1]
+	}
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(code, visibleSpace, " "), `"`, `\"`) + `"`)
+	must(t, err)
+	return text
+}

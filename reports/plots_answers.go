@@ -1,0 +1,140 @@
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Figures of token policies: what their completions look like and what these earn.
+
+// lengthFigure shows how long completions are and how many were cut.
+func lengthFigure(run *Run) *figure {
+	length := newPanel(run, "tokens per completion")
+	length.yMin = 0
+	for _, s := range run.Steps {
+		length.addRange(s, "completion_length_min", "completion_length_max", faint(blue, 0.15))
+	}
+	if !length.addSteps(run, "completion_length", "mean of a step", blue) {
+		return nil
+	}
+	if len(length.layers) > 1 {
+		length.legend = append(length.legend, legendItem{"shortest to longest of some steps", areaSample(faint(blue, 0.25))})
+	}
+	length.addEpochDots(run, "val_completion_length", "greedy, on validation questions", vermillion)
+	cut := newPanel(run, "share of completions")
+	cut.share, cut.yMin = true, 0
+	cut.addSteps(run, "truncated_share", "cut at the limit", blue)
+	cut.addEpochDots(run, "val_truncated_share", "greedy, on validation questions", vermillion)
+	return stack("Length of completions", "The end token counts. A completion that reaches vl.generation.max_new_tokens without it is cut.\nPhases that imitate show the lengths of their targets.", length, cut)
+}
+
+// sampledRewardFigure shows what the sampled completions earn, how much a group's rewards differ, and the
+// terms of the reward.
+func sampledRewardFigure(run *Run) *figure {
+	if !run.answers() {
+		return nil
+	}
+	reward := newPanel(run, "mean reward")
+	if !reward.addSteps(run, "mean_reward", "mean of a step", blue) {
+		return nil
+	}
+	spread := newPanel(run, "standard deviation")
+	spread.yMin = 0
+	spread.addSteps(run, "reward_std", "of the rewards of a group, mean over groups", green)
+	terms := newPanel(run, "mean of a term")
+	names := run.rewardTerms()
+	colours := []colour{blue, vermillion, green, orange, purple, black} // more would not be told apart
+	for i, name := range names[:min(len(names), len(colours))] {
+		terms.addSteps(run, "reward_"+name, name, colours[i])
+	}
+	note := "Of what a step learns from: sampled completions, or recorded ones. A group whose rewards do not differ teaches nothing."
+	if len(terms.layers) > 0 {
+		note += "\nTerms of the reward are shown before their weights."
+	}
+	if more := len(names) - len(colours); more > 0 {
+		note += fmt.Sprintf(" %s more in metrics.jsonl.", plural(more, "term"))
+	}
+	return stack("Reward of training completions", note, reward, spread, terms).crop(run)
+}
+
+// rewardTerms are the names of the terms that steps have measured, in alphabetical order; none where the
+// only term is the reward.
+func (r *Run) rewardTerms() []string {
+	names := map[string]bool{}
+	for _, s := range r.Steps {
+		for column := range s.columns {
+			if name, ok := strings.CutPrefix(column, "reward_"); ok && name != "std" && !strings.HasSuffix(name, "_std") {
+				names[name] = true
+			}
+		}
+	}
+	terms := slices.Sorted(maps.Keys(names))
+	if len(terms) == 1 && r.equalColumns("mean_reward", "reward_"+terms[0]) {
+		return nil
+	}
+	return terms
+}
+
+// closeTo says whether two means of equal numbers may differ by rounding alone.
+func closeTo(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9 }
+
+// crop leaves out the phases of a token policy before the first that a figure is about: imitation comes
+// first, is long, and has no rollouts.
+func (f *figure) crop(run *Run) *figure {
+	if f == nil || !run.answers() {
+		return f
+	}
+	first := math.Inf(1)
+	overTime := func(row []*panel) bool { return len(row) == 1 && row[0].spans != nil }
+	for _, row := range f.rows {
+		for _, layer := range row[0].layers {
+			if l, ok := layer.(curve); ok && overTime(row) {
+				first = min(first, l.x[0])
+			}
+		}
+	}
+	start := 0.0
+	for _, s := range run.spans() {
+		if s.to < first {
+			start = max(start, s.to)
+		}
+	}
+	for _, row := range f.rows {
+		if overTime(row) {
+			row[0].xMin = start
+		}
+	}
+	return f
+}
+
+// addRange tints the area between the lowest of one step metric of a phase and the highest of another,
+// over some windows of steps: single steps would be spikes.
+func (p *panel) addRange(s *Steps, low, high string, tint colour) {
+	const windows, least = 25, 5
+	x, bottom := finitePoints(s.globals(), s.Column(low))
+	_, top := finitePoints(s.globals(), s.Column(high))
+	if len(x) < 2 || len(top) != len(x) {
+		return
+	}
+	r := ribbon{color: tint}
+	size := max((len(x)+windows-1)/windows, least)
+	for from := 0; from < len(x); from += size {
+		to := min(from+size, len(x))
+		l, h := slices.Min(bottom[from:to]), slices.Max(top[from:to])
+		r.x, r.low, r.high = append(r.x, x[from]-1, x[to-1]), append(r.low, l, l), append(r.high, h, h)
+	}
+	p.layers = append(p.layers, r)
+}
+
+// addEpochDots marks an epoch metric with dots.
+func (p *panel) addEpochDots(run *Run, name, label string, c colour) {
+	if x, y := run.epochSeries("", name); len(x) > 0 {
+		p.layers = append(p.layers, points(x, y, c))
+		p.legend = append(p.legend, legendItem{label, dotSample(c, draw.CircleGlyph{})})
+	}
+}

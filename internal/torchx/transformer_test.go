@@ -189,6 +189,9 @@ func attendCases() []attendCase {
 		{"a prompt shared by two completions", 12, 12, 4, 2, 20, []Span{
 			{QLen: 5, OwnLen: 5, Causal: true}, {Q: 5, QLen: 4, PrefixLen: 5, Own: 5, OwnLen: 4, Causal: true}, {Q: 9, QLen: 3, PrefixLen: 5, Own: 9, OwnLen: 3, Causal: true}}},
 		{"windows that see all of themselves", 75, 75, 3, 3, 10, []Span{{Q: 64, QLen: 11, Own: 64, OwnLen: 11}, {QLen: 64, OwnLen: 64}}},
+		{"windows of one size", 24, 24, 4, 2, 8, []Span{{QLen: 8, OwnLen: 8}, {Q: 8, QLen: 8, Own: 8, OwnLen: 8}, {Q: 16, QLen: 8, Own: 16, OwnLen: 8}}},
+		{"decoding two samples of a prompt", 2, 20, 4, 2, 8, []Span{
+			{Q: 1, QLen: 1, PrefixLen: 6, Own: 13, OwnLen: 3, Causal: true}, {QLen: 1, PrefixLen: 6, Own: 6, OwnLen: 3, Causal: true}}},
 		{"prefill after a cache", 6, 40, 2, 2, 24, []Span{{QLen: 6, Own: 3, OwnLen: 29, Causal: true}}},
 		{"decoding from a cache with a prefix", 3, 60, 14, 2, 12, []Span{
 			{Q: 0, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 20, OwnLen: 1, Causal: true}, {Q: 1, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 30, OwnLen: 17, Causal: true},
@@ -334,6 +337,10 @@ func TestLinearOfBFloat16Weights(t *testing.T) {
 		plain := RequireGrad(Detach(y))
 		Backward(Sum(LoRALinear(plain, w.To(Float64), bias.To(Float64), a.To(Float64), b.To(Float64), 0.5)))
 		golden.Close(t, Grad(x).Floats(), Grad(plain).Floats(), 1e-4)
+		x, plain = RequireGrad(Detach(x)), RequireGrad(Detach(plain))
+		Backward(Sum(Square(Linear(x, w, bias))))
+		Backward(Sum(Square(Linear(plain, w.To(Float64), bias.To(Float64)))))
+		golden.Close(t, Grad(x).Floats(), Grad(plain).Floats(), 2e-3)
 	}
 }
 

@@ -66,8 +66,7 @@ type rows struct {
 // embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
 func (m *Model) embedRows(in *rows) torchx.Tensor {
 	ids := m.int64s(in.ids)
-	x := torchx.Embedding(m.text.embed, ids)
-	x = m.as(x) // a trained table is float32
+	x := torchx.Embedding(m.text.embed, ids).To(m.dtype) // a trained table is float32, one in the file's type may be bfloat16
 	if len(in.mediaAt) > 0 {
 		x = torchx.ReplaceRows(x, m.int64s(in.mediaAt), in.media)
 	}
@@ -107,8 +106,7 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *pass
 		k, v = in.cache.store(i, k, v)
 	}
 	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
-	x = torchx.Add(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p))
-	y = torchx.RMSNorm(x, m.as(l.postNorm), c.Eps)
+	x, y = torchx.AddRMSNorm(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.as(l.postNorm), c.Eps)
 	x = torchx.Add(x, m.apply(&l.down, torchx.SwiGLU(m.apply(&l.gate, y, p), m.apply(&l.up, y, p)), p))
 	return torchx.Keep(x)
 }

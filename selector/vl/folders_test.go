@@ -167,16 +167,20 @@ func TestMerge(t *testing.T) {
 	golden.Close(t, promptLogits(t, mustOpenAt(t, path), pictured(1)), promptLogits(t, s, pictured(1)), 1e-5) // memory lies elsewhere, so sums round differently
 }
 
-// TestComputeType: the folder's type is computed in where the device has it, and close to float32.
+// TestComputeType: on the CPU float32 is computed in, over matrices as they are in the file, unless bfloat16 is asked for.
 func TestComputeType(t *testing.T) {
 	ask := prompt(t, "two_images")
 	want, _ := floats(t, fixture(t, "logits"), "tiny_untied_bf16.two_images.logits")
 	var notices []string
 	for _, tc := range []struct {
-		dtype string
-		want  torchx.DType
-		tol   float64
-	}{{"auto", torchx.BFloat16, 0.6}, {"float16", torchx.Float32, 1e-4}} { // bfloat16 has 8 bits; logits reach 15
+		dtype        string
+		want, matrix torchx.DType
+		tol          float64
+	}{
+		{"auto", torchx.Float32, torchx.BFloat16, 1e-4},
+		{"bfloat16", torchx.BFloat16, torchx.BFloat16, 0.6}, // bfloat16 has 8 bits; logits reach 15
+		{"float16", torchx.Float32, torchx.BFloat16, 1e-4},
+	} {
 		path := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_untied_bf16", "config.json"))
 		opt := DefaultOptions()
 		opt.Path, opt.DType = &path, tc.dtype
@@ -186,7 +190,10 @@ func TestComputeType(t *testing.T) {
 		}
 		t.Cleanup(m.Free)
 		if got := m.frozen.tensors["model.norm.weight"].DType(); got != tc.want {
-			t.Errorf("dtype=%s: weights are %v, want %v", tc.dtype, got, tc.want)
+			t.Errorf("dtype=%s: vectors are %v, want %v", tc.dtype, got, tc.want)
+		}
+		if got := m.frozen.tensors["model.layers.0.mlp.up_proj.weight"].DType(); got != tc.matrix {
+			t.Errorf("dtype=%s: matrices are %v, want %v", tc.dtype, got, tc.matrix)
 		}
 		golden.Close(t, promptLogits(t, m, ask), want, tc.tol)
 		out, err := m.Generate([]*processor.Prompt{ask}, 2, GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 3, Temperature: 1}})

@@ -49,7 +49,8 @@ func (m *Model) apply(l *linear, x torchx.Tensor, p *pass) torchx.Tensor {
 	return torchx.Add(torchx.Linear(x, weight, bias), torchx.Scale(low, l.scale).To(x.DType()))
 }
 
-// as returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another.
+// as returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another, and frozen
+// matrices under float32, which products take as they are.
 func (m *Model) as(w torchx.Tensor) torchx.Tensor {
 	if m.dtype == torchx.Float32 || w.Nil() {
 		return w

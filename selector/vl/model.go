@@ -26,7 +26,7 @@ type Model struct {
 	cfg    *Config
 	opt    Options
 	device string
-	dtype  torchx.DType // of frozen weights and of the computation
+	dtype  torchx.DType // of the computation, and of frozen weights but for matrices that stay as they are in the file
 	seed   int64
 
 	params  *torchx.Params // trained: float32
@@ -165,6 +165,8 @@ func computeType(option, file, device string, warn func(string)) (torchx.DType, 
 		return torchx.Float32, nil
 	case name == "float16":
 		return torchx.Float16, nil
+	case name == "bfloat16" && device == "cpu" && option != name: // forty times as slow as float32 without instructions for it
+		return torchx.Float32, nil
 	case name == "bfloat16":
 		return torchx.BFloat16, nil
 	case name == "float32":
@@ -214,7 +216,11 @@ func (m *Model) fitsMemory(trained []torchx.Spec) error {
 	}
 	all, train := size(m.cfg.weightNames()), size(trained)
 	what := fmt.Sprintf("a model of %.3g parameters, %.3g of them trained", all, train)
-	return hostmem.Need(what, all*float64(m.dtype.Size())+16*train)
+	bytes := float64(m.dtype.Size())
+	if stays(m.cfg.DType == "bfloat16", m.dtype, m.device) {
+		bytes = 2
+	}
+	return hostmem.Need(what, all*bytes+16*train)
 }
 
 // load fills the weights from a folder: trained ones are copied to float32, the others placed.

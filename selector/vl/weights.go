@@ -122,11 +122,20 @@ func (f *frozen) free() {
 	}
 }
 
+// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
+// are, that is half the memory, no time to load, and half the time a generated token takes.
+func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
+	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
+}
+
 // place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
-// same and the address fits.
+// same, or stays, and the address fits.
 func (f *frozen) place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
 	defer torchx.Scope()()
 	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
+	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
+		dtype = from
+	}
 	p := unsafe.Pointer(unsafe.SliceData(t.Data))
 	var x torchx.Tensor
 	if uintptr(p)%uintptr(from.Size()) == 0 {

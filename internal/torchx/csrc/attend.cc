@@ -12,6 +12,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <vector>
 
 #include "guard.h"
@@ -372,26 +374,56 @@ struct Attend : torch::autograd::Function<Attend> {
 
 // --- from libtorch's operations: other types and devices
 
+// Rows of x, one tensor a span: in one split where they follow each other, whose gradient is one pass, else one by one.
+std::vector<at::Tensor> rows_of(const at::Tensor &x, const std::vector<Span> &spans, int64_t Span::*first, int64_t Span::*count) {
+  int64_t next = 0;
+  std::vector<int64_t> sizes;
+  for (const Span &s : spans) {
+    if (s.*first == next) sizes.push_back(s.*count);
+    next += s.*count;
+  }
+  if (sizes.size() == spans.size() && next == x.size(0)) return x.split_with_sizes(sizes);
+  std::vector<at::Tensor> rows;
+  for (const Span &s : spans) rows.push_back(x.narrow(0, s.*first, s.*count));
+  return rows;
+}
+
+std::vector<at::Tensor> keys_of(const at::Tensor &x, const std::vector<Span> &spans) {
+  std::vector<at::Tensor> keys = rows_of(x, spans, &Span::own, &Span::own_len);
+  for (size_t i = 0; i < spans.size(); i++)
+    if (spans[i].prefix_len > 0) keys[i] = at::cat({x.narrow(0, spans[i].prefix, spans[i].prefix_len), keys[i]});
+  return keys;
+}
+
+at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &which) {
+  if (which.size() == 1) return xs[which[0]].unsqueeze(0);
+  std::vector<at::Tensor> chosen;
+  for (size_t i : which) chosen.push_back(xs[i]);
+  return at::stack(chosen);
+}
+
+// Spans of one shape (windows, the sequences of a decoding step) are one batch.
 at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
   const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
-  const at::ScalarType type = q.scalar_type();
-  std::vector<at::Tensor> rows;
-  for (const Span &s : spans) {
-    auto keys = [&](const at::Tensor &x) {  // [Hk, L, D]
-      at::Tensor own = x.narrow(0, s.own, s.own_len);
-      return (s.prefix_len == 0 ? own : at::cat({x.narrow(0, s.prefix, s.prefix_len), own})).transpose(0, 1);
-    };
-    at::Tensor qs = q.narrow(0, s.q, s.q_len).reshape({s.q_len, kv, group, d}).permute({1, 2, 0, 3}).reshape({kv, group * s.q_len, d});
-    at::Tensor z = at::bmm(qs, keys(k).transpose(1, 2)).mul(scale).view({kv, group, s.q_len, s.keys()});
-    if (type != at::kDouble) z = z.to(at::kFloat);
-    if (s.causal && s.q_len > 1) {
-      at::Tensor hidden = at::ones({s.q_len, s.keys()}, z.options().dtype(at::kBool)).triu(s.keys() - s.q_len + 1);
+  std::map<std::array<int64_t, 3>, std::vector<size_t>> shapes;
+  for (size_t i = 0; i < spans.size(); i++) shapes[{spans[i].q_len, spans[i].keys(), spans[i].causal}].push_back(i);
+  const std::vector<at::Tensor> qs = rows_of(q, spans, &Span::q, &Span::q_len), ks = keys_of(k, spans), vs = keys_of(v, spans);
+  std::vector<at::Tensor> out(spans.size());
+  for (const auto &[shape, which] : shapes) {
+    const int64_t rows = shape[0], keys = shape[1], n = static_cast<int64_t>(which.size());
+    auto by_head = [&](const at::Tensor &x) { return x.permute({0, 2, 1, 3}).reshape({n * kv, keys, d}); };
+    at::Tensor z = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4}).reshape({n * kv, group * rows, d});
+    z = at::bmm(z, by_head(pick(ks, which)).transpose(1, 2)).mul(scale).view({n * kv, group, rows, keys});
+    if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+    if (shape[2] && rows > 1) {
+      at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
       z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     }
-    at::Tensor p = z.softmax(-1).to(type).view({kv, group * s.q_len, s.keys()});
-    rows.push_back(at::bmm(p, keys(v)).view({heads, s.q_len, d}).transpose(0, 1));
+    at::Tensor y = at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), by_head(pick(vs, which)));
+    const std::vector<at::Tensor> parts = y.view({n, kv, group, rows, d}).permute({0, 3, 1, 2, 4}).reshape({n, rows, heads, d}).unbind(0);
+    for (int64_t i = 0; i < n; i++) out[which[i]] = parts[i];
   }
-  return rows.size() == 1 ? rows[0].contiguous() : at::cat(rows);
+  return at::cat(out);
 }
 
 void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, std::vector<Span> &spans) {
@@ -419,7 +451,7 @@ const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t
     std::vector<Span> spans = spans_of(ints(data, 7 * n));
     check_spans(*q, *k, *v, spans);
     if (!(q->is_cpu() && q->scalar_type() == at::kFloat && k->scalar_type() == at::kFloat && v->scalar_type() == at::kFloat)) {
-      *out = wrap(composed(*q, *k, *v, spans, scale));
+      *out = wrap(composed(q->contiguous(), *k, *v, spans, scale));
     } else if (at::GradMode::is_enabled() && (q->requires_grad() || k->requires_grad() || v->requires_grad())) {
       *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale));
     } else {

@@ -177,6 +177,20 @@ struct LinearInto : torch::autograd::Function<LinearInto> {
   }
 };
 
+// x·Wᵀ + bias with both frozen, of any type: W is converted, where it must be, in each direction anew, so that no
+// converted copy lives from forward to backward.
+struct FrozenLinear : torch::autograd::Function<FrozenLinear> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias) {
+    ctx->save_for_backward({weight});
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    return unflat(product(flat(x), weight, bias ? *bias : at::Tensor()), x.sizes());
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const at::Tensor dy = flat(grads[0]), weight = ctx->get_saved_variables()[0];
+    return {at::mm(dy, as(weight, dy.scalar_type())).view(ctx->saved_data["sizes"].toIntVector()), at::Tensor(), at::Tensor()};
+  }
+};
+
 bool has_buffer(const at::Tensor &w) { return !buffer(w).isNone(); }
 
 // --- x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ
@@ -266,6 +280,11 @@ const char *fc_linear(Tensor x, Tensor weight, Tensor bias, bool transposed, Ten
     if (!transposed && x->dim() > 1 && !recorded({x, weight, &b})) {
       check_sizes(*x, *weight);
       *out = wrap(unflat(product(flat(*x), *weight, b), x->sizes()));
+      return;
+    }
+    if (!transposed && weight->scalar_type() != type && !weight->requires_grad() && (!b.defined() || !b.requires_grad())) {
+      check_sizes(*x, *weight);
+      *out = wrap(FrozenLinear::apply(*x, *weight, bias == nullptr ? c10::optional<at::Tensor>() : b));
       return;
     }
     at::Tensor w = as(transposed ? weight->t() : *weight, type);

@@ -112,10 +112,12 @@ func (b *tokenBench) ids(name string, n int) []int64 {
 // benchPrompts is a source of prompts.
 type benchPrompts []*processor.Prompt
 
-func (a benchPrompts) Name() string                            { return "bench" }
-func (a benchPrompts) Len() int                                { return len(a) }
-func (a benchPrompts) ID(i int) int64                          { return int64(i) }
-func (a benchPrompts) Recorded(queries []int) *selector.Batch  { return selector.NewBatch(a, queries, 0, 1) }
+func (a benchPrompts) Name() string   { return "bench" }
+func (a benchPrompts) Len() int       { return len(a) }
+func (a benchPrompts) ID(i int) int64 { return int64(i) }
+func (a benchPrompts) Recorded(queries []int) *selector.Batch {
+	return selector.NewBatch(a, queries, 0, 1)
+}
 func (a benchPrompts) Prompt(i int) (*processor.Prompt, error) { return a[i], nil }
 
 // batch are completions of a prompt, as long as each other.

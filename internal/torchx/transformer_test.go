@@ -404,7 +404,7 @@ func TestRowsInPlace(t *testing.T) {
 	golden.Close(t, AddRows(From([]float64{1, 2, 3}, 3, 1), rows, From([]float64{8, 9}, 2, 1)).Floats(), []float64{10, 2, 11}, 0)
 }
 
-// TestTransformerIsTheSameAgain runs the fused operations twice with one thread and once with two.
+// TestTransformerIsTheSameAgain runs the fused operations twice: the same numbers for the same number of threads.
 func TestTransformerIsTheSameAgain(t *testing.T) {
 	scoped(t)
 	shapes := [][]int{{96, 4, 16}, {96, 2, 16}, {96, 2, 16}, {64}, {1500, 64}}
@@ -419,10 +419,14 @@ func TestTransformerIsTheSameAgain(t *testing.T) {
 		})
 		return append(out, grads...)
 	}
-	first := run()
-	for i, x := range run() {
-		if !slices.Equal(x, first[i]) {
-			t.Errorf("result %d differs the second time", i)
+	t.Cleanup(func() { Attach(1) })
+	for _, threads := range []int{1, 2} {
+		Attach(threads)
+		first := run()
+		for i, x := range run() {
+			if !slices.Equal(x, first[i]) {
+				t.Errorf("%d threads: result %d differs the second time", threads, i)
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
 	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files) or conversations (explicit files, for the token policies)" enum:"shapes,okvqa,beams,conversations"`
-	Root       *string `koanf:"root" help:"folder of the okvqa files"`
+	Root       *string `koanf:"root" help:"folder of the okvqa files, or from which the paths in conversations start"`
 	Beams      *string `koanf:"beams" help:"beam file: legacy or RL"`
 	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id"`
 	Reader     *string `koanf:"reader" help:"reward table (.npz): scores any choice from a query's pool exactly"`

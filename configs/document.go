@@ -29,7 +29,7 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 		}
 		b.WriteString("## " + name + "\n\n")
 		if f.help != "" {
-			b.WriteString(upperFirst(f.help) + ".\n\n")
+			b.WriteString(prose(upperFirst(f.help)) + ".\n\n")
 		}
 		b.WriteString("| Key | Type | Default | Meaning |\n|---|---|---|---|\n")
 		for _, c := range plain {
@@ -37,7 +37,7 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 			if n := defaults.Get(c.key); n != nil {
 				d = "`" + cell(oneLine(n)) + "`"
 			}
-			b.WriteString("| `" + c.path + "` | " + cell(c.want()) + " | " + d + " | " + cell(c.help) + " |\n")
+			b.WriteString("| `" + c.path + "` | " + cell(c.want()) + " | " + d + " | " + cell(prose(c.help)) + " |\n")
 		}
 		b.WriteString("\n")
 	}
@@ -45,6 +45,9 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 		c.document(b, defaults.Get(c.key))
 	}
 }
+
+// prose keeps tags that a text is about, such as <think>, from being taken for HTML.
+func prose(s string) string { return strings.ReplaceAll(s, "<", `\<`) }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
 

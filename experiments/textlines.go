@@ -270,10 +270,11 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 	return msgs, nil
 }
 
-// under joins a relative path to dir; URLs that hold their data stay.
+// under joins a relative path to dir; URLs stay: those that hold their data are read, others refused by name.
 func under(dir, path string) string {
-	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "data:") {
+	path = strings.TrimPrefix(path, "file://")
+	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "data:") || strings.Contains(path, "://") {
 		return path
 	}
-	return filepath.Join(dir, strings.TrimPrefix(path, "file://"))
+	return filepath.Join(dir, path)
 }

@@ -97,7 +97,9 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	var err error
 	switch {
 	case c.VL.Path != nil:
-		proc, err = processor.Open(*c.VL.Path)
+		if proc, err = processor.Open(*c.VL.Path); err != nil {
+			err = usagef("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
+		}
 	case checkpoint != "":
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:

@@ -20,11 +20,13 @@ func TestAlgorithmsPageNamesWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]map[string]bool{}
+	folder := map[string]string{"rewardutil": "rewardutil", "phases": "phases", "torchx": "internal/torchx",
+		"vl": "selector/vl", "lora": "selector/lora", "pixels": "selector/vl/pixels"}
 	checked := 0
-	for _, m := range regexp.MustCompile("`(rewardutil|phases)\\.([A-Za-z0-9.]+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("`(rewardutil|phases|torchx|vl|lora|pixels)\\.([A-Za-z][A-Za-z0-9.]*)`").FindAllStringSubmatch(string(page), -1) {
 		pkg, name := m[1], m[2]
 		if names[pkg] == nil {
-			names[pkg] = declared(t, filepath.Join(root, pkg))
+			names[pkg] = declared(t, filepath.Join(root, folder[pkg]))
 		}
 		if !names[pkg][name] {
 			t.Errorf("docs/algorithms.md names %s.%s, which does not exist", pkg, name)

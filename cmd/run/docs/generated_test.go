@@ -39,7 +39,7 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 		t.Fatalf("%d options in the library's groups, want at least 15", len(rows))
 	}
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.group, r.option, strings.ReplaceAll(r.comment, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.group, r.option, strings.NewReplacer("|", `\|`, "<", `\<`).Replace(r.comment))
 	}
 	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")
 	b.WriteString(strings.TrimRight(schema(t).Markdown(), "\n") + "\n")

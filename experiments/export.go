@@ -173,6 +173,9 @@ func exportModel(path, out, format, base, dtype string) (err error) {
 		return err
 	}
 	if format == "peft" {
+		if model.Adapted() == nil {
+			return usagef("--format=peft: %s has no adapters (vl.lora.enabled=true trains some); hf writes the whole model", path)
+		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
 		err = saveWhole(model, folder, tmp, dtype)
@@ -209,9 +212,21 @@ func baseOf(checkpoint string) string {
 			Path string `yaml:"path"`
 		} `yaml:"vl"`
 	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(checkpoint)), runMarker))
-	if err != nil || yaml.Unmarshal(text, &c) != nil {
-		return ""
+	run := filepath.Dir(filepath.Dir(checkpoint))
+	text, err := os.ReadFile(filepath.Join(run, runMarker))
+	if err != nil || yaml.Unmarshal(text, &c) != nil || c.VL.Path == "" || filepath.IsAbs(c.VL.Path) {
+		return c.VL.Path
 	}
-	return c.VL.Path
+	var h struct {
+		Hydra struct {
+			Runtime struct {
+				CWD string `yaml:"cwd"`
+			} `yaml:"runtime"`
+		} `yaml:"hydra"`
+	}
+	text, err = os.ReadFile(filepath.Join(run, ".hydra", "hydra.yaml"))
+	if err != nil || yaml.Unmarshal(text, &h) != nil {
+		return c.VL.Path
+	}
+	return filepath.Join(h.Hydra.Runtime.CWD, c.VL.Path) // relative to where the run was started
 }

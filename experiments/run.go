@@ -380,7 +380,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 // command is the argv that repeats the run.
 func (r *run) command() []string { return append([]string{"run"}, r.overrides...) }
 
-// threads resolves threads=0. The pointer's products are small: a second OpenBLAS thread gains a little on
+// threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
 // an idle machine, and on a busy one its spinning costs ten times what it gains.
 func (r *run) threads() int { return max(r.cfg.Threads, 1) }
 

@@ -3,6 +3,7 @@ package experiments
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -206,7 +207,7 @@ func (t *textTask) request(number int, text []byte) (request, error) {
 	req := request{number: number}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&req.line); err != nil {
-		return req, fmt.Errorf("want one JSON object: %w", err)
+		return req, jsonFault(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return req, errors.New("want one JSON object a line, got more")
@@ -222,6 +223,20 @@ func (t *textTask) request(number int, text []byte) (request, error) {
 		err = t.parse(&req)
 	}
 	return req, err
+}
+
+// jsonFault says what is wrong with a line in the terms of JSON.
+func jsonFault(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) && mismatch.Field != "" {
+		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "completion": "a text", "completion_ids": "a list of token ids"}
+		field, _, _ := strings.Cut(mismatch.Field, ".")
+		return fmt.Errorf("%q: want %s, got a %s", mismatch.Field, cmp.Or(want[field], "another type"), mismatch.Value)
+	}
+	if mismatch != nil {
+		return fmt.Errorf("want one JSON object, got a %s", mismatch.Value)
+	}
+	return fmt.Errorf("want one JSON object: %w", err)
 }
 
 // reason is an error without the path that the message names already.

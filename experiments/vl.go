@@ -237,6 +237,26 @@ func (w *vlWork) probe() error {
 	return nil
 }
 
+// warnOfCuts says how many targets are longer than a completion may be: they are imitated cut, without an end.
+func (w *vlWork) warnOfCuts(phase string, src *vlSource) {
+	const looked = 256
+	n := min(looked, src.Len())
+	queries := make([]int, n)
+	for i := range queries {
+		queries[i] = i
+	}
+	cut := 0
+	b := src.Recorded(queries)
+	for i := range queries {
+		if slices.Contains(b.Truncated[i*b.G:(i+1)*b.G], true) {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.run.log.Warnf("%s: %d of the first %d samples have a target longer than vl.generation.max_new_tokens=%d: it is imitated cut, without an end", phase, cut, n, src.MaxTokens())
+	}
+}
+
 func (w *vlWork) Policy() selector.Policy { return w.policy }
 
 // Beams are the demonstrations of sft, else the target and recorded completions of the training conversations.
@@ -252,6 +272,7 @@ func (w *vlWork) Beams(phase string) (selector.Source, error) {
 	if s.Reference == "" && len(s.Completions) == 0 {
 		return nil, usagef("schedule: phase %s imitates completions, and %s has none (a last assistant turn, or completions)", phase, s.Name)
 	}
+	w.warnOfCuts(phase, w.source(set))
 	return w.source(set), nil
 }
 

@@ -23,7 +23,7 @@ import (
 func ParseMessages(raw json.RawMessage) ([]Message, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("messages: want a list of {\"role\", \"content\"}: %w", err)
+		return nil, errors.New("messages: want a list of {\"role\", \"content\"}")
 	}
 	if len(list) == 0 {
 		return nil, errors.New("messages: the list is empty")
@@ -41,7 +41,7 @@ func ParseMessages(raw json.RawMessage) ([]Message, error) {
 func parseMessage(raw json.RawMessage) (Message, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return Message{}, fmt.Errorf("want {\"role\", \"content\"}: %w", err)
+		return Message{}, errors.New("want {\"role\", \"content\"}")
 	}
 	if err := known("key", m, "role", "content", "name"); err != nil {
 		return Message{}, err

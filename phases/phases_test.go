@@ -821,3 +821,24 @@ func TestRestoreBest(t *testing.T) {
 		t.Error("no note says which epoch was handed on")
 	}
 }
+
+// TestEpochQueries: an epoch over a part of the queries draws another part each time, and the same on a resume.
+func TestEpochQueries(t *testing.T) {
+	train, val := toy(t)
+	opt := DefaultRCEOptions()
+	opt.Epochs, opt.EpochQueries = 2, intp(10)
+	phase := NewRCE(opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 4, 0)
+	if n := StepsPerEpoch(phase); n != 3 {
+		t.Errorf("%d steps for 10 queries in batches of 4, want 3", n)
+	}
+	s := &scheduler{env: toyEnv(t, val, &memory{}, t.TempDir())}
+	s.env.Data.Shuffle = true
+	first, again, second := s.order(phase, 1), s.order(phase, 1), s.order(phase, 2)
+	if len(first) != 10 || !slices.Equal(first, again) || slices.Equal(first, second) {
+		t.Errorf("epoch 1 takes %v, again %v, epoch 2 %v: want ten queries, drawn by epoch", first, again, second)
+	}
+	opt.EpochQueries = intp(train.Len() + 5)
+	if n := len(s.order(NewRCE(opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 4, 0), 1)); n != train.Len() {
+		t.Errorf("an epoch of %d queries, there are %d", n, train.Len())
+	}
+}

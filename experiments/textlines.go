@@ -105,6 +105,9 @@ func (t *textTask) do(ctx context.Context) error {
 		return usagef("%s.in=%s: %v", t.name, t.in, reason(err))
 	}
 	defer file.Close()
+	if sameFile(t.in, t.out) {
+		return usagef("%s.out=%s: this is %s.in, which would be overwritten", t.name, t.out, t.name)
+	}
 	if err := os.MkdirAll(filepath.Dir(t.out), 0o755); err != nil {
 		return usagef("%s.out=%s: %v", t.name, t.out, err)
 	}
@@ -237,6 +240,13 @@ func jsonFault(err error) error {
 		return fmt.Errorf("want one JSON object, got a %s", mismatch.Value)
 	}
 	return fmt.Errorf("want one JSON object: %w", err)
+}
+
+// sameFile reports whether two paths lead to one existing file.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // reason is an error without the path that the message names already.

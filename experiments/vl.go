@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -216,6 +217,9 @@ func (w *vlWork) maxTokens() int { return w.run.cfg.VL.Generation.MaxNewTokens }
 // or scorer shows before anything is trained.
 func (w *vlWork) probe() error {
 	const probed = 4
+	if err := w.checkPictures(); err != nil {
+		return err
+	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
 		if set.Len() == 0 {
 			continue
@@ -255,6 +259,30 @@ func (w *vlWork) warnOfCuts(phase string, src *vlSource) {
 	if cut > 0 {
 		w.run.log.Warnf("%s: %d of the first %d samples have a target longer than vl.generation.max_new_tokens=%d: it is imitated cut, without an end", phase, cut, n, src.MaxTokens())
 	}
+}
+
+// checkPictures reads the headers of the pictures of the first check_records samples of each set: one that is
+// too small, or no picture at all, would end the run hours later.
+func (w *vlWork) checkPictures() error {
+	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Demos, w.bundle.Val, w.bundle.Eval} {
+		n := set.Len()
+		if limit := w.run.cfg.Data.Conversations.CheckRecords; limit != nil {
+			n = min(n, *limit)
+		}
+		for i := range n {
+			if err := w.run.ctx.Err(); err != nil {
+				return err
+			}
+			s, err := set.Sample(i)
+			if err == nil {
+				err = w.processor.Check(s.Messages)
+			}
+			if err != nil {
+				return fmt.Errorf("%s set, %s: %w", set.Name, s.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (w *vlWork) Policy() selector.Policy { return w.policy }

@@ -238,6 +238,11 @@ func TestBadLinesAreNamed(t *testing.T) {
 	if len(got) != 2 || got[0].ID != 1.0 || got[1].ID != "seven" {
 		t.Errorf("answers %+v, want those of lines 1 and 7", got)
 	}
+	onto := run(t, model(root, "tiny_tied", "task=score", "score.in="+in, "score.out="+in, "hydra.run.dir="+folder(t))...)
+	refused(t, onto, 2, "score.out="+in+": this is score.in, which would be overwritten")
+	if kept, err := os.ReadFile(in); err != nil || string(kept) != text {
+		t.Errorf("the input is gone: %q, %v", kept, err)
+	}
 }
 
 // tinyVL is a run of three phases of a very small model from random weights.

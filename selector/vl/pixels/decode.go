@@ -1,6 +1,7 @@
 package pixels
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"errors"
@@ -141,22 +142,53 @@ func decodeGIF(data []byte) (*RGB, error) {
 
 // DecodeBytes is Decode for a file in memory.
 func DecodeBytes(data []byte) (*RGB, error) {
+	f, err := formatOf(data)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := f.size(bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	return f.decode(data)
+}
+
+// Size reads the height and width of an image file from its header.
+func Size(path string) (height, width int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer file.Close()
+	r := bufio.NewReader(file)
+	start, _ := r.Peek(16) // longer than any magic; a file that cannot be read has none
+	f, err := formatOf(start)
+	if err == nil {
+		height, width, err = f.size(r)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return height, width, err
+}
+
+// formatOf tells the format by the first bytes of a file.
+func formatOf(start []byte) (format, error) {
 	for _, f := range formats() {
 		for _, magic := range f.magic {
-			if !matches(data, magic) {
-				continue
+			if matches(start, magic) {
+				return f, nil
 			}
-			size, err := f.config(bytes.NewReader(data))
-			if err != nil {
-				return nil, err
-			}
-			if size.Width < 1 || size.Height < 1 || size.Width > maxPixels/size.Height {
-				return nil, fmt.Errorf("image of %d×%d pixels, want 1 to %d", size.Width, size.Height, maxPixels)
-			}
-			return f.decode(data)
 		}
 	}
-	return nil, fmt.Errorf("not an image of a known format (png, jpeg, gif, webp, bmp, tiff)")
+	return format{}, errors.New("not an image of a known format (png, jpeg, gif, webp, bmp, tiff)")
+}
+
+func (f format) size(r io.Reader) (height, width int, err error) {
+	size, err := f.config(r)
+	if err == nil && (size.Width < 1 || size.Height < 1 || size.Width > maxPixels/size.Height) {
+		err = fmt.Errorf("image of %d×%d pixels, want 1 to %d", size.Width, size.Height, maxPixels)
+	}
+	return size.Height, size.Width, err
 }
 
 func matches(data []byte, magic string) bool {

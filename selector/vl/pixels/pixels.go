@@ -244,12 +244,28 @@ const DefaultFPS = 2.0
 
 // size returns the height and width that an image is resized to.
 func (c Config) size(img image.Image) (h, w int, err error) {
-	b := img.Bounds()
-	h, w, err = SmartResize(b.Dy(), b.Dx(), c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
+	return c.resized(img.Bounds().Dy(), img.Bounds().Dx())
+}
+
+func (c Config) resized(height, width int) (h, w int, err error) {
+	h, w, err = SmartResize(height, width, c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
 	if err == nil && (h == 0 || w == 0) {
-		err = fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", b.Dy(), b.Dx(), c.MaxPixels)
+		err = fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", height, width, c.MaxPixels)
 	}
 	return h, w, err
+}
+
+// Check reads the header of an image file and reports what Decode and Image would refuse it for: no image,
+// or one of a size that has no patches.
+func (c Config) Check(path string) error {
+	h, w, err := Size(path)
+	if err != nil {
+		return err
+	}
+	if _, _, err := c.resized(h, w); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // patches cuts frames of one size, its sides multiples of a cell's.

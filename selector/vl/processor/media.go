@@ -37,6 +37,37 @@ func (p *Processor) media(msgs []chat.Message) (images, videos []pixels.Patches,
 	return images, videos, nil
 }
 
+// Check reads the headers of the messages' images and frames, so that a picture that Prompt would refuse
+// shows early. Video files and pictures that are not in files are left to Prompt.
+func (p *Processor) Check(msgs []chat.Message) error {
+	for i, m := range msgs {
+		for k, part := range m.Parts {
+			if err := p.check(part); err != nil {
+				return fmt.Errorf("message %d, part %d (%s): %w", i+1, k+1, part.Type, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Processor) check(part chat.Part) error {
+	switch {
+	case p.pixels == nil || part.Picture != nil:
+		return nil
+	case part.Type == chat.Image && part.Path != "" && !strings.HasPrefix(part.Path, "data:"):
+		return p.bounds(part).Check(part.Path)
+	case part.Type == chat.Video && len(part.Frames) > 0:
+		for _, frame := range part.Frames[1:] { // they take the size of the first
+			if _, _, err := pixels.Size(frame); err != nil {
+				return err
+			}
+		}
+		return p.bounds(part).Check(part.Frames[0])
+	}
+	return nil
+}
+
+// bounds are the limits of an image's size: its part's own, else the folder's.
 func (p *Processor) bounds(part chat.Part) pixels.Config {
 	c := *p.pixels
 	if part.MinPixels > 0 {

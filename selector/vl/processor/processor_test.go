@@ -1,10 +1,12 @@
 package processor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"image"
 	"image/color"
+	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,6 +152,55 @@ func TestPromptErrors(t *testing.T) {
 			_, err := p.Prompt([]chat.Message{{Role: "user", Parts: c.parts}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckReadsHeaders(t *testing.T) {
+	p := openTiny(t)
+	folder := t.TempDir()
+	write := func(name string, side int) string {
+		img, err := square(side)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if err := png.Encode(&file, img); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, file.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	small, fine := write("small.png", 20), write("fine.png", 56)
+	text := filepath.Join(folder, "text.png")
+	if err := os.WriteFile(text, []byte("hello"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		part chat.Part
+		want string // "" = no error
+	}{
+		{"fine", chat.Part{Type: chat.Image, Path: fine}, ""},
+		{"too small", chat.Part{Type: chat.Image, Path: small}, "small.png: image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"no picture", chat.Part{Type: chat.Image, Path: text}, "text.png: not an image of a known format"},
+		{"frames take the first one's size", chat.Part{Type: chat.Video, Frames: []string{fine, small}}, ""},
+		{"a small first frame", chat.Part{Type: chat.Video, Frames: []string{small, fine}}, "small.png: image of 20×20"},
+		{"a frame that is no picture", chat.Part{Type: chat.Video, Frames: []string{fine, text}}, "message 1, part 1 (video): " + text},
+		{"in memory", chat.Part{Type: chat.Image, Picture: func() (image.Image, error) { return nil, errors.New("not drawn") }}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			msgs := []chat.Message{{Role: "user", Parts: []chat.Part{c.part}}}
+			err := p.Check(msgs)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if _, refused := p.Prompt(msgs); c.part.Picture == nil && (refused == nil) != (err == nil) {
+				t.Errorf("Prompt says %v, Check %v", refused, err)
 			}
 		})
 	}

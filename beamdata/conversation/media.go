@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/chat"
+	"fulcrum/internal/frames"
 )
 
 // files hands out a record's images and videos in order, one for each tag.
@@ -92,8 +93,8 @@ type video struct {
 	FPS    float64  `json:"fps"`
 }
 
-// videoList reads the forms of a video field; frames says that a list of image files is one video.
-func videoList(raw json.RawMessage, frames bool) ([]video, error) {
+// videoList reads the forms of a video field; asFrames says that a list of image files is one video.
+func videoList(raw json.RawMessage, asFrames bool) ([]video, error) {
 	if empty(raw) {
 		return nil, nil
 	}
@@ -102,9 +103,9 @@ func videoList(raw json.RawMessage, frames bool) ([]video, error) {
 		v, err := oneVideo(raw)
 		return []video{v}, err
 	}
-	if frames && len(list) > 0 {
+	if asFrames && len(list) > 0 {
 		var paths []string
-		if json.Unmarshal(raw, &paths) == nil && !slices.ContainsFunc(paths, func(p string) bool { return !isImage(p) }) {
+		if json.Unmarshal(raw, &paths) == nil && !slices.ContainsFunc(paths, func(p string) bool { return !frames.IsImage(p) }) {
 			return []video{{Frames: paths}}, nil
 		}
 	}
@@ -155,78 +156,11 @@ func (v video) part(root string) (chat.Part, error) {
 	if info, err := os.Stat(p.Path); err == nil && info.IsDir() {
 		folder := p.Path
 		p.Path = ""
-		if p.Frames, err = frameFolder(folder); err != nil {
+		if p.Frames, err = frames.Files(folder); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
-}
-
-// frameFolder lists the images of a folder, numbers in names compared by value.
-func frameFolder(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if !e.IsDir() && isImage(e.Name()) {
-			names = append(names, e.Name())
-		}
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s holds no image: want the frames of a video", folder)
-	}
-	slices.SortStableFunc(names, natural)
-	for i, n := range names {
-		names[i] = filepath.Join(folder, n)
-	}
-	return names, nil
-}
-
-// natural compares names as people do: frame_9 before frame_10.
-func natural(a, b string) int {
-	whole := strings.Compare(a, b)
-	for a != "" && b != "" {
-		if !isDigit(a[0]) || !isDigit(b[0]) {
-			if a[0] != b[0] {
-				return int(a[0]) - int(b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		x, y := digits(a), digits(b)
-		a, b = a[len(x):], b[len(y):]
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
-		if len(x) != len(y) {
-			return len(x) - len(y)
-		}
-		if c := strings.Compare(x, y); c != 0 {
-			return c
-		}
-	}
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return whole
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-func digits(s string) string {
-	n := 0
-	for n < len(s) && isDigit(s[n]) {
-		n++
-	}
-	return s[:n]
-}
-
-func isImage(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff":
-		return true
-	}
-	return false
 }
 
 // resolve returns a path as the program opens it. Nothing is fetched from a network.

@@ -10,8 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -189,58 +187,4 @@ func readPPM(r *bufio.Reader) (*RGB, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return m, nil
-}
-
-// FrameFiles returns the image files of a folder of frames, in the order of their names; numbers in
-// names count as numbers (frame2 before frame10).
-func FrameFiles(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		switch strings.ToLower(filepath.Ext(e.Name())) {
-		case ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff":
-			if !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
-				names = append(names, e.Name())
-			}
-		}
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: a folder of frames without an image (png, jpg, gif, webp, bmp, tiff)", folder)
-	}
-	slices.SortFunc(names, natural)
-	for i, name := range names {
-		names[i] = filepath.Join(folder, name)
-	}
-	return names, nil
-}
-
-// natural compares names with their runs of digits as numbers.
-func natural(a, b string) int {
-	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
-	x, y := a, b
-	for x != "" && y != "" {
-		dx, dy := digits(x), digits(y)
-		if dx != "" && dy != "" {
-			nx, ny := strings.TrimLeft(dx, "0"), strings.TrimLeft(dy, "0")
-			if len(nx) != len(ny) {
-				return len(nx) - len(ny)
-			}
-			if c := strings.Compare(nx, ny); c != 0 {
-				return c
-			}
-			x, y = x[len(dx):], y[len(dy):]
-			continue
-		}
-		if x[0] != y[0] {
-			return int(x[0]) - int(y[0])
-		}
-		x, y = x[1:], y[1:]
-	}
-	if len(x) != len(y) {
-		return len(x) - len(y)
-	}
-	return strings.Compare(a, b)
 }

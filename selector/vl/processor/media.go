@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/chat"
+	"fulcrum/internal/frames"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -107,8 +108,8 @@ func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
 // sampled.
 func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 	c := p.bounds(part)
-	frames := part.Frames
-	if len(frames) == 0 {
+	files := part.Frames
+	if len(files) == 0 {
 		if part.Path == "" {
 			return pixels.Patches{}, errors.New("no video: want a path or a list of frames")
 		}
@@ -122,12 +123,12 @@ func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 		if !info.IsDir() {
 			return p.videoFile(part, c)
 		}
-		if frames, err = pixels.FrameFiles(part.Path); err != nil {
+		if files, err = frames.Files(part.Path); err != nil {
 			return pixels.Patches{}, err
 		}
 	}
-	return p.cache.Files(frames, part.FPS, c, func() (pixels.Patches, error) {
-		return c.VideoOf(len(frames), func(i int) (image.Image, error) { return pixels.Decode(frames[i]) }, part.FPS)
+	return p.cache.Files(files, part.FPS, c, func() (pixels.Patches, error) {
+		return c.VideoOf(len(files), func(i int) (image.Image, error) { return pixels.Decode(files[i]) }, part.FPS)
 	})
 }
 

@@ -20,6 +20,8 @@ type GenerateOptions struct {
 	AllowPlaceholders bool    // let image, video and vision pads be drawn, as Hugging Face does; they mean nothing in an answer
 	NoCache           bool    // compute everything again for each token: for tests of the cache
 
+	scored bool // keep the log-probability of every token at temperature 1
+
 	observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from
 }
 
@@ -27,6 +29,8 @@ type GenerateOptions struct {
 type Completion struct {
 	IDs      []int64 // with the token that ended it
 	Finished bool    // false: cut at MaxNewTokens, no end token
+
+	logp float64
 }
 
 // sequence is a completion in the making.
@@ -37,6 +41,7 @@ type sequence struct {
 	first          int     // its first row in the cache
 	seen           []int64 // prompt and completion, where the repetition penalty asks for them
 	finished       bool
+	logp           float64 // of its tokens, where scored
 }
 
 // Generate draws n completions of each prompt. They share the prompt's keys and values, which are computed once. A
@@ -70,7 +75,7 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.prompt] = append(out[s.prompt], Completion{s.ids, s.finished})
+		out[s.prompt] = append(out[s.prompt], Completion{s.ids, s.finished, s.logp})
 	}
 	return out, nil
 }
@@ -112,6 +117,12 @@ func (m *Model) extend(live []*sequence, t int, opt *GenerateOptions, step stepp
 	}
 	tokens := torchx.SampleTokens(logits, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
 		seenBy(live), m.suppressed(opt), uniforms(live, t, opt))
+	if opt.scored {
+		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(tokens), len(tokens), 1)).Floats()
+		for i, s := range live {
+			s.logp += logp[i]
+		}
+	}
 	var going []*sequence
 	for i, s := range live {
 		s.ids = append(s.ids, tokens[i])

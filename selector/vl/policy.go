@@ -189,7 +189,7 @@ func hasTokens(gs []Group) bool {
 func (p *Policy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	how := GenerateOptions{SamplingOptions: p.model.opt.Generation, Seed: seed, Streams: queries}
 	how.MaxNewTokens, how.Temperature = t, temperature
-	return p.generate("sample", src, queries, g, how)
+	return completionBatch(src, queries, p.answers("sample", src, queries, g, how))
 }
 
 // Decode answers each query greedily; no other width than 1 is offered. The scores [B] are log-probabilities.
@@ -197,22 +197,27 @@ func (p *Policy) Decode(src selector.Source, queries []int, t, width int) (b *se
 	if width != 1 {
 		fail("decode", "width %d: want 1, completions are decoded greedily", width)
 	}
-	how := GenerateOptions{SamplingOptions: DefaultSampling()}
+	how := GenerateOptions{SamplingOptions: DefaultSampling(), scored: true}
 	how.MaxNewTokens, how.Temperature = t, 0
-	b = p.generate("decode", src, queries, 1, how)
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	logp := p.Forward(b, selector.ForwardOptions{}).LogP // [B, 1, T]
-	return b, torchx.Sum(logp, 1, 2).Floats()
+	answers := p.answers("decode", src, queries, 1, how)
+	for _, group := range answers {
+		scores = append(scores, group[0].logp)
+	}
+	return completionBatch(src, queries, answers), scores
 }
 
-// generate puts completions into a batch as long as the longest.
-func (p *Policy) generate(op string, src selector.Source, queries []int, g int, how GenerateOptions) *selector.Batch {
+// answers generates, or panics as tensor operations do.
+func (p *Policy) answers(op string, src selector.Source, queries []int, g int, how GenerateOptions) [][]Completion {
 	answers, err := p.model.Generate(prompts(op, src, queries), g, how)
 	if err != nil {
 		fail(op, "%v", err)
 	}
-	longest := 1
+	return answers
+}
+
+// completionBatch puts completions into a batch as long as the longest.
+func completionBatch(src selector.Source, queries []int, answers [][]Completion) *selector.Batch {
+	g, longest := len(answers[0]), 1
 	for _, group := range answers {
 		for _, c := range group {
 			longest = max(longest, len(c.IDs))

@@ -28,7 +28,7 @@ import (
 //	run checkpoint export outputs/RUN --format pt --out rce_epoch5.pt
 //	run checkpoint export outputs/RUN --format hf --out MODEL
 func exportCheckpoint(args []string) error {
-	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out FILE] [--force]"
+	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
 	flags := pflag.NewFlagSet("export", pflag.ContinueOnError)
 	flags.Usage = func() {}
 	format := flags.String("format", "", "layout to write")
@@ -66,7 +66,11 @@ func exportCheckpoint(args []string) error {
 	if kind, err := policyOf(path); err != nil {
 		return err
 	} else if folders := slices.Contains(folderFormats(), *format); folders != (kind == vl.Kind) {
-		return usagef("--format=%s: %s is a checkpoint of policy %s", *format, path, cmp.Or(kind, "pointer"))
+		formats := pointer.ExportFormats()
+		if kind == vl.Kind {
+			formats = folderFormats()
+		}
+		return usagef("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
 		return exportModel(path, *out, *format, *base, *dtype)
 	}

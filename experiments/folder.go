@@ -49,17 +49,21 @@ func (e *folderError) ExitCode() int {
 	return 2
 }
 
-// InterruptedError says that a signal ended the run and its state is saved. It unwraps to
+// InterruptedError says that a signal ended the run and whether its state is saved. It unwraps to
 // context.Canceled, which the command line turns into exit code 128 + signal.
 type InterruptedError struct {
 	Cause   error // of the context's end
 	Dir     string
-	Outlive int // jobs of a sweep that go on without this process
+	Outlive int  // jobs of a sweep that go on without this process
+	Unsaved bool // of a task that writes its file at the end
 }
 
 func (e *InterruptedError) Error() string {
 	if e.Outlive > 0 {
 		return fmt.Sprintf("%v; %d jobs stay in the cluster's queue, follow them with:  run attach %s", e.Cause, e.Outlive, e.Dir)
+	}
+	if e.Unsaved {
+		return fmt.Sprintf("%v; nothing was written, start again with:  run resume %s", e.Cause, e.Dir)
 	}
 	return fmt.Sprintf("%v; the state is saved, go on with:  run resume %s", e.Cause, e.Dir)
 }

@@ -198,7 +198,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir}
+		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir, Unsaved: r.cfg.Task != "train"}
 	}
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err

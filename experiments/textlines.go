@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
@@ -120,7 +121,7 @@ func (t *textTask) do(ctx context.Context) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	var bad []badLine
-	done, written := 0, 0
+	done, written, told := 0, 0, time.Now()
 	flush := func(requests []request) error {
 		if len(requests) == 0 {
 			return nil
@@ -139,7 +140,10 @@ func (t *textTask) do(ctx context.Context) error {
 				return fmt.Errorf("cannot write %s: %w", t.out, err)
 			}
 		}
-		t.run.logf("%s: %d lines answered", t.name, done)
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			t.run.logf("%s: %d lines answered", t.name, done)
+		}
 		return nil
 	}
 	var batch []request

@@ -214,6 +214,26 @@ func TestPoints(t *testing.T) {
 	}
 }
 
+// Points in pixels mean nothing on two masks of different sizes, unless the image's own size is known.
+func TestPointsRefuseMasksOfTwoSizes(t *testing.T) {
+	dir := t.TempDir()
+	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))
+	writeMask(t, dir, "confused.png", 40, 20, image.Rect(20, 0, 40, 10))
+	o := DefaultPointsOptions()
+	o.Weight = 1
+	r, err := newPoints(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := TextItem{Name: "q7", Completion: "(15, 2)", Root: dir, Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`)}
+	_, err = r.Score(context.Background(), []TextItem{item})
+	if want := "q7: the masks have 40×20 and 20×10 pixels (width × height)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	item.Meta = []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png", "width": 20, "height": 10}`)
+	golden.Close(t, []float64{score1(t, r, item)}, []float64{1}, 0)
+}
+
 func TestCompositionAddsWeightedTerms(t *testing.T) {
 	o := DefaultTextRewardOptions()
 	o.Format.Weight, o.Accuracy.Weight = 0.3, 0.7 // the Qwen-VL recipe

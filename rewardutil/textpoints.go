@@ -117,6 +117,7 @@ func (p *points) onMasks(it TextItem, named [][2]float64) (float64, error) {
 		return 0, fmt.Errorf("points need the masks %s and %s in meta, and the record has no meta object", p.opt.GroundTruth, p.opt.Confusion)
 	}
 	sum := 0.0
+	var first *mask
 	for _, part := range []struct {
 		key    string
 		share  float64
@@ -128,6 +129,12 @@ func (p *points) onMasks(it TextItem, named [][2]float64) (float64, error) {
 		m, err := p.masks.open(meta[part.key], part.key, it.Root)
 		if err != nil {
 			return 0, err
+		}
+		if first == nil {
+			first = m
+		}
+		if _, _, sized := imageSize(meta); p.opt.Coordinates == "pixels" && !sized && (m.width != first.width || m.height != first.height) {
+			return 0, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): points in pixels want masks of one size, or meta.width and meta.height of the image", first.width, first.height, m.width, m.height)
 		}
 		count := 0
 		seen := map[[2]int]bool{}
@@ -145,6 +152,12 @@ func (p *points) onMasks(it TextItem, named [][2]float64) (float64, error) {
 	return sum, nil
 }
 
+// imageSize is what meta says of the image that points are pixels of.
+func imageSize(meta map[string]json.RawMessage) (width, height float64, ok bool) {
+	ok = json.Unmarshal(meta["width"], &width) == nil && json.Unmarshal(meta["height"], &height) == nil && width > 0 && height > 0
+	return width, height, ok
+}
+
 // pixel returns the mask's pixel that a point lies in.
 func (p *points) pixel(q [2]float64, m *mask, meta map[string]json.RawMessage) (x, y int, ok bool) {
 	full := [2]float64{1, 1} // of the unit
@@ -153,8 +166,7 @@ func (p *points) pixel(q [2]float64, m *mask, meta map[string]json.RawMessage) (
 		full = [2]float64{1000, 1000}
 	case "pixels":
 		full = [2]float64{float64(m.width), float64(m.height)}
-		var w, h float64
-		if json.Unmarshal(meta["width"], &w) == nil && json.Unmarshal(meta["height"], &h) == nil && w > 0 && h > 0 {
+		if w, h, ok := imageSize(meta); ok {
 			full = [2]float64{w, h}
 		}
 	}

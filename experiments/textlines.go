@@ -65,7 +65,7 @@ type textModel interface {
 	Free()
 }
 
-// completion is a generated sequence of token ids, without the EOS that ended it unless ids keep it.
+// completion is a generated sequence of token ids, with the EOS that ended it.
 type completion struct {
 	IDs []int64
 	Cut bool

@@ -326,6 +326,11 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
+	if share, ok := m["signal_share"].(float64); ok && share < 1-maxSilent {
+		if err := s.event(phase.Name(), epoch, "no_signal", fmt.Sprintf("%.1f %% of the epoch's groups had a learning signal (rewards that differ): nothing pulls the policy but noise and the KL; warm it up with sft or rce, sample larger groups, or choose rewards with partial credit", 100*share)); err != nil {
+			return err
+		}
+	}
 	if b, ok := extra["kl_beta_at_bound"].(bool); ok && b {
 		if err := s.event(phase.Name(), epoch, "kl_beta_at_bound", fmt.Sprintf("the KL coefficient sits on its bound %v: widen %[2]s.kl.beta_min and %[2]s.kl.beta_max, or the band %[2]s.kl.target_min to target_max", extra["kl_beta_next"], phase.Name())); err != nil {
 			return err

@@ -336,6 +336,26 @@ func TestTokenPhasesLearn(t *testing.T) {
 	}
 }
 
+// TestEpochsWithoutSignalAreReported: sampled groups whose rewards never differ teach nothing, and the run says so.
+func TestEpochsWithoutSignalAreReported(t *testing.T) {
+	for precision, want := range map[float64]int{10: 2, 0: 0} { // rewards lie within 1.5 of each other
+		rec := &memory{}
+		phase := tokenGRPO(func(o *GRPOOptions) { o.Advantage.Precision = precision })
+		if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{phase}}, tokenEnv(t, rec, t.TempDir()), nil); err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, row := range rec.rows {
+			if strings.HasPrefix(row, "event ") && strings.Contains(row, "no_signal") {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("precision %v: %d warnings in 2 epochs, want %d:\n%s", precision, found, want, strings.Join(rec.rows, "\n"))
+		}
+	}
+}
+
 // TestTokenResumeIsExact stops the plan of all phases at every step.
 func TestTokenResumeIsExact(t *testing.T) {
 	resumesExactlyIn(t, func() Plan { return tokenPlan() }, 3*(1+2+2*4), func(rec Recorder, dir string) *Env { return tokenEnv(t, rec, dir) })

@@ -102,6 +102,11 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 			err = usagef("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
+		if base := baseOf(checkpoint); base != "" { // the run trained a part of a model folder
+			c.VL.Path = &base
+			proc, err = processor.Open(base)
+			break
+		}
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
 		return nil, nil, usagef("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
@@ -216,7 +221,10 @@ func (w *vlWork) maxTokens() int { return w.run.cfg.VL.Generation.MaxNewTokens }
 // probe reads the first samples of each set and scores their references, so that a missing picture, answer
 // or scorer shows before anything is trained.
 func (w *vlWork) probe() error {
-	const probed = 4
+	probed := 256
+	if r := w.run.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
+		probed = 4 // a scorer of the user's may take seconds a sample
+	}
 	if err := w.checkPictures(); err != nil {
 		return err
 	}
@@ -228,7 +236,9 @@ func (w *vlWork) probe() error {
 		queries := make([]int, min(probed, set.Len()))
 		for i := range queries {
 			queries[i] = i
-			if _, err := src.Prompt(i); err != nil {
+		}
+		for _, q := range queries[:min(4, len(queries))] {
+			if _, err := src.Prompt(q); err != nil {
 				return err
 			}
 		}

@@ -79,6 +79,17 @@ func DefaultSampling() SamplingOptions {
 // Validate checks what one key alone can't show.
 func (o Options) Validate() error {
 	var errs []error
+	if v := o.Scratch.Vision; o.Path == nil {
+		for _, i := range v.FullBlocks {
+			if i < 0 || i >= v.Depth {
+				errs = append(errs, option.Errorf("scratch.vision.fullatt_block_indexes", "want blocks 0 to %d (depth %d), got %d", v.Depth-1, v.Depth, i))
+			}
+		}
+		const side = 28 // 14 pixels a patch, two by two patches a cell
+		if v.Window%side != 0 {
+			errs = append(errs, option.Errorf("scratch.vision.window_size", "want a multiple of %d pixels, a merged cell, got %d", side, v.Window))
+		}
+	}
 	if o.Path == nil && o.Adapter != nil {
 		errs = append(errs, option.Errorf("adapter", "want path: adapters belong to a model folder"))
 	}

@@ -16,7 +16,7 @@ import (
 // examples writes examples.json: what the initial and the best policy select for a few held-out
 // questions. They are taken evenly along the change of reward, from the largest loss to the largest
 // gain, so that they flatter nobody.
-func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.Env, result phases.Result) error {
+func (r *run) examples(b *beamdata.Bundle, env *phases.Env, result phases.Result) error {
 	set, src := b.Eval, env.Data.Eval
 	if src == nil {
 		set, src = b.Val, env.Data.Val
@@ -24,13 +24,9 @@ func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.
 	if set.Scorer == nil || b.Items == nil {
 		return nil
 	}
-	before, after := result.InitialEval, result.BestEval
-	if before == nil { // a resumed run
-		v, err := phases.Validate(initial, initial, src, env.Data)
-		if err != nil {
-			return err
-		}
-		before = &v
+	before, after, err := initialAndBest(env, src, result)
+	if err != nil {
+		return err
 	}
 	out := []reports.Example{}
 	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
@@ -39,6 +35,23 @@ func (r *run) examples(b *beamdata.Bundle, initial selector.Policy, env *phases.
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
 		out = append(out, e)
 	}
+	return r.writeExamples(out)
+}
+
+// initialAndBest are the evaluations on src that examples compare. A resumed run has not evaluated the start.
+func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) (before, after *phases.Validation, err error) {
+	before = result.InitialEval
+	if before == nil {
+		v, err := phases.Validate(env.Initial, env.Initial, src, env.Data)
+		if err != nil {
+			return nil, nil, err
+		}
+		before = &v
+	}
+	return before, result.BestEval, nil
+}
+
+func (r *run) writeExamples(out []reports.Example) error {
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return err

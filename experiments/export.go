@@ -216,21 +216,14 @@ func baseOf(checkpoint string) string {
 			Path string `yaml:"path"`
 		} `yaml:"vl"`
 	}
-	run := filepath.Dir(filepath.Dir(checkpoint))
-	text, err := os.ReadFile(filepath.Join(run, runMarker))
+	dir := runOf(checkpoint)
+	text, err := os.ReadFile(filepath.Join(dir, runMarker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil || c.VL.Path == "" || filepath.IsAbs(c.VL.Path) {
 		return c.VL.Path
 	}
-	var h struct {
-		Hydra struct {
-			Runtime struct {
-				CWD string `yaml:"cwd"`
-			} `yaml:"runtime"`
-		} `yaml:"hydra"`
-	}
-	text, err = os.ReadFile(filepath.Join(run, ".hydra", "hydra.yaml"))
-	if err != nil || yaml.Unmarshal(text, &h) != nil {
+	saved, err := readSaved(dir)
+	if err != nil {
 		return c.VL.Path
 	}
-	return filepath.Join(h.Hydra.Runtime.CWD, c.VL.Path) // relative to where the run was started
+	return filepath.Join(saved.Hydra.Runtime.Cwd, c.VL.Path) // relative to where the run was started
 }

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"errors"
-	"math"
 	"strings"
 
 	"fulcrum/beamdata"
@@ -68,7 +67,7 @@ func (w *pointerWork) Export() (func(checkpoint, phase string, epoch int, metric
 func (w *pointerWork) Summary() reports.DataSummary { return dataSummary(w.bundle) }
 
 func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
-	return w.run.examples(w.bundle, env.Initial, env, result)
+	return w.run.examples(w.bundle, env, result)
 }
 
 func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.shots()) }
@@ -161,25 +160,10 @@ func (r *run) baselines(b *beamdata.Bundle, shots int) error {
 			{"similarity", beamdata.ScoreAll(split.set, similar)},
 			{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))},
 		} {
-			if err := r.recordBaseline(split.name, of.name, split.set, of.sel, shots); err != nil {
+			if err := r.recordBaseline(split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (r *run) recordBaseline(split, name string, set *beamdata.Set, sel beamdata.Selections, shots int) error {
-	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
-	known := !math.IsNaN(sel.MeanAccuracy())
-	if known {
-		fields["accuracy"] = sel.MeanAccuracy()
-	}
-	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	if err := r.log.Scores(split, name, "", 0, "reward", shots, set.IDs, sel.Reward); err != nil || !known {
-		return err
-	}
-	return r.log.Scores(split, name, "", 0, "accuracy", shots, set.IDs, sel.Accuracy)
 }

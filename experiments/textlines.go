@@ -17,7 +17,6 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
-	"fulcrum/internal/torchx"
 	"fulcrum/reports"
 )
 
@@ -129,7 +128,7 @@ func (t *textTask) do(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		lines, err := t.answerBatch(ctx, requests, done)
+		lines, err := t.answer(ctx, requests, done)
 		if err != nil {
 			return fmt.Errorf("%s: lines %d to %d: %w", t.in, requests[0].number, requests[len(requests)-1].number, err)
 		}
@@ -185,13 +184,6 @@ func (t *textTask) do(ctx context.Context) error {
 		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)
 	}
 	return nil
-}
-
-func (t *textTask) answerBatch(ctx context.Context, requests []request, first int) (lines []any, err error) {
-	defer torchx.Recover(&err)
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	return t.answer(ctx, requests, first)
 }
 
 // badLines names the lines that were left out.
@@ -287,23 +279,10 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 				}
 				part.Path, part.Frames, part.FPS, videos = videos[0].Path, videos[0].Frames, videos[0].FPS, videos[1:]
 			}
-			part.Path = under(dir, part.Path)
-			for f := range part.Frames {
-				part.Frames[f] = under(dir, part.Frames[f])
-			}
 		}
 	}
 	if len(images) > 0 || len(videos) > 0 {
 		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
 	}
-	return msgs, nil
-}
-
-// under joins a relative path to dir; URLs stay: those that hold their data are read, others refused by name.
-func under(dir, path string) string {
-	path = strings.TrimPrefix(path, "file://")
-	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "data:") || strings.Contains(path, "://") {
-		return path
-	}
-	return filepath.Join(dir, path)
+	return chat.Resolve(msgs, dir), nil
 }

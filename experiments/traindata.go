@@ -3,7 +3,6 @@ package experiments
 import (
 	"fulcrum/beamdata"
 	"fulcrum/phases"
-	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -72,12 +71,8 @@ func (d *trainData) Online(phase string) (selector.Source, error) {
 
 // phasesData is what validation needs.
 func (d *trainData) phasesData(c *Config, shots int) phases.Data {
-	out := phases.Data{
-		Val: d.source(d.bundle.Val), Shots: shots, EvalName: d.bundle.EvalName, Shuffle: c.Data.Shuffle,
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.RCE.Average == "token"},
-		Advantage: c.GRPO.Advantage,
-	}
+	out := c.phasesData(c.RCE.Average)
+	out.Val, out.EvalName, out.Shots = d.source(d.bundle.Val), d.bundle.EvalName, shots
 	if c.compatible() {
 		out.Normalize, out.ValLoss = compatNormalize(c.Data.Normalize), c.compatValLoss()
 	}

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -141,13 +140,16 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	return model, proc, nil
 }
 
-// besideCheckpoint is the model folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.
-func besideCheckpoint(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+// runOf is the folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.
+func runOf(checkpoint string) string {
+	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
+		checkpoint = real
 	}
-	return filepath.Join(filepath.Dir(filepath.Dir(path)), modelFolder)
+	return filepath.Dir(filepath.Dir(checkpoint))
 }
+
+// besideCheckpoint is that run's model folder.
+func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
 
 // keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
 // opened and exported.
@@ -337,12 +339,9 @@ func (w *vlWork) Online(phase string) (selector.Source, error) {
 // PhasesData is what validation needs.
 func (w *vlWork) PhasesData() phases.Data {
 	c := w.run.cfg
-	out := phases.Data{
-		Val: w.source(w.bundle.Val), Shots: w.maxTokens(), EvalBatch: c.Data.BatchSize, EvalName: w.bundle.EvalName, Shuffle: c.Data.Shuffle,
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: c.SFT.Average == "token"},
-		Advantage: c.GRPO.Advantage,
-	}
+	out := c.phasesData(c.SFT.Average)
+	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
+	out.Shots, out.EvalBatch = w.maxTokens(), c.Data.BatchSize
 	if w.bundle.Eval.Len() > 0 {
 		out.Eval = w.source(w.bundle.Eval)
 	}
@@ -438,7 +437,7 @@ func (w *vlWork) majority() (string, error) {
 func (w *vlWork) baseline(split, name string, set *conversation.Set, answer func(conversation.Sample) string) error {
 	src := w.source(set)
 	var ids []int64
-	var rewards, accuracies []float64
+	var sel beamdata.Selections // without an accuracy where no term says how often an answer is right
 	for queries := range selector.Chunks(set.Len(), w.run.cfg.Data.BatchSize) {
 		b := selector.NewBatch(src, queries, 1, w.maxTokens())
 		for i, q := range queries {
@@ -454,27 +453,9 @@ func (w *vlWork) baseline(split, name string, set *conversation.Set, answer func
 		if err != nil {
 			return err
 		}
-		rewards, accuracies = append(rewards, b.Rewards...), append(accuracies, acc...)
+		sel.Reward, sel.Accuracy = append(sel.Reward, b.Rewards...), append(sel.Accuracy, acc...)
 	}
-	fields := map[string]any{"split": split, "policy": name, "reward": meanOf(rewards)}
-	if len(accuracies) > 0 {
-		fields["accuracy"] = meanOf(accuracies)
-	}
-	if err := w.run.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	if err := w.run.log.Scores(split, name, "", 0, "reward", w.maxTokens(), ids, rewards); err != nil || len(accuracies) == 0 {
-		return err
-	}
-	return w.run.log.Scores(split, name, "", 0, "accuracy", w.maxTokens(), ids, accuracies)
-}
-
-func meanOf(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
-	}
-	return sum / float64(len(x))
+	return w.run.recordBaseline(split, name, ids, sel, w.maxTokens())
 }
 
 // Examples writes examples.json: what the initial and the best policy answer to a few held-out questions,
@@ -487,13 +468,9 @@ func (w *vlWork) Examples(env *phases.Env, result phases.Result) error {
 	if w.rewards == nil {
 		return nil
 	}
-	before, after := result.InitialEval, result.BestEval
-	if before == nil { // a resumed run
-		v, err := phases.Validate(env.Initial, env.Initial, src, env.Data)
-		if err != nil {
-			return err
-		}
-		before = &v
+	before, after, err := initialAndBest(env, src, result)
+	if err != nil {
+		return err
 	}
 	out := []reports.Example{}
 	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
@@ -504,11 +481,7 @@ func (w *vlWork) Examples(env *phases.Env, result phases.Result) error {
 		out = append(out, reports.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []reports.ItemText{{Answer: w.decode(before.Selections[i])}}, After: []reports.ItemText{{Answer: w.decode(after.Selections[i])}}})
 	}
-	text, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(w.run.dir, "examples.json"), append(text, '\n'), 0o644)
+	return w.run.writeExamples(out)
 }
 
 // --- task=generate and task=score

@@ -1,8 +1,12 @@
 package experiments
 
 import (
+	"math"
+
+	"fulcrum/beamdata"
 	"fulcrum/phases"
 	"fulcrum/reports"
+	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
 
@@ -30,3 +34,31 @@ type workload interface {
 
 // workloadMaker reads the data and builds the policy that a configuration describes.
 type workloadMaker func(r *run) (workload, error)
+
+// phasesData is what validation needs of the configuration, whatever the policy. average is that of the
+// phase whose loss val_loss compares with.
+func (c *Config) phasesData(average string) phases.Data {
+	return phases.Data{
+		Shuffle:   c.Data.Shuffle,
+		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
+		Advantage: c.GRPO.Advantage,
+	}
+}
+
+// recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is
+// unknown.
+func (r *run) recordBaseline(split, name string, ids []int64, sel beamdata.Selections, shots int) error {
+	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
+	known := !math.IsNaN(sel.MeanAccuracy())
+	if known {
+		fields["accuracy"] = sel.MeanAccuracy()
+	}
+	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	if err := r.log.Scores(split, name, "", 0, "reward", shots, ids, sel.Reward); err != nil || !known {
+		return err
+	}
+	return r.log.Scores(split, name, "", 0, "accuracy", shots, ids, sel.Accuracy)
+}

@@ -119,7 +119,7 @@ func (r *RCE) Begin(env *Env, totalSteps int) error {
 	return nil
 }
 
-// BeginEpoch has nothing to refresh.
+// BeginEpoch asks for the first batch of samples to be kept for reading; there is nothing to refresh.
 func (r *RCE) BeginEpoch(int) error {
 	r.showNext = true
 	return nil

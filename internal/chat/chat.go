@@ -59,6 +59,7 @@ func Resolve(msgs []Message, folder string) []Message {
 	})
 }
 
+// resolve joins a relative path to folder. URLs stay: those that hold their data are read, others refused by name.
 func resolve(folder, path string) string {
 	path = strings.TrimPrefix(path, "file://")
 	if path == "" || filepath.IsAbs(path) || strings.HasPrefix(path, "data:") || strings.Contains(path, "://") {

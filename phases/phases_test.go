@@ -174,12 +174,35 @@ func toyPlan(train *pointer.Source) Plan {
 	online := DefaultGRPOOptions()
 	online.Rollout, online.OldPolicy, online.NumIterations, online.Epochs, online.LR = "online", "batch", 2, 2, 3e-3
 	online.KL.Controller = "proportional"
-	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 		NewSFT(sft, DefaultOptimOptions(), sched, train, 16, 0.1),
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0.1),
 		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16),
 		NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 16),
 	}}
+}
+
+// nosy is a doctor that speaks of a healthy run too, at steps that its windows decide.
+func nosy() doctor.Options {
+	o := doctor.DefaultOptions()
+	o.GradientSpike = doctor.Window{Severity: doctor.Note, Limit: 1.01, Steps: 4}
+	o.EntropyCollapse = doctor.Window{Severity: doctor.Note, Limit: 1.2, Steps: 4}
+	o.KLBelowBand = doctor.Window{Severity: doctor.Warning, Limit: 1e3, Steps: 5}
+	o.ESSUniform = doctor.Window{Severity: doctor.Note, Limit: 0.1, Steps: 4}
+	o.ValidationDiverges = doctor.Limit{Severity: doctor.Note, Limit: 1}
+	return o
+}
+
+// findings returns the checks that have spoken.
+func (m *memory) findings() []string {
+	var found []string
+	for _, row := range m.rows {
+		if _, name, ok := strings.Cut(row, `"event":"`); ok {
+			name, _, _ = strings.Cut(name, `"`)
+			found = append(found, name)
+		}
+	}
+	return found
 }
 
 // TestInterruptedBetweenEpochs: a stop that comes when an epoch has ended without a checkpoint, or before
@@ -190,7 +213,7 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 		rce, grpo := DefaultRCEOptions(), DefaultGRPOOptions()
 		rce.Epochs, rce.LR = 4, 1e-3
 		grpo.Epochs, grpo.LR, grpo.OldPolicy, grpo.KL.Reference = 4, 3e-3, "epoch_start", "epoch_start"
-		p := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+		p := Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 			NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
 			NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
 		p.Checkpoint.EveryEpochs, p.Checkpoint.Best.Metric = 3, str("val_kl") // the start stays best
@@ -214,7 +237,7 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 		if !errors.Is(err, ErrInterrupted) || stateErr != nil || saved == nil {
 			t.Fatalf("stopped after %q: %v; state %v, %v", after, err, saved, stateErr)
 		}
-		if last := rec.rows[saved.Rows()-1]; !strings.HasPrefix(last, after) && !strings.HasPrefix(last, "eval ") {
+		if last := rec.rows[saved.Rows()-1]; !strings.HasPrefix(last, after) && !strings.HasPrefix(last, "eval ") && !strings.HasPrefix(last, "event ") {
 			t.Errorf("stopped after %q, the state is of %q", after, last)
 		}
 		rec.stopAfter, rec.rows, rec.evals = "", rec.rows[:saved.Rows()], rec.evals[:saved.Evals()]
@@ -254,7 +277,7 @@ func constantPlan(train *pointer.Source) Plan {
 	rce.Epochs, grpo.Epochs, grpo.LR = 2, 2, 3e-3
 	grpo.OldPolicy, grpo.KL.Reference, grpo.Freeze = "phase_start", "init", []string{"query_proj"}
 	sched := rewardutil.DefaultLRScheduleOptions()
-	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0), NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16)}}
 }
 
@@ -266,7 +289,7 @@ func compatPlan(train *pointer.Source) Plan {
 	grpo.KL.Reference, grpo.KL.Estimator, grpo.KL.Update = "init", "k3_reversed", "step"
 	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: intp(5), Baseline: "subset"}
 	sched := rewardutil.LRScheduleOptions{Name: "constant"}
-	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
+	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0), NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16)}}
 }
 
@@ -292,6 +315,9 @@ func resumesExactlyIn(t *testing.T, plan func() Plan, steps int, newEnv func(rec
 	}
 	if total != steps {
 		t.Fatalf("%d optimizer steps, want %d", total, steps)
+	}
+	if found := whole.findings(); len(found) < 3 {
+		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
 	}
 	every := 1
 	if testing.Short() {

@@ -250,7 +250,7 @@ func tokenSFT() *RCE {
 
 // tokenPlan has every phase and every kind of state that token policies have.
 func tokenPlan() Plan {
-	return Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *GRPOOptions) {
+	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *GRPOOptions) {
 		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, intp(3), intp(5), 0.6, "resample"
 		o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = intp(4), 0.01, "init"
 	})}}

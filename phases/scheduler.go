@@ -115,7 +115,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
-				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
 				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
@@ -174,6 +174,15 @@ func (s *scheduler) limits(i int) doctor.Limits {
 	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
 	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
 	return lim
+}
+
+// failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
+func (s *scheduler) failedStep(err error) int {
+	var stop *doctor.StopError
+	if errors.As(err, &stop) {
+		return s.pos.Step
+	}
+	return s.pos.Step + 1
 }
 
 // report records what the doctor has found. A stop ends the run, but for compat, which goes on as the

@@ -83,7 +83,7 @@ func DefaultOptions() Options {
 		RatioClamped:    Window{Warning, 0.01, 10},
 
 		KLAboveBand:   Window{Warning, 10, 10},
-		KLBelowBand:   Window{Note, 0.1, 20},
+		KLBelowBand:   Window{Note, 0.1, 50},
 		BetaAtBound:   Window{Warning, 0, 10},
 		BetaWrongWay:  Switch{Warning},
 		KLStuckAtZero: Window{Warning, 0, 3},

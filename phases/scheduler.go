@@ -196,7 +196,11 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 			return err
 		}
 	}
-	return doctor.Judge(findings)
+	var stop *doctor.StopError
+	if err := doctor.Judge(findings); errors.As(err, &stop) {
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop, stop.Finding.Check)
+	}
+	return nil
 }
 
 // step makes one optimizer step inside a memory scope; an operation that fails becomes an error.

@@ -371,8 +371,10 @@ func (r *run) summary(taskErr error) reports.Summary {
 		s.Evaluation = e
 		s.Best = &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)} // what a sweep compares
 	}
-	if err := r.recorded(&s); err != nil {
+	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
+	} else {
+		s.AddRecorded(rows)
 	}
 	return s
 }
@@ -397,52 +399,6 @@ func (r *run) versions() map[string]string {
 		v["libtorch"] = libtorchVersion()
 	}
 	return v
-}
-
-// recorded adds what the run's own rows tell, those of earlier sittings included: what each phase came
-// to, the warnings on the way, how often it was resumed.
-func (r *run) recorded(s *reports.Summary) error {
-	rows, err := reports.ReadRun(r.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range rows.Phases() {
-		p := reports.PhaseSummary{Name: name, Final: map[string]reports.Number{}}
-		for _, row := range rows.Epochs {
-			if row.Phase != name {
-				continue
-			}
-			if mean, ok := row.Number("step_seconds"); ok {
-				p.Seconds += mean * float64(row.Step-p.Steps)
-			}
-			p.Epochs, p.Steps = row.Epoch, row.Step
-			clear(p.Final)
-			for key := range row.Fields {
-				if v, ok := row.Number(key); ok {
-					p.Final[key] = reports.Number(v)
-				}
-			}
-		}
-		if p.Epochs > 0 {
-			s.Phases = append(s.Phases, p)
-		}
-	}
-	for _, e := range rows.Events {
-		if e.Text("event") == "resume" {
-			s.Resumes++
-		}
-		if e.Text("severity") == "warning" {
-			s.Warnings = append(s.Warnings, e.Text("message"))
-		}
-		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
-			for i := range s.Phases {
-				if s.Phases[i].Name == e.Phase {
-					s.Phases[i].Stopped = e.Text("message")
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // hydraValue returns a value of the hydra node as text, resolved.

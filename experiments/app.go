@@ -46,6 +46,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add(launcher.TaskVerb, verbSweepJob)
 	t.Add("attach", verbAttach)
 	t.Add("report", verbReport)
+	t.Add("diff", verbDiff)
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
 	t.Add("doctor", verbDoctor)
@@ -82,6 +83,12 @@ Follows a sweep that another process controls until it ends; takes over one that
 		return `run report RUN_OR_SWEEP_FOLDER
 run report RUN_FOLDER RUN_FOLDER…
 Writes the report of a run or sweep again, or prints a comparison of several runs.
+`
+	case "diff":
+		return `run diff A B [` + jsonFlag + `]
+Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
+files. Paths, logging and the hydra node, which change no result, stand apart and do not count. Exit code 0: nothing
+that counts differs; 1: something does; 2: A or B is none of these.
 `
 	case "checkpoint":
 		return `run checkpoint inspect|verify FILE_OR_RUN_FOLDER

@@ -174,7 +174,7 @@ func decode(c *configs.Composed) (*Config, error) {
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "preflight"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {

@@ -138,7 +138,7 @@ func shownOverrides(study *reports.Study, job ledger.Job) []string {
 	if study == nil || job.Arm == "" {
 		return job.Overrides
 	}
-	return append([]string{armKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
+	return append([]string{reports.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
 }
 
 // waiting says what a queued job of a study waits for; "" for nothing.

@@ -560,7 +560,7 @@ func writeSweepReport(dir string) error {
 		return err
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
-	if s.Sweeper != sweeper.Basic {
+	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
 		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}
@@ -571,9 +571,6 @@ func writeSweepReport(dir string) error {
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one
 // more for each change that was accepted (multirun.2.yaml, …).
 const generationKey = "configuration"
-
-// armKey stands in reports for the arm of a study that a job is.
-const armKey = "arm"
 
 // sweepReportInput is the sweep as reports want it.
 func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
@@ -588,11 +585,12 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 		opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
-		arms := reports.SweepDimension{Key: armKey}
+		arms := reports.SweepDimension{Key: reports.ArmKey}
 		for _, arm := range s.Study.Arms {
 			arms.Values = append(arms.Values, arm.Name)
 		}
-		opt.Dimensions = slices.Insert(opt.Dimensions, 0, arms)
+		opt.Dimensions, opt.Study = slices.Insert(opt.Dimensions, 0, arms), s.Study
+		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
 	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
@@ -617,7 +615,7 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 			rows[i].Params[d.Key] = j.Params[k]
 		}
 		if s.Study != nil {
-			rows[i].Params[armKey] = j.Arm
+			rows[i].Params[reports.ArmKey] = j.Arm
 			rows[i].Command = append(rows[i].Command, startOf(dir, s.Study, j, jobs)...)
 		}
 		if s.Generation > 1 {

@@ -94,72 +94,56 @@ func (v *studyView) answersFigure() *sweepFigure {
 	return &sweepFigure{f, "differences with intervals, by question", "*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
 }
 
-// armsFigure shows the arms' held-out rewards.
+// armsFigure shows what every arm gains over the initial policy.
 func (v *studyView) armsFigure() *sweepFigure {
 	if len(v.settings) == 0 {
 		return nil
 	}
 	s, split := v.settings[0], v.split()
-	p := &panel{y: "reward on " + split, yMin: math.NaN(), yMax: math.NaN(), xMin: 0.4, xMax: float64(len(s.arms)) + 0.6, tilted: true}
+	p := &panel{y: "gain in reward", yMin: math.NaN(), yMax: math.NaN(), xMin: 0.4, xMax: float64(len(s.arms)) + 0.6, tilted: true}
 	shown, seeds := fence{}, dots{color: faint(grey, 0.7), shape: draw.CircleGlyph{}, size: 1.6}
 	style := textStyle(9.5, false, black)
+	each := (figureWidth - marginLeft - labelWidth - marginRight - armsRight - 34) / vg.Length(len(s.arms))
 	var ticks []plot.Tick
 	for i, a := range s.arms {
 		x := float64(i + 1)
-		ticks = append(ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(150, 52+62*vg.Length(i)))})
-		arm, err := ArmOf(a.runs, split, "reward", a.last())
-		if err != nil {
-			continue
-		}
-		zero := Arm{Metric: arm.Metric, Seeds: arm.Seeds, QueryIDs: arm.QueryIDs}
-		for _, row := range arm.Scores {
-			zero.Scores = append(zero.Scores, make([]float64, len(row)))
-			seeds.x, seeds.y = append(seeds.x, x+0.16), append(seeds.y, meanOf(row))
-		}
-		c, err := arm.Against(zero, DefaultStatsOptions())
-		if err != nil {
+		room := (each*(vg.Length(i)+0.6) + 44) / vg.Length(math.Cos(tilt)) // to the left, over the margin
+		ticks = append(ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(room, 170))})
+		c, _ := s.compare(a.Name, policyInit, split, "reward", false)
+		if c == nil {
 			continue
 		}
 		shown.add(x, c.Mean, c.Interval.Low, c.Interval.High, blue)
+		for _, y := range c.PerSeed {
+			seeds.x, seeds.y = append(seeds.x, x+0.16), append(seeds.y, y)
+		}
 	}
 	if len(shown.x) == 0 {
 		return nil
 	}
 	p.xTicks = fixedTicks(ticks)
-	p.layers = append(p.layers, seeds, shown)
+	p.layers = append(p.layers, level{y: 0, style: draw.LineStyle{Color: black, Width: 0.8}, inRange: true}, seeds, shown)
 	p.legend = []legendItem{{"mean, 95% interval", fenceSample(blue)}, {"single seeds", dotSample(grey, draw.CircleGlyph{})}}
-	p.addStudyBaselines(s, split)
-	f := &figure{name: "arms", title: "Reward of every arm on " + split, note: "Intervals are for new questions and new seeds. Arms answer the same questions: two that overlap here may still be told apart in pairs (see the answers).",
-		rows: [][]*panel{{p}}, tall: 290, right: 110}
-	return &sweepFigure{f, "reward of every arm", fmt.Sprintf("*Arms.* Mean reward on %s with its 95%% interval; small dots are single seeds, lines are baselines.", plain(split))}
+	p.labels = append(p.labels, rightLabel{0, "initial policy", black})
+	if at := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); at >= 0 {
+		start, err1 := ArmOf(s.arms[at].runs, split, "reward", policyInit)
+		similar, err2 := ArmOf(s.arms[at].runs, split, "reward", policySimilarity)
+		if err1 == nil && err2 == nil {
+			if gain := meanOf(similar.QueryScores()) - meanOf(start.QueryScores()); closeTo(gain, 0) {
+				p.labels[0].text = "initial, similarity"
+			} else {
+				p.layers = append(p.layers, level{y: gain, style: dashed(orange), inRange: true})
+				p.labels = append(p.labels, rightLabel{gain, "similarity", orange})
+			}
+		}
+	}
+	f := &figure{name: "arms", title: "Gain of every arm over the initial policy, on " + split, note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for the number of arms.",
+		rows: [][]*panel{{p}}, tall: 290, right: armsRight}
+	return &sweepFigure{f, "gain of every arm over the initial policy", fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.", plain(split))}
 }
 
-// addStudyBaselines draws the untrained policy and similarity.
-func (p *panel) addStudyBaselines(s *studySetting, split string) {
-	for _, a := range s.arms {
-		if a.from != nil || len(a.runs) == 0 {
-			continue
-		}
-		var names []string
-		at := math.NaN()
-		for _, name := range []string{policySimilarity, policyInit} {
-			arm, err := ArmOf(a.runs, split, "reward", name)
-			if err != nil {
-				continue
-			}
-			mean := meanOf(arm.QueryScores())
-			if closeTo(mean, at) {
-				p.labels[len(p.labels)-1].text = "similarity, init " + sig(mean, 3)
-				continue
-			}
-			at = mean
-			names = append(names, name)
-			p.layers = append(p.layers, level{y: mean, style: dashed(orange), inRange: true})
-			p.labels = append(p.labels, rightLabel{mean, strings.TrimPrefix(s.label(name), "the ") + " " + sig(mean, 3), orange})
-		}
-		return
-	}
-}
+// armsRight is the margin for the names of baselines.
+const armsRight = 96 * vg.Length(1)
 
 // curve of an arm: an epoch metric over optimizer steps, those of the arms before it included.
 type armCurve struct {
@@ -255,28 +239,32 @@ func (c *armCurve) begin(a *armRuns, split, policy string) {
 	}
 }
 
-// klFigure has a panel for each arm with a KL.
+// klFigure has a panel for each arm whose loss has a KL.
 func (v *studyView) klFigure() *sweepFigure {
 	if len(v.settings) == 0 {
 		return nil
 	}
-	return v.settings[0].multiples("kl", "KL to the policy that the arm started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
+	return v.settings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *panel {
 			c := a.curveOf("val_kl")
-			if len(c.x) == 0 {
+			if len(c.x) == 0 || !a.penalised() {
 				return nil
 			}
-			p := &panel{yMin: 0, yMax: math.NaN()}
-			_, all := a.steps()
-			own, _ := a.steps()
-			c.start(float64(all-own), 0, 0, 0)
+			p := &panel{yMin: math.NaN(), yMax: math.NaN(), log: true}
 			p.addCurve(c, blue)
 			for _, y := range a.band() {
 				p.layers = append(p.layers, level{y: y, style: dashed(green), inRange: true})
 			}
 			return p
 		})
+}
+
+// penalised reports whether the last phase of an arm is GRPO, whose loss holds a KL to the arm's start.
+func (a *armRuns) penalised() bool {
+	return slices.ContainsFunc(a.runs, func(r *Run) bool {
+		return slices.ContainsFunc(r.Epochs, func(e Row) bool { _, ok := e.Number("kl_beta_next"); return ok })
+	})
 }
 
 // band are the targets of the KL of an arm whose β moves.
@@ -320,7 +308,7 @@ func (s *studySetting) multiples(name, title, note, y, caption string, of func(*
 	for _, p := range all {
 		p.xMax = xMax
 	}
-	shareRange(all)
+	shareBands(all)
 	for len(all)%columns != 0 {
 		all = append(all, &panel{yMin: math.NaN(), yMax: math.NaN()})
 	}
@@ -334,4 +322,24 @@ func (s *studySetting) multiples(name, title, note, y, caption string, of func(*
 		}
 	}
 	return &sweepFigure{f, strings.ToLower(title), caption}
+}
+
+// shareBands gives panels one vertical range that holds all that is drawn in them.
+func shareBands(panels []*panel) {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, p := range panels {
+		for _, layer := range p.layers {
+			if l, ok := layer.(plot.DataRanger); ok {
+				_, _, a, b := l.DataRange()
+				low, high = min(low, a), max(high, b)
+			}
+		}
+	}
+	for _, p := range panels {
+		if p.log {
+			p.yMin, p.yMax = logRange(low, high)
+		} else {
+			p.yMin, p.yMax = airRange(low, high)
+		}
+	}
 }

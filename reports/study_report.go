@@ -18,6 +18,7 @@ func (v *studyView) report(figures []sweepFigure) string {
 	v.writeReading(&d)
 	v.writeArms(&d)
 	v.writePlots(&d, figures)
+	v.writeBeta(&d)
 	v.writeOthers(&d)
 	v.writeSeeds(&d)
 	v.writeSettingsOfArms(&d)
@@ -250,6 +251,55 @@ func sdCell(a Arm) string {
 		means[i] = meanOf(row)
 	}
 	return fmt.Sprintf("%.4f", sdOf(means))
+}
+
+// writeBeta says what became of the KL's coefficient in the arms that have one.
+func (v *studyView) writeBeta(d *document) {
+	var rows [][]string
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			if !a.penalised() {
+				continue
+			}
+			start, _ := a.runs[0].settingNumber(a.last(), "kl", "beta")
+			moves := a.runs[0].setting(a.last(), "kl", "controller") != "fixed"
+			end, kl := a.lastOf("kl_beta_next"), a.lastOf("val_kl")
+			row := []string{plain(a.Label), "fixed", sig(start, 3), rangeCell(end), rangeCell(kl), "–", "–"}
+			if moves {
+				row[1] = "moves"
+				if band := a.band(); band != nil {
+					row[5] = fmt.Sprintf("%s to %s", sig(band[0], 3), sig(band[1], 3))
+				}
+				bound, epochs := 0, 0
+				for _, r := range a.runs {
+					for _, e := range r.Epochs {
+						if at, ok := e.Fields["kl_beta_at_bound"].(bool); ok {
+							bound, epochs = bound+boolInt(at), epochs+1
+						}
+					}
+				}
+				row[6] = fmt.Sprintf("%d of %d", bound, epochs)
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	d.heading(3, "What β did")
+	d.table([]string{"arm", "β", ">at the start", ">at the end", ">KL at the end", ">band of the KL", ">epochs with β on a bound"}, rows)
+	d.paragraph("The end is the mean over seeds, with the least and the greatest seed. KL on validation queries, in nats.")
+}
+
+// rangeCell is a mean over seeds with its extremes.
+func rangeCell(x []float64) string {
+	if len(x) == 0 {
+		return "–"
+	}
+	if slices.Min(x) == slices.Max(x) {
+		return sig(x[0], 3)
+	}
+	return fmt.Sprintf("%s (%s to %s)", sig(meanOf(x), 3), sig(slices.Min(x), 2), sig(slices.Max(x), 2))
 }
 
 // writeOthers repeats the comparisons by other measures.

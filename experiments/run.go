@@ -43,6 +43,7 @@ type run struct {
 	device     string
 	begin      time.Time
 	log        *reports.Log
+	mlflow     *reports.MLflow // nil: none
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
@@ -192,6 +193,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 		return err
 	}
 	defer r.log.Close()
+	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
@@ -203,6 +205,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err
 	}
+	r.endMLflow()
 	if taskErr != nil {
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}

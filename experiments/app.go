@@ -53,6 +53,7 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add("lever-plus", verbLeverPlus)
 	t.Add("bench", verbBench)
 	t.Add("selftest", verbSelftest)
+	t.Add("verify", verbVerify)
 	return t
 }
 
@@ -83,6 +84,11 @@ Follows a sweep that another process controls until it ends; takes over one that
 		return `run report RUN_OR_SWEEP_FOLDER
 run report RUN_FOLDER RUN_FOLDER…
 Writes the report of a run or sweep again, or prints a comparison of several runs.
+`
+	case "verify":
+		return `run verify REPORT_OR_FOLDER [` + skipWeights + `]
+Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
+one line for each difference, exit 1 if there is any. ` + skipWeights + ` accepts a folder whose weights are gone.
 `
 	case "diff":
 		return `run diff A B [` + jsonFlag + `]

@@ -59,7 +59,9 @@ func (r *run) startMLflow() {
 	}
 	opt.RunName = name
 	opt.Say = func(level reports.Level, text string) {
-		if level == reports.LevelWarning {
+		if r.sealed.Load() {
+			fmt.Fprintln(os.Stderr, text)
+		} else if level == reports.LevelWarning {
 			r.log.Warnf("%s", text)
 		} else {
 			r.log.Infof("%s", text)

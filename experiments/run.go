@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fulcrum/configs"
@@ -44,6 +45,8 @@ type run struct {
 	device     string
 	begin      time.Time
 	log        *reports.Log
+	mlflow     *reports.MLflow // nil: none
+	sealed     atomic.Bool     // run.log is complete: its digest is being taken
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
@@ -193,6 +196,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 		return err
 	}
 	defer r.log.Close()
+	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
@@ -205,10 +209,12 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.sealed.Store(true)
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.endMLflow()
 	return taskErr
 }
 

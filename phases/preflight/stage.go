@@ -51,7 +51,11 @@ func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "does not require grad"):
+			p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
+		default:
 			p.find("step_failed", "the phase cannot make a step: %v", err)
 		}
 	}
@@ -156,6 +160,7 @@ func (p *probe) steps(ctx context.Context) error {
 	p.finiteRewards(batch)
 	p.rewind()
 	p.forward(m)
+	p.pull(m, batch)
 	p.direction(m, batch, after)
 	p.rewind()
 
@@ -271,7 +276,7 @@ func (p *probe) moved(m phases.Metrics) {
 	}
 	if all {
 		p.add(p.Name, false, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g over %d steps): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", number(m, "grad_norm"), p.opt.Steps)})
+			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g, %d steps): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", number(m, "grad_norm"), p.opt.Steps)})
 		return
 	}
 	if len(unmoved) > 0 {
@@ -298,24 +303,35 @@ func (p *probe) countFrozen() int {
 
 // gradients reports which tensors the log-probabilities of the batch have a gradient to, whatever the phase does.
 func (p *probe) gradients() map[string]bool {
-	defer torchx.Scope()()
-	params := p.policy.Params()
-	params.ZeroGrad()
 	b := p.part.last
-	out := p.policy.Forward(b, selector.ForwardOptions{})
-	w := make([]float32, len(b.Mask))
-	for i, m := range b.Mask {
-		w[i] = m * float32(1+i%7) // different weights: a sum over all actions has no gradient
+	w := make([]float64, len(b.Valid))
+	for at := range w {
+		w[at] = float64(1 + at%7) // different weights: a sum over all actions has no gradient
 	}
-	torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.ToLike(torchx.From(w, b.B(), b.G, b.T), out.LogP))))
-	grad := torchx.Data[float32](params.Grad())
-	params.ZeroGrad()
+	grad := p.gradient(b, w)
 	reached := map[string]bool{}
+	params := p.policy.Params()
 	for _, name := range params.Names() {
 		from, to := params.Range(name)
 		reached[name] = slices.ContainsFunc(grad[from:to], func(g float32) bool { return g != 0 })
 	}
 	return reached
+}
+
+// gradient is that of Σ w·log π over the candidates of a batch, with the weights as they are.
+func (p *probe) gradient(b *selector.Batch, w []float64) []float32 {
+	defer torchx.Scope()()
+	params := p.policy.Params()
+	params.ZeroGrad()
+	out := p.policy.Forward(b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
+	perStep := make([]float32, len(b.Mask))
+	for i, m := range b.Mask {
+		perStep[i] = m * float32(w[i/b.T])
+	}
+	torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.ToLike(torchx.From(perStep, b.B(), b.G, b.T), out.LogP))))
+	grad := torchx.Data[float32](params.Grad())
+	params.ZeroGrad()
+	return grad
 }
 
 // still checks that the reference policy has not moved.

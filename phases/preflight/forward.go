@@ -99,7 +99,7 @@ func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) 
 		scale *= math.Max(1e-4, math.Min(by, 1e4))
 		change = p.change(b, before, step, scale)
 	}
-	p.rewind()
+	p.set(p.start)
 	moves := false
 	for _, d := range change {
 		moves = moves || d != 0
@@ -113,7 +113,7 @@ func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) 
 		words = "candidates that it imitates"
 	}
 	if !(gain > 0) {
-		p.add(p.Name, false, doctor.Finding{Check: "objective_not_improved", Value: gain,
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
 			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
 	}
 }
@@ -135,7 +135,7 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 	}
 	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
 	if got > 0 && got < faint*want {
-		p.add(p.Name, false, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
 			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are %.3g: what is left is rounding, the loss does not reach the policy", got, want)})
 	}
 }
@@ -167,7 +167,7 @@ func (p *probe) change(b *selector.Batch, before []float64, step []float32, scal
 	for i := range w {
 		w[i] = p.start[i] + float32(scale)*step[i]
 	}
-	p.policy.Params().SetValues(w)
+	p.set(w)
 	out := p.sequences(b)
 	for i := range out {
 		out[i] -= before[i]

@@ -20,6 +20,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
 	"fulcrum/reports"
 )
 
@@ -174,7 +175,7 @@ func decode(c *configs.Composed) (*Config, error) {
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "preflight"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
@@ -344,7 +345,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
-		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{},
+		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
@@ -427,6 +428,7 @@ func (r *run) recorded(s *reports.Summary) error {
 			s.Phases = append(s.Phases, p)
 		}
 	}
+	s.Findings = append(rows.Findings(), r.slowdowns(rows)...)
 	for _, e := range rows.Events {
 		if e.Text("event") == "resume" {
 			s.Resumes++
@@ -443,6 +445,24 @@ func (r *run) recorded(s *reports.Summary) error {
 		}
 	}
 	return nil
+}
+
+// slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
+// run.log and summary.json, not to metrics.jsonl.
+func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
+	var found []reports.Finding
+	for _, of := range rows.Steps {
+		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.cfg.Doctor) {
+			if f.Severity == doctor.Warning {
+				r.log.Warnf("%s", f.Message)
+			} else {
+				r.log.Infof("%s", f.Message)
+			}
+			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
+				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})
+		}
+	}
+	return found
 }
 
 // hydraValue returns a value of the hydra node as text, resolved.

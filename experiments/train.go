@@ -82,7 +82,7 @@ func train(ctx context.Context, r *run) error {
 
 // planOf makes the phases of the schedule that have epochs.
 func planOf(c *Config, w workload) (phases.Plan, error) {
-	plan := phases.Plan{Checkpoint: c.Checkpoint}
+	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Doctor}
 	for _, name := range c.Schedule {
 		make, err := Phases().Get(name)
 		if err != nil {

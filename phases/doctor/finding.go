@@ -50,14 +50,11 @@ type Finding struct {
 	Limit    float64 // what it was held against; both 0 where the finding is no number
 }
 
-// Fields returns the finding as the fields of an event row in metrics.jsonl.
+// Fields returns the finding as the fields of an event row in metrics.jsonl. Other events have no value.
 func (f Finding) Fields() map[string]any {
-	fields := map[string]any{"event": f.Check, "severity": string(f.Severity), "message": f.Message}
+	fields := map[string]any{"event": f.Check, "severity": string(f.Severity), "message": f.Message, "value": f.Value, "limit": f.Limit}
 	if f.Key != "" {
 		fields["key"] = f.Key
-	}
-	if f.Value != 0 || f.Limit != 0 {
-		fields["value"], fields["limit"] = f.Value, f.Limit
 	}
 	return fields
 }

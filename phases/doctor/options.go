@@ -28,7 +28,7 @@ type Options struct {
 	ESSUniform    Window `koanf:"ess_uniform" help:"largest effective sample size of the RCE weights as a share of the group, at the smallest temperature of the schedule"`
 	ESSCollapsed  Window `koanf:"ess_collapsed" help:"least effective sample size of the RCE weights, in candidates, at the largest temperature of the schedule"`
 
-	RatioNotOne     Switch `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed"`
+	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats"`
 	RatioStuckAtOne Window `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's; limit is unused"`
 	RatioClipped    Window `koanf:"ratio_clipped" help:"largest share of ratios outside the clip range"`
 	RatioClamped    Window `koanf:"ratio_clamped" help:"largest share of log-ratios cut at max_log_ratio"`
@@ -77,13 +77,13 @@ func DefaultOptions() Options {
 		ESSUniform:    Window{Warning, 0.97, 10},
 		ESSCollapsed:  Window{Warning, 1.05, 10},
 
-		RatioNotOne:     Switch{Stop},
+		RatioNotOne:     Limit{Stop, 1e-3},
 		RatioStuckAtOne: Window{Warning, 0, 3},
-		RatioClipped:    Window{Warning, 0.9, 10},
+		RatioClipped:    Window{Note, 0.95, 10},
 		RatioClamped:    Window{Warning, 0.01, 10},
 
-		KLAboveBand:   Window{Note, 1, 20},
-		KLBelowBand:   Window{Note, 1, 20},
+		KLAboveBand:   Window{Warning, 10, 10},
+		KLBelowBand:   Window{Note, 0.1, 20},
 		BetaAtBound:   Window{Warning, 0, 10},
 		BetaWrongWay:  Switch{Warning},
 		KLStuckAtZero: Window{Warning, 0, 3},
@@ -101,7 +101,7 @@ func DefaultOptions() Options {
 		TauOffSchedule:      Switch{Warning},
 		TopKOffCurriculum:   Switch{Warning},
 		AdvantageBeyondClip: Switch{Warning},
-		AdvantageNotCentred: Limit{Warning, 0.1},
+		AdvantageNotCentred: Limit{Warning, 0.01},
 
 		LossPartsDiffer: Limit{Warning, 1e-3},
 		LossDiverges:    Window{Warning, 2, 10},
@@ -114,4 +114,10 @@ func DefaultOptions() Options {
 
 		ThroughputDrop: Limit{Note, 3},
 	}
+}
+
+// windows are the options that look back.
+func (o Options) windows() []Window {
+	return []Window{o.NoSignal, o.AllGoodGroups, o.AllBadGroups, o.ESSUniform, o.ESSCollapsed, o.RatioClipped, o.RatioClamped,
+		o.KLAboveBand, o.KLBelowBand, o.EntropyCollapse, o.AllTruncated, o.GradientSpike, o.LossDiverges, o.ObjectiveFalls}
 }

@@ -38,8 +38,8 @@ type Config struct {
 	Optim      phases.OptimOptions          `koanf:"optim" help:"optimizer of every phase"`
 	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
-	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
 	Doctor     doctor.Options               `koanf:"doctor" help:"what is watched while training, and what each finding leads to (docs/doctor.md)"`
+	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
 	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
 	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`

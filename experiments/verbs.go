@@ -34,6 +34,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return nil
 	}
 	dir := args[0]
+	if filepath.Ext(dir) == ".json" {
+		text, err := reports.Published(dir)
+		if err != nil {
+			return err
+		}
+		fmt.Print(text)
+		return nil
+	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
 			return err

@@ -20,11 +20,11 @@ import (
 	"fulcrum/selector/pointer"
 )
 
-// verbReport rebuilds the report of a run or sweep, or compares several runs.
+// verbReport rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func verbReport(_ context.Context, _ App, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("want: run report RUN_FOLDER…")
+		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
 	case len(args) > 1:
 		text, err := reports.Compare(args)
 		if err != nil {

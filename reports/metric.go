@@ -30,7 +30,7 @@ func Metrics() []Metric {
 		{"severity", "", "of an event: note, warning or error"},
 		{"message", "", "of an event: one sentence with its number, cause and key to change"},
 		{"split", "", "which queries were evaluated: val, or the name of another set"},
-		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), oracle, reference (the target), best, or the phase that ended"},
+		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), best_beam (the best recorded beam of each query), oracle, reference (the target), best, or the phase that ended"},
 		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; for init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},

@@ -96,7 +96,7 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 				}
 			}
 		case s.State == StateInterrupted:
-			line = fmt.Sprintf("**This run was interrupted.** `run resume %s` goes on.", run.Dir)
+			line = "**This run was interrupted.** `run resume FOLDER`, with the folder of this report, goes on."
 		case s.Error != "":
 			line = "**This run failed:** " + plain(s.Error)
 		}
@@ -374,4 +374,7 @@ func reportFiles(d *document, run *Run) {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.list(items...)
+	if m := run.Manifest; m != nil {
+		d.paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run ended, stand in [%s](%s), whose own SHA-256 is `%s`.", manifestFile, manifestFile, m.SHA256)
+	}
 }

@@ -120,7 +120,7 @@ func verified(t *testing.T, dir string) *Verification {
 	return v
 }
 
-func differences(v *Verification) string {
+func mismatches(v *Verification) string {
 	var b strings.Builder
 	for _, m := range v.Mismatches {
 		b.WriteString(m.String() + "\n")
@@ -132,7 +132,7 @@ func TestAnUntouchedRunVerifies(t *testing.T) {
 	dir := honestRun(t)
 	v := verified(t, dir)
 	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
-		t.Fatalf("%s%v", differences(v), v.Notes)
+		t.Fatalf("%s%v", mismatches(v), v.Notes)
 	}
 	for _, want := range []string{"digests", "20 step rows and 4 epoch rows (4 of them", "36 events of TensorBoard", "12 evaluations", "17 lines of run.log", "plots drawn again", "lines of report.md"} {
 		if !strings.Contains(v.Summary(), want) {
@@ -142,11 +142,11 @@ func TestAnUntouchedRunVerifies(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "with [odd] name")
 	must(t, os.CopyFS(elsewhere, os.DirFS(dir)))
 	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
-		t.Errorf("a copy: %s", differences(v))
+		t.Errorf("a copy: %s", mismatches(v))
 	}
 	must(t, RebuildReport(elsewhere))
 	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
-		t.Errorf("a report that was written again: %s", differences(v))
+		t.Errorf("a report that was written again: %s", mismatches(v))
 	}
 }
 
@@ -198,8 +198,8 @@ func TestEditsAreCaught(t *testing.T) {
 		{"a word of the log", in(runLogFile, `12 parameters`, `13 parameters`), "run.log: digest", ""},
 		{"a number of the report", in(reportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
 		{"a line that was added to the report", in(reportFile, `## Limits`, "All is well.\n\n## Limits"), `stated "All is well.", recomputed no such line`, ""},
-		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:`, ""},
-		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), "plots/losses.svg:", ""},
+		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:33: a word: stated "0.05", recomputed "0.10"`, ""},
+		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\\\"M60,60L648`, ""},
 		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
 		{"a plot that is gone", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
 		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"), "checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", ""},
@@ -217,12 +217,12 @@ func TestEditsAreCaught(t *testing.T) {
 			}
 			must(t, os.CopyFS(dir, os.DirFS(of)))
 			tc.edit(t, dir)
-			if got := differences(verified(t, dir)); !strings.Contains(got, tc.want) {
+			if got := mismatches(verified(t, dir)); !strings.Contains(got, tc.want) {
 				t.Errorf("found\n%s\nwant %s", got, tc.want)
 			}
 			must(t, RemoveManifest(dir))
 			must(t, rebuild(dir))
-			switch got := differences(verified(t, dir)); {
+			switch got := mismatches(verified(t, dir)); {
 			case tc.rebuilt == "" && got != "":
 				t.Errorf("after the digests were removed and the report written again:\n%s", got)
 			case !strings.Contains(got, tc.rebuilt):

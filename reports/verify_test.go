@@ -199,7 +199,7 @@ func TestEditsAreCaught(t *testing.T) {
 		{"a number of the report", in(reportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
 		{"a line that was added to the report", in(reportFile, `## Limits`, "All is well.\n\n## Limits"), `stated "All is well.", recomputed no such line`, ""},
 		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:33: a word: stated "0.05", recomputed "0.10"`, ""},
-		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\\\"M60,60L648`, ""},
+		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\"M60,60L648`, ""},
 		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
 		{"a plot that is gone", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
 		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"), "checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", ""},

@@ -15,11 +15,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
 	"fulcrum/reports"
 )
 
@@ -43,6 +45,8 @@ type run struct {
 	device     string
 	begin      time.Time
 	log        *reports.Log
+	mlflow     *reports.MLflow // nil: none
+	sealed     atomic.Bool     // run.log is complete: its digest is being taken
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
@@ -174,7 +178,7 @@ func decode(c *configs.Composed) (*Config, error) {
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
@@ -192,6 +196,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 		return err
 	}
 	defer r.log.Close()
+	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
@@ -204,10 +209,12 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.sealed.Store(true)
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.endMLflow()
 	return taskErr
 }
 
@@ -353,7 +360,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
-		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{},
+		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
@@ -384,6 +391,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 		r.log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
+		s.Findings = append(s.Findings, r.slowdowns(rows)...)
 	}
 	return s
 }
@@ -420,6 +428,24 @@ func commit() string {
 
 // build names the program that writes a report, so that one of another version can be told apart.
 func build() string { return strings.TrimSpace(Version + " " + commit()) }
+
+// slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
+// run.log and summary.json, not to metrics.jsonl.
+func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
+	var found []reports.Finding
+	for _, of := range rows.Steps {
+		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.cfg.Doctor) {
+			if f.Severity == doctor.Warning {
+				r.log.Warnf("%s", f.Message)
+			} else {
+				r.log.Infof("%s", f.Message)
+			}
+			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
+				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})
+		}
+	}
+	return found
+}
 
 // hydraValue returns a value of the hydra node as text, resolved.
 func hydraValue(c *configs.Composed, key string) (string, error) {

@@ -35,6 +35,7 @@ type Log struct {
 	metrics *os.File
 	runLog  *os.File
 	events  *eventWriter // nil: no TensorBoard
+	mlflow  *MLflow      // nil: none
 	console *progress
 	rows    int // lines of metrics.jsonl, resume events not counted
 	buf     []byte
@@ -107,6 +108,13 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Mirror copies the rows to come to MLflow. It is the caller who closes m.
+func (l *Log) Mirror(m *MLflow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mlflow = m
+}
+
 // Plan tells the progress line how long the run's phases will be, in order.
 func (l *Log) Plan(phases []PhasePlan) {
 	l.mu.Lock()
@@ -144,6 +152,7 @@ func (l *Log) write(now time.Time, r Row) error {
 	if !isResumeLine(line) {
 		l.rows++
 	}
+	l.mlflow.Row(r)
 	if l.events == nil || r.Kind == KindEvent {
 		return nil
 	}

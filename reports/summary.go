@@ -59,6 +59,33 @@ type Summary struct {
 	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
 	Evaluation  any               `json:"evaluation,omitempty"` // of task=evaluate: the official accuracies
 	Warnings    []string          `json:"warnings"`             // one sentence each
+	Findings    []Finding         `json:"findings"`             // of the doctor and the preflight, in the order of the run
+}
+
+// Finding is an event that says what is wrong with a run: its number, its likely cause, the key to change.
+type Finding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"` // note, warning or stop
+	Message  string `json:"message"`
+	Key      string `json:"key,omitempty"`
+	Value    Number `json:"value"`
+	Limit    Number `json:"limit"`
+	Phase    string `json:"phase"`
+	Epoch    int    `json:"epoch"`
+	Step     int    `json:"step"` // within the phase
+}
+
+// Findings returns the events of a run that say what is wrong with it: those with a value. Other events (a
+// resume, an early stop) have none.
+func (r *Run) Findings() []Finding {
+	found := []Finding{}
+	for _, e := range r.Events {
+		if value, ok := e.Number("value"); ok {
+			limit, _ := e.Number("limit")
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value), Number(limit), e.Phase, e.Epoch, e.Step})
+		}
+	}
+	return found
 }
 
 // DataSummary says what a run was trained and judged on.
@@ -118,6 +145,7 @@ func (s *Summary) AddRecorded(run *Run) {
 			s.Phases = append(s.Phases, p)
 		}
 	}
+	s.Findings = append(s.Findings, run.Findings()...)
 	for _, e := range run.Events {
 		if e.Text("event") == eventResume {
 			s.Resumes++

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/launcher/slurmtest"
 	"fulcrum/experiments/ledger"
 )
 
@@ -267,5 +268,28 @@ func TestStudyAsksAnew(t *testing.T) {
 	refused(t, run(t, "resume", dir), 2, "the arms of this study have changed")
 	if s, _, err := ledger.Load(dir); err != nil || s.Study == nil || s.Study.Questions[0].Ask != "Was it worth it" {
 		t.Errorf("the ledger's study: %+v, %v", s.Study, err)
+	}
+}
+
+// On Slurm an arm is submitted when the one that it starts from is done, also by another controller than the one that
+// submitted that.
+func TestSlurmStudy(t *testing.T) {
+	slurmtest.Start(t)
+	dir := folder(t)
+	args := slices.DeleteFunc(aStudy(dir, "seed=2"), func(o string) bool { return strings.HasPrefix(o, "hydra.launcher.n_jobs") })
+	p := start(t, append(args, "hydra/launcher=slurm")...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/checkpoints/rce_epoch1.state")) })
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	mustRun(t, "resume", dir)
+	doneOnce(t, dir, 4)
+	for _, job := range jobs(t, dir) {
+		if job.Parent == nil {
+			continue
+		}
+		parents := attemptsOf(t, dir, *job.Parent)
+		if begun, ended := attemptsOf(t, dir, job.Num)[0].Started, parents[len(parents)-1].Ended; begun.Before(ended) {
+			t.Errorf("job %d started at %v, before job %d ended at %v", job.Num, begun, *job.Parent, ended)
+		}
 	}
 }

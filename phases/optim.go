@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
 )
 
@@ -50,6 +51,11 @@ type learner struct {
 func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) *learner {
 	return &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
 		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
+}
+
+// learnLimits is what a learner promises about its rows.
+func learnLimits(lr float64, sched rewardutil.LRScheduleOptions) doctor.Limits {
+	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio}}
 }
 
 // freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,

@@ -134,7 +134,7 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 	}
 	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds), Level: opt.Level, PerSeed: []float64{}}
 	diff := minus(overSeeds(a.Scores), overSeeds(b.Scores)) // [n]
-	paired, err := ComparePaired(diff, make([]float64, n), opt)
+	paired, _, err := comparePaired(diff, make([]float64, n), opt)
 	if err != nil {
 		return none, err
 	}
@@ -153,7 +153,7 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.Interval, c.P = paired.BCa, paired.P
+		c.Interval, c.P = paired.Interval, paired.P
 	} else {
 		half := e.halfWidth(1 - opt.Level)
 		c.Interval = Interval{c.Mean - half, c.Mean + half}
@@ -207,7 +207,7 @@ func minus(a, b []float64) []float64 {
 // setHolm sets the corrected p-value and the verdict that follows.
 func (c *ArmComparison) setHolm(adjusted float64) {
 	c.PHolm = adjusted
-	c.Verdict = verdictOf(Paired{Mean: c.Mean, BCa: c.Interval, PHolm: adjusted, Level: c.Level})
+	c.Verdict = verdictOf(Paired{Mean: c.Mean, Interval: c.Interval, PHolm: adjusted, Level: c.Level})
 }
 
 // HolmArms corrects the p-values of comparisons that are read together for their number, and sets the

@@ -27,7 +27,7 @@ const (
 
 // drawPlots draws every figure that the sweep has data for and returns those that were written.
 func (v *sweepView) drawPlots() ([]sweepFigure, error) {
-	if v.count(v.measured) < 2 { // there is nothing to compare
+	if !v.drawable() {
 		return nil, nil
 	}
 	return drawFigures(v.dir, v.figures)
@@ -56,6 +56,9 @@ func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure,
 	}
 	return drawn, errors.Join(errs...)
 }
+
+// drawable says whether there is anything to compare.
+func (v *sweepView) drawable() bool { return v.count(v.measured) >= 2 }
 
 // figures are all plots of a sweep, in the order of its report.
 func (v *sweepView) figures() []sweepFigure {

@@ -32,7 +32,7 @@ func (d *Doctor) zeroGradient(r row) {
 	if share, known := r.number("signal_share"); known {
 		signal = share > 0
 	}
-	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o) {
+	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o.Steps) {
 		d.say(o.Severity, "zero_gradient", "", norm, o.Limit,
 			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters (detached log-probabilities, everything frozen)", norm, o.Steps)
 	}

@@ -36,7 +36,7 @@ func (d *Doctor) betaAtBound(r row) {
 		return
 	}
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
-	w := Window{Steps: max(1, min(o.Steps, d.lim.TotalSteps-1))} // the first step's KL is 0
+	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // the first step's KL is 0
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
@@ -84,7 +84,7 @@ func (d *Doctor) klStuckAtZero(r row) {
 	}
 	kl, ok := r.number("kl")
 	moves := d.state.Moves["reference"]
-	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o) {
+	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o.Steps) {
 		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 0,
 			"the KL is exactly 0 after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}

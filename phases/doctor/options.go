@@ -63,7 +63,7 @@ type Options struct {
 	LossPartsDiffer Limit  `koanf:"loss_parts_differ" help:"largest relative difference between the loss and the sum of its parts"`
 	LossDiverges    Window `koanf:"loss_diverges" help:"largest loss of imitation (sft, rce), in multiples of that of the phase's first steps"`
 	ObjectiveFalls  Window `koanf:"objective_falls" help:"how many standard errors below 0 the advantage-weighted change of log-probabilities may lie: candidates with a good advantage should become likelier"`
-	BatchRepeats    Streak `koanf:"batch_repeats" help:"steps of an epoch do not all see the same rewards"`
+	BatchRepeats    Streak `koanf:"batch_repeats" help:"the batches of an epoch are of different queries"`
 
 	ValidationDiverges  Limit  `koanf:"validation_diverges" help:"epochs in a row in which validation gets worse while training gets better"`
 	ValidationUnchanged Switch `koanf:"validation_unchanged" help:"validation numbers change once the weights do"`
@@ -112,7 +112,7 @@ func DefaultOptions() Options {
 		LossPartsDiffer: Limit{Warning, 1e-3},
 		LossDiverges:    Window{Warning, 2, 10},
 		ObjectiveFalls:  Window{Warning, 4, 10},
-		BatchRepeats:    Streak{Warning, 5},
+		BatchRepeats:    Streak{Warning, 2},
 
 		ValidationDiverges:  Limit{Note, 2},
 		ValidationUnchanged: Switch{Warning},

@@ -115,6 +115,7 @@ func TestArmSentences(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := base
 			tc.edit(&c)
+			c.BCa = c.Interval
 			c.setHolm(c.PHolm)
 			if got := c.Sentence("RCE", "init", "reward"); got != tc.want {
 				t.Errorf("\n got %s\nwant %s", got, tc.want)

@@ -36,7 +36,7 @@ func ArmOf(runs []*Run, split, metric, policy string) (Arm, error) {
 	var found []seeded
 	for _, run := range runs {
 		seed, ok := run.settingNumber("seed")
-		if !ok {
+		if !ok && len(runs) > 1 {
 			return arm, fmt.Errorf("%s: its config names no seed", run.Dir)
 		}
 		e, err := run.evaluationOf(split, metric, policy)

@@ -196,7 +196,7 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 		{"no run", nil, "an arm without runs"},
 		{"a seed twice", []*Run{a[0], a[0]}, "run2 and run2 have one seed (2)"},
 		{"no such evaluation", []*Run{{Dir: "empty", config: map[string]any{"seed": 1}}}, "empty: no evaluation of a trained policy on dev by reward"},
-		{"no seed", []*Run{{Dir: "odd"}}, "odd: its config names no seed"},
+		{"no seed", []*Run{{Dir: "odd"}, a[0]}, "odd: its config names no seed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := CompareArms(tc.a, b, "dev", "reward"); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -31,9 +31,6 @@ type StudyQuestion struct {
 	Metric  string `json:"metric"`
 }
 
-// policyBestBeam is the best recorded beam of each query.
-const policyBestBeam = "best_beam"
-
 // StudyBaselines are the policies that every run of a study scores besides its own.
 func StudyBaselines() []string {
 	return []string{policyInit, policyRandom, policySimilarity, policyMajority, policyBestBeam, policyOracle}

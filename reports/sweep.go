@@ -514,7 +514,7 @@ func boolInt(b bool) int {
 
 // ended says whether a job stays in its state.
 func ended(state string) bool {
-	return state == StateDone || state == StateFailed || state == StatePruned
+	return state == StateDone || state == StateFailed || state == stateSkipped || state == StatePruned
 }
 
 func codeList(overrides []string) string {

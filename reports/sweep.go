@@ -74,28 +74,32 @@ type SweepOptions struct {
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	var text string
-	var plotErr error
-	if opt.Study != nil {
-		v := newStudyView(dir, jobs, opt)
-		var figures []sweepFigure
-		if figures, plotErr = drawFigures(dir, v.figures); plotErr != nil {
-			v.notes = append(v.notes, plain(plotErr.Error()))
-		}
-		text = v.report(figures)
-	} else {
-		v := newSweepView(dir, jobs, opt)
-		v.readGains()
-		var figures []sweepFigure
-		if figures, plotErr = v.drawPlots(); plotErr != nil {
-			v.notes = append(v.notes, plain(plotErr.Error()))
-		}
-		text = v.report(figures)
+	r := newSweepReporter(dir, jobs, opt)
+	figures, plotErr := drawFigures(dir, r.figures)
+	if plotErr != nil {
+		r.note(plotErr.Error())
 	}
+	text := r.report(figures)
 	if err := atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644); err != nil {
 		return err
 	}
 	return plotErr
+}
+
+// sweepReporter tells a sweep: a study, or any other.
+type sweepReporter interface {
+	figures() []sweepFigure
+	report(figures []sweepFigure) string
+	note(text string) // something that went wrong with the report itself
+}
+
+func newSweepReporter(dir string, jobs []SweepJob, opt SweepOptions) sweepReporter {
+	if opt.Study != nil {
+		return newStudyView(dir, jobs, opt)
+	}
+	v := newSweepView(dir, jobs, opt)
+	v.readGains()
+	return v
 }
 
 // sweepView is a sweep in the order in which its report tells it.
@@ -134,6 +138,8 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	v.settings = v.settingsOf()
 	return v
 }
+
+func (v *sweepView) note(text string) { v.notes = append(v.notes, plain(text)) }
 
 // readGains takes the gain over a baseline from the summary.json of every finished job that has it.
 func (v *sweepView) readGains() {

@@ -143,9 +143,10 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 			}
 		}
 		begin := time.Now()
-		m, err := s.step(ctx, phase, epoch, pass, order[at:min(at+phase.BatchSize(), len(order))])
+		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
-			return err
+			return s.explain(ctx, err, phase, epoch, pass, queries)
 		}
 		m["step_seconds"] = time.Since(begin).Seconds()
 		s.pos.Step++

@@ -370,7 +370,7 @@ func reportFiles(d *document, run *Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := filepath.Glob(filepath.Join(run.Dir, "events.out.tfevents.*")); len(files) > 0 {
+	if files, _ := globIn(run.Dir, eventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.list(items...)

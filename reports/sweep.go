@@ -21,6 +21,7 @@ const (
 	stateQueued  = "queued"
 	stateRunning = "running"
 	stateLost    = "lost"
+	stateSkipped = "skipped"
 )
 
 // SweepObjective is a number that the jobs of a sweep are judged by.
@@ -65,6 +66,7 @@ type SweepOptions struct {
 	Launcher    string
 	Pruner      string   // none or "": no pruner
 	Command     []string // argv of the sweep
+	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
 }
 
 // WriteSweepReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
@@ -72,13 +74,24 @@ type SweepOptions struct {
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	v := newSweepView(dir, jobs, opt)
-	v.readGains()
-	figures, plotErr := v.drawPlots()
-	if plotErr != nil {
-		v.notes = append(v.notes, plain(plotErr.Error()))
+	var text string
+	var plotErr error
+	if opt.Study != nil {
+		v := newStudyView(dir, jobs, opt)
+		var figures []sweepFigure
+		if figures, plotErr = drawFigures(dir, v.figures); plotErr != nil {
+			v.notes = append(v.notes, plain(plotErr.Error()))
+		}
+		text = v.report(figures)
+	} else {
+		v := newSweepView(dir, jobs, opt)
+		v.readGains()
+		var figures []sweepFigure
+		if figures, plotErr = v.drawPlots(); plotErr != nil {
+			v.notes = append(v.notes, plain(plotErr.Error()))
+		}
+		text = v.report(figures)
 	}
-	text := v.report(figures)
 	if err := atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644); err != nil {
 		return err
 	}
@@ -296,7 +309,7 @@ func (v *sweepView) countLine(name func(string) string) string {
 
 // states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
 func (v *sweepView) states(want func(string) bool) string {
-	order := []string{StateDone, StatePruned, StateFailed, stateLost, StateInterrupted, stateRunning, stateQueued}
+	order := []string{StateDone, StatePruned, StateFailed, stateSkipped, stateLost, StateInterrupted, stateRunning, stateQueued}
 	counts := map[string]int{}
 	for _, j := range v.jobs {
 		counts[j.State]++
@@ -497,7 +510,7 @@ func boolInt(b bool) int {
 
 // ended says whether a job stays in its state.
 func ended(state string) bool {
-	return state == StateDone || state == StateFailed || state == StatePruned
+	return state == StateDone || state == StateFailed || state == stateSkipped || state == StatePruned
 }
 
 func codeList(overrides []string) string {

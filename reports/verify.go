@@ -76,6 +76,9 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s := run.Summary; s != nil && s.Resumes < run.resumes() {
+		return nil, fmt.Errorf("%s: the run was resumed after its report was written and has not ended since (%s knows %s, %s has %d): go on with run resume %s", dir, summaryFile, plural(s.Resumes, "resume"), metricsFile, run.resumes(), dir)
+	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
 	for _, check := range []func() error{c.digests, c.rows, c.evaluations, c.summary, c.log, c.plots, c.report} {
 		if err := check(); err != nil {

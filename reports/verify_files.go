@@ -64,60 +64,98 @@ func (v *Verification) comparePlot(dir, name string, f *figure) (int, error) {
 func (c *runCheck) plot(name string, f *figure) (int, error) { return c.comparePlot(c.dir, name, f) }
 
 // compareSVG compares words exactly and coordinates to a fiftieth of a point: another processor may round the last
-// digit otherwise.
+// digit otherwise. Every word that differs is named, of shapes the first.
 func (v *Verification) compareSVG(name string, stated, recomputed []byte) error {
 	if bytes.Equal(stated, recomputed) {
 		return nil
 	}
-	a, b := strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n")
-	for _, d := range diffLines(a, b) {
+	a, b := svgWords(stated), svgWords(recomputed)
+	for _, d := range diffLines(a.text, b.text) {
 		for i := range max(len(d.stated), len(d.recomputed)) {
-			m := Mismatch{File: name, Line: d.at + min(i, max(len(d.stated)-1, 0)), Stated: "no such line", Recomputed: "no such line"}
+			at := min(d.at-1+i, len(a.line)-1)
+			m := Mismatch{File: name, Line: a.line[max(at, 0)], What: "a word", Stated: "none", Recomputed: "none"}
+			if i < len(d.stated) {
+				m.Stated = strconv.Quote(d.stated[i])
+			}
+			if i < len(d.recomputed) {
+				m.Recomputed = strconv.Quote(d.recomputed[i])
+			}
+			v.mismatch(m)
+		}
+	}
+	var first *Mismatch
+	more := 0
+	for _, d := range diffLines(a.shapes, b.shapes) {
+		for i := range max(len(d.stated), len(d.recomputed)) {
+			m := Mismatch{File: name, Line: d.at + i, What: "a shape", Stated: "none", Recomputed: "none"}
 			if i < len(d.stated) && i < len(d.recomputed) {
-				if sameSVGLine(d.stated[i], d.recomputed[i]) {
+				if sameShape(d.stated[i], d.recomputed[i]) {
 					continue
 				}
-				m.Stated, m.Recomputed = svgWords(d.stated[i], d.recomputed[i]), svgWords(d.recomputed[i], d.stated[i])
+				m.Stated, m.Recomputed = quoteDifference(d.stated[i], d.recomputed[i]), quoteDifference(d.recomputed[i], d.stated[i])
 			} else if i < len(d.stated) {
 				m.Stated = strconv.Quote(clip(d.stated[i], 100))
 			} else {
 				m.Recomputed = strconv.Quote(clip(d.recomputed[i], 100))
 			}
-			v.mismatch(m)
+			if first == nil {
+				first = &m
+			} else {
+				more++
+			}
 		}
+	}
+	if first != nil {
+		if more > 0 {
+			first.Recomputed += fmt.Sprintf(" (and %s)", plural(more, "more line"))
+		}
+		v.mismatch(*first)
 	}
 	return nil
 }
 
-// svgWords quotes the text of a line, or where it has the same as the other one the part that differs.
-func svgWords(line, other string) string {
-	if a, b := svgTextOf(line), svgTextOf(other); a != b {
-		return "the text " + strconv.Quote(a)
-	}
-	return quoteDifference(line, other)
+// svgParts are the words of a picture, with the lines they stand in, and its lines without them.
+type svgParts struct {
+	text   []string
+	line   []int
+	shapes []string
 }
 
-// svgTextOf is what a line of SVG shows as text.
-func svgTextOf(line string) string {
-	var b strings.Builder
-	inside := false
-	for _, r := range line {
+// svgWords takes an SVG file apart: what stands between tags, and the rest.
+func svgWords(svg []byte) svgParts {
+	parts := svgParts{line: []int{}}
+	var word, shape strings.Builder
+	line, inside := 1, false
+	for _, r := range string(svg) {
 		switch {
 		case r == '<':
+			if text := strings.TrimSpace(word.String()); text != "" {
+				parts.text, parts.line = append(parts.text, text), append(parts.line, line)
+			}
+			word.Reset()
 			inside = true
 		case r == '>':
 			inside = false
-		case !inside:
-			b.WriteRune(r)
+		case !inside && r != '\n':
+			word.WriteRune(r)
+			continue
 		}
+		if r == '\n' {
+			parts.shapes = append(parts.shapes, shape.String())
+			shape.Reset()
+			line++
+			continue
+		}
+		shape.WriteRune(r)
 	}
-	return b.String()
+	if len(parts.line) == 0 {
+		parts.line = []int{1}
+	}
+	parts.shapes = append(parts.shapes, shape.String())
+	return parts
 }
 
-func sameSVGLine(a, b string) bool {
-	if svgTextOf(a) != svgTextOf(b) {
-		return false
-	}
+func sameShape(a, b string) bool {
 	x, y := splitNumbers(a), splitNumbers(b)
 	if len(x) != len(y) {
 		return false

@@ -110,7 +110,9 @@ func (c *runCheck) rows() error {
 	if err != nil {
 		return err
 	}
-	c.checked("%s and %s (%d of them against their steps)", plural(steps, "step row"), plural(epochs, "epoch row"), means)
+	if steps+epochs > 0 {
+		c.checked("%s and %s (%d of them against their steps)", plural(steps, "step row"), plural(epochs, "epoch row"), means)
+	}
 	if means < epochs {
 		c.note("%s left out steps (logging.log_every_steps=%g): %s cannot be computed again", metricsFile, every, plural(epochs-means, "epoch mean"))
 	}

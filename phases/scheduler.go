@@ -172,6 +172,9 @@ func (s *scheduler) limits(i int) doctor.Limits {
 		lim = p.Limits()
 	}
 	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
+		lim.HalfPrecision = p.HalfPrecision()
+	}
 	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
 	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
 	return lim

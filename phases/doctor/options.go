@@ -34,7 +34,7 @@ type Options struct {
 	ESSUniform    Window `koanf:"ess_uniform" help:"largest effective sample size of the RCE weights as a share of the group, at the smallest temperature of the schedule"`
 	ESSCollapsed  Window `koanf:"ess_collapsed" help:"least effective sample size of the RCE weights, in candidates, at the largest temperature of the schedule"`
 
-	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats"`
+	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats; 100 times that for 16-bit models"`
 	RatioStuckAtOne Streak `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's"`
 	RatioClipped    Window `koanf:"ratio_clipped" help:"largest share of ratios outside the clip range"`
 	RatioClamped    Window `koanf:"ratio_clamped" help:"largest share of log-ratios cut at max_log_ratio"`

@@ -77,16 +77,18 @@ func (l *learner) freeze(parts []string, any bool) error {
 func (l *learner) zero() { l.params.ZeroGrad() }
 
 // step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
-// have added up. Nothing changes when the loss or the gradient is not finite: that is an error, unless
-// compat goes on.
+// have added up. Nothing changes when the loss or the gradient is not finite: that is a *NonFiniteError,
+// unless compat goes on. A step that is traced changes nothing either.
 func (l *learner) step(loss float64, step int) (Metrics, error) {
 	l.still.replace()
 	norm := l.params.GradNorm() // before clipping; sync
-	if notFinite(loss) && !l.goOn {
-		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", loss)
-	}
-	if notFinite(norm) && !l.goOn {
-		return nil, fmt.Errorf("the gradient norm is %v at loss %g: the weights were left as they were; lower the learning rate", norm, loss)
+	switch {
+	case torchx.Tracing():
+		return nil, errTraced
+	case notFinite(loss) && !l.goOn:
+		return nil, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
+	case notFinite(norm) && !l.goOn:
+		return nil, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 	}
 	l.scale = 1.0
 	if l.clip > 0 {

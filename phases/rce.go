@@ -185,9 +185,13 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 // collect returns the recorded candidates of queries, or samples of the policy with their rewards.
 func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	if r.opt.Rollout != "online" {
-		return r.src.Recorded(queries), nil
+		b := r.src.Recorded(queries)
+		return b, finiteRewards(b, r.optim.GoOn)
 	}
 	b, err := sampleGroups(r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	if err == nil {
+		err = finiteRewards(b, r.optim.GoOn)
+	}
 	if err != nil {
 		return nil, err
 	}

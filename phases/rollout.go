@@ -29,6 +29,9 @@ type rollout struct {
 // group, then the curriculum's top k.
 func (g *GRPO) collect(epoch, step int, queries []int) error {
 	groups, drawn, err := g.gather(step, queries)
+	if err == nil {
+		err = finiteRewards(drawn, g.optim.GoOn)
+	}
 	if err != nil {
 		return err
 	}

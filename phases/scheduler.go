@@ -115,7 +115,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
-				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
 				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
@@ -143,9 +143,10 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 			}
 		}
 		begin := time.Now()
-		m, err := s.step(ctx, phase, epoch, pass, order[at:min(at+phase.BatchSize(), len(order))])
+		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
-			return err
+			return s.explain(ctx, err, phase, epoch, pass, queries)
 		}
 		m["step_seconds"] = time.Since(begin).Seconds()
 		s.pos.Step++
@@ -175,6 +176,15 @@ func (s *scheduler) limits(i int) doctor.Limits {
 	return lim
 }
 
+// failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
+func (s *scheduler) failedStep(err error) int {
+	var stop *doctor.StopError
+	if errors.As(err, &stop) {
+		return s.pos.Step
+	}
+	return s.pos.Step + 1
+}
+
 // report records what the doctor has found. A stop ends the run, but for compat, which goes on as the
 // reference does.
 func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) error {
@@ -186,7 +196,11 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 			return err
 		}
 	}
-	return doctor.Judge(findings)
+	var stop *doctor.StopError
+	if err := doctor.Judge(findings); errors.As(err, &stop) {
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop, stop.Finding.Check)
+	}
+	return nil
 }
 
 // step makes one optimizer step inside a memory scope; an operation that fails becomes an error.

@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"fulcrum/internal/atomicfile"
 )
 
 const reportFile = "report.md"
 
-// WriteReport writes report.md of a run folder from what the run recorded: equal records give equal
+// WriteReport writes report.md and report.html of a run folder from what the run recorded: equal records give equal
 // bytes. It embeds the plots that are there; RebuildReport draws them first.
 func WriteReport(dir string) error {
 	run, err := ReadRun(dir)
@@ -25,10 +23,10 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644)
+	return WriteText(dir, text)
 }
 
-// RebuildReport draws the plots and writes report.md anew.
+// RebuildReport draws the plots and writes report.md and report.html anew.
 func RebuildReport(dir string) error {
 	run, err := ReadRun(dir)
 	if err != nil {
@@ -370,7 +368,7 @@ func reportFiles(d *document, run *Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := filepath.Glob(filepath.Join(run.Dir, "events.out.tfevents.*")); len(files) > 0 {
+	if files, _ := globIn(run.Dir, eventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.list(items...)

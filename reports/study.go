@@ -89,7 +89,7 @@ func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
 		}
 		if a := s.arm(j.Params[ArmKey]); a != nil {
 			if err := a.add(j); err != nil { // its arm then has a seed less
-				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, plain(err.Error())))
+				v.note(fmt.Errorf("job %d: %w", j.Number, err))
 			}
 		}
 	}

@@ -141,7 +141,11 @@ func (a *studyAnswer) sentence() string {
 	if a.c == nil {
 		return "No answer: " + plain(a.refused) + "."
 	}
-	return capital(plain(a.c.Sentence(a.what, a.against, a.Metric))) + "."
+	text := capital(a.c.Sentence(plain(a.what), plain(a.against), a.Metric))
+	if a.c.Seeds == 1 {
+		text += "; one seed says nothing of others"
+	}
+	return text + "."
 }
 
 // title is the question, and under what it was asked where that is not all there is.

@@ -247,15 +247,14 @@ func (d *Doctor) mean(name string, w Window) (mean float64, ok bool) {
 	return mean, ok
 }
 
-// streak counts the steps in a row in which a condition holds and reports whether there are as many as a
-// window asks for.
-func (d *Doctor) streak(check string, holds bool, w Window) bool {
+// streak counts the steps in a row in which a condition holds and reports whether there are as many as that.
+func (d *Doctor) streak(check string, holds bool, steps int) bool {
 	if !holds {
 		delete(d.state.Streak, check)
 		return false
 	}
 	d.state.Streak[check]++
-	return d.state.Streak[check] >= w.Steps
+	return d.state.Streak[check] >= steps
 }
 
 // moved counts the steps that moved the weights away from those of the old and of the reference policy.

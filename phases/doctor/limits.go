@@ -103,6 +103,17 @@ type KL struct {
 	BetaMin, BetaMax float64
 }
 
+// topK is how many of a group's candidates count in an epoch (from 1).
+func (l Limits) topK(epoch int, size float64) float64 {
+	switch p := l.Policy; {
+	case epoch <= p.EarlyEpochs:
+		return math.Min(size, float64(p.EarlyTopK))
+	case p.LateTopK > 0:
+		return math.Min(size, float64(p.LateTopK))
+	}
+	return size
+}
+
 // oldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the
 // ratio is then 1.
 func (l Limits) oldIsFresh(step int) bool {

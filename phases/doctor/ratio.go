@@ -33,9 +33,9 @@ func (d *Doctor) ratioStuckAtOne(r row) {
 	}
 	ratio, ok := r.number("mean_ratio")
 	moves := d.state.Moves["old"]
-	if d.streak("ratio_stuck_at_one", ok && ratio == 1 && moves > 0, o) {
+	if d.streak("ratio_stuck_at_one", ok && ratio == 1 && moves > 0, o.Steps) {
 		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), ratio, 1,
-			"the mean ratio is still exactly 1 after %d steps with a gradient since the old policy was refreshed: the old policy follows the policy, or the weights do not move; the clip bounds nothing", moves)
+			"the mean ratio is still exactly 1 after %d steps with a gradient since the old policy was refreshed: the old policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", moves, d.key("old_policy"), d.lim.Policy.OldPolicy)
 	}
 }
 

@@ -91,7 +91,7 @@ func (d *Doctor) batchRepeats(r row) {
 	before := d.state.Recent["batch"]
 	same := len(before) == 3 && before[0] == x[0] && before[1] == x[1] && before[2] == x[2]
 	d.state.Recent["batch"] = []float64{x[0], x[1], x[2]}
-	if d.streak("batch_repeats", same, Window{Steps: o.Steps}) {
+	if d.streak("batch_repeats", same, o.Steps) {
 		d.say(o.Severity, "batch_repeats", "", float64(d.state.Streak["batch_repeats"]+1), 1,
 			"%d batches in a row have exactly the same rewards: every step sees the same queries; the order of the data is broken", d.state.Streak["batch_repeats"]+1)
 	}

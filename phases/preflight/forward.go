@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"math"
 
 	"fulcrum/internal/torchx"
@@ -98,7 +99,7 @@ func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) 
 		scale *= math.Max(1e-4, math.Min(by, 1e4))
 		change = p.change(b, before, step, scale)
 	}
-	p.rewind()
+	p.set(p.start)
 	moves := false
 	for _, d := range change {
 		moves = moves || d != 0
@@ -112,9 +113,40 @@ func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) 
 		words = "candidates that it imitates"
 	}
 	if !(gain > 0) {
-		p.add(p.Name, false, doctor.Finding{Check: "objective_not_improved", Value: gain,
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
 			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
 	}
+}
+
+// faint is the least gradient norm of a step, as a share of that of its objective computed here.
+const faint = 1e-4
+
+// pull checks that the gradient of the phase's step is not a mere rounding error next to that of Σ A·log π (or
+// Σ w·log π) over its candidates, which is of the same order whatever the phase divides by.
+func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
+	p.checks++
+	w := make([]float64, 0, len(b.Valid))
+	for i := range b.B() {
+		w = append(w, p.worth(m, b, i)...)
+	}
+	sum := 0.0
+	for _, g := range p.gradient(b, w) {
+		sum += float64(g) * float64(g)
+	}
+	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
+	if got > 0 && got < faint*want {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
+			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are %.3g: what is left is rounding, the loss does not reach the policy", got, want)})
+	}
+}
+
+// worth is what a change of the candidates' log-probabilities in group i is worth: the reward less its group's mean
+// where candidates are compared, the weight of imitation elsewhere.
+func (p *probe) worth(m phases.Metrics, b *selector.Batch, i int) []float64 {
+	if _, compares := m["mean_ratio"]; compares {
+		return centred(b, i)
+	}
+	return imitated(b, i, number(m, "temperature"))
 }
 
 // sequences returns log π of whole candidates [B*G].
@@ -135,7 +167,7 @@ func (p *probe) change(b *selector.Batch, before []float64, step []float32, scal
 	for i := range w {
 		w[i] = p.start[i] + float32(scale)*step[i]
 	}
-	p.policy.Params().SetValues(w)
+	p.set(w)
 	out := p.sequences(b)
 	for i := range out {
 		out[i] -= before[i]
@@ -148,15 +180,8 @@ func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64) floa
 	_, compares := m["mean_ratio"]
 	sum := 0.0
 	for i := range b.B() {
-		var w []float64
-		group := change[i*b.G : (i+1)*b.G]
-		if compares {
-			w = centred(b, i)
-		} else {
-			w = imitated(b, i, number(m, "temperature"))
-		}
-		for g, d := range group {
-			sum += w[g] * d
+		for g, w := range p.worth(m, b, i) {
+			sum += w * change[i*b.G+g]
 		}
 	}
 	if !compares || sum > 0 {

@@ -72,15 +72,18 @@ func (r *Report) Soften() {
 func (r *Report) Faults(faults []audit.Fault) {
 	r.checks += len(audit.Checks())
 	for _, f := range faults {
-		r.add(Name, f.Mild, doctor.Finding{Check: f.Check, Message: f.Message, Key: f.Key, Value: f.Value, Limit: f.Limit})
+		most := doctor.Stop
+		if f.Mild {
+			most = doctor.Note
+		}
+		r.add(Name, most, doctor.Finding{Check: f.Check, Message: f.Message, Key: f.Key, Value: f.Value, Limit: f.Limit})
 	}
 }
 
-// add appends a finding with the severity that the options give its check; a mild one is a note at most.
-func (r *Report) add(phase string, mild bool, f doctor.Finding) {
-	f.Severity = r.opt.severity(f.Check)
-	if mild && f.Severity.WorseThan(doctor.Note) {
-		f.Severity = doctor.Note
+// add appends a finding with the severity that the options give its check, but none worse than most.
+func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
+	if f.Severity = r.opt.severity(f.Check); f.Severity.WorseThan(most) {
+		f.Severity = most
 	}
 	at := fmt.Sprintf("%s %s %s", phase, f.Check, f.Severity)
 	if f.Severity == doctor.Off || phase != Name && r.said[at] {

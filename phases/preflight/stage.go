@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -21,6 +22,8 @@ type Stage struct {
 	Freeze []string        // parameters whose name contains one of these must not move
 	// Build makes the phase on another source, without weight decay: it would move tensors without a gradient.
 	Build func(selector.Source) (phases.Phase, error)
+	// Largest returns the n queries that make the largest batch, for Memory; nil leaves the stage out.
+	Largest func(n int) []int
 }
 
 // Trial is what the stages are tried with.
@@ -30,6 +33,9 @@ type Trial struct {
 	Seed   int64 // of sampling and dropout
 	Rough  bool  // log-probabilities have less than 24 bits: limits are a thousand times wider
 	GoOn   bool  // phases.Env.GoOn
+	// Unused says why a tensor may have no part in the log-probabilities of a batch: no image is in it, for
+	// example; "" where it should have. May be nil.
+	Unused func(b *selector.Batch, name string) string
 }
 
 // total is how many optimizer steps a phase is told it has: warm-up is over soon.
@@ -51,7 +57,11 @@ func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "does not require grad"):
+			p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
+		default:
 			p.find("step_failed", "the phase cannot make a step: %v", err)
 		}
 	}
@@ -87,7 +97,7 @@ func (p *probe) free() {
 
 // find adds a finding about the stage.
 func (p *probe) find(check, format string, args ...any) {
-	p.add(p.Name, false, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...)})
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...)})
 }
 
 // over adds a finding when a value is above its limit, or no number.
@@ -100,7 +110,7 @@ func (p *probe) over(check string, value float64, limit doctor.Limit, format str
 	if value <= bound {
 		return
 	}
-	p.add(p.Name, false, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...), Value: value, Limit: bound})
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...), Value: value, Limit: bound})
 }
 
 func (p *probe) run(ctx context.Context) error {
@@ -140,24 +150,23 @@ func (p *probe) step(ctx context.Context, n int) (m phases.Metrics, err error) {
 	return p.phase.Step(ctx, 1, n, 0, p.queries)
 }
 
-// rewind gives the clone its first weights again.
-func (p *probe) rewind() { p.policy.Params().SetValues(p.start) }
+// set gives the clone other weights.
+func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 
-// steps makes the same first step three times (as it is, again, with padding), then some more.
+// steps makes the first step twice from the same weights, some more, and one with shaken weights twice, the
+// second time with padding.
 func (p *probe) steps(ctx context.Context) error {
 	reference := p.phase.Reference().Params().Values()
-	p.spy.reset()
 	m, err := p.step(ctx, 0)
 	if err != nil {
 		return err
 	}
-	batch := p.part.last
-	after := p.policy.Params().Values()
+	batch, after := p.part.last, p.policy.Params().Values()
 	p.finiteRewards(batch)
-	p.rewind()
-	p.forward(m)
+	p.set(p.start)
+	p.pull(m, batch)
 	p.direction(m, batch, after)
-	p.rewind()
+	p.set(p.start)
 
 	again, err := p.step(ctx, 0)
 	if err != nil {
@@ -166,18 +175,6 @@ func (p *probe) steps(ctx context.Context) error {
 	p.ratio(m, again)
 	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
 		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before", m["grad_norm"], again["grad_norm"])
-	p.rewind()
-
-	p.part.pad = true
-	padded, err := p.step(ctx, 0)
-	p.part.pad = false
-	if err != nil {
-		return err
-	}
-	if !p.GoOn {
-		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
-			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
-	}
 	for n := 1; n < p.opt.Steps; n++ {
 		if _, err := p.step(ctx, n); err != nil {
 			return err
@@ -185,7 +182,50 @@ func (p *probe) steps(ctx context.Context) error {
 	}
 	p.moved(m)
 	p.still(reference)
+	return p.shaken(ctx)
+}
+
+// shaken makes a step with weights that are a little off everywhere: adapters that start at 0, and branches whose
+// scale does, take part then.
+func (p *probe) shaken(ctx context.Context) error {
+	weights := p.shake()
+	p.set(weights)
+	p.spy.reset()
+	m, err := p.step(ctx, p.opt.Steps)
+	if err != nil {
+		return ctx.Err() // these weights are nobody's: what they cannot do says nothing
+	}
+	p.set(weights)
+	p.forward(m)
+	p.part.pad = true
+	defer func() { p.part.pad = false }()
+	padded, err := p.step(ctx, p.opt.Steps)
+	if err != nil {
+		return err
+	}
+	if !p.GoOn { // compat counts padding as the reference does
+		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
+			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
+	}
 	return nil
+}
+
+// shake returns the first weights with noise of a tenth of each tensor's size, and of 0.02 where that is less.
+func (p *probe) shake() []float32 {
+	const relative, least = 0.1, 0.02
+	r, out, params := rng.New(p.seed, "preflight shake"), slices.Clone(p.start), p.policy.Params()
+	for _, name := range params.Names() {
+		from, to := params.Range(name)
+		squares := 0.0
+		for _, x := range out[from:to] {
+			squares += float64(x) * float64(x)
+		}
+		std := float32(math.Max(least, relative*math.Sqrt(squares/float64(max(to-from, 1)))))
+		for i := from; i < to; i++ {
+			out[i] += std * float32(r.NormFloat64())
+		}
+	}
+	return out
 }
 
 // number reads a metric.
@@ -231,109 +271,4 @@ func (p *probe) finiteRewards(b *selector.Batch) {
 			return
 		}
 	}
-}
-
-// moved checks that every trained tensor has moved since the first step, and no frozen one.
-func (p *probe) moved(m phases.Metrics) {
-	p.checks += 3
-	params, now := p.policy.Params(), p.policy.Params().Values()
-	var idle, astray []string
-	for _, name := range params.Names() {
-		from, to := params.Range(name)
-		moved := !slices.Equal(now[from:to], p.start[from:to])
-		switch frozen := p.frozen(name); {
-		case frozen && moved:
-			astray = append(astray, name)
-		case !frozen && !moved:
-			idle = append(idle, name)
-		}
-	}
-	if len(astray) > 0 {
-		p.find("frozen_move", "%s moved although %s.freeze names it: its learning rate is not 0", list(astray), p.Name)
-	}
-	if len(idle) == 0 {
-		return
-	}
-	all := len(idle)+p.countFrozen() == len(params.Names())
-	if all && number(m, "grad_norm") > 0 {
-		p.add(p.Name, false, doctor.Finding{Check: "parameters_do_not_move", Key: p.Name + ".lr", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr=%.3g is too small for float32", p.opt.Steps, m["grad_norm"], p.Name, m["lr"])})
-		return
-	}
-	reached := p.gradients()
-	var unmoved, without []string
-	for _, name := range idle {
-		if reached[name] {
-			unmoved = append(unmoved, name)
-		} else {
-			without = append(without, name)
-		}
-	}
-	if all {
-		p.add(p.Name, false, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g over %d steps): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", number(m, "grad_norm"), p.opt.Steps)})
-		return
-	}
-	if len(unmoved) > 0 {
-		p.find("parameters_do_not_move", "%s did not move in %d steps although the log-probabilities have a gradient to it: the phase leaves it out", list(unmoved), p.opt.Steps)
-	}
-	if len(without) > 0 {
-		p.find("gradient_missing", "%s has no gradient after %d steps: the log-probabilities do not depend on it", list(without), p.opt.Steps)
-	}
-}
-
-func (p *probe) frozen(name string) bool {
-	return slices.ContainsFunc(p.Freeze, func(part string) bool { return strings.Contains(name, part) })
-}
-
-func (p *probe) countFrozen() int {
-	n := 0
-	for _, name := range p.policy.Params().Names() {
-		if p.frozen(name) {
-			n++
-		}
-	}
-	return n
-}
-
-// gradients reports which tensors the log-probabilities of the batch have a gradient to, whatever the phase does.
-func (p *probe) gradients() map[string]bool {
-	defer torchx.Scope()()
-	params := p.policy.Params()
-	params.ZeroGrad()
-	b := p.part.last
-	out := p.policy.Forward(b, selector.ForwardOptions{})
-	w := make([]float32, len(b.Mask))
-	for i, m := range b.Mask {
-		w[i] = m * float32(1+i%7) // different weights: a sum over all actions has no gradient
-	}
-	torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.ToLike(torchx.From(w, b.B(), b.G, b.T), out.LogP))))
-	grad := torchx.Data[float32](params.Grad())
-	params.ZeroGrad()
-	reached := map[string]bool{}
-	for _, name := range params.Names() {
-		from, to := params.Range(name)
-		reached[name] = slices.ContainsFunc(grad[from:to], func(g float32) bool { return g != 0 })
-	}
-	return reached
-}
-
-// still checks that the reference policy has not moved.
-func (p *probe) still(reference []float32) {
-	if n, ok := p.phase.(interface{ ReferenceName() string }); ok && n.ReferenceName() == "synced" {
-		return
-	}
-	p.checks++
-	if !slices.Equal(p.phase.Reference().Params().Values(), reference) {
-		p.find("frozen_move", "the reference policy of the KL moves with the policy: it shares its weights, so that the KL is always 0")
-	}
-}
-
-// list names some tensors.
-func list(names []string) string {
-	const show = 3
-	if len(names) <= show {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
 }

@@ -154,7 +154,7 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.Interval, c.BCa, c.P = paired.Interval, bootstrapBCa(diff, opt), paired.P
+		c.Interval, c.BCa, c.P = paired.Interval, bootstrapBCa(diff, opt), signFlip(diff, opt)
 	} else {
 		half := e.halfWidth(1 - opt.Level)
 		c.Interval = Interval{c.Mean - half, c.Mean + half}

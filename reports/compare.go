@@ -70,7 +70,7 @@ func writeComparisons(d *document, runs []*Run) error {
 		if len(arms) == 1 {
 			d.paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
 		}
-		tables := armTables(arms)
+		tables := armTables(arms, nil)
 		for _, t := range tables {
 			t.write(d)
 		}

@@ -54,22 +54,38 @@ type armRow struct {
 	refused    string         // why there is no comparison
 }
 
+// made are the comparisons of a line.
+func (r armRow) made() []*ArmComparison {
+	return slices.DeleteFunc([]*ArmComparison{r.similarity, r.initial, r.first}, func(c *ArmComparison) bool { return c == nil })
+}
+
+// comparisons is how many a table makes.
+func (t armTable) comparisons() int {
+	n := 0
+	for _, r := range t.rows {
+		n += len(r.made())
+	}
+	return n
+}
+
 // armTable compares arms on one split by one metric, with the baselines of the first arm below.
 type armTable struct {
 	split, metric string
+	reference     string // what the first arm is called by the others
 	over          string // similarity, or the majority answer
 	rows          []armRow
 	baselines     []Arm
 }
 
 // armTables makes a table for every split and metric that at least two arms share, or of the only arm.
-// All comparisons of all tables are corrected together.
-func armTables(arms []comparedArm) []armTable {
+// All comparisons of all tables are corrected together. A nil want means all tables.
+func armTables(arms []comparedArm, want func(split, metric string) bool) []armTable {
 	type key struct{ split, metric string }
 	var keys []key
 	for _, run := range arms[0].runs {
 		for _, table := range stageTables(run.Evaluations) {
-			if k := (key{table[0].Split, table[0].Metric}); !slices.Contains(keys, k) {
+			k := key{table[0].Split, table[0].Metric}
+			if !slices.Contains(keys, k) && (want == nil || want(k.split, k.metric)) {
 				keys = append(keys, k)
 			}
 		}
@@ -77,7 +93,7 @@ func armTables(arms []comparedArm) []armTable {
 	var tables []armTable
 	var family []*ArmComparison
 	for _, k := range keys {
-		t := armTable{split: k.split, metric: k.metric}
+		t := armTable{split: k.split, metric: k.metric, reference: arms[0].name}
 		for _, a := range arms {
 			arm, err := ArmOf(a.runs, k.split, k.metric, "")
 			if err != nil {
@@ -113,11 +129,7 @@ func armTables(arms []comparedArm) []armTable {
 			continue
 		}
 		for _, row := range t.rows {
-			for _, c := range []*ArmComparison{row.similarity, row.initial, row.first} {
-				if c != nil {
-					family = append(family, c)
-				}
-			}
+			family = append(family, row.made()...)
 		}
 		t.baselines = baselinesOf(arms[0].runs, k.split, k.metric)
 		tables = append(tables, t)
@@ -151,7 +163,7 @@ func (a Arm) level() (mean, spread string) {
 		seeds = append(seeds, meanOf(scores))
 	}
 	spread = "–"
-	if len(seeds) > 1 {
+	if len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
 		spread = fmt.Sprintf("%.4f", sdOf(seeds))
 	}
 	return fmt.Sprintf("%.4f ± %.4f", m, se), spread
@@ -171,26 +183,34 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 
 func (t armTable) write(d *document) {
 	d.heading(2, "%s on %s", capital(t.metric), plain(t.split))
-	first := t.rows[0]
+	t.writeTable(d)
+}
+
+func (t armTable) writeTable(d *document) {
 	header := []string{"arm", ">seeds", ">mean ± SE", ">sd over seeds"}
 	if t.over != "" {
 		header = append(header, ">gain over "+t.over, "verdict")
 	}
-	header = append(header, ">gain over initial policy", "verdict")
+	started := slices.ContainsFunc(t.rows, func(r armRow) bool { return r.initial != nil })
+	if started {
+		header = append(header, ">gain over initial policy", "verdict")
+	}
 	if len(t.rows) > 1 {
-		header = append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict")
+		header = append(header, ">minus "+t.reference, ">p (Holm)", ">effect", "verdict")
 	}
 	var rows [][]string
 	var sentences []string
 	for _, r := range t.rows {
 		mean, spread := r.arm.level()
-		row := []string{r.name, fmt.Sprint(len(r.arm.Seeds)), mean, spread}
+		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, spread}
 		if t.over != "" {
 			gain, _, _, verdict := armCells(r.similarity)
 			row = append(row, gain, verdict)
 		}
-		gain, _, _, verdict := armCells(r.initial)
-		row = append(row, gain, verdict)
+		if started {
+			gain, _, _, verdict := armCells(r.initial)
+			row = append(row, gain, verdict)
+		}
 		if len(t.rows) == 1 {
 			rows = append(rows, row)
 			continue
@@ -198,11 +218,11 @@ func (t armTable) write(d *document) {
 		difference, p, effect, verdict := armCells(r.first)
 		if r.refused != "" {
 			verdict = r.refused
-			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", capital(r.name), first.name))
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", capital(r.name), t.reference))
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, capital(r.first.Sentence(r.name, first.name, t.metric))+"."+r.first.spreads())
+			sentences = append(sentences, capital(r.first.Sentence(r.name, t.reference, t.metric))+"."+r.first.spreads())
 		}
 	}
 	for _, b := range t.baselines {
@@ -214,7 +234,9 @@ func (t armTable) write(d *document) {
 		rows = append(rows, row)
 	}
 	d.table(header, rows)
-	d.list(sentences...)
+	if len(sentences) > 0 {
+		d.list(sentences...)
+	}
 }
 
 // spreads says how much of the standard error comes from where.

@@ -61,12 +61,14 @@ func ComparePaired(scores, reference []float64, opt StatsOptions) (Paired, error
 	if err != nil {
 		return p, err
 	}
+	p.P = signFlip(diff, opt)
 	p.BCa = bootstrapBCa(diff, opt)
 	p.setHolm(p.P)
 	return p, nil
 }
 
-// comparePaired is ComparePaired without the bootstrap and the verdict. It also returns the differences [n].
+// comparePaired is ComparePaired without what takes resamples and without the verdict. It also returns
+// the differences [n].
 func comparePaired(scores, reference []float64, opt StatsOptions) (Paired, []float64, error) {
 	if len(scores) != len(reference) {
 		return Paired{}, nil, fmt.Errorf("paired comparison: %d scores against %d: want the same questions", len(scores), len(reference))
@@ -94,7 +96,6 @@ func comparePaired(scores, reference []float64, opt StatsOptions) (Paired, []flo
 	}
 	quantile := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + opt.Level/2)
 	p.Interval = Interval{mean - quantile*se, mean + quantile*se}
-	p.P = signFlip(diff, opt)
 	p.Questions = QuestionsNeeded(mean, sd, 1-opt.Level, opt.Power)
 	return p, diff, nil
 }

@@ -61,8 +61,9 @@ func TestMonteCarloPermutationNearsTheExactOne(t *testing.T) {
 		exact := signFlip(d, opt)
 		opt.Resamples = 8000
 		got := signFlip(d, opt)
-		if tol := 4 * math.Sqrt(exact*(1-exact)/8000); math.Abs(got-exact) > tol+1e-3 {
-			t.Errorf("Monte Carlo %.4f, exact %.4f, tolerance %.4f (four standard errors)", got, exact, tol)
+		se := math.Sqrt(exact * (1 - exact) / 8000)
+		if math.Abs(got-exact-2*se) > 4*se+1e-3 {
+			t.Errorf("Monte Carlo %.4f, want exact %.4f and two standard errors more, within four (%.4f each)", got, exact, se)
 		}
 	}
 }
@@ -182,7 +183,7 @@ func TestQuestionsNeededHasItsPower(t *testing.T) {
 		for i := range d {
 			d[i] = rng.NormFloat64() + 0.3
 		}
-		if p, err := ComparePaired(d, make([]float64, n), quick()); err != nil {
+		if p, err := ComparePaired(d, make([]float64, n), DefaultStatsOptions()); err != nil {
 			t.Fatal(err)
 		} else if p.Verdict == Better {
 			found++

@@ -92,7 +92,7 @@ func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
 		}
 		if a := s.arm(j.Params[ArmKey]); a != nil {
 			if err := a.add(j); err != nil { // its arm then has a seed less
-				v.note(fmt.Sprintf("job %d: %s", j.Number, err.Error()))
+				v.note(v.within(fmt.Sprintf("job %d: %v", j.Number, err)))
 			}
 		}
 	}

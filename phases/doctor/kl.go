@@ -86,7 +86,7 @@ func (d *Doctor) klStuckAtZero(r row) {
 		return
 	}
 	if d.lim.referenceIsFresh(r.step) {
-		d.state.Rounding["kl"] = math.Max(math.Abs(kl), 1e-9)
+		d.state.Rounding["kl"] = math.Min(math.Max(math.Abs(kl), 1e-9), 1e-6) // more is no rounding
 		return
 	}
 	floor, known := d.state.Rounding["kl"]

@@ -36,7 +36,7 @@ func (d *Doctor) ratioStuckAtOne(r row) {
 	if d.lim.oldIsFresh(r.step) { // with old_policy=batch and one pass, all steps are like this
 		d.state.Rounding["ratio"] = 1e-7
 		if drift, ok := r.number("refresh_drift"); ok {
-			d.state.Rounding["ratio"] = math.Max(drift, 1e-7)
+			d.state.Rounding["ratio"] = math.Min(math.Max(drift, 1e-7), 1e-5) // more is no rounding
 		}
 		return
 	}
@@ -84,7 +84,7 @@ func (d *Doctor) objectiveFalls(r row) {
 		squares += (x - mean) * (x - mean)
 	}
 	n := float64(len(gains))
-	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit {
+	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit && mean < -1e-5 { // beyond rounding
 		d.say(o.Severity, "objective_falls", d.key("lr"), z, -o.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is %.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))
 	}

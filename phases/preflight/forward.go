@@ -72,14 +72,12 @@ func differ(a, b []float64) (d float64, at [2]float64) {
 // log-probability is large against rounding and small against 1, so that neither learning rate decides.
 func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) {
 	p.checks += 2
+	if farthest(after, p.start) <= nowhere || number(m, "grad_norm") == 0 {
+		return // moved says so
+	}
 	step := make([]float32, len(after))
-	length := 0.0
 	for i := range step {
 		step[i] = after[i] - p.start[i]
-		length += float64(step[i]) * float64(step[i])
-	}
-	if length == 0 || number(m, "grad_norm") == 0 {
-		return // moved says so
 	}
 	before := p.sequences(b)
 	change := p.change(b, before, step, 1)

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ func (p *probe) moved(m phases.Metrics) {
 	trained := 0
 	for _, name := range params.Names() {
 		from, to := params.Range(name)
-		moved := !slices.Equal(now[from:to], p.start[from:to])
+		moved := farthest(now[from:to], p.start[from:to]) > nowhere
 		switch frozen := p.frozen(name); {
 		case frozen && moved:
 			astray = append(astray, name)
@@ -45,6 +46,18 @@ func (p *probe) moved(m phases.Metrics) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
 			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", norm)})
 	}
+}
+
+// nowhere is a change of a weight that is none: a weight that is 0 takes any step, however small.
+const nowhere = 1e-12
+
+// farthest is the largest difference of two lists of weights.
+func farthest(a, b []float32) float64 {
+	d := 0.0
+	for i := range a {
+		d = math.Max(d, math.Abs(float64(a[i]-b[i])))
+	}
+	return d
 }
 
 // leftOut says which of some tensors that did not move the log-probabilities have a gradient to.

@@ -1,0 +1,124 @@
+package experiments_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// trainedWeights returns the bytes of a run's checkpoints by name.
+func trainedWeights(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "checkpoints", "*.safetensors"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d checkpoints in %s (%v)", len(files), dir, err)
+	}
+	out := map[string][]byte{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[filepath.Base(f)] = data
+	}
+	return out
+}
+
+// withoutTimes returns metrics.jsonl without events, times and the machine's speed.
+func withoutTimes(t *testing.T, dir string) string {
+	t.Helper()
+	var out []string
+	for line := range strings.Lines(read(t, filepath.Join(dir, "metrics.jsonl"))) {
+		if !strings.Contains(line, `"kind":"event"`) {
+			out = append(out, regexp.MustCompile(`"(time|step_seconds)":("[^"]*"|[^,}]*),?`).ReplaceAllString(line, ""))
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// A run with the preflight and one without are the same, bit for bit, whatever the policy.
+func TestPreflightChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"pointer": tiny("schedule=[sft,rce,grpo,grpo_online]", "sft.epochs=1", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=1", "selector.dropout=0.1", "report.plots=false", "logging.tensorboard=false"),
+		"shapes_vl": {"exp=shapes_vl", "data.batch_size=4", "data.shapes.train_queries=24", "data.shapes.reader_questions=4", "data.shapes.val_queries=8", "data.shapes.dev_queries=8", "data.shapes.pool_size=8",
+			"sft.epochs=1", "rce.epoch_queries=8", "grpo.epochs=1", "grpo.epoch_queries=8", "vl.scratch.hidden_size=16", "vl.scratch.intermediate_size=16", "vl.scratch.num_hidden_layers=1",
+			"vl.scratch.vision.depth=1", "vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=16", "vl.scratch.vision.fullatt_block_indexes=[0]", "doctor.enabled=false", "report.plots=false", "logging.tensorboard=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on, off := folder(t), folder(t)
+			said := mustRun(t, append(args, "hydra.run.dir="+on)...)
+			mustRun(t, append(args, "preflight.enabled=false", "hydra.run.dir="+off)...)
+			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") || !strings.Contains(log, "memory: largest step (") {
+				t.Errorf("run.log says nothing of the preflight:\n%s%s", log, said.stderr)
+			}
+			if strings.Contains(read(t, filepath.Join(off, "run.log")), "preflight") {
+				t.Error("the preflight was off and spoke")
+			}
+			got, want := trainedWeights(t, on), trainedWeights(t, off)
+			for name, data := range want {
+				if !bytes.Equal(got[name], data) {
+					t.Errorf("%s differs with the preflight", name)
+				}
+			}
+			if got, want := withoutTimes(t, on), withoutTimes(t, off); got != want {
+				t.Error("metrics.jsonl differs with the preflight")
+			}
+		})
+	}
+}
+
+// dry_run=true makes the preflight alone, prints what it finds, and fails on a stop.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	said := mustRun(t, tiny("dry_run=true", "hydra.run.dir="+dir)...)
+	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.stdout) {
+		t.Errorf("stdout: %s", said.stdout)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a dry run made its folder")
+	}
+	bad := run(t, tiny("dry_run=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
+	if bad.code != 1 || !strings.Contains(bad.stdout, "parameters_do_not_move") || !strings.Contains(bad.stdout, "1 stop") || !strings.Contains(bad.stderr, "rce.lr is too small") {
+		t.Errorf("exit code %d\n%s%s", bad.code, bad.stdout, bad.stderr)
+	}
+	soft := mustRun(t, tiny("dry_run=true", "rce.lr=1e-30", "preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
+	if !strings.Contains(soft.stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.stdout, "1 note") {
+		t.Errorf("stdout: %s", soft.stdout)
+	}
+}
+
+// Findings are events before the first step, equal in equal runs, and stand in summary.json; a stop ends the run
+// before it has trained.
+func TestPreflightFindings(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)
+	bad := run(t, args...)
+	if bad.code != 1 || !strings.Contains(bad.stderr, "stopped by parameters_do_not_move") {
+		t.Fatalf("exit code %d\n%s", bad.code, bad.stderr)
+	}
+	lines := strings.Split(read(t, filepath.Join(dir, "metrics.jsonl")), "\n")
+	for _, want := range []string{`"kind":"event"`, `"event":"parameters_do_not_move"`, `"severity":"stop"`, `"phase":"rce"`, `"key":"rce.lr"`, `"step":0`} {
+		if !strings.Contains(lines[0], want) {
+			t.Errorf("the first row lacks %s: %s", want, lines[0])
+		}
+	}
+	if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, "parameters_do_not_move") {
+		t.Errorf("summary.json lacks the finding:\n%s", s)
+	}
+}
+
+// compat goes on whatever the preflight finds.
+func TestPreflightIsSoftForCompat(t *testing.T) {
+	t.Parallel()
+	rs := records()
+	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "hydra.run.dir="+folder(t))...)
+	if !strings.Contains(said.stderr, "no weight moved") {
+		t.Errorf("stderr: %s", said.stderr)
+	}
+}

@@ -386,7 +386,7 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
-		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs an interval without 0 and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
+		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
 	}
 	d.heading(2, "Limits")
 	d.list(items...)

@@ -39,7 +39,7 @@ type Paired struct {
 	Effect    float64  `json:"effect"`    // Mean / SD (Cohen's d_z), 0 when no question differs
 	Interval  Interval `json:"interval"`  // of the mean difference, Student's t: the one that reports show
 	BCa       Interval `json:"bca"`       // bootstrap, bias-corrected and accelerated
-	P         float64  `json:"p"`         // two-sided sign-flip permutation test
+	P         float64  `json:"p"`         // two-sided sign-flip permutation test, two standard errors of its drawing added
 	PHolm     float64  `json:"p_holm"`    // the same, corrected for the comparisons made beside it
 	Changed   int      `json:"changed"`   // questions whose score differs
 	Questions int      `json:"questions"` // needed to settle a difference of this size; 0: none would

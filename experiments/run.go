@@ -50,9 +50,10 @@ type run struct {
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
-	evaluation *evaluation // of task=evaluate
-	earlier    sittings    // before a resume
-	closers    []io.Closer // at the end of the task
+	evaluation *evaluation       // of task=evaluate
+	earlier    sittings          // before a resume
+	closers    []io.Closer       // at the end of the task
+	found      []reports.Finding // of this sitting, that depend on the machine: they stand in no row
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.

@@ -30,7 +30,9 @@ type workload interface {
 	// Export is phases.Env.Export; nil: checkpoints are written in our own layout alone.
 	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
 	// Audit looks for faults of the data that training would not notice.
-	Audit(lim audit.Limits) []audit.Fault
+	Audit(lim audit.Limits) ([]audit.Fault, error)
+	// Largest returns the n queries of a source that make the largest batch.
+	Largest(src selector.Source, n int) []int
 	// Summary describes the data for summary.json and the report.
 	Summary() reports.DataSummary
 }

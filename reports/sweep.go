@@ -114,6 +114,7 @@ type sweepView struct {
 	front    map[int]bool     // numbers of the jobs that no other beats
 	settings []*setting       // best first
 	gains    map[int]seedGain // over a baseline on the held-out split, by job
+	verdicts *armTable        // nil: no two jobs left scores to compare
 	notes    []string         // what went wrong with the report itself
 }
 
@@ -139,7 +140,8 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	return v
 }
 
-// readGains takes the gain over a baseline from the summary.json of every finished job that has it.
+// readGains takes the gain over a baseline from the summary.json of every finished job that has it, and
+// compares the best settings.
 func (v *sweepView) readGains() {
 	type read struct {
 		gain seedGain
@@ -167,6 +169,7 @@ func (v *sweepView) readGains() {
 			v.gains[v.jobs[i].Number] = r.gain
 		}
 	}
+	v.readVerdicts()
 }
 
 // readGain reads what summary.json says of the planned comparison with similarity, or with the majority
@@ -231,6 +234,7 @@ func (v *sweepView) report(figures []sweepFigure) string {
 	v.writeSummary(&d)
 	v.writeBest(&d)
 	v.writeSettings(&d)
+	v.writeVerdicts(&d)
 	v.writePlots(&d, figures)
 	v.writeImportance(&d)
 	v.writeJobs(&d)

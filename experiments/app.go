@@ -82,10 +82,10 @@ Follows a sweep that another process controls until it ends; takes over one that
 `
 	case "report":
 		return `run report RUN_OR_SWEEP_FOLDER
-run report RUN_FOLDER RUN_FOLDER…
-run report TABLE.json
-Writes the report of a run or sweep again, prints a comparison of several runs, or says what a table of published
-accuracies allows to conclude (docs/statistics.md).
+run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE]
+run report TABLE.json [` + htmlFlag + ` FILE]
+Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
+of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
 `
 	case "verify":
 		return `run verify REPORT_OR_FOLDER [` + skipWeights + `]

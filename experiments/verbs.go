@@ -20,27 +20,37 @@ import (
 	"fulcrum/selector/pointer"
 )
 
+// htmlFlag writes a report that is printed as a page too.
+const htmlFlag = "--html"
+
 // verbReport rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func verbReport(_ context.Context, _ App, args []string) error {
-	switch {
-	case len(args) == 0:
-		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
-	case len(args) > 1:
-		text, err := reports.Compare(args)
-		if err != nil {
-			return err
-		}
-		fmt.Print(text)
-		return nil
+	paths, page, err := htmlTarget(args)
+	if err != nil {
+		return err
 	}
-	dir := args[0]
-	if filepath.Ext(dir) == ".json" {
-		text, err := reports.Published(dir)
+	if len(paths) == 0 {
+		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
+	}
+	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
+		var text string
+		if len(paths) > 1 {
+			text, err = reports.Compare(paths)
+		} else {
+			text, err = reports.Published(paths[0])
+		}
 		if err != nil {
 			return err
 		}
 		fmt.Print(text)
-		return nil
+		if page == "" {
+			return nil
+		}
+		return reports.WritePage(page, text)
+	}
+	dir := paths[0]
+	if page != "" {
+		return usagef("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
 	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
@@ -60,6 +70,25 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	}
 	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
 	return nil
+}
+
+// htmlTarget takes --html FILE or --html=FILE out of the arguments of a report.
+func htmlTarget(args []string) (paths []string, page string, err error) {
+	for i := 0; i < len(args); i++ {
+		name, value, given := strings.Cut(args[i], "=")
+		if name != htmlFlag {
+			paths = append(paths, args[i])
+			continue
+		}
+		if !given && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		if page = value; page == "" {
+			return nil, "", usagef("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
+		}
+	}
+	return paths, page, nil
 }
 
 // verbCheckpoint inspects, verifies or exports checkpoints: ours, the reference trainer's, Lightning's. Of a

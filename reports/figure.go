@@ -3,11 +3,14 @@ package reports
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"html"
 	"image/color"
 	"image/png"
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	xfont "golang.org/x/image/font"
@@ -143,7 +146,7 @@ func (f *figure) png() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// svg draws f as SVG. Readers without the Liberation fonts get metric-compatible ones.
+// svg draws f as SVG. Readers without the Liberation fonts get others, squeezed to the same width.
 func (f *figure) svg() ([]byte, error) {
 	canvas := vgsvg.New(figureWidth, f.height())
 	f.draw(draw.New(canvas))
@@ -151,8 +154,38 @@ func (f *figure) svg() ([]byte, error) {
 	if _, err := canvas.WriteTo(&buf); err != nil {
 		return nil, err
 	}
-	return bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	svg := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
+	return fixedWidths(svg), nil
+}
+
+// fixedWidths says of every word how wide it is in the font that the layout was made with: in a wider one, words
+// would run into each other.
+func fixedWidths(svg []byte) []byte {
+	const begin, size, end = "<text ", "font-size:", "</text>"
+	var out bytes.Buffer
+	for {
+		at := bytes.Index(svg, []byte(begin))
+		if at < 0 {
+			break
+		}
+		out.Write(svg[:at])
+		svg = svg[at:]
+		tag, rest, _ := bytes.Cut(svg, []byte(">"))
+		text, _, whole := bytes.Cut(rest, []byte(end))
+		_, points, sized := bytes.Cut(tag, []byte(size))
+		points, _, _ = bytes.Cut(points, []byte("px"))
+		height, err := strconv.ParseFloat(string(points), 64)
+		out.WriteString(begin)
+		svg = svg[len(begin):]
+		if !whole || !sized || err != nil {
+			continue
+		}
+		style := textStyle(font.Length(height), bytes.Contains(tag, []byte("font-weight:bold")), black)
+		fmt.Fprintf(&out, `textLength="%.5g" lengthAdjust="spacingAndGlyphs" `, float64(style.Width(html.UnescapeString(string(text)))))
+	}
+	out.Write(svg)
+	return out.Bytes()
 }
 
 // draw lays out title, panels, legends and labels.

@@ -30,6 +30,12 @@ func WriteText(dir, markdown string) error {
 	return atomicfile.Write(filepath.Join(dir, htmlFile), page, 0o644)
 }
 
+// WritePage writes a report without plots of its own, a comparison say, as a page.
+func WritePage(path, markdown string) error {
+	none := func(string) ([]byte, error) { return nil, os.ErrNotExist }
+	return atomicfile.Write(path, HTML(markdown, none), 0o644)
+}
+
 // HTML renders a report as one page: equal markdown and plots give equal bytes. read returns the file that an image
 // names; a PNG with an SVG of the same name beside it is shown as that.
 //

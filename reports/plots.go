@@ -42,17 +42,17 @@ func figures() []figureMaker {
 func (r *Run) caption(name string) string {
 	switch name {
 	case "reward", "accuracy":
-		return "The curve is what a reader of the results table wants to rise: the mean " + name + " of greedy " + r.wording("selections", "answers") + " to validation questions. Dashed lines are baselines on the same questions; the ring marks the best checkpoint. Differences smaller than the intervals of the table are noise."
+		return "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. Moves smaller than the intervals of the results table are noise."
 	case "sampled_reward":
 		return "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is nothing left to learn from."
 	case "completions":
 		return "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too low, or that the policy has stopped ending its answers."
 	case "losses":
-		return "The training losses of different phases are different quantities. A validation loss that rises while the training loss falls says that the phase has begun to learn its data by heart."
+		return "The training losses of different phases are different quantities. A validation loss that rises while the training loss falls is the mark of overfitting."
 	case "kl":
 		return "How far the policy has moved from its reference. Within the band β rests; it grows above and shrinks below."
 	case "ratio":
-		return "How much more likely the policy makes what it learns from than the old policy did. Ratios outside the clip range teach nothing in the direction that they have left it."
+		return "How much more likely the policy makes what a step learns from than the old policy did. A ratio that has left the clip range no longer pulls further that way."
 	case "schedules":
 		return "The learning rate, and where a phase has one the temperature, in each step."
 	case "advantages":

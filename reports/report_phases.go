@@ -258,7 +258,7 @@ func epochTable(run *Run, phase string) (header []string, rows [][]string) {
 		}
 		file := "–"
 		if name := e.Text("checkpoint"); name != "" {
-			file = fmt.Sprintf("[%s](%s)", plain(filepath.Base(name)), name)
+			file = fmt.Sprintf("[%s](%s)", plain(strings.TrimSuffix(filepath.Base(name), ".safetensors")), name)
 		}
 		rows = append(rows, append(row, file))
 	}

@@ -144,6 +144,7 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		}
 		begin := time.Now()
 		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		s.doc.Batch(epoch, pass, queries)
 		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
 			return s.explain(ctx, err, phase, epoch, pass, queries)
@@ -171,6 +172,9 @@ func (s *scheduler) limits(i int) doctor.Limits {
 		lim = p.Limits()
 	}
 	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
+		lim.HalfPrecision = p.HalfPrecision()
+	}
 	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
 	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
 	return lim
@@ -303,7 +307,7 @@ func (s *scheduler) start() error {
 	if err != nil {
 		return err
 	}
-	s.doc.Start(v.Metrics(""))
+	s.doc.Start(v.Metrics(""), standardError(v.Rewards))
 	file := checkpointName("init", 0)
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err

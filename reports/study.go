@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,7 +90,7 @@ func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
 		}
 		if a := s.arm(j.Params[ArmKey]); a != nil {
 			if err := a.add(j); err != nil { // its arm then has a seed less
-				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, plain(err.Error())))
+				v.note(errors.New(v.within(fmt.Sprintf("job %d: %v", j.Number, err))))
 			}
 		}
 	}

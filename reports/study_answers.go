@@ -51,6 +51,7 @@ func (v *studyView) answer() {
 			}
 			a.what, a.against = s.label(q.Arm), s.label(q.Against)
 			a.c, a.refused = s.compare(q.Arm, q.Against, a.split, q.Metric, false)
+			a.refused = v.within(a.refused)
 			if a.c != nil {
 				families[0] = append(families[0], a.c)
 			}
@@ -75,6 +76,9 @@ func (v *studyView) answer() {
 		HolmArms(family)
 	}
 }
+
+// within names the study's files as they stand in its folder, which may be moved.
+func (v *studyView) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
 
 // label is what a sentence calls an arm or a baseline.
 func (s *studySetting) label(name string) string {

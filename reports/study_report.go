@@ -27,6 +27,7 @@ func (v *studyView) report(figures []sweepFigure) string {
 	v.writeSkipped(&d)
 	v.writeCosts(&d)
 	v.writeRepeat(&d)
+	v.writeNotes(&d)
 	return strings.TrimRight(d.b.String(), "\n") + "\n"
 }
 
@@ -55,6 +56,14 @@ func (v *studyView) writeStanding(d *document) {
 	d.paragraph("%s %s", text, v.dataSentence())
 	if v.count(func(j SweepJob) bool { return !ended(j.State) }) > 0 {
 		d.paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody controls it. What follows compares the seeds that both sides of a question have.")
+	}
+}
+
+// writeNotes says what went wrong with the report itself.
+func (v *studyView) writeNotes(d *document) {
+	if len(v.notes) > 0 {
+		d.heading(2, "What this report lacks")
+		d.list(v.notes...)
 	}
 }
 

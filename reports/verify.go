@@ -33,6 +33,8 @@ type Verification struct {
 	Mismatches []Mismatch
 	Checked    []string // what was compared, in a few words each
 	Notes      []string // what could not be checked, and why
+
+	drawn map[string][]byte // plots drawn again, by file
 }
 
 // Summary says in one line what was checked.

@@ -39,7 +39,7 @@ func Checks() []Check {
 		{"loss_parts_differ", "the loss is not ppo_loss + kl_loss, or kl_loss not β·KL: what is optimised is not what is reported", "usually code: a term that is left out or scaled twice"},
 		{"loss_diverges", "imitation gets worse", "lower `PHASE.lr`; the sign of the loss"},
 		{"objective_falls", "good candidates become less likely: the run optimises the opposite", "the sign of loss, ratio or advantage; a `PHASE.lr` that is far too high"},
-		{"batch_repeats", "every step sees the same queries", "usually code: the order of the data"},
+		{"batch_repeats", "every step sees the same queries", "usually code: the order of the data, the place of a batch in it"},
 		{"validation_diverges", "training improves what does not carry over", "fewer epochs, `checkpoint.patience_epochs`, more data, a smaller `PHASE.lr`"},
 		{"validation_unchanged", "training does not reach what is validated", "usually code: validation of other weights, an optimizer that does not step"},
 		{"worse_than_start", "training loses what the initial policy could do", "lower `PHASE.lr`; the sign and scale of the rewards"},

@@ -28,6 +28,9 @@ type state struct {
 	Moves   map[string]int       `json:"moves"`   // steps that moved the weights since a policy was refreshed
 	Epochs  []epoch              `json:"epochs"`  // of this phase
 	Initial epoch                `json:"initial"` // validation of the run's initial policy
+
+	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
+	BatchEpoch int    `json:"batch_epoch"`
 }
 
 // moments are sums over values.
@@ -56,9 +59,10 @@ func (s *state) clear(phase string) {
 		Streak: map[string]int{}, Moves: map[string]int{}, Initial: s.Initial}
 }
 
-// Start tells of the validation of the initial policy: the fields of an eval row, without prefix.
-func (d *Doctor) Start(eval map[string]any) {
-	d.state.Initial = epoch{}
+// Start tells of the validation of the initial policy: the fields of an eval row, without prefix, and the
+// standard error of its reward.
+func (d *Doctor) Start(eval map[string]any, rewardError float64) {
+	d.state.Initial = epoch{"reward_error": finite(rewardError)}
 	for _, name := range []string{"loss", "reward"} {
 		if x, ok := (row{eval, nil}).number(name); ok {
 			d.state.Initial["val_"+name] = x

@@ -75,11 +75,15 @@ func epochRow(epoch int) map[string]any {
 }
 
 // play shows a doctor a whole phase and returns what it says, as check@epoch.step.
-func play(opt Options, phase string, lim Limits, row, end func(int) map[string]any) (found []Finding, at []int) {
+func play(opt Options, phase string, lim Limits, row, end func(int) map[string]any, batch func(int) []int) (found []Finding, at []int) {
 	d := New(opt)
-	d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+	d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 	d.Begin(phase, lim)
+	if batch == nil {
+		batch = func(step int) []int { return []int{step % perEpoch, 100} }
+	}
 	for step := range total {
+		d.Batch(step/perEpoch+1, 0, batch(step))
 		for _, f := range d.Step(step/perEpoch+1, step+1, row(step)) {
 			found, at = append(found, f), append(at, step+1)
 		}
@@ -99,7 +103,7 @@ func TestHealthyPhasesAreSilent(t *testing.T) {
 		lim   Limits
 		row   func(int) map[string]any
 	}{{"grpo", grpoLimits(), grpoRow}, {"rce", rceLimits(), rceRow}} {
-		if found, at := play(DefaultOptions(), tc.phase, tc.lim, tc.row, epochRow); len(found) > 0 {
+		if found, at := play(DefaultOptions(), tc.phase, tc.lim, tc.row, epochRow, nil); len(found) > 0 {
 			t.Errorf("%s: %v at steps %v, want silence", tc.phase, found, at)
 		}
 	}
@@ -112,6 +116,7 @@ type failure struct {
 	limit func(l *Limits)                   // what the options say
 	step  func(step int, m map[string]any)  // what rows say, step from 0
 	epoch func(epoch int, m map[string]any) // from 1
+	batch func(step int) []int              // its queries; nil: others in every step
 	by    int                               // the step, from 1, at which it is known
 	key   string                            // that the finding names
 }
@@ -136,7 +141,7 @@ func failures() []failure {
 		{check: "all_bad_groups", step: set(0, f{"constant_bad_groups": 60, "signal_share": 0.06}), by: 20, key: "grpo.group_size"},
 		{check: "ess_uniform", phase: "rce", step: set(0, f{"ess_share": 0.9999}), by: 10, key: "rce.temperature.start"},
 		{check: "ess_collapsed", phase: "rce", step: set(0, f{"ess_share": 0.2, "effective_sample_size": 1.0}), by: 10, key: "rce.temperature.start"},
-		{check: "batch_repeats", step: set(0, f{"mean_reward": 0.4, "reward_std": 0.2}), by: 6},
+		{check: "batch_repeats", batch: func(int) []int { return []int{1, 2, 3} }, by: 3, key: "data.shuffle"},
 		{check: "ratio_not_one", step: set(0, f{"mean_ratio": 1.01}), by: 1, key: "grpo.old_policy"},
 		{check: "ratio_not_one", step: func(step int, m map[string]any) {
 			if step == 0 {
@@ -241,7 +246,7 @@ func TestChecks(t *testing.T) {
 				}
 				return m
 			}
-			found, at := play(DefaultOptions(), phase, lim, row, end)
+			found, at := play(DefaultOptions(), phase, lim, row, end, tc.batch)
 			if len(found) != 1 || found[0].Check != tc.check {
 				t.Fatalf("found %+v at %v, want %s alone", found, at, tc.check)
 			}
@@ -275,7 +280,7 @@ func TestSeverities(t *testing.T) {
 	for _, severity := range []Severity{Off, Note, Warning, Stop} {
 		opt := DefaultOptions()
 		opt.NoSignal.Severity = severity
-		found, _ := play(opt, "grpo", grpoLimits(), row, epochRow)
+		found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil)
 		switch {
 		case severity == Off:
 			if len(found) > 0 {
@@ -292,7 +297,7 @@ func TestSeverities(t *testing.T) {
 	}
 	opt := DefaultOptions()
 	opt.Enabled = false
-	if found, _ := play(opt, "grpo", grpoLimits(), row, epochRow); len(found) > 0 {
+	if found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil); len(found) > 0 {
 		t.Errorf("disabled: %v", found)
 	}
 }
@@ -327,12 +332,12 @@ func TestStateIsExact(t *testing.T) {
 		}
 		for cut := 0; cut < total; cut += 7 {
 			d := New(opt)
-			d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+			d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 			d.Begin(phase, lim)
 			saved := d.State()
 			whole := show(d, 0)
 			other := New(opt)
-			other.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+			other.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 			other.Begin(phase, lim)
 			if err := other.Restore(saved); err != nil {
 				t.Fatal(err)
@@ -370,7 +375,7 @@ func showUntil(d *Doctor, end int, healthy func(int) map[string]any, tc failure)
 // TestAnotherPhase: what was said in one phase may be said again in the next, and its windows are empty.
 func TestAnotherPhase(t *testing.T) {
 	d := New(DefaultOptions())
-	d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+	d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 	for _, phase := range []string{"grpo", "grpo_online"} {
 		d.Begin(phase, grpoLimits())
 		var found []string

@@ -99,8 +99,8 @@ func (d *Doctor) klNotZero(r row) {
 	if d.lim.Policy.KL.NonNegative && kl < 0 {
 		return // kl_negative says that
 	}
-	if ok && math.Abs(kl) > o.Limit {
-		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit,
+	if ok && math.Abs(kl) > o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit*d.lim.rounding(),
 			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
@@ -110,7 +110,7 @@ func (d *Doctor) klNegative(r row) {
 	if d.lim.Policy == nil || !d.lim.Policy.KL.NonNegative {
 		return
 	}
-	if kl, ok := r.number("kl"); ok && kl < -o.Limit {
-		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit, "the KL is %.3g nats, and %s=exact, k2 and k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl, d.key("kl.estimator"))
+	if kl, ok := r.number("kl"); ok && kl < -o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl, d.key("kl.estimator"))
 	}
 }

@@ -11,6 +11,7 @@ type Limits struct {
 	StartsAtInit  bool // the phase starts with the weights of the run's initial policy
 	Online        bool // candidates are sampled from the policy
 	Text          bool // the policy's steps are tokens
+	HalfPrecision bool // the policy computes in 16 bits: equal weights agree less closely
 
 	LR     float64 // peak
 	LRPlan Plan
@@ -112,6 +113,14 @@ func (l Limits) topK(epoch int, size float64) float64 {
 		return math.Min(size, float64(p.LateTopK))
 	}
 	return size
+}
+
+// rounding is how much further apart than in 32 bits the log-probabilities of equal weights may lie.
+func (l Limits) rounding() float64 {
+	if l.HalfPrecision {
+		return 100
+	}
+	return 1
 }
 
 // oldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the

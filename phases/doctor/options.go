@@ -34,7 +34,7 @@ type Options struct {
 	ESSUniform    Window `koanf:"ess_uniform" help:"largest effective sample size of the RCE weights as a share of the group, at the smallest temperature of the schedule"`
 	ESSCollapsed  Window `koanf:"ess_collapsed" help:"least effective sample size of the RCE weights, in candidates, at the largest temperature of the schedule"`
 
-	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats"`
+	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats; 100 times that for 16-bit models"`
 	RatioStuckAtOne Streak `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's"`
 	RatioClipped    Window `koanf:"ratio_clipped" help:"largest share of ratios outside the clip range"`
 	RatioClamped    Window `koanf:"ratio_clamped" help:"largest share of log-ratios cut at max_log_ratio"`
@@ -63,7 +63,7 @@ type Options struct {
 	LossPartsDiffer Limit  `koanf:"loss_parts_differ" help:"largest relative difference between the loss and the sum of its parts"`
 	LossDiverges    Window `koanf:"loss_diverges" help:"largest loss of imitation (sft, rce), in multiples of that of the phase's first steps"`
 	ObjectiveFalls  Window `koanf:"objective_falls" help:"how many standard errors below 0 the advantage-weighted change of log-probabilities may lie: candidates with a good advantage should become likelier"`
-	BatchRepeats    Streak `koanf:"batch_repeats" help:"steps of an epoch do not all see the same rewards"`
+	BatchRepeats    Streak `koanf:"batch_repeats" help:"the batches of an epoch are of different queries"`
 
 	ValidationDiverges  Limit  `koanf:"validation_diverges" help:"epochs in a row in which validation gets worse while training gets better"`
 	ValidationUnchanged Switch `koanf:"validation_unchanged" help:"validation numbers change once the weights do"`
@@ -112,7 +112,7 @@ func DefaultOptions() Options {
 		LossPartsDiffer: Limit{Warning, 1e-3},
 		LossDiverges:    Window{Warning, 2, 10},
 		ObjectiveFalls:  Window{Warning, 4, 10},
-		BatchRepeats:    Streak{Warning, 5},
+		BatchRepeats:    Streak{Warning, 2},
 
 		ValidationDiverges:  Limit{Note, 2},
 		ValidationUnchanged: Switch{Warning},

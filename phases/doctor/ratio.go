@@ -9,8 +9,8 @@ func (d *Doctor) ratioNotOne(r row) {
 	if d.lim.Policy == nil || noItems(r) {
 		return
 	}
-	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit {
-		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit,
+	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit*d.lim.rounding(),
 			"with equal weights the policy and the old policy differ by up to %.3g nats in a log-probability: the forward pass is not deterministic (dropout or sampling noise in the ratio), or the old policy was not refreshed; every ratio carries that noise", drift)
 	}
 	ratio, ok := r.number("mean_ratio")

@@ -91,8 +91,8 @@ func (o Options) Audit(precision float64) audit.Limits {
 		Mismatch: o.RecordReaderMismatch.Limit, Similarity: o.PoolUnlikeQuery.Limit, Precision: precision}
 }
 
-// severity returns what a check's finding is.
-func (o Options) severity(check string) doctor.Severity {
+// severities are what the checks' findings are.
+func (o Options) severities() map[string]doctor.Severity {
 	return map[string]doctor.Severity{
 		"duplicate_queries": o.DuplicateQueries.Severity, "split_leak": o.SplitLeak.Severity, "query_in_own_pool": o.QueryInOwnPool.Severity,
 		"constant_rewards": o.ConstantRewards.Severity, "subprecision_rewards": o.SubprecisionRewards.Severity, "score_ties": o.ScoreTies.Severity,
@@ -105,5 +105,5 @@ func (o Options) severity(check string) doctor.Severity {
 		"objective_not_improved": o.ObjectiveNotImproved.Severity, "weights_ignored": o.WeightsIgnored.Severity,
 		"images_ignored": o.ImagesIgnored.Severity, "text_ignored": o.TextIgnored.Severity, "images_do_not_help": o.ImagesDoNotHelp.Severity,
 		"lora_ignored": o.LoRAIgnored.Severity, "adapter_keys": o.AdapterKeys.Severity, "memory": o.Memory.Severity,
-	}[check]
+	}
 }

@@ -82,7 +82,7 @@ func (r *Report) Faults(faults []audit.Fault) {
 
 // add appends a finding with the severity that the options give its check, but none worse than most.
 func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
-	if f.Severity = r.opt.severity(f.Check); f.Severity.WorseThan(most) {
+	if f.Severity = r.opt.severities()[f.Check]; f.Severity.WorseThan(most) {
 		f.Severity = most
 	}
 	at := fmt.Sprintf("%s %s %s", phase, f.Check, f.Severity)

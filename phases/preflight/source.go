@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"slices"
 
 	"fulcrum/internal/rng"
@@ -109,17 +110,20 @@ func groupSpread(b *selector.Batch, i int) bool {
 	return false
 }
 
-// makeUp gives candidates rewards of 0 and 1 by what they chose, so that a step has something to learn.
+// makeUp gives the different choices of a group rewards of 1 and 0 in turn, so that a step has something to learn.
 func makeUp(b *selector.Batch) {
-	for at, ok := range b.Valid {
-		if !ok {
-			continue
+	for i := range b.B() {
+		seen := map[string]int{}
+		for g := range b.G {
+			if !b.Valid[i*b.G+g] {
+				continue
+			}
+			choice := fmt.Sprint(b.Scored(i, g))
+			if _, ok := seen[choice]; !ok {
+				seen[choice] = len(seen)
+			}
+			b.Rewards[i*b.G+g] = float64(1 - seen[choice]%2)
 		}
-		sum := uint64(at/b.G) + 1
-		for _, a := range b.Scored(at/b.G, at%b.G) {
-			sum = sum*0x9E3779B97F4A7C15 + uint64(a) + 1
-		}
-		b.Rewards[at] = float64(sum >> 40 & 1)
 	}
 }
 

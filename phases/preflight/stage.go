@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -57,8 +58,11 @@ func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		var infinite *phases.NonFiniteError
 		switch {
 		case err == nil:
+		case errors.As(err, &infinite) && strings.Contains(infinite.What, "reward"):
+			p.find("nonfinite_rewards", "%s: one such reward is enough to make the weights NaN", infinite.What)
 		case strings.Contains(err.Error(), "does not require grad"):
 			p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
 		default:

@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func limits() Limits {
+	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Precision: 1e-6}
+}
+
+// one expects a single fault, or none where check is "".
+func one(t *testing.T, got []Fault, check string, mild bool, words ...string) {
+	t.Helper()
+	if check == "" {
+		if len(got) > 0 {
+			t.Fatalf("got %+v, want nothing", got)
+		}
+		return
+	}
+	if len(got) != 1 || got[0].Check != check || got[0].Mild != mild {
+		t.Fatalf("got %+v, want one %s (mild %v)", got, check, mild)
+	}
+	for _, w := range words {
+		if !strings.Contains(got[0].Message, w) {
+			t.Errorf("%q lacks %q", got[0].Message, w)
+		}
+	}
+}
+
+func queries(from, to int) []Query {
+	var out []Query
+	for i := from; i < to; i++ {
+		out = append(out, Query{ID: int64(i), Content: uint64(1000 + i), Group: uint64(5000 + i)})
+	}
+	return out
+}
+
+func TestOverlap(t *testing.T) {
+	type edit func(train, val, held []Query)
+	for _, tc := range []struct {
+		name  string
+		edit  edit
+		check string
+		mild  bool
+		words []string
+	}{
+		{"apart", func(train, val, held []Query) {}, "", false, nil},
+		{"a validation query is trained on", func(train, val, held []Query) { train[7].ID = val[3].ID }, "split_leak", false, []string{"1 of 50 validation queries (2 %)", "training queries too (query 203"}},
+		{"a held-out query chose the checkpoint", func(train, val, held []Query) { val[0].ID = held[9].ID }, "split_leak", false, []string{"1 of 50 held-out", "best checkpoint"}},
+		{"the same content under another id", func(train, val, held []Query) { train[1].Content, train[2].Content = val[4].Content, val[5].Content }, "split_leak", false, []string{"query 204 is query 1,", "4 %"}},
+		{"a known picture of unknown content", func(train, val, held []Query) { train[1].Content, val[4].Content = 0, 0 }, "", false, nil},
+		{"a picture on both sides", func(train, val, held []Query) { train[1].Group = val[4].Group }, "split_leak", true, []string{"picture"}},
+		{"a query twice", func(train, val, held []Query) { train[3].ID = 4 }, "duplicate_queries", false, []string{"1 of 200 training queries", "query 4"}},
+		{"few copies", func(train, val, held []Query) { train[3].Content = train[4].Content }, "duplicate_queries", true, []string{"queries 3 and 4"}},
+		{"a constant table", func(train, val, held []Query) {
+			for i := range train {
+				train[i].Content = 7
+			}
+		}, "duplicate_queries", false, []string{"199 of 200", "constant"}},
+		{"unknown content is no copy", func(train, val, held []Query) {
+			for _, s := range [][]Query{train, val, held} {
+				for i := range s {
+					s[i].Content, s[i].Group = 0, 0
+				}
+			}
+		}, "", false, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			train, val, held := queries(0, 200), queries(200, 250), queries(250, 300)
+			tc.edit(train, val, held)
+			one(t, Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val}, {Name: "held-out", Of: held}}, limits()), tc.check, tc.mild, tc.words...)
+		})
+	}
+}
+
+func TestRewards(t *testing.T) {
+	good := []float64{0.1, 0.5, 0.9}
+	for _, tc := range []struct {
+		name     string
+		baseline bool
+		of       func(i int) []float64
+		check    string
+		mild     bool
+		words    []string
+	}{
+		{"a signal everywhere", true, func(int) []float64 { return good }, "", false, nil},
+		{"equal rewards", true, func(i int) []float64 {
+			if i < 95 {
+				return []float64{0.3, 0.3, 0.3}
+			}
+			return good
+		}, "constant_rewards", false, []string{"95 of 100", "data.reward.mode"}},
+		{"half of them equal", true, func(i int) []float64 { return []float64{0.3, 0.3, 0.3 + float64(i%2)*(0.1+float64(i)/100)} }, "constant_rewards", true, []string{"50 of 100"}},
+		{"too close to tell apart", true, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "subprecision_rewards", false, []string{"advantage.precision=1e-06"}},
+		{"nobody compares", false, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "", false, nil},
+		{"ties at the top", true, func(int) []float64 { return []float64{0.9, 0.1, 0.9} }, "score_ties", false, []string{"100 of 100"}},
+		{"groups of one", true, func(i int) []float64 { return good[:1+2*(i%2)*(i%4/2)] }, "small_groups", false, []string{"75 of 100"}},
+		{"one alone to imitate", false, func(int) []float64 { return good[:1] }, "", false, nil},
+		{"NaN", true, func(i int) []float64 {
+			if i == 42 {
+				return []float64{0, math.NaN(), 1}
+			}
+			return good
+		}, "nonfinite_rewards", false, []string{"query 1042, candidate 2: NaN"}},
+		{"infinite", false, func(int) []float64 { return []float64{0, math.Inf(-1)} }, "nonfinite_rewards", false, []string{"100 of 100", "-Inf"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := Groups{Name: "grpo", Baseline: tc.baseline, Len: 100, Of: func(i int) (int64, []float64) { return int64(1000 + i), tc.of(i) }}
+			one(t, Rewards(g, limits()), tc.check, tc.mild, tc.words...)
+		})
+	}
+}
+
+func TestAgreement(t *testing.T) {
+	var same, scaled, other []Scored
+	for q := range 50 {
+		for g := range 5 {
+			r := float64((q*7+g*13)%29) / 29
+			same = append(same, Scored{int64(q), g, []float64{r + 1, r}, r + 5e-4}) // the file rounds, and its first score is another
+			scaled = append(scaled, Scored{int64(q), g, []float64{r}, 10*r + 3})
+			other = append(other, Scored{int64(q), g, []float64{r}, float64((q*11+g*5)%31) / 31})
+		}
+	}
+	one(t, Agreement("records", same, limits()), "", false)
+	one(t, Agreement("records", scaled, limits()), "record_reader_mismatch", true, "another scale")
+	one(t, Agreement("records", other, limits()), "record_reader_mismatch", false, "of 250 recorded candidates", "pools mean something else")
+	same[17].Reader = math.NaN()
+	one(t, Agreement("records", same, limits()), "nonfinite_rewards", false, "the reader gives NaN for candidate 3 of query 3")
+}
+
+func TestPools(t *testing.T) {
+	near, far := make([]float64, 100), make([]float64, 100)
+	for i := range near {
+		far[i] = math.Sin(float64(i)) // no side is nearer
+		near[i] = 0.5 + far[i]
+	}
+	one(t, Nearness("rce", near, limits()), "", false)
+	one(t, Nearness("rce", far, limits()), "pool_unlike_query", false, "rce queries are no nearer", "embedding table")
+	one(t, Nearness("rce", far[:20], limits()), "", false)
+	one(t, OwnPools("val", 0, 0, 100, 0, limits()), "", false)
+	one(t, OwnPools("val", 100, 0, 100, 7, limits()), "query_in_own_pool", false, "query 7")
+	one(t, OwnPools("val", 0, 1, 100, 7, limits()), "query_in_own_pool", true, "the very embedding")
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 443757: "443,757", 1234567: "1,234,567"} {
+		if got := Count(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+func TestMain(m *testing.M) {
+	if err := torchx.Load(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// rig is a run's policy, data and stages, to plant faults in.
+type rig struct {
+	trial  Trial
+	stages []Stage
+	opt    Options
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	opt := beamdata.DefaultOptions()
+	opt.Reward.Mode = "vqa_gt_prob"
+	opt.Shapes.TrainQueries, opt.Shapes.ReaderQuestions, opt.Shapes.ValQueries, opt.Shapes.DevQueries = 120, 40, 20, 0
+	b, err := beamdata.Load(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sel := pointer.DefaultOptions()
+	sel.HiddenDim, sel.Dropout = 16, 0.1
+	policy, err := pointer.New(sel, b.Val.Table.Dim, 1, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(policy.Free)
+	policy.SetShots(2)
+	optim := phases.DefaultOptimOptions()
+	optim.WeightDecay = 0
+	lr := rewardutil.DefaultLRScheduleOptions()
+	rce, online := phases.DefaultRCEOptions(), phases.DefaultGRPOOptions()
+	rce.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
+	offline := phases.DefaultGRPOOptions()
+	offline.LR, offline.Freeze = 1e-3, []string{"input_proj"}
+	return &rig{
+		trial: Trial{Policy: policy, Seed: 5, Data: phases.Data{Shots: 2, Normalize: func(r []float64) []float64 { return r }}},
+		stages: []Stage{
+			{Name: "rce", Source: pointer.NewSource(b.RCE), Build: func(s selector.Source) (phases.Phase, error) {
+				return phases.NewRCE(rce, optim, lr, s, 8, 0), nil
+			}},
+			{Name: "grpo", Source: pointer.NewSource(b.Records), Freeze: offline.Freeze, Build: func(s selector.Source) (phases.Phase, error) {
+				return phases.NewGRPO("grpo", offline, optim, lr, s, 8), nil
+			}},
+			{Name: "grpo_online", Source: pointer.NewSource(b.Online), Online: true, Build: func(s selector.Source) (phases.Phase, error) {
+				return phases.NewGRPO("grpo_online", online, optim, lr, s, 8), nil
+			}},
+		},
+		opt: DefaultOptions(),
+	}
+}
+
+func (r *rig) found(t *testing.T) []Finding {
+	t.Helper()
+	report := New(r.opt, 1)
+	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
+		t.Fatal(err)
+	}
+	return report.Findings()
+}
+
+// faulty is a policy whose forward pass is another.
+type faulty struct {
+	*pointer.Policy
+	forward func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output
+	clone   bool
+	calls   *int
+}
+
+func (f *faulty) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	*f.calls++
+	return f.forward(f, b, opt)
+}
+
+func (f *faulty) Clone() selector.Policy {
+	return &faulty{f.Policy.Clone().(*pointer.Policy), f.forward, true, f.calls}
+}
+
+// with gives the rig's policy another forward pass.
+func (r *rig) with(forward func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output) {
+	r.trial.Policy = &faulty{r.trial.Policy.(*pointer.Policy), forward, false, new(int)}
+}
+
+// plain is the pass without the fault.
+func (f *faulty) plain(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	return f.Policy.Forward(b, opt)
+}
+
+// mutant is a phase with a step of its own.
+type mutant struct {
+	phases.Phase
+	env  *phases.Env
+	step func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error)
+	n    int
+}
+
+func (m *mutant) Begin(env *phases.Env, total int) error {
+	m.env = env
+	return m.Phase.Begin(env, total)
+}
+
+func (m *mutant) Step(ctx context.Context, epoch, step, pass int, queries []int) (phases.Metrics, error) {
+	m.n++
+	return m.step(m, func() (phases.Metrics, error) { return m.Phase.Step(ctx, epoch, step, pass, queries) })
+}
+
+// mutate wraps the phase of a stage.
+func (r *rig) mutate(stage int, step func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error)) {
+	build := r.stages[stage].Build
+	r.stages[stage].Build = func(src selector.Source) (phases.Phase, error) {
+		p, err := build(src)
+		return &mutant{Phase: p, step: step}, err
+	}
+}
+
+// upside is a source whose rewards are turned round for the phase alone.
+type upside struct{ selector.Source }
+
+func (u upside) Recorded(queries []int) *selector.Batch {
+	b := *u.Source.Recorded(queries)
+	b.Rewards = slices.Clone(b.Rewards)
+	for i := range b.Rewards {
+		b.Rewards[i] = -b.Rewards[i]
+	}
+	return &b
+}
+
+// holes is a scorer that gives NaN to choices of an even first example.
+type holes struct{ beamdata.Scorer }
+
+func (h holes) Score(i int, positions []int32) (float64, float64) {
+	if positions[0]%2 == 0 {
+		return math.NaN(), 0
+	}
+	return h.Scorer.Score(i, positions)
+}
+
+func TestHealthyPhases(t *testing.T) {
+	r := newRig(t)
+	before := r.trial.Policy.Params().Values()
+	report := New(r.opt, 1)
+	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Findings()) > 0 || report.Judge() != nil {
+		t.Errorf("healthy phases: %+v", report.Findings())
+	}
+	if n := report.Checks(); n < 30 {
+		t.Errorf("%d checks, want all of them", n)
+	}
+	if !slices.Equal(before, r.trial.Policy.Params().Values()) {
+		t.Error("the run's own policy has moved")
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		plant func(r *rig)
+		want  string // phase and check
+		words string
+	}{
+		{"log-probabilities cut off", func(r *rig) {
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				out.LogP = torchx.Detach(out.LogP)
+				return out
+			})
+		}, "rce gradient_missing", "no gradient at all"},
+		{"a gradient of rounding errors", func(r *rig) {
+			r.mutate(1, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				out, err := run()
+				out["grad_norm"] = 3e-9
+				return out, err
+			})
+		}, "grpo gradient_missing", "rounding"},
+		{"a random evaluation", func(r *rig) {
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				out.LogP = torchx.AddScalar(out.LogP, 1e-3*float64(*f.calls%7))
+				return out
+			})
+		}, "rce forward_not_deterministic", "random"},
+		{"dropout where there is a gradient", func(r *rig) {
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				if !opt.Reference.Nil() { // only the step of GRPO asks for the KL
+					out.LogP = torchx.Scale(out.LogP, 1.01)
+				}
+				return out
+			})
+		}, "grpo grad_nograd_differ", "dropout"},
+		{"queries that read each other", func(r *rig) {
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				out.LogP = torchx.AddScalar(out.LogP, 0.1*float64(b.B()))
+				return out
+			})
+		}, "rce batch_changes_output", "in a batch of 8"},
+		{"padding that counts", func(r *rig) {
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				out.LogP = torchx.Scale(out.LogP, 1+0.1*float64(b.G))
+				return out
+			})
+		}, "rce padding_changes_loss", "do not exist"},
+		{"weights nobody reads", func(r *rig) {
+			fixed := r.trial.Policy.Clone().(*pointer.Policy)
+			r.with(func(f *faulty, b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+				out := f.plain(b, opt)
+				opt.Reference = torchx.Tensor{}
+				still := torchx.Detach(fixed.Forward(b, opt).LogP)
+				out.LogP = torchx.Add(still, torchx.Sub(out.LogP, torchx.Detach(out.LogP)))
+				return out
+			})
+		}, "rce weights_ignored", "does not read"},
+		{"no optimizer step", func(r *rig) {
+			r.mutate(1, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				at := m.env.Policy.Params().Values()
+				defer func() { m.env.Policy.Params().SetValues(at) }()
+				return run()
+			})
+		}, "grpo parameters_do_not_move", "the optimizer makes no step"},
+		{"a tensor left out", func(r *rig) {
+			r.mutate(0, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				p := m.env.Policy.Params()
+				from, to := p.Range("query_proj.weight")
+				at := slices.Clone(p.Values()[from:to])
+				out, err := run()
+				p.Set("query_proj.weight", at)
+				return out, err
+			})
+		}, "rce parameters_do_not_move", "query_proj.weight did not move"},
+		{"a frozen tensor that moves", func(r *rig) { r.stages[2].Freeze = []string{"cand_proj"} }, "grpo_online frozen_move", "cand_proj.weight moved"},
+		{"a reference that follows", func(r *rig) {
+			r.mutate(1, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				out, err := run()
+				m.Reference().Params().CopyFrom(m.env.Policy.Params())
+				return out, err
+			})
+		}, "grpo frozen_move", "reference policy"},
+		{"gradients left over", func(r *rig) {
+			r.mutate(0, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				out, err := run()
+				if err == nil {
+					out["grad_norm"] = out["grad_norm"].(float64) * float64(m.n)
+				}
+				return out, err
+			})
+		}, "rce gradients_accumulate", "left over"},
+		{"a ratio to other weights", func(r *rig) {
+			r.mutate(2, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				out, err := run()
+				out["mean_ratio"] = 1.0000001
+				return out, err
+			})
+		}, "grpo_online ratio_not_one", "1.0000001"},
+		{"advantages turned round", func(r *rig) {
+			build := r.stages[1].Build
+			r.stages[1].Build = func(src selector.Source) (phases.Phase, error) { return build(upside{src}) }
+		}, "grpo objective_not_improved", "better candidates"},
+		{"imitation uphill", func(r *rig) {
+			r.mutate(0, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				p := m.env.Policy.Params()
+				at := p.Values()
+				out, err := run()
+				now := p.Values()
+				for i := range now {
+					now[i] = 2*at[i] - now[i]
+				}
+				p.SetValues(now)
+				return out, err
+			})
+		}, "rce objective_not_improved", "imitates less likely"},
+		{"a step that cannot be made", func(r *rig) {
+			r.mutate(2, func(*mutant, func() (phases.Metrics, error)) (phases.Metrics, error) {
+				return nil, fmt.Errorf("no device")
+			})
+		}, "grpo_online step_failed", "no device"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			tc.plant(r)
+			for _, f := range r.found(t) {
+				if f.Phase+" "+f.Check == tc.want && strings.Contains(f.Message, tc.words) {
+					return
+				}
+			}
+			t.Errorf("want %s: …%s…; got %+v", tc.want, tc.words, r.found(t))
+		})
+	}
+}
+
+// A reward that is no number is named by query and candidate, whether it was recorded or sampled.
+func TestNonfiniteReward(t *testing.T) {
+	r := newRig(t)
+	set := r.stages[2].Source.(*pointer.Source).Set()
+	set.Scorer = holes{set.Scorer}
+	got := r.found(t)
+	if len(got) != 1 || got[0].Check != "nonfinite_rewards" || got[0].Severity != doctor.Stop || !strings.Contains(got[0].Message, "candidate ") {
+		t.Errorf("got %+v, want a stop that names a query and a candidate", got)
+	}
+}
+
+// A check that is off says nothing, and compat softens a stop.
+func TestSeverities(t *testing.T) {
+	r := newRig(t)
+	r.stages[2].Freeze = []string{"cand_proj"}
+	report := New(r.opt, 1)
+	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
+		t.Fatal(err)
+	}
+	var stop *doctor.StopError
+	if err := report.Judge(); err == nil || !strings.Contains(err.Error(), "stopped by frozen_move") {
+		t.Errorf("got %v (%v), want a stop", err, stop)
+	}
+	report.Soften()
+	if report.Judge() != nil || report.Findings()[0].Severity != doctor.Warning {
+		t.Errorf("softened: %+v", report.Findings())
+	}
+	r.opt.FrozenMove.Severity = doctor.Off
+	if got := r.found(t); len(got) > 0 {
+		t.Errorf("off: %+v", got)
+	}
+}
+
+// Every check has a severity, and the worst default is what it says.
+func TestEveryCheckIsConfigured(t *testing.T) {
+	opt := DefaultOptions()
+	for check, severity := range opt.severities() {
+		if severity == "" {
+			t.Errorf("%s has no severity", check)
+		}
+	}
+	if n := len(opt.severities()); n < 25 {
+		t.Errorf("%d checks", n)
+	}
+}
+
+// Groups without a signal get made-up rewards, the same for the same choices, so that a policy that knows
+// nothing yet can be tried.
+func TestMadeUpRewards(t *testing.T) {
+	b := selector.NewBatch(nil, []int{0, 1}, 6, 2)
+	for i := range 2 {
+		for g := range 6 {
+			b.Set(i, g, []int64{int64(g % 3), int64(i)}, 0)
+		}
+	}
+	makeUp(b)
+	if !spread(b) {
+		t.Error("all rewards are equal")
+	}
+	for i := range 2 {
+		for g := range 3 {
+			if b.Rewards[i*6+g] != b.Rewards[i*6+g+3] {
+				t.Error("equal choices have different rewards")
+			}
+		}
+	}
+}

@@ -19,15 +19,16 @@ type Doctor struct {
 
 // state is all that findings depend on besides options and limits: a saved state holds it as JSON.
 type state struct {
-	Phase   string               `json:"phase"`
-	Steps   int                  `json:"steps"`   // seen in this phase
-	Said    map[string]Severity  `json:"said"`    // in this phase
-	Recent  map[string][]float64 `json:"recent"`  // newest values of the metrics that windows look at
-	First   map[string]moments   `json:"first"`   // of the phase's first steps
-	Streak  map[string]int       `json:"streak"`  // steps in a row with a condition
-	Moves   map[string]int       `json:"moves"`   // steps that moved the weights since a policy was refreshed
-	Epochs  []epoch              `json:"epochs"`  // of this phase
-	Initial epoch                `json:"initial"` // validation of the run's initial policy
+	Phase    string               `json:"phase"`
+	Steps    int                  `json:"steps"`    // seen in this phase
+	Said     map[string]Severity  `json:"said"`     // in this phase
+	Recent   map[string][]float64 `json:"recent"`   // newest values of the metrics that windows look at
+	First    map[string]moments   `json:"first"`    // of the phase's first steps
+	Streak   map[string]int       `json:"streak"`   // steps in a row with a condition
+	Rounding map[string]float64   `json:"rounding"` // differences of equal weights, at the last refresh
+	Moves    map[string]int       `json:"moves"`    // steps that moved the weights since a policy was refreshed
+	Epochs   []epoch              `json:"epochs"`   // of this phase
+	Initial  epoch                `json:"initial"`  // validation of the run's initial policy
 
 	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
 	BatchEpoch int    `json:"batch_epoch"`
@@ -56,7 +57,7 @@ func New(opt Options) *Doctor {
 
 func (s *state) clear(phase string) {
 	*s = state{Phase: phase, Said: map[string]Severity{}, Recent: map[string][]float64{}, First: map[string]moments{},
-		Streak: map[string]int{}, Moves: map[string]int{}, Initial: s.Initial}
+		Streak: map[string]int{}, Moves: map[string]int{}, Rounding: map[string]float64{}, Initial: s.Initial}
 }
 
 // Start tells of the validation of the initial policy: the fields of an eval row, without prefix, and the

@@ -159,7 +159,7 @@ func failures() []failure {
 				m["mean_ratio"] = 1.0
 			}
 		}, by: 7, key: "grpo.old_policy"},
-		{check: "ratio_stuck_at_one", step: set(0, f{"mean_ratio": 1.0}), by: 4, key: "grpo.old_policy"},
+		{check: "ratio_stuck_at_one", step: set(1, f{"mean_ratio": 1.0000001, "advantage_gain": -1e-7}), by: 11, key: "grpo.old_policy"},
 		{check: "ratio_clipped", step: set(1, f{"clip_fraction": 0.99}), by: 11, key: "grpo.clip.epsilon"},
 		{check: "ratio_clamped", step: set(1, f{"clamp_fraction": 0.05}), by: 10, key: "grpo.max_log_ratio"},
 		{check: "objective_falls", step: func(step int, m map[string]any) {
@@ -173,7 +173,7 @@ func failures() []failure {
 		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 }, step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},
 		{check: "beta_wrong_way", epoch: func(epoch int, m map[string]any) { m["kl"], m["kl_beta_next"] = 0.2, 0.0667 }, by: 10, key: "grpo.kl.controller"},
 		{check: "beta_wrong_way", limit: func(l *Limits) { l.Policy.KL.Update = "step" }, step: kl(func(step int, x float64) float64 { return 3 * x }), by: 20, key: "grpo.kl.controller"},
-		{check: "kl_stuck_at_zero", step: kl(func(int, float64) float64 { return 0 }), by: 4, key: "grpo.kl.reference"},
+		{check: "kl_stuck_at_zero", step: kl(func(int, float64) float64 { return -2e-9 }), by: 11, key: "grpo.kl.reference"},
 		{check: "kl_not_zero", step: kl(func(step int, x float64) float64 {
 			if step == 0 {
 				return 0.03
@@ -202,6 +202,7 @@ func failures() []failure {
 			m["loss"] = m["ppo_loss"].(float64) + m["kl_loss"].(float64)
 		}, by: 20, key: "grpo.kl.beta"},
 		{check: "loss_diverges", phase: "rce", step: func(step int, m map[string]any) { m["loss"] = 5 + float64(step) }, by: 20, key: "rce.lr"},
+		{check: "loss_diverges", phase: "rce", step: func(step int, m map[string]any) { m["loss"] = -m["loss"].(float64) }, by: 1, key: "rce.lr"},
 		{check: "validation_diverges", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.4 - 0.01*float64(epoch) }, by: 30, key: "checkpoint.patience_epochs"},
 		{check: "validation_diverges", phase: "rce", epoch: func(epoch int, m map[string]any) {
 			delete(m, "val_reward")

@@ -60,8 +60,11 @@ func (d *Doctor) lossPartsDiffer(r row) {
 	}
 }
 
-func (d *Doctor) lossDiverges(row) {
+func (d *Doctor) lossDiverges(r row) {
 	o := d.opt.LossDiverges
+	if loss, known := r.number("loss"); known && d.lim.Policy == nil && loss < -1e-6 {
+		d.say(o.Severity, "loss_diverges", d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its sign is wrong, so that every step (%s) makes the candidates less likely", loss, d.key("lr"))
+	}
 	now, ok := d.mean("loss", o)
 	first := d.state.First["loss"]
 	if d.lim.Policy != nil || !ok || first.N < firstSteps || first.mean() <= 0 || now <= o.Limit*first.mean() {

@@ -22,7 +22,7 @@ func (d *Doctor) klBelowBand(row) {
 		return
 	}
 	kl, ok := d.mean("kl", o)
-	if low := d.lim.Policy.KL.BandMin; ok && kl != 0 && kl < o.Limit*low { // of exactly 0, kl_stuck_at_zero speaks
+	if low := d.lim.Policy.KL.BandMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < o.Limit*low {
 		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
 			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
 	}
@@ -77,16 +77,23 @@ func (d *Doctor) betaMove(kl, before, after float64) {
 	}
 }
 
+// klStuckAtZero takes the KL at the refresh, when both policies had the same weights, for the rounding that tells a
+// step from none.
 func (d *Doctor) klStuckAtZero(r row) {
 	o := d.opt.KLStuckAtZero
-	if d.lim.Policy == nil || d.lim.referenceIsFresh(r.step) || noItems(r) {
+	kl, ok := r.number("kl")
+	if d.lim.Policy == nil || !ok || noItems(r) {
 		return
 	}
-	kl, ok := r.number("kl")
+	if d.lim.referenceIsFresh(r.step) {
+		d.state.Rounding["kl"] = math.Min(math.Max(math.Abs(kl), 1e-9), 1e-6) // more is no rounding
+		return
+	}
+	floor, known := d.state.Rounding["kl"]
 	moves := d.state.Moves["reference"]
-	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o.Steps) {
-		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 0,
-			"the KL is exactly 0 after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
+	if d.streak("kl_stuck_at_zero", known && math.Abs(kl) <= 10*floor && moves > 0, o.Steps) {
+		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 10*floor,
+			"the KL is still 0 but for rounding (%.3g nats) after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", kl, moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	ESSCollapsed  Window `koanf:"ess_collapsed" help:"least effective sample size of the RCE weights, in candidates, at the largest temperature of the schedule"`
 
 	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats; 100 times that for 16-bit models"`
-	RatioStuckAtOne Streak `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's"`
+	RatioStuckAtOne Streak `koanf:"ratio_stuck_at_one" help:"the ratio is not 1 (but for rounding) once the weights have moved away from the old policy's"`
 	RatioClipped    Window `koanf:"ratio_clipped" help:"largest share of ratios outside the clip range"`
 	RatioClamped    Window `koanf:"ratio_clamped" help:"largest share of log-ratios cut at max_log_ratio"`
 
@@ -43,7 +43,7 @@ type Options struct {
 	KLBelowBand   Window `koanf:"kl_below_band" help:"least KL, in multiples of the lower end of the band (kl.target_min)"`
 	BetaAtBound   Streak `koanf:"beta_at_bound" help:"the KL coefficient does not sit on a bound while the KL pushes against it"`
 	BetaWrongWay  Switch `koanf:"beta_wrong_way" help:"the KL coefficient rises after a KL above the band and falls after one below it"`
-	KLStuckAtZero Streak `koanf:"kl_stuck_at_zero" help:"the KL is not exactly 0 once the weights have moved away from the reference policy's"`
+	KLStuckAtZero Streak `koanf:"kl_stuck_at_zero" help:"the KL is not 0 (but for rounding) once the weights have moved away from the reference policy's"`
 	KLNotZero     Limit  `koanf:"kl_not_zero" help:"largest KL, in nats per sequence, of a step whose policy has the reference policy's very weights"`
 	KLNegative    Limit  `koanf:"kl_negative" help:"how far below 0 a KL may be that cannot be negative (rounding)"`
 
@@ -61,7 +61,7 @@ type Options struct {
 	AdvantageNotCentred Limit  `koanf:"advantage_not_centred" help:"largest absolute mean of a step's advantages where the method centres whole groups"`
 
 	LossPartsDiffer Limit  `koanf:"loss_parts_differ" help:"largest relative difference between the loss and the sum of its parts"`
-	LossDiverges    Window `koanf:"loss_diverges" help:"largest loss of imitation (sft, rce), in multiples of that of the phase's first steps"`
+	LossDiverges    Window `koanf:"loss_diverges" help:"largest loss of imitation (sft, rce), in multiples of that of the phase's first steps; never below 0"`
 	ObjectiveFalls  Window `koanf:"objective_falls" help:"how many standard errors below 0 the advantage-weighted change of log-probabilities may lie: candidates with a good advantage should become likelier"`
 	BatchRepeats    Streak `koanf:"batch_repeats" help:"the batches of an epoch are of different queries"`
 
@@ -84,7 +84,7 @@ func DefaultOptions() Options {
 		ESSCollapsed:  Window{Warning, 1.05, 10},
 
 		RatioNotOne:     Limit{Stop, 1e-3},
-		RatioStuckAtOne: Streak{Warning, 3},
+		RatioStuckAtOne: Streak{Warning, 10},
 		RatioClipped:    Window{Note, 0.95, 10},
 		RatioClamped:    Window{Warning, 0.01, 10},
 
@@ -92,7 +92,7 @@ func DefaultOptions() Options {
 		KLBelowBand:   Window{Note, 0.1, 50},
 		BetaAtBound:   Streak{Warning, 10},
 		BetaWrongWay:  Switch{Warning},
-		KLStuckAtZero: Streak{Warning, 3},
+		KLStuckAtZero: Streak{Warning, 10},
 		KLNotZero:     Limit{Warning, 1e-3},
 		KLNegative:    Limit{Warning, 1e-4},
 

@@ -26,16 +26,25 @@ func noItems(r row) bool {
 	return ok && n == 0
 }
 
+// ratioStuckAtOne takes the differences at the refresh, when both policies had the same weights, for the rounding
+// that tells a step from none.
 func (d *Doctor) ratioStuckAtOne(r row) {
 	o := d.opt.RatioStuckAtOne
-	if d.lim.Policy == nil || d.lim.oldIsFresh(r.step) || noItems(r) {
-		return // with old_policy=batch and one pass, all steps are like this
+	if d.lim.Policy == nil || noItems(r) {
+		return
 	}
-	ratio, ok := r.number("mean_ratio")
-	moves := d.state.Moves["old"]
-	if d.streak("ratio_stuck_at_one", ok && ratio == 1 && moves > 0, o.Steps) {
-		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), ratio, 1,
-			"the mean ratio is still exactly 1 after %d steps with a gradient since the old policy was refreshed: the old policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", moves, d.key("old_policy"), d.lim.Policy.OldPolicy)
+	if d.lim.oldIsFresh(r.step) { // with old_policy=batch and one pass, all steps are like this
+		d.state.Rounding["ratio"] = 1e-7
+		if drift, ok := r.number("refresh_drift"); ok {
+			d.state.Rounding["ratio"] = math.Min(math.Max(drift, 1e-7), 1e-5) // more is no rounding
+		}
+		return
+	}
+	x, ok := r.get("mean_ratio", "advantage_gain")
+	floor, moves := 2*d.state.Rounding["ratio"], d.state.Moves["old"]
+	if d.streak("ratio_stuck_at_one", ok && math.Abs(x[0]-1) <= floor && math.Abs(x[1]) <= floor && moves > 0, o.Steps) {
+		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), x[0], 1,
+			"the mean ratio is still 1 but for rounding (%.9g) after %d steps with a gradient since the old policy was refreshed: the old policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", x[0], moves, d.key("old_policy"), d.lim.Policy.OldPolicy)
 	}
 }
 
@@ -75,7 +84,7 @@ func (d *Doctor) objectiveFalls(r row) {
 		squares += (x - mean) * (x - mean)
 	}
 	n := float64(len(gains))
-	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit {
+	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit && mean < -1e-5 { // beyond rounding
 		d.say(o.Severity, "objective_falls", d.key("lr"), z, -o.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is %.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))
 	}

@@ -152,7 +152,7 @@ func dataPlants() []plant {
 				val := s
 				val.records = nil
 				for _, r := range s.records[20:40] {
-					val.records = append(val.records, s.twin(r))
+					val.records = append(val.records, val.twin(r))
 				}
 				s.rows = val.rows // under other ids: a query that both files name is left out of training
 				return recorded(t, s, append(more, "data.val_beams="+strings.TrimPrefix(val.write(t)[1], "data.beams="))...)

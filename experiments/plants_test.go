@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fulcrum/reports"
 )
@@ -25,6 +26,7 @@ type plant struct {
 	data  func(t *testing.T) []string // overrides that read faulty data
 	base  base                        // the run that it is put into; nil: offline
 	args  []string
+	wild  bool   // the arguments alone are no healthy run
 	check string // the expected finding, or several with "|" between them; "error: TEXT" for a refusal
 }
 
@@ -79,7 +81,7 @@ func codePlants() []plant {
 			edits: []edit{{"phases/surrogate.go", "return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
 			edits: []edit{{"phases/optim.go", "l.still = still\n\tl.optim.ScaleLR(func(name string) float64 { return oneIf(!still.names[name]) })", ";"}}},
-		{name: "entropy bonus of the wrong sign", check: "entropy_collapse", base: online, args: []string{"grpo_online.entropy_weight=5", "grpo_online.lr=0.02"},
+		{name: "entropy bonus of the wrong sign", wild: true, check: "entropy_collapse", base: online, args: []string{"grpo_online.entropy_weight=5", "grpo_online.lr=0.02"},
 			edits: []edit{{"phases/grpo.go", "loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))", "loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
 			edits: []edit{{"beamdata/shapes_glue.go", "f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
@@ -233,13 +235,15 @@ func runPlant(t *testing.T, binary string, p plant, env ...string) caught {
 		base = offline
 	}
 	args := base(t, p.args...)
-	c := caught{result: startProgram(t, binary, "", env, append(args, "hydra.run.dir="+dir)...).wait()}
+	process := startProgram(t, binary, "", env, append(args, "hydra.run.dir="+dir)...)
+	process.limit = 20 * time.Minute // of a machine that has other things to do
+	c := caught{result: process.wait()}
 	recorded, err := reports.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range recorded.Events {
-		if severity := e.Text("severity"); (severity == "warning" || severity == "stop") && e.GlobalStep <= plantSteps {
+		if severity := e.Text("severity"); (severity == "warning" || severity == "stop") && (p.check == "" || e.GlobalStep <= plantSteps) {
 			c.events = append(c.events, e)
 		}
 	}
@@ -273,7 +277,7 @@ func TestPlantsInCode(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			runPlant(t, binary, p, "FULCRUM_PLANT="+p.name).check(t, p)
-			if p.args == nil {
+			if p.args == nil || p.wild || testing.Short() {
 				return
 			}
 			// The same run without the plant is healthy: it is the plant that was caught.

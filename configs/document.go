@@ -2,6 +2,8 @@ package configs
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Markdown is the reference of all keys: a table for each section with key, type, default and help.
@@ -55,5 +57,6 @@ func upperFirst(s string) string {
 	if s == "" {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + s[1:]
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:]
 }

@@ -157,7 +157,7 @@ func existing(t *testing.T) names {
 var (
 	assignment = regexp.MustCompile(`^[+~]{0,2}([a-z_][a-zA-Z0-9_/]*(?:\.[a-zA-Z0-9_]+)*)=(.*)$`)
 	dotted     = regexp.MustCompile(`^([a-z_][a-z0-9_]*)((?:\.[a-z0-9_]+)+)(?:: .*)?$`)
-	fileEnding = regexp.MustCompile(`\.(go|ya?ml|md|jsonl?|npz|npy|pt|pth|ckpt|safetensors|log|sh|cc|h|so|png|svg)$`)
+	fileEnding = regexp.MustCompile(`\.(go|ya?ml|md|jsonl?|npz|npy|pt|pth|ckpt|safetensors|log|sh|cc|h|so|png|svg|html)$`)
 	option     = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 

@@ -83,7 +83,9 @@ Follows a sweep that another process controls until it ends; takes over one that
 	case "report":
 		return `run report RUN_OR_SWEEP_FOLDER
 run report RUN_FOLDER RUN_FOLDER…
-Writes the report of a run or sweep again, or prints a comparison of several runs.
+run report TABLE.json
+Writes the report of a run or sweep again, prints a comparison of several runs, or says what a table of published
+accuracies allows to conclude (docs/statistics.md).
 `
 	case "verify":
 		return `run verify REPORT_OR_FOLDER [` + skipWeights + `]

@@ -298,7 +298,7 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 	}
 }
 
-// writeEvaluation writes evaluate.json, results.json (the official result format) and report.md.
+// writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
 	out := filepath.Join(r.dir, "evaluate.json")
 	if r.cfg.Evaluate.Out != nil {
@@ -319,7 +319,7 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 			return err
 		}
 	}
-	if err := atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown()), 0o644); err != nil {
+	if err := reports.WriteText(r.dir, e.markdown()); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -390,7 +390,7 @@ func rewriteEvaluation(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, "report.md"), []byte(text), 0o644)
+	return reports.WriteText(dir, text)
 }
 
 // evaluationReport is the report of a finished task=evaluate, from its summary.

@@ -409,10 +409,27 @@ func (r *run) versions() map[string]string {
 	if c := commit(); c != "" {
 		v["commit"] = c
 	}
+	if name := cpuName(); name != "" {
+		v["cpu"] = name
+	}
 	if r.device != "" {
 		v["libtorch"] = libtorchVersion()
 	}
 	return v
+}
+
+// cpuName is what the kernel calls the processor, "" where it does not say.
+func cpuName() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // commit is the revision that the program was built from, "" where the build did not say.

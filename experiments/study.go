@@ -31,7 +31,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 			}
 			job, err := p.compose(num, slices.Concat(without(arm.Overrides, point), point), "", start...)
 			if err != nil {
-				return nil, fmt.Errorf("arm %s: %w", arm.Name, err)
+				return nil, ofArm(arm, err)
 			}
 			job.row.Arm, job.row.Parent = arm.Name, parent
 			for _, other := range jobs[first:] {
@@ -47,6 +47,16 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 		}
 	}
 	return jobs, nil
+}
+
+// ofArm names the arm in an error about what it sets; other errors are of all arms.
+func ofArm(arm reports.StudyArm, err error) error {
+	for _, o := range arm.Overrides {
+		if key, _, _ := strings.Cut(o, "="); strings.Contains(err.Error(), strings.TrimLeft(key, "+~")) {
+			return fmt.Errorf("arm %s: %w", arm.Name, err)
+		}
+	}
+	return err
 }
 
 // checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.

@@ -167,7 +167,9 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	}
 	if !r.opt.Top1Only {
 		m["effective_sample_size"] = stats.ESS
-		m["signal_share"] = share(stats.Signal, stats.Groups)
+		if stats.Several > 0 {
+			m["signal_share"] = share(stats.Signal, stats.Several)
+		}
 		if stats.Signal > 0 {
 			m["ess_share"], m["score_spread"] = stats.SignalShare, stats.Spread
 		}

@@ -115,7 +115,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
-				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
 				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
@@ -144,6 +144,7 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		}
 		begin := time.Now()
 		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		s.doc.Batch(epoch, pass, queries)
 		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
 			return s.explain(ctx, err, phase, epoch, pass, queries)
@@ -171,9 +172,21 @@ func (s *scheduler) limits(i int) doctor.Limits {
 		lim = p.Limits()
 	}
 	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
+		lim.HalfPrecision = p.HalfPrecision()
+	}
 	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
 	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
 	return lim
+}
+
+// failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
+func (s *scheduler) failedStep(err error) int {
+	var stop *doctor.StopError
+	if errors.As(err, &stop) {
+		return s.pos.Step
+	}
+	return s.pos.Step + 1
 }
 
 // report records what the doctor has found. A stop ends the run, but for compat, which goes on as the
@@ -187,7 +200,11 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 			return err
 		}
 	}
-	return doctor.Judge(findings)
+	var stop *doctor.StopError
+	if err := doctor.Judge(findings); errors.As(err, &stop) {
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop, stop.Finding.Check)
+	}
+	return nil
 }
 
 // step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
@@ -290,7 +307,7 @@ func (s *scheduler) start() error {
 	if err != nil {
 		return err
 	}
-	s.doc.Start(v.Metrics(""))
+	s.doc.Start(v.Metrics(""), standardError(v.Rewards))
 	file := checkpointName("init", 0)
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err

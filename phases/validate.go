@@ -215,4 +215,14 @@ func sum(x []float64) float64 {
 	return s
 }
 
+// standardError is that of the mean; NaN for fewer than two.
+func standardError(x []float64) float64 {
+	m, squares := mean(x), 0.0
+	for _, v := range x {
+		squares += (v - m) * (v - m)
+	}
+	n := float64(len(x))
+	return math.Sqrt(squares / (n * (n - 1)))
+}
+
 func mean(x []float64) float64 { return sum(x) / float64(len(x)) } // NaN when empty

@@ -36,7 +36,7 @@ func ArmOf(runs []*Run, split, metric, policy string) (Arm, error) {
 	var found []seeded
 	for _, run := range runs {
 		seed, ok := run.settingNumber("seed")
-		if !ok {
+		if !ok && len(runs) > 1 {
 			return arm, fmt.Errorf("%s: its config names no seed", run.Dir)
 		}
 		e, err := run.evaluationOf(split, metric, policy)
@@ -96,6 +96,7 @@ type ArmComparison struct {
 	Effect     float64   `json:"effect"`      // Mean / SD
 	Changed    int       `json:"changed"`     // questions whose averaged score differs
 	Interval   Interval  `json:"interval"`
+	BCa        Interval  `json:"bca"`    // over questions, of arms of one seed each; else Interval again
 	P          float64   `json:"p"`      // two-sided
 	PHolm      float64   `json:"p_holm"` // corrected for the comparisons made beside it
 	Level      float64   `json:"level"`
@@ -153,10 +154,11 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.Interval, c.P = paired.Interval, paired.P
+		c.Interval, c.BCa, c.P = paired.Interval, bootstrapBCa(diff, opt), signFlip(diff, opt)
 	} else {
 		half := e.halfWidth(1 - opt.Level)
 		c.Interval = Interval{c.Mean - half, c.Mean + half}
+		c.BCa = c.Interval
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
 	c.QuestionsNeeded, c.SeedsNeeded = e.needed(c.Mean, opt)
@@ -207,7 +209,7 @@ func minus(a, b []float64) []float64 {
 // setHolm sets the corrected p-value and the verdict that follows.
 func (c *ArmComparison) setHolm(adjusted float64) {
 	c.PHolm = adjusted
-	c.Verdict = verdictOf(Paired{Mean: c.Mean, Interval: c.Interval, PHolm: adjusted, Level: c.Level})
+	c.Verdict = verdictOf(Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: adjusted, Level: c.Level})
 }
 
 // HolmArms corrects the p-values of comparisons that are read together for their number, and sets the

@@ -115,6 +115,7 @@ func TestArmSentences(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := base
 			tc.edit(&c)
+			c.BCa = c.Interval
 			c.setHolm(c.PHolm)
 			if got := c.Sentence("RCE", "init", "reward"); got != tc.want {
 				t.Errorf("\n got %s\nwant %s", got, tc.want)
@@ -195,7 +196,7 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 		{"no run", nil, "an arm without runs"},
 		{"a seed twice", []*Run{a[0], a[0]}, "run2 and run2 have one seed (2)"},
 		{"no such evaluation", []*Run{{Dir: "empty", config: map[string]any{"seed": 1}}}, "empty: no evaluation of a trained policy on dev by reward"},
-		{"no seed", []*Run{{Dir: "odd"}}, "odd: its config names no seed"},
+		{"no seed", []*Run{{Dir: "odd"}, a[0]}, "odd: its config names no seed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := CompareArms(tc.a, b, "dev", "reward"); err == nil || !strings.Contains(err.Error(), tc.want) {

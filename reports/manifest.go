@@ -90,10 +90,9 @@ func ReadManifest(dir string) (*Manifest, error) {
 
 // recordFiles are the records that a run folder holds, sorted. Links are left out: best.safetensors is one.
 func recordFiles(dir string) ([]string, error) {
-	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
 	var names []string
 	for _, pattern := range recordPatterns() {
-		found, err := filepath.Glob(filepath.Join(literal, pattern))
+		found, err := globIn(dir, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -114,6 +113,12 @@ func recordFiles(dir string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// globIn matches a pattern in a folder whose own name means itself.
+func globIn(dir, pattern string) ([]string, error) {
+	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
+	return filepath.Glob(filepath.Join(literal, pattern))
 }
 
 func digestOf(path string) (Digest, error) {

@@ -33,7 +33,7 @@ func Metrics() []Metric {
 		{"value", "", "of a finding (doctor.md): what was measured; events without it are no findings"},
 		{"limit", "", "of a finding: what it was held against"},
 		{"split", "", "which queries were evaluated: val, or the name of another set"},
-		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), oracle, reference (the target), best, or the phase that ended"},
+		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), best_beam (the best recorded beam of each query), oracle, reference (the target), best, or the phase that ended"},
 		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; for init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},

@@ -10,7 +10,8 @@ import (
 
 // signFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
 // more sign patterns than resamples, by Monte Carlo with the observed pattern counted otherwise
-// (Phipson and Smyth 2010). Questions without a difference say nothing and are left out.
+// (Phipson and Smyth 2010), two standard errors of the drawing above its estimate: a winner must not
+// hang on which patterns were drawn. Questions without a difference say nothing and are left out.
 func signFlip(x []float64, opt StatsOptions) float64 {
 	var d []float64
 	var sum, abs, squares float64
@@ -49,7 +50,8 @@ func signFlip(x []float64, opt StatsOptions) float64 {
 			as++
 		}
 	}
-	return float64(as) / float64(opt.Resamples+1)
+	p := float64(as) / float64(opt.Resamples+1)
+	return min(1, p+2*math.Sqrt(p*(1-p)/float64(opt.Resamples+1)))
 }
 
 // signedSums returns, for every eight values, their sum under each of the 256 sign patterns: a resample

@@ -38,6 +38,33 @@ func figures() []figureMaker {
 	}
 }
 
+// caption says below a figure how to read it.
+func (r *Run) caption(name string) string {
+	switch name {
+	case "reward", "accuracy":
+		return "The curve is what a reader of the results table wants to rise: the mean " + name + " of greedy " + r.wording("selections", "answers") + " to validation questions. Dashed lines are baselines on the same questions; the ring marks the best checkpoint. Differences smaller than the intervals of the table are noise."
+	case "sampled_reward":
+		return "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is nothing left to learn from."
+	case "completions":
+		return "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too low, or that the policy has stopped ending its answers."
+	case "losses":
+		return "The training losses of different phases are different quantities. A validation loss that rises while the training loss falls says that the phase has begun to learn its data by heart."
+	case "kl":
+		return "How far the policy has moved from its reference. Within the band β rests; it grows above and shrinks below."
+	case "ratio":
+		return "How much more likely the policy makes what it learns from than the old policy did. Ratios outside the clip range teach nothing in the direction that they have left it."
+	case "schedules":
+		return "The learning rate, and where a phase has one the temperature, in each step."
+	case "advantages":
+		return "Advantages of what a step learns from. A histogram that narrows around 0 says that the groups have become alike."
+	case "signal":
+		return "The share of groups whose rewards differ: the others teach nothing."
+	case "grad_norm":
+		return "The size of the gradient before it is clipped. Spikes are steps that one batch dominates."
+	}
+	return ""
+}
+
 // DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its
 // folder. Files are replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a
 // resume, is removed.

@@ -246,6 +246,17 @@ func (r *Run) Phases() []string {
 	return names
 }
 
+// resumes counts how often the run was resumed.
+func (r *Run) resumes() int {
+	n := 0
+	for _, e := range r.Events {
+		if e.Text("event") == eventResume {
+			n++
+		}
+	}
+	return n
+}
+
 // eachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
 func eachLine(path string, do func(line []byte) error) error {
 	data, err := os.ReadFile(path)

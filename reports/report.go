@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"fulcrum/internal/atomicfile"
 )
 
 const reportFile = "report.md"
 
-// WriteReport writes report.md of a run folder from what the run recorded: equal records give equal
+// WriteReport writes report.md and report.html of a run folder from what the run recorded: equal records give equal
 // bytes. It embeds the plots that are there; RebuildReport draws them first.
 func WriteReport(dir string) error {
 	run, err := ReadRun(dir)
@@ -25,10 +23,10 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644)
+	return WriteText(dir, text)
 }
 
-// RebuildReport draws the plots and writes report.md anew.
+// RebuildReport draws the plots and writes report.md and report.html anew.
 func RebuildReport(dir string) error {
 	run, err := ReadRun(dir)
 	if err != nil {
@@ -55,6 +53,7 @@ func reportOf(run *Run) (string, error) {
 	for _, line := range headlines(run, s, stages) {
 		d.paragraph("%s", line)
 	}
+	reportFindings(&d, s)
 	reportSetup(&d, run, s)
 	reportData(&d, s)
 	reportResults(&d, run, s, stages)
@@ -102,15 +101,15 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 		}
 		out = append(out, line)
 	}
+	if verdict := verdictLine(stages); verdict != "" {
+		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
+	}
 	if s.Data.Notice != "" {
 		notice := plain(s.Data.Notice)
 		if s.Data.Synthetic {
 			notice = "**Synthetic data.** " + capital(strings.TrimPrefix(notice, "synthetic data: "))
 		}
-		out = append(out, notice)
-	}
-	if verdict := verdictLine(stages); verdict != "" {
-		out = append(out, "**Verdict.** "+verdict)
+		out = append(out, strings.TrimSuffix(notice, ".")+".")
 	}
 	return out
 }
@@ -143,6 +142,41 @@ func verdictLine(stages []StageResult) string {
 		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), stage.Metric, sig(stage.Mean, 4))
 	}
 	return fmt.Sprintf("On %s: %s", stage.Split, plain(strings.Join(parts, " ")))
+}
+
+// standing gives the verdict its scale for a reader who did not make the run: what chance and the bound score, how
+// the policy was trained, on what it was judged, and whether the doctor had something to say.
+func standing(run *Run, s *Summary, stages []StageResult) string {
+	stage := plannedResult(stages)
+	var out []string
+	scale := fmt.Sprintf("Its mean %s is %s", stage.Metric, sig(stage.Mean, 4))
+	var bounds []string
+	for _, b := range []struct{ policy, is string }{
+		{policyRandom, run.wording("random selections get ", "random answers get ")}, {policyOracle, "the oracle, which looks at the rewards, "}, {policyReference, "the target answers "},
+	} {
+		if i := slices.IndexFunc(stages, func(r StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
+			bounds = append(bounds, b.is+sig(stages[i].Mean, 4))
+		}
+	}
+	if len(bounds) > 0 {
+		scale += "; " + strings.Join(bounds, ", ")
+	}
+	out = append(out, scale+".")
+	var phases []string
+	for _, p := range s.Phases {
+		phases = append(phases, fmt.Sprintf("%s (%s)", plain(p.Name), plural(p.Epochs, "epoch")))
+	}
+	questions := fmt.Sprintf("%s of %s, which entered no choice", plural(stage.Queries, "question"), plain(stage.Split))
+	if stage.Split == "val" {
+		questions = plural(stage.Queries, "validation question") + ", by which its checkpoint was chosen too"
+	}
+	if len(phases) > 0 {
+		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.", run.wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
+	}
+	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
+		out = append(out, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
+	}
+	return strings.Join(out, " ")
 }
 
 // sameAsInit says whether the initial policy scores as a yardstick does on every question of a stage's table.
@@ -230,17 +264,17 @@ func reportData(d *document, s *Summary) {
 	if data.Synthetic {
 		text += ", **synthetic**"
 	}
-	if data.Notice != "" {
-		text += ": " + strings.TrimPrefix(plain(data.Notice), "synthetic data: ")
-	}
-	d.paragraph("%s", text)
+	d.paragraph("%s. The fingerprint is a digest of what was read: runs with the same one saw the same data.", text)
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
 		what := name
 		if rest, ok := strings.CutPrefix(name, "eval_"); ok && data.EvalName != "" {
 			what = data.EvalName + "_" + rest
 		}
-		rows = append(rows, []string{strings.ReplaceAll(what, "_", " "), thousands(data.Counts[name])})
+		if phase, ok := strings.CutSuffix(what, "_queries"); ok && phase != "val" && phase != data.EvalName && !strings.Contains(phase, "train") {
+			what = "training queries (" + phase + ")"
+		}
+		rows = append(rows, []string{plain(strings.ReplaceAll(what, "_", " ")), thousands(data.Counts[name])})
 	}
 	if data.Shots > 0 {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
@@ -263,8 +297,9 @@ func reportPlots(d *document, run *Run) {
 		return
 	}
 	d.heading(2, "Plots")
-	for _, name := range names {
-		fmt.Fprintf(&d.b, "![%s](%s/%s.png)\n\n", strings.ReplaceAll(name, "_", " "), plotsFolder, name)
+	for i, name := range names {
+		d.paragraph("![%s](%s/%s.png)", strings.ReplaceAll(name, "_", " "), plotsFolder, name)
+		d.paragraph("*Figure %d.* %s", i+1, run.caption(name))
 	}
 }
 
@@ -283,6 +318,7 @@ func reportExamples(d *document, run *Run) {
 		return
 	}
 	d.heading(2, "Selections before and after")
+	d.paragraph("Held-out questions whose selection changed, evenly from the largest gain of reward to the largest loss.")
 	for _, e := range run.Examples {
 		rows = append(rows, []string{plain(e.Question), plain(e.Answer), itemList(e.Before), sig(e.RewardBefore, 3), itemList(e.After), sig(e.RewardAfter, 3)})
 	}
@@ -306,7 +342,7 @@ func itemList(items []ItemText) string {
 }
 
 func reportEvents(d *document, run *Run, s *Summary) {
-	d.heading(2, "Warnings and events")
+	d.heading(2, "Events")
 	var items []string
 	for _, w := range s.Warnings {
 		if !slices.ContainsFunc(run.Events, func(e Row) bool { return e.Text("message") == w }) {
@@ -314,6 +350,9 @@ func reportEvents(d *document, run *Run, s *Summary) {
 		}
 	}
 	for _, e := range run.Events {
+		if isFinding(s, e) {
+			continue
+		}
 		where := ""
 		if e.Phase != "" {
 			where = fmt.Sprintf(" (%s, epoch %d, step %d)", e.Phase, e.Epoch, e.Step)
@@ -370,7 +409,7 @@ func reportFiles(d *document, run *Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := filepath.Glob(filepath.Join(run.Dir, "events.out.tfevents.*")); len(files) > 0 {
+	if files, _ := globIn(run.Dir, eventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.list(items...)

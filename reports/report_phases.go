@@ -43,10 +43,12 @@ func phaseStory(run *Run, s *Summary, phase string) string {
 			}
 		}
 	}
+	out = append(out, scoreStory(run, phase)...)
 	steps := run.StepsOf(phase)
 	if steps == nil {
 		return strings.Join(out, " ")
 	}
+	out = append(out, curriculumStory(run, phase)...)
 	if share, ok := columnMean(steps, "signal_share"); ok {
 		text := fmt.Sprintf("%s of its groups had a learning signal", percent(share))
 		if top, ok := columnMean(steps, "signal_share_top_k"); ok && percent(top) != percent(share) {
@@ -63,6 +65,77 @@ func phaseStory(run *Run, s *Summary, phase string) string {
 		out = append(out, fmt.Sprintf("%s of the ratios lay outside the clip range.", percent(clip)))
 	}
 	return strings.Join(out, " ")
+}
+
+// scoreStory says what a phase did to the validation score, from what it was given, and to its losses.
+func scoreStory(run *Run, phase string) []string {
+	var out []string
+	for _, metric := range []string{"reward", "accuracy"} {
+		before, ok := run.scoreBefore(phase, metric)
+		_, y := run.epochSeries(phase, "val_"+metric)
+		if !ok || len(y) == 0 || metric == "accuracy" && len(out) > 0 {
+			continue
+		}
+		text := fmt.Sprintf("The mean validation %s went from %s to %s", metric, sig4(before), sig4(y[len(y)-1]))
+		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] {
+			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", sig4(best), run.epochOf(phase, slices.Index(y, best)))
+		}
+		out = append(out, text+".")
+	}
+	_, loss := run.epochSeries(phase, "loss")
+	_, val := run.epochSeries(phase, "val_loss")
+	if len(loss) > 1 {
+		text := fmt.Sprintf("The training loss %s", wentFrom(loss, sig4))
+		if len(val) > 1 {
+			text += fmt.Sprintf(", the validation loss %s", wentFrom(val, sig4))
+		}
+		out = append(out, text+".")
+	}
+	return out
+}
+
+// scoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
+// of the initial policy.
+func (r *Run) scoreBefore(phase, metric string) (float64, bool) {
+	before := policyInit
+	for _, name := range r.Phases() {
+		if name == phase {
+			break
+		}
+		before = name
+	}
+	return r.score("val", before, metric)
+}
+
+// epochOf is the number of the i-th epoch that a phase has recorded.
+func (r *Run) epochOf(phase string, i int) int {
+	for _, e := range r.Epochs {
+		if e.Phase == phase {
+			if i == 0 {
+				return e.Epoch
+			}
+			i--
+		}
+	}
+	return 0
+}
+
+// curriculumStory says which of its groups' candidates a phase has learned from.
+func curriculumStory(run *Run, phase string) []string {
+	early, ok := run.settingNumber(phase, "curriculum", "early_epochs")
+	top, okTop := run.settingNumber(phase, "curriculum", "early_top_k")
+	if !ok || !okTop || early < 1 || top < 1 {
+		return nil
+	}
+	late := "all of them"
+	if k, ok := run.settingNumber(phase, "curriculum", "late_top_k"); ok {
+		late = fmt.Sprintf("the best %g", k)
+	}
+	epochs := "its first epoch"
+	if early > 1 {
+		epochs = fmt.Sprintf("its first %g epochs", early)
+	}
+	return []string{fmt.Sprintf("By its curriculum it learned in %s from the best %g %s of each group, then from %s.", epochs, top, run.wording("candidates", "completions"), late)}
 }
 
 func klStory(run *Run, phase string, steps *Steps) []string {

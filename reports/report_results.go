@@ -30,10 +30,11 @@ func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
 			run.wording(plural(first.Queries, "query"), plural(first.Queries, "question")),
 			run.wording(plural(first.Shots, "shot"), "answers of up to "+plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
-		for _, y := range yardsticksOf(t.rows) {
+		yards := shownYardsticks(t.rows)
+		for _, y := range yards {
 			header = append(header, ">gain over "+y.short, "")
 		}
-		d.table(header, stageRows(t.rows, plain))
+		d.table(header, stageRows(t.rows, yards, plain))
 	}
 }
 
@@ -88,12 +89,23 @@ func sameTable(a, b StageResult) bool {
 	return a.Split == b.Split && a.Metric == b.Metric && a.Shots == b.Shots
 }
 
+// shownYardsticks are those of a table, each with columns of its own. A selector may start as similarity: then the
+// gains over both are the same numbers, and stand once.
+func shownYardsticks(table []StageResult) []yardstick {
+	yards := yardsticksOf(table)
+	if n := len(yards); n > 1 && yards[n-1].policy == policyInit && sameAsInit(table, table[0], yards[0]) {
+		yards[0].short += " = " + yards[n-1].short
+		yards = yards[:n-1]
+	}
+	return yards
+}
+
 // stageRows are the cells of a table, with two for each of its yardsticks. escape makes titles fit the page.
-func stageRows(stages []StageResult, escape func(string) string) [][]string {
+func stageRows(stages []StageResult, yards []yardstick, escape func(string) string) [][]string {
 	var rows [][]string
 	for _, s := range stages {
 		row := []string{escape(s.title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
-		for _, y := range yardsticksOf(stages) {
+		for _, y := range yards {
 			gain, verdict := gainCells(*y.gain(&s))
 			row = append(row, gain, verdict)
 		}

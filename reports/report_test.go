@@ -51,7 +51,7 @@ func TestReportHeadlines(t *testing.T) {
 	}{
 		{"still running", nil, nil, []string{"**This run has not ended.**"}},
 		{"failed says why", &Summary{State: StateFailed, Error: "grpo epoch 1 step 3: loss is nan"}, nil, []string{"**This run failed:** grpo epoch 1 step 3: loss is nan"}},
-		{"interrupted says how to go on", &Summary{State: StateInterrupted}, nil, []string{"`run resume DIR` goes on"}},
+		{"interrupted says how to go on", &Summary{State: StateInterrupted}, nil, []string{"`run resume FOLDER`"}},
 		{"synthetic data is said first", &Summary{State: StateDone, Data: DataSummary{Synthetic: true, Notice: "Drawn scenes."}}, nil, []string{"**Synthetic data.** Drawn scenes."}},
 		{"the held-out split decides", &Summary{State: StateDone}, []StageResult{val,
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},

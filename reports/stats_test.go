@@ -61,8 +61,9 @@ func TestMonteCarloPermutationNearsTheExactOne(t *testing.T) {
 		exact := signFlip(d, opt)
 		opt.Resamples = 8000
 		got := signFlip(d, opt)
-		if tol := 4 * math.Sqrt(exact*(1-exact)/8000); math.Abs(got-exact) > tol+1e-3 {
-			t.Errorf("Monte Carlo %.4f, exact %.4f, tolerance %.4f (four standard errors)", got, exact, tol)
+		se := math.Sqrt(exact * (1 - exact) / 8000)
+		if math.Abs(got-exact-2*se) > 4*se+1e-3 {
+			t.Errorf("Monte Carlo %.4f, want exact %.4f and two standard errors more, within four (%.4f each)", got, exact, se)
 		}
 	}
 }
@@ -182,7 +183,7 @@ func TestQuestionsNeededHasItsPower(t *testing.T) {
 		for i := range d {
 			d[i] = rng.NormFloat64() + 0.3
 		}
-		if p, err := ComparePaired(d, make([]float64, n), quick()); err != nil {
+		if p, err := ComparePaired(d, make([]float64, n), DefaultStatsOptions()); err != nil {
 			t.Fatal(err)
 		} else if p.Verdict == Better {
 			found++
@@ -211,14 +212,16 @@ func TestVerdictSentences(t *testing.T) {
 		want string
 	}{
 		{"better", func(p *Paired) {}, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
-		{"worse", func(p *Paired) { p.Mean, p.Interval = -0.02, Interval{-0.03, -0.01} }, "best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
+		{"worse", func(p *Paired) { p.Mean, p.Interval, p.BCa = -0.02, Interval{-0.03, -0.01}, Interval{-0.03, -0.01} }, "best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
 		{"an open one says what it would take", func(p *Paired) {
 			p.Mean, p.Interval, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
 		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = 0.62; a difference of this size would take about 13,000 questions to settle"},
+		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
 		{"correction for several comparisons can undo a winner", func(p *Paired) { p.PHolm = 0.08 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = 0.080"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := base
+			p.BCa = p.Interval
 			tc.edit(&p)
 			p.Verdict = verdictOf(p)
 			if got := p.Sentence("best", "similarity", "reward"); got != tc.want {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,9 +31,6 @@ type StudyQuestion struct {
 	Split   string `json:"split"`   // "" = the held-out set, else val
 	Metric  string `json:"metric"`
 }
-
-// policyBestBeam is the best recorded beam of each query.
-const policyBestBeam = "best_beam"
 
 // StudyBaselines are the policies that every run of a study scores besides its own.
 func StudyBaselines() []string {
@@ -92,7 +90,7 @@ func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
 		}
 		if a := s.arm(j.Params[ArmKey]); a != nil {
 			if err := a.add(j); err != nil { // its arm then has a seed less
-				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, plain(err.Error())))
+				v.note(errors.New(v.within(fmt.Sprintf("job %d: %v", j.Number, err))))
 			}
 		}
 	}

@@ -51,6 +51,7 @@ func (v *studyView) answer() {
 			}
 			a.what, a.against = s.label(q.Arm), s.label(q.Against)
 			a.c, a.refused = s.compare(q.Arm, q.Against, a.split, q.Metric, false)
+			a.refused = v.within(a.refused)
 			if a.c != nil {
 				families[0] = append(families[0], a.c)
 			}
@@ -75,6 +76,9 @@ func (v *studyView) answer() {
 		HolmArms(family)
 	}
 }
+
+// within names the study's files as they stand in its folder, which may be moved.
+func (v *studyView) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
 
 // label is what a sentence calls an arm or a baseline.
 func (s *studySetting) label(name string) string {
@@ -141,7 +145,11 @@ func (a *studyAnswer) sentence() string {
 	if a.c == nil {
 		return "No answer: " + plain(a.refused) + "."
 	}
-	return capital(plain(a.c.Sentence(a.what, a.against, a.Metric))) + "."
+	text := capital(a.c.Sentence(plain(a.what), plain(a.against), a.Metric))
+	if a.c.Seeds == 1 {
+		text += "; one seed says nothing of others"
+	}
+	return text + "."
 }
 
 // title is the question, and under what it was asked where that is not all there is.

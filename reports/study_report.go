@@ -24,8 +24,10 @@ func (v *studyView) report(figures []sweepFigure) string {
 	v.writeSettingsOfArms(&d)
 	v.writeFindings(&d)
 	v.writeFailures(&d)
+	v.writeSkipped(&d)
 	v.writeCosts(&d)
 	v.writeRepeat(&d)
+	v.writeNotes(&d)
 	return strings.TrimRight(d.b.String(), "\n") + "\n"
 }
 
@@ -54,6 +56,14 @@ func (v *studyView) writeStanding(d *document) {
 	d.paragraph("%s %s", text, v.dataSentence())
 	if v.count(func(j SweepJob) bool { return !ended(j.State) }) > 0 {
 		d.paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody controls it. What follows compares the seeds that both sides of a question have.")
+	}
+}
+
+// writeNotes says what went wrong with the report itself.
+func (v *studyView) writeNotes(d *document) {
+	if len(v.notes) > 0 {
+		d.heading(2, "What this report lacks")
+		d.list(v.notes...)
 	}
 }
 
@@ -93,7 +103,7 @@ func (v *studyView) writeAnswers(d *document) {
 	var rows [][]string
 	for i, a := range v.answers {
 		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.title(), a.sentence()))
-		row := []string{fmt.Sprint(i + 1), plain(a.what), plain(a.against)}
+		row := []string{fmt.Sprint(i + 1), plain(a.what), plain(a.against) + v.unusual(a)}
 		if c := a.c; c != nil {
 			row = append(row, fixed(c.Mean, 4), intervalCell(c.Interval), sig(c.QuestionSE, 2), sig(c.SeedSE, 2), strings.TrimPrefix(pValue(c.PHolm), "= "), verdictCell(c))
 		} else {
@@ -103,6 +113,21 @@ func (v *studyView) writeAnswers(d *document) {
 	}
 	d.list(items...)
 	d.table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+}
+
+// unusual names the measure of a question that is not asked of the reward on the held-out set.
+func (v *studyView) unusual(a *studyAnswer) string {
+	var parts []string
+	if a.Metric != "reward" {
+		parts = append(parts, a.Metric)
+	}
+	if a.split != v.split() {
+		parts = append(parts, "on "+a.split)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + plain(strings.Join(parts, " ")) + ")"
 }
 
 func intervalCell(i Interval) string {
@@ -115,7 +140,10 @@ func (v *studyView) writeReading(d *document) {
 	n := 0
 	for _, a := range v.answers {
 		if a.c != nil {
-			halves, n = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2), n+1
+			n++
+		}
+		if a.c != nil && a.c.Changed > 0 {
+			halves = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2)
 		}
 	}
 	if n == 0 {
@@ -127,7 +155,9 @@ func (v *studyView) writeReading(d *document) {
 		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more epochs are no more draws; below, the same with the best checkpoint.",
 		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
 		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p below 0.05. The intervals are not corrected.", plural(n, "question")),
-		fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen with these questions and seeds. Open means not shown, not absent.", sig(slices.Min(halves), 2), sig(slices.Max(halves), 2)),
+	}
+	if len(halves) > 0 {
+		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen with these questions and seeds. Open means not shown, not absent.", sig(slices.Min(halves), 2), sig(slices.Max(halves), 2)))
 	}
 	if v.split() == "val" {
 		items = append(items, "There is no held-out set: these are validation questions.")
@@ -438,6 +468,19 @@ func (v *studyView) writeFindings(d *document) {
 	}
 	d.list(items...)
 	d.paragraph("The words are those of the first run of each arm that said so.")
+}
+
+// writeSkipped names the jobs that did not run because of others.
+func (v *studyView) writeSkipped(d *document) {
+	var items []string
+	for _, j := range v.byNumber {
+		if j.State == stateSkipped {
+			items = append(items, fmt.Sprintf("Job %d (%s) was skipped: %s.", j.Number, codeList(v.own(j)), plain(j.Cause)))
+		}
+	}
+	if len(items) > 0 {
+		d.list(items...)
+	}
 }
 
 // writeCosts says what an arm costs and what the whole did.

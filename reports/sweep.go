@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"fulcrum/internal/atomicfile"
 )
 
 // States of a sweep's job that are none of a run's.
@@ -74,29 +72,35 @@ type SweepOptions struct {
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	var text string
-	var plotErr error
-	if opt.Study != nil {
-		v := newStudyView(dir, jobs, opt)
-		var figures []sweepFigure
-		if figures, plotErr = drawFigures(dir, v.figures); plotErr != nil {
-			v.notes = append(v.notes, plain(plotErr.Error()))
-		}
-		text = v.report(figures)
-	} else {
-		v := newSweepView(dir, jobs, opt)
-		v.readGains()
-		var figures []sweepFigure
-		if figures, plotErr = v.drawPlots(); plotErr != nil {
-			v.notes = append(v.notes, plain(plotErr.Error()))
-		}
-		text = v.report(figures)
+	page := sweepPageOf(dir, jobs, opt)
+	figures, plotErr := drawFigures(dir, page.figures)
+	if plotErr != nil {
+		page.note(plotErr)
 	}
-	if err := atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644); err != nil {
+	if err := WriteText(dir, page.report(figures)); err != nil {
 		return err
 	}
 	return plotErr
 }
+
+// sweepPage is the report of a sweep in the making.
+type sweepPage interface {
+	figures() []sweepFigure            // all that it has data for
+	report(drawn []sweepFigure) string // its text, with the plots that could be drawn
+	note(error)                        // what went wrong with the report itself
+}
+
+// sweepPageOf is the report of a sweep, or of a study.
+func sweepPageOf(dir string, jobs []SweepJob, opt SweepOptions) sweepPage {
+	if opt.Study != nil {
+		return newStudyView(dir, jobs, opt)
+	}
+	v := newSweepView(dir, jobs, opt)
+	v.readGains()
+	return v
+}
+
+func (v *sweepView) note(err error) { v.notes = append(v.notes, plain(err.Error())) }
 
 // sweepView is a sweep in the order in which its report tells it.
 type sweepView struct {
@@ -110,6 +114,7 @@ type sweepView struct {
 	front    map[int]bool     // numbers of the jobs that no other beats
 	settings []*setting       // best first
 	gains    map[int]seedGain // over a baseline on the held-out split, by job
+	verdicts *armTable        // nil: no two jobs left scores to compare
 	notes    []string         // what went wrong with the report itself
 }
 
@@ -135,7 +140,8 @@ func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
 	return v
 }
 
-// readGains takes the gain over a baseline from the summary.json of every finished job that has it.
+// readGains takes the gain over a baseline from the summary.json of every finished job that has it, and
+// compares the best settings.
 func (v *sweepView) readGains() {
 	type read struct {
 		gain seedGain
@@ -163,6 +169,7 @@ func (v *sweepView) readGains() {
 			v.gains[v.jobs[i].Number] = r.gain
 		}
 	}
+	v.readVerdicts()
 }
 
 // readGain reads what summary.json says of the planned comparison with similarity, or with the majority
@@ -227,6 +234,7 @@ func (v *sweepView) report(figures []sweepFigure) string {
 	v.writeSummary(&d)
 	v.writeBest(&d)
 	v.writeSettings(&d)
+	v.writeVerdicts(&d)
 	v.writePlots(&d, figures)
 	v.writeImportance(&d)
 	v.writeJobs(&d)
@@ -510,7 +518,7 @@ func boolInt(b bool) int {
 
 // ended says whether a job stays in its state.
 func ended(state string) bool {
-	return state == StateDone || state == StateFailed || state == StatePruned
+	return state == StateDone || state == StateFailed || state == stateSkipped || state == StatePruned
 }
 
 func codeList(overrides []string) string {

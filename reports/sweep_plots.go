@@ -25,14 +25,6 @@ const (
 	maxDrawnJobs = 1000 // more would not be seen and make megabytes of SVG
 )
 
-// drawPlots draws every figure that the sweep has data for and returns those that were written.
-func (v *sweepView) drawPlots() ([]sweepFigure, error) {
-	if !v.drawable() {
-		return nil, nil
-	}
-	return drawFigures(v.dir, v.figures)
-}
-
 // drawFigures draws figures into the plots of a sweep's folder and returns those that were written.
 func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure, err error) {
 	defer func() { // a plot must not keep the report from being written
@@ -57,11 +49,11 @@ func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure,
 	return drawn, errors.Join(errs...)
 }
 
-// drawable says whether there is anything to compare.
-func (v *sweepView) drawable() bool { return v.count(v.measured) >= 2 }
-
 // figures are all plots of a sweep, in the order of its report.
 func (v *sweepView) figures() []sweepFigure {
+	if v.count(v.measured) < 2 { // there is nothing to compare
+		return nil
+	}
 	var out []sweepFigure
 	add := func(f *sweepFigure) {
 		if f != nil {

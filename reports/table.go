@@ -29,7 +29,8 @@ func printTable(w io.Writer, stages []StageResult) error {
 	lines := tw.Lines{ShowTop: tw.Off, ShowBottom: tw.Off, ShowHeaderLine: tw.On, ShowFooterLine: tw.Off}
 	header := []string{"policy", "mean ± SE"}
 	align := tw.CellAlignment{PerColumn: []tw.Align{tw.AlignLeft, tw.AlignRight}}
-	for _, y := range yardsticksOf(stages) {
+	yards := shownYardsticks(stages)
+	for _, y := range yards {
 		header = append(header, "over "+strings.TrimSuffix(y.short, " policy")+" [95%]", "")
 		align.PerColumn = append(align.PerColumn, tw.AlignRight, tw.AlignLeft)
 	}
@@ -46,7 +47,7 @@ func printTable(w io.Writer, stages []StageResult) error {
 		tablewriter.WithRowAutoWrap(tw.WrapNone),
 	)
 	table.Header(header)
-	for _, row := range stageRows(stages, func(title string) string { return title }) {
+	for _, row := range stageRows(stages, yards, func(title string) string { return title }) {
 		if err := table.Append(row); err != nil {
 			return err
 		}

@@ -15,9 +15,9 @@ const (
 	NotSeparable Verdict = "not separable"
 )
 
-// verdictOf needs both: an interval without 0 and a corrected p-value below 1 − level.
+// verdictOf needs all: both intervals without 0 and a corrected p-value below 1 − level.
 func verdictOf(p Paired) Verdict {
-	if !p.Interval.Excludes(0) || p.PHolm >= 1-p.Level {
+	if !p.Interval.Excludes(0) || !p.BCa.Excludes(0) || p.PHolm >= 1-p.Level {
 		return NotSeparable
 	}
 	if p.Mean > 0 {

@@ -33,6 +33,8 @@ type Verification struct {
 	Mismatches []Mismatch
 	Checked    []string // what was compared, in a few words each
 	Notes      []string // what could not be checked, and why
+
+	drawn map[string][]byte // plots drawn again, by file
 }
 
 // Summary says in one line what was checked.
@@ -75,6 +77,9 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 	run, err := ReadRun(dir)
 	if err != nil {
 		return nil, err
+	}
+	if s := run.Summary; s != nil && s.Resumes < run.resumes() {
+		return nil, fmt.Errorf("%s: the run was resumed after its report was written and has not ended since (%s knows %s, %s has %d): go on with run resume %s", dir, summaryFile, plural(s.Resumes, "resume"), metricsFile, run.resumes(), dir)
 	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
 	for _, check := range []func() error{c.digests, c.rows, c.evaluations, c.summary, c.log, c.plots, c.report} {

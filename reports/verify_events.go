@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,8 +37,7 @@ type scalarEvent struct {
 
 // readEventFiles reads every events.out.tfevents file of a run folder, nil when there is none.
 func readEventFiles(dir string) (*eventFiles, error) {
-	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
-	paths, err := filepath.Glob(filepath.Join(literal, "events.out.tfevents.*"))
+	paths, err := globIn(dir, eventFilesPattern)
 	if err != nil || len(paths) == 0 {
 		return nil, err
 	}
@@ -59,7 +57,7 @@ func (f *eventFiles) read(path string, mayBeTorn bool) error {
 	if err != nil {
 		return err
 	}
-	w := eventWriter{crc: crc32.MakeTable(crc32.Castagnoli)}
+	w := eventWriter{crc: castagnoli()}
 	for n := 1; len(data) > 0; n++ {
 		payload, rest, err := w.record(data)
 		if err != nil {

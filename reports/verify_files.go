@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,6 +54,10 @@ func (v *Verification) comparePlot(dir, name string, f *figure) (int, error) {
 		if err != nil {
 			return n, fmt.Errorf("plot %s: %w", name, err)
 		}
+		if v.drawn == nil {
+			v.drawn = map[string][]byte{}
+		}
+		v.drawn[file] = recomputed
 		if err := kind.check(v, file, stated, recomputed); err != nil {
 			return n, err
 		}
@@ -64,60 +69,98 @@ func (v *Verification) comparePlot(dir, name string, f *figure) (int, error) {
 func (c *runCheck) plot(name string, f *figure) (int, error) { return c.comparePlot(c.dir, name, f) }
 
 // compareSVG compares words exactly and coordinates to a fiftieth of a point: another processor may round the last
-// digit otherwise.
+// digit otherwise. Every word that differs is named, of shapes the first.
 func (v *Verification) compareSVG(name string, stated, recomputed []byte) error {
 	if bytes.Equal(stated, recomputed) {
 		return nil
 	}
-	a, b := strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n")
-	for _, d := range diffLines(a, b) {
+	a, b := svgWords(stated), svgWords(recomputed)
+	for _, d := range diffLines(a.text, b.text) {
 		for i := range max(len(d.stated), len(d.recomputed)) {
-			m := Mismatch{File: name, Line: d.at + min(i, max(len(d.stated)-1, 0)), Stated: "no such line", Recomputed: "no such line"}
+			at := min(d.at-1+i, len(a.line)-1)
+			m := Mismatch{File: name, Line: a.line[max(at, 0)], What: "a word", Stated: "none", Recomputed: "none"}
+			if i < len(d.stated) {
+				m.Stated = strconv.Quote(d.stated[i])
+			}
+			if i < len(d.recomputed) {
+				m.Recomputed = strconv.Quote(d.recomputed[i])
+			}
+			v.mismatch(m)
+		}
+	}
+	var first *Mismatch
+	more := 0
+	for _, d := range diffLines(a.shapes, b.shapes) {
+		for i := range max(len(d.stated), len(d.recomputed)) {
+			m := Mismatch{File: name, Line: d.at + i, What: "a shape", Stated: "none", Recomputed: "none"}
 			if i < len(d.stated) && i < len(d.recomputed) {
-				if sameSVGLine(d.stated[i], d.recomputed[i]) {
+				if sameShape(d.stated[i], d.recomputed[i]) {
 					continue
 				}
-				m.Stated, m.Recomputed = svgWords(d.stated[i], d.recomputed[i]), svgWords(d.recomputed[i], d.stated[i])
+				m.Stated, m.Recomputed = quoteDifference(d.stated[i], d.recomputed[i]), quoteDifference(d.recomputed[i], d.stated[i])
 			} else if i < len(d.stated) {
 				m.Stated = strconv.Quote(clip(d.stated[i], 100))
 			} else {
 				m.Recomputed = strconv.Quote(clip(d.recomputed[i], 100))
 			}
-			v.mismatch(m)
+			if first == nil {
+				first = &m
+			} else {
+				more++
+			}
 		}
+	}
+	if first != nil {
+		if more > 0 {
+			first.Recomputed += fmt.Sprintf(" (and %s)", plural(more, "more line"))
+		}
+		v.mismatch(*first)
 	}
 	return nil
 }
 
-// svgWords quotes the text of a line, or where it has the same as the other one the part that differs.
-func svgWords(line, other string) string {
-	if a, b := svgTextOf(line), svgTextOf(other); a != b {
-		return "the text " + strconv.Quote(a)
-	}
-	return quoteDifference(line, other)
+// svgParts are the words of a picture, with the lines they stand in, and its lines without them.
+type svgParts struct {
+	text   []string
+	line   []int
+	shapes []string
 }
 
-// svgTextOf is what a line of SVG shows as text.
-func svgTextOf(line string) string {
-	var b strings.Builder
-	inside := false
-	for _, r := range line {
+// svgWords takes an SVG file apart: what stands between tags, and the rest.
+func svgWords(svg []byte) svgParts {
+	parts := svgParts{line: []int{}}
+	var word, shape strings.Builder
+	line, inside := 1, false
+	for _, r := range string(svg) {
 		switch {
 		case r == '<':
+			if text := strings.TrimSpace(word.String()); text != "" {
+				parts.text, parts.line = append(parts.text, text), append(parts.line, line)
+			}
+			word.Reset()
 			inside = true
 		case r == '>':
 			inside = false
-		case !inside:
-			b.WriteRune(r)
+		case !inside && r != '\n':
+			word.WriteRune(r)
+			continue
 		}
+		if r == '\n' {
+			parts.shapes = append(parts.shapes, shape.String())
+			shape.Reset()
+			line++
+			continue
+		}
+		shape.WriteRune(r)
 	}
-	return b.String()
+	if len(parts.line) == 0 {
+		parts.line = []int{1}
+	}
+	parts.shapes = append(parts.shapes, shape.String())
+	return parts
 }
 
-func sameSVGLine(a, b string) bool {
-	if svgTextOf(a) != svgTextOf(b) {
-		return false
-	}
+func sameShape(a, b string) bool {
 	x, y := splitNumbers(a), splitNumbers(b)
 	if len(x) != len(y) {
 		return false
@@ -219,15 +262,45 @@ func (v *Verification) CompareReport(dir, text string) error {
 	a, b := strings.Split(string(stated), "\n"), strings.Split(text, "\n")
 	v.compareLines(reportFile, a, b)
 	v.checked("%s of %s", plural(len(a)-1, "line"), reportFile)
+	return v.comparePage(dir, text)
+}
+
+// comparePage renders report.html again, with the plots drawn again, and compares it. A folder may have none.
+func (v *Verification) comparePage(dir, text string) error {
+	stated, err := os.ReadFile(filepath.Join(dir, htmlFile))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	recomputed := HTML(text, func(name string) ([]byte, error) {
+		if drawn, ok := v.drawn[name]; ok {
+			return drawn, nil
+		}
+		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+	})
+	if !bytes.Equal(stated, recomputed) {
+		a, b := strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n")
+		v.compareLines(htmlFile, a, b)
+	}
+	v.checked("%s", htmlFile)
 	return nil
 }
 
 // compareLines makes one mismatch of every line that differs.
 func (v *Verification) compareLines(name string, stated, recomputed []string) {
-	const gone = "no such line"
+	const gone, most = "no such line", 20
+	n := 0
 	for _, d := range diffLines(stated, recomputed) {
 		for i := range max(len(d.stated), len(d.recomputed)) {
 			m := Mismatch{File: name, Line: d.at + min(i, max(len(d.stated)-1, 0)), Stated: gone, Recomputed: gone}
+			if i < len(d.stated) && i < len(d.recomputed) && sameSVGLine(d.stated[i], d.recomputed[i]) {
+				continue
+			}
+			if n++; n > most {
+				continue
+			}
 			switch {
 			case i < len(d.stated) && i < len(d.recomputed):
 				m.Stated, m.Recomputed = quoteDifference(d.stated[i], d.recomputed[i]), quoteDifference(d.recomputed[i], d.stated[i])
@@ -239,4 +312,16 @@ func (v *Verification) compareLines(name string, stated, recomputed []string) {
 			v.mismatch(m)
 		}
 	}
+	if n > most {
+		v.mismatch(Mismatch{File: name, Stated: plural(n-most, "more line"), Recomputed: "other ones"})
+	}
+}
+
+// sameSVGLine allows for coordinates that another processor rounds otherwise.
+func sameSVGLine(a, b string) bool {
+	if !strings.HasPrefix(a, "<path ") && !strings.HasPrefix(a, "<text ") {
+		return false
+	}
+	x, y := svgWords([]byte(a)), svgWords([]byte(b))
+	return slices.Equal(x.text, y.text) && slices.EqualFunc(x.shapes, y.shapes, sameShape)
 }

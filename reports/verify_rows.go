@@ -110,7 +110,9 @@ func (c *runCheck) rows() error {
 	if err != nil {
 		return err
 	}
-	c.checked("%s and %s (%d of them against their steps)", plural(steps, "step row"), plural(epochs, "epoch row"), means)
+	if steps+epochs > 0 {
+		c.checked("%s and %s (%d of them against their steps)", plural(steps, "step row"), plural(epochs, "epoch row"), means)
+	}
 	if means < epochs {
 		c.note("%s left out steps (logging.log_every_steps=%g): %s cannot be computed again", metricsFile, every, plural(epochs-means, "epoch mean"))
 	}
@@ -262,8 +264,13 @@ func (c *runCheck) summary() error {
 		return nil
 	}
 	again := *s
-	again.Phases, again.Warnings, again.Resumes = []PhaseSummary{}, []string{}, 0
+	again.Phases, again.Warnings, again.Findings, again.Resumes = []PhaseSummary{}, []string{}, slices.Clone(s.Findings)[:0], 0
 	again.AddRecorded(c.run)
+	for i := len(again.Findings); i < len(s.Findings); i++ { // the doctor's words about the machine are in no row
+		if c.ofMachine(s.Findings[i]) {
+			again.Findings = append(again.Findings, s.Findings[i])
+		}
+	}
 	var err error
 	if again.Evaluations, err = Stages(c.run.Evaluations, DefaultStatsOptions()); err != nil {
 		return err
@@ -284,6 +291,11 @@ func (c *runCheck) summary() error {
 	c.checked("%s of %s", plural(c.compareTrees("", stated, recomputed), "value"), summaryFile)
 	c.unfinished(s)
 	return nil
+}
+
+// ofMachine says whether a finding may stand in summary.json alone: no event is of its kind.
+func (c *runCheck) ofMachine(f Finding) bool {
+	return !slices.ContainsFunc(c.run.Events, func(e Row) bool { return e.Text("event") == f.Check })
 }
 
 // best is the best checkpoint by its rule, from the rows; as stated where the rule had to give way.

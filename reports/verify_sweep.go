@@ -9,12 +9,8 @@ import (
 // compares both with what stands in its folder. Its jobs are runs: VerifyRun checks each.
 func VerifySweep(dir string, jobs []SweepJob, opt SweepOptions) (*Verification, error) {
 	c := &Verification{}
-	v := newSweepView(dir, jobs, opt)
-	v.readGains()
-	var figures []sweepFigure
-	if v.drawable() {
-		figures = v.figures()
-	}
+	page := sweepPageOf(dir, jobs, opt)
+	figures := page.figures()
 	for _, f := range figures {
 		if _, err := c.comparePlot(dir, f.figure.name, f.figure); err != nil {
 			return nil, err
@@ -23,7 +19,7 @@ func VerifySweep(dir string, jobs []SweepJob, opt SweepOptions) (*Verification, 
 	if len(figures) > 0 {
 		c.checked("%s drawn again", plural(len(figures), "plot"))
 	}
-	if err := c.CompareReport(dir, v.report(figures)); err != nil {
+	if err := c.CompareReport(dir, page.report(figures)); err != nil {
 		return nil, err
 	}
 	for _, f := range figures {

@@ -13,6 +13,7 @@ type WeightStats struct {
 	Max      float64 // mean of the groups' largest weights
 
 	// Of what τ is held against: equal rewards have equal weights whatever τ is.
+	Several     int     // groups of two candidates or more
 	Signal      int     // groups whose rewards differ
 	SignalShare float64 // mean effective sample size over group size of these groups
 	Spread      float64 // mean deviation of the rewards of these groups, as they came in
@@ -48,6 +49,9 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 		stats.ESS += 1 / squares
 		stats.ESSShare += 1 / squares / float64(len(r))
 		stats.Max += largest
+		if len(r) > 1 {
+			stats.Several++
+		}
 		if _, std, spread := moments(r); len(r) > 1 && !(spread <= rounding*maxAbs(r)) {
 			stats.Signal++
 			stats.SignalShare += 1 / squares / float64(len(r))

@@ -75,6 +75,9 @@ func Trace(f func() error) (*Origin, error) {
 func (t *trace) look(made Tensor) {
 	r := &record{op: t.op, sound: sound(made)}
 	for _, x := range t.in {
+		if x.Nil() { // an optional input that is not there
+			continue
+		}
 		r.shapes = append(r.shapes, x.describe())
 		from, known := t.made[x.t.T]
 		r.inputs = append(r.inputs, from)

@@ -28,6 +28,9 @@ type state struct {
 	Moves   map[string]int       `json:"moves"`   // steps that moved the weights since a policy was refreshed
 	Epochs  []epoch              `json:"epochs"`  // of this phase
 	Initial epoch                `json:"initial"` // validation of the run's initial policy
+
+	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
+	BatchEpoch int    `json:"batch_epoch"`
 }
 
 // moments are sums over values.
@@ -56,9 +59,10 @@ func (s *state) clear(phase string) {
 		Streak: map[string]int{}, Moves: map[string]int{}, Initial: s.Initial}
 }
 
-// Start tells of the validation of the initial policy: the fields of an eval row, without prefix.
-func (d *Doctor) Start(eval map[string]any) {
-	d.state.Initial = epoch{}
+// Start tells of the validation of the initial policy: the fields of an eval row, without prefix, and the
+// standard error of its reward.
+func (d *Doctor) Start(eval map[string]any, rewardError float64) {
+	d.state.Initial = epoch{"reward_error": finite(rewardError)}
 	for _, name := range []string{"loss", "reward"} {
 		if x, ok := (row{eval, nil}).number(name); ok {
 			d.state.Initial["val_"+name] = x
@@ -247,15 +251,14 @@ func (d *Doctor) mean(name string, w Window) (mean float64, ok bool) {
 	return mean, ok
 }
 
-// streak counts the steps in a row in which a condition holds and reports whether there are as many as a
-// window asks for.
-func (d *Doctor) streak(check string, holds bool, w Window) bool {
+// streak counts the steps in a row in which a condition holds and reports whether there are as many as that.
+func (d *Doctor) streak(check string, holds bool, steps int) bool {
 	if !holds {
 		delete(d.state.Streak, check)
 		return false
 	}
 	d.state.Streak[check]++
-	return d.state.Streak[check] >= w.Steps
+	return d.state.Streak[check] >= steps
 }
 
 // moved counts the steps that moved the weights away from those of the old and of the reference policy.

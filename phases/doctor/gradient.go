@@ -32,7 +32,7 @@ func (d *Doctor) zeroGradient(r row) {
 	if share, known := r.number("signal_share"); known {
 		signal = share > 0
 	}
-	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o) {
+	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o.Steps) {
 		d.say(o.Severity, "zero_gradient", "", norm, o.Limit,
 			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters (detached log-probabilities, everything frozen)", norm, o.Steps)
 	}
@@ -56,7 +56,7 @@ func (d *Doctor) lossPartsDiffer(r row) {
 		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss are %.6g: what is differentiated is not what is reported", x[0], sum)
 	}
 	if y, ok := r.get("kl_beta", "kl"); ok && d.lim.Policy.KLPerCandidate && differ(x[2], y[0]*y[1], math.Abs(y[0]*y[1])) {
-		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty in the loss is not the one that is reported", x[2], y[0]*y[1])
+		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty in the loss is not the one that %s and the KL make", x[2], y[0]*y[1], d.key("kl.beta"))
 	}
 }
 
@@ -93,7 +93,7 @@ func (d *Doctor) tauOffSchedule(r row) {
 	}
 	want := d.lim.Tau.at(r.step, d.lim.TotalSteps)
 	if math.Abs(tau-want) > 1e-6*want {
-		d.say(o.Severity, "tau_off_schedule", d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s says %.6g: the annealing is not the one that is configured", tau, r.step+1, d.key("temperature"), want)
+		d.say(o.Severity, "tau_off_schedule", d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s=%s makes it %.6g: the annealing is not the one that is configured", tau, r.step+1, d.key("temperature.schedule"), d.lim.Tau.Schedule, want)
 	}
 }
 
@@ -103,14 +103,7 @@ func (d *Doctor) topKOffCurriculum(r row) {
 	if d.lim.Policy == nil || !ok {
 		return
 	}
-	p, want := d.lim.Policy, x[1]
-	switch {
-	case r.epoch <= p.EarlyEpochs:
-		want = math.Min(want, float64(p.EarlyTopK))
-	case p.LateTopK > 0:
-		want = math.Min(want, float64(p.LateTopK))
-	}
-	if x[0] != want {
+	if want := d.lim.topK(r.epoch, x[1]); x[0] != want {
 		d.say(o.Severity, "top_k_off_curriculum", d.key("curriculum"), x[0], want, "%g candidates of a group count in epoch %d, and %s says %g of %g: the curriculum is not the one that is configured", x[0], r.epoch, d.key("curriculum"), want, x[1])
 	}
 }
@@ -127,10 +120,10 @@ func (d *Doctor) advantageBeyondClip(r row) {
 func (d *Doctor) advantageNotCentred(r row) {
 	o := d.opt.AdvantageNotCentred
 	x, ok := r.get("mean_advantage", "advantage_clipped", "top_k", "group_size")
-	if d.lim.Policy == nil || !ok || !d.lim.Policy.Centred || x[1] > 0 || x[2] < x[3] {
+	if d.lim.Policy == nil || !ok || !d.lim.Policy.Centred || x[1] > 0 || x[2] < x[3] || d.lim.topK(r.epoch, x[3]) < x[3] {
 		return
 	}
 	if math.Abs(x[0]) > o.Limit {
-		d.say(o.Severity, "advantage_not_centred", d.key("advantage.method"), x[0], o.Limit, "the advantages of whole groups have a mean of %.4g, want 0: the baseline is not the group's mean, so that candidates are rewarded for being in a good group", x[0])
+		d.say(o.Severity, "advantage_not_centred", d.key("advantage.method"), x[0], o.Limit, "the advantages of whole groups have a mean of %.4g, want 0: the baseline (%s) is not the group's mean, so that candidates are rewarded for being in a good group", x[0], d.key("advantage.method"))
 	}
 }

@@ -22,7 +22,7 @@ func (d *Doctor) klBelowBand(row) {
 		return
 	}
 	kl, ok := d.mean("kl", o)
-	if low := d.lim.Policy.KL.BandMin; ok && kl < o.Limit*low {
+	if low := d.lim.Policy.KL.BandMin; ok && kl != 0 && kl < o.Limit*low { // of exactly 0, kl_stuck_at_zero speaks
 		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
 			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
 	}
@@ -36,7 +36,7 @@ func (d *Doctor) betaAtBound(r row) {
 		return
 	}
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
-	w := Window{Steps: max(1, min(o.Steps, d.lim.TotalSteps-1))} // the first step's KL is 0
+	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // the first step's KL is 0
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
@@ -73,7 +73,7 @@ func (d *Doctor) betaMove(kl, before, after float64) {
 		kl < 0.99*b.BandMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
 	if wrong {
 		d.say(o.Severity, "beta_wrong_way", d.key("kl.controller"), after, before,
-			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other way; the controller is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax)
+			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax, d.key("kl.controller"), b.Controller)
 	}
 }
 
@@ -84,19 +84,23 @@ func (d *Doctor) klStuckAtZero(r row) {
 	}
 	kl, ok := r.number("kl")
 	moves := d.state.Moves["reference"]
-	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o) {
+	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o.Steps) {
 		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 0,
-			"the KL is exactly 0 after %d steps with a gradient: the reference policy follows the policy, or the weights do not move; nothing holds the policy near its reference", moves)
+			"the KL is exactly 0 after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 
 func (d *Doctor) klNotZero(r row) {
 	o := d.opt.KLNotZero
+	kl, ok := r.number("kl")
 	if d.lim.Policy == nil || !d.lim.referenceIsFresh(r.step) {
 		return
 	}
-	if kl, ok := r.number("kl"); ok && math.Abs(kl) > o.Limit {
-		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit,
+	if d.lim.Policy.KL.NonNegative && kl < 0 {
+		return // kl_negative says that
+	}
+	if ok && math.Abs(kl) > o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit*d.lim.rounding(),
 			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
@@ -106,7 +110,7 @@ func (d *Doctor) klNegative(r row) {
 	if d.lim.Policy == nil || !d.lim.Policy.KL.NonNegative {
 		return
 	}
-	if kl, ok := r.number("kl"); ok && kl < -o.Limit {
-		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit, "the KL is %.3g nats, and this estimator cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl)
+	if kl, ok := r.number("kl"); ok && kl < -o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl, d.key("kl.estimator"))
 	}
 }

@@ -11,6 +11,7 @@ type Limits struct {
 	StartsAtInit  bool // the phase starts with the weights of the run's initial policy
 	Online        bool // candidates are sampled from the policy
 	Text          bool // the policy's steps are tokens
+	HalfPrecision bool // the policy computes in 16 bits: equal weights agree less closely
 
 	LR     float64 // peak
 	LRPlan Plan
@@ -101,6 +102,25 @@ type KL struct {
 	Update           string // step, epoch or moving_average
 	BandMin, BandMax float64
 	BetaMin, BetaMax float64
+}
+
+// topK is how many of a group's candidates count in an epoch (from 1).
+func (l Limits) topK(epoch int, size float64) float64 {
+	switch p := l.Policy; {
+	case epoch <= p.EarlyEpochs:
+		return math.Min(size, float64(p.EarlyTopK))
+	case p.LateTopK > 0:
+		return math.Min(size, float64(p.LateTopK))
+	}
+	return size
+}
+
+// rounding is how much further apart than in 32 bits the log-probabilities of equal weights may lie.
+func (l Limits) rounding() float64 {
+	if l.HalfPrecision {
+		return 100
+	}
+	return 1
 }
 
 // oldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the

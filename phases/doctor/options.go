@@ -18,6 +18,12 @@ type Window struct {
 	Steps    int      `koanf:"steps" help:"steps that it looks back over, and waits for before it speaks" range:"[1,1000]"`
 }
 
+// Streak configures a check of a condition that must hold for some steps in a row.
+type Streak struct {
+	Severity Severity `koanf:"severity" help:"what its finding is: off, note, warning, or stop, which ends the run" enum:"off,note,warning,stop"`
+	Steps    int      `koanf:"steps" help:"steps in a row before it speaks" range:"[1,1000]"`
+}
+
 // Options configures the doctor (config section doctor).
 type Options struct {
 	Enabled bool `koanf:"enabled" help:"watch training; the checks read rows and change nothing"`
@@ -28,16 +34,16 @@ type Options struct {
 	ESSUniform    Window `koanf:"ess_uniform" help:"largest effective sample size of the RCE weights as a share of the group, at the smallest temperature of the schedule"`
 	ESSCollapsed  Window `koanf:"ess_collapsed" help:"least effective sample size of the RCE weights, in candidates, at the largest temperature of the schedule"`
 
-	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats"`
-	RatioStuckAtOne Window `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's; limit is unused"`
+	RatioNotOne     Limit  `koanf:"ratio_not_one" help:"the ratio is exactly 1 at the first step after the old policy was refreshed; limit: how far the log-probabilities of two policies with equal weights may lie apart (rounding), in nats; 100 times that for 16-bit models"`
+	RatioStuckAtOne Streak `koanf:"ratio_stuck_at_one" help:"the ratio is not exactly 1 once the weights have moved away from the old policy's"`
 	RatioClipped    Window `koanf:"ratio_clipped" help:"largest share of ratios outside the clip range"`
 	RatioClamped    Window `koanf:"ratio_clamped" help:"largest share of log-ratios cut at max_log_ratio"`
 
 	KLAboveBand   Window `koanf:"kl_above_band" help:"largest KL, in multiples of the upper end of the band (kl.target_max)"`
 	KLBelowBand   Window `koanf:"kl_below_band" help:"least KL, in multiples of the lower end of the band (kl.target_min)"`
-	BetaAtBound   Window `koanf:"beta_at_bound" help:"the KL coefficient does not sit on a bound while the KL pushes against it; limit is unused"`
+	BetaAtBound   Streak `koanf:"beta_at_bound" help:"the KL coefficient does not sit on a bound while the KL pushes against it"`
 	BetaWrongWay  Switch `koanf:"beta_wrong_way" help:"the KL coefficient rises after a KL above the band and falls after one below it"`
-	KLStuckAtZero Window `koanf:"kl_stuck_at_zero" help:"the KL is not exactly 0 once the weights have moved away from the reference policy's; limit is unused"`
+	KLStuckAtZero Streak `koanf:"kl_stuck_at_zero" help:"the KL is not exactly 0 once the weights have moved away from the reference policy's"`
 	KLNotZero     Limit  `koanf:"kl_not_zero" help:"largest KL, in nats per sequence, of a step whose policy has the reference policy's very weights"`
 	KLNegative    Limit  `koanf:"kl_negative" help:"how far below 0 a KL may be that cannot be negative (rounding)"`
 
@@ -57,7 +63,7 @@ type Options struct {
 	LossPartsDiffer Limit  `koanf:"loss_parts_differ" help:"largest relative difference between the loss and the sum of its parts"`
 	LossDiverges    Window `koanf:"loss_diverges" help:"largest loss of imitation (sft, rce), in multiples of that of the phase's first steps"`
 	ObjectiveFalls  Window `koanf:"objective_falls" help:"how many standard errors below 0 the advantage-weighted change of log-probabilities may lie: candidates with a good advantage should become likelier"`
-	BatchRepeats    Window `koanf:"batch_repeats" help:"steps of an epoch do not all see the same rewards; limit is unused"`
+	BatchRepeats    Streak `koanf:"batch_repeats" help:"the batches of an epoch are of different queries"`
 
 	ValidationDiverges  Limit  `koanf:"validation_diverges" help:"epochs in a row in which validation gets worse while training gets better"`
 	ValidationUnchanged Switch `koanf:"validation_unchanged" help:"validation numbers change once the weights do"`
@@ -78,15 +84,15 @@ func DefaultOptions() Options {
 		ESSCollapsed:  Window{Warning, 1.05, 10},
 
 		RatioNotOne:     Limit{Stop, 1e-3},
-		RatioStuckAtOne: Window{Warning, 0, 3},
+		RatioStuckAtOne: Streak{Warning, 3},
 		RatioClipped:    Window{Note, 0.95, 10},
 		RatioClamped:    Window{Warning, 0.01, 10},
 
 		KLAboveBand:   Window{Warning, 10, 10},
-		KLBelowBand:   Window{Note, 0.1, 20},
-		BetaAtBound:   Window{Warning, 0, 10},
+		KLBelowBand:   Window{Note, 0.1, 50},
+		BetaAtBound:   Streak{Warning, 10},
 		BetaWrongWay:  Switch{Warning},
-		KLStuckAtZero: Window{Warning, 0, 3},
+		KLStuckAtZero: Streak{Warning, 3},
 		KLNotZero:     Limit{Warning, 1e-3},
 		KLNegative:    Limit{Warning, 1e-4},
 
@@ -106,7 +112,7 @@ func DefaultOptions() Options {
 		LossPartsDiffer: Limit{Warning, 1e-3},
 		LossDiverges:    Window{Warning, 2, 10},
 		ObjectiveFalls:  Window{Warning, 4, 10},
-		BatchRepeats:    Window{Warning, 0, 5},
+		BatchRepeats:    Streak{Warning, 2},
 
 		ValidationDiverges:  Limit{Note, 2},
 		ValidationUnchanged: Switch{Warning},

@@ -9,8 +9,8 @@ func (d *Doctor) ratioNotOne(r row) {
 	if d.lim.Policy == nil || noItems(r) {
 		return
 	}
-	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit {
-		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit,
+	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit*d.lim.rounding() {
+		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit*d.lim.rounding(),
 			"with equal weights the policy and the old policy differ by up to %.3g nats in a log-probability: the forward pass is not deterministic (dropout or sampling noise in the ratio), or the old policy was not refreshed; every ratio carries that noise", drift)
 	}
 	ratio, ok := r.number("mean_ratio")
@@ -33,9 +33,9 @@ func (d *Doctor) ratioStuckAtOne(r row) {
 	}
 	ratio, ok := r.number("mean_ratio")
 	moves := d.state.Moves["old"]
-	if d.streak("ratio_stuck_at_one", ok && ratio == 1 && moves > 0, o) {
+	if d.streak("ratio_stuck_at_one", ok && ratio == 1 && moves > 0, o.Steps) {
 		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), ratio, 1,
-			"the mean ratio is still exactly 1 after %d steps with a gradient since the old policy was refreshed: the old policy follows the policy, or the weights do not move; the clip bounds nothing", moves)
+			"the mean ratio is still exactly 1 after %d steps with a gradient since the old policy was refreshed: the old policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", moves, d.key("old_policy"), d.lim.Policy.OldPolicy)
 	}
 }
 

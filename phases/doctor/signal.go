@@ -1,5 +1,10 @@
 package doctor
 
+import (
+	"fmt"
+	"hash/fnv"
+)
+
 // Do the rewards tell candidates apart, and does the loss see it?
 
 func (d *Doctor) noSignal(r row) {
@@ -78,22 +83,25 @@ func (d *Doctor) essCollapsed(r row) {
 		ess, tau, spread, d.key("temperature.start"))
 }
 
-func (d *Doctor) batchRepeats(r row) {
-	o := d.opt.BatchRepeats
-	x, ok := r.get("mean_reward", "reward_std", "items")
-	if !ok {
-		x, ok = r.get("score_spread", "effective_sample_size", "temperature")
-		ok = ok && d.lim.Tau != nil && d.lim.Tau.Schedule == "constant"
+// Batch tells which queries the step to come is made of: of an epoch's queries, each comes once.
+func (d *Doctor) Batch(epoch, pass int, queries []int) {
+	if pass > 0 {
+		return // the same batch again, as asked for
 	}
-	if !ok || x[1] == 0 || r.step%d.lim.Passes != 0 || d.lim.StepsPerEpoch/d.lim.Passes < 2 {
-		return
+	sum := fnv.New64a()
+	for _, q := range queries {
+		fmt.Fprintf(sum, "%d ", q)
 	}
-	before := d.state.Recent["batch"]
-	same := len(before) == 3 && before[0] == x[0] && before[1] == x[1] && before[2] == x[2]
-	d.state.Recent["batch"] = []float64{x[0], x[1], x[2]}
-	if d.streak("batch_repeats", same, Window{Steps: o.Steps}) {
-		d.say(o.Severity, "batch_repeats", "", float64(d.state.Streak["batch_repeats"]+1), 1,
-			"%d batches in a row have exactly the same rewards: every step sees the same queries; the order of the data is broken", d.state.Streak["batch_repeats"]+1)
+	same := d.state.Batch == sum.Sum64() && d.state.BatchEpoch == epoch
+	d.state.Batch, d.state.BatchEpoch = sum.Sum64(), epoch
+	d.streak("batch_repeats", same, 1)
+}
+
+func (d *Doctor) batchRepeats(row) {
+	o, times := d.opt.BatchRepeats, d.state.Streak["batch_repeats"]
+	if times >= o.Steps {
+		d.say(o.Severity, "batch_repeats", "data.shuffle", float64(times+1), 1,
+			"%d batches of the epoch in a row are of the very same queries: the rest of the data is never seen; the order of the data is broken (data.shuffle)", times+1)
 	}
 }
 

@@ -49,11 +49,13 @@ func (d *Doctor) validationUnchanged(r row) {
 	}
 }
 
+// worseThanStart wants a loss beyond the noise of the queries too: four standard errors of the initial reward are
+// nearly three of the difference of two sets.
 func (d *Doctor) worseThanStart(r row) {
 	o := d.opt.WorseThanStart
 	reward, ok := r.number("val_reward")
 	initial, known := d.state.Initial["val_reward"]
-	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial {
+	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial || reward >= initial-4*d.state.Initial["reward_error"] {
 		return
 	}
 	d.say(o.Severity, "worse_than_start", d.key("lr"), reward, (1-o.Limit)*initial,

@@ -1,0 +1,86 @@
+package experiments_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/reports"
+)
+
+// A finding of severity stop ends the run with exit code 1; summary.json, run.log and metrics.jsonl say it. Once its
+// severity is changed in the run's own configuration, a resume takes the run to its end.
+func TestTheDoctorStopsARun(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	got := run(t, tiny("doctor.no_signal={severity: stop, limit: 2, steps: 5}", "report.plots=false", "hydra.run.dir="+dir)...)
+	if got.code != 1 || !strings.Contains(got.stderr, "rce epoch 2 step 5: stopped by no_signal: ") || !strings.Contains(got.stderr, "doctor.no_signal.severity=warning") {
+		t.Fatalf("exit code %d, stderr %s", got.code, got.stderr)
+	}
+	check := func(state, severity string, phases ...string) {
+		t.Helper()
+		s, err := reports.ReadSummary(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []reports.Finding
+		for _, f := range s.Findings {
+			if f.Check == "no_signal" {
+				found = append(found, f)
+			}
+		}
+		if s.State != state || len(found) != len(phases) {
+			t.Fatalf("state %s, findings %+v", s.State, s.Findings)
+		}
+		for i, f := range found {
+			if f.Severity != severity || f.Phase != phases[i] || f.Step != 5 || f.Limit != 2 || f.Key != "data.reward.mode" {
+				t.Errorf("finding %+v", f)
+			}
+		}
+	}
+	check("failed", "stop", "rce")
+	if log := read(t, filepath.Join(dir, "run.log")); !strings.Contains(log, "[ERROR]") || !strings.Contains(log, "learning signal") {
+		t.Errorf("run.log says\n%s", log)
+	}
+	config := filepath.Join(dir, ".hydra", "config.yaml")
+	text := read(t, config)
+	changed := strings.Replace(text, "no_signal:\n    severity: stop", "no_signal:\n    severity: warning", 1)
+	if changed == text {
+		t.Fatal("no severity to change")
+	}
+	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "resume", dir)
+	check("done", "warning", "rce", "grpo")
+	if rows := read(t, filepath.Join(dir, "metrics.jsonl")); strings.Contains(rows, `"severity":"stop"`) {
+		t.Error("the row of the stop is still there")
+	}
+}
+
+// A healthy run has no finding at all, and one whose doctor is off trains the same weights.
+func TestTheDoctorIsSilent(t *testing.T) {
+	t.Parallel()
+	var weights [2]string
+	for i, enabled := range []string{"true", "false"} {
+		dir := folder(t)
+		mustRun(t, tiny("doctor.enabled="+enabled, "report.plots=false", "hydra.run.dir="+dir)...)
+		if s, err := reports.ReadSummary(dir); err != nil || len(s.Findings) > 0 {
+			t.Errorf("enabled=%s: findings %+v, %v", enabled, s.Findings, err)
+		}
+		weights[i] = read(t, filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"))
+	}
+	if weights[0] != weights[1] {
+		t.Error("the weights differ")
+	}
+}
+
+// A bad severity is refused with its place.
+func TestDoctorSeverities(t *testing.T) {
+	t.Parallel()
+	got := run(t, tiny("doctor.no_signal.severity=fatal", "hydra.run.dir="+folder(t))...)
+	if got.code != 2 || !strings.Contains(got.stderr, "doctor.no_signal.severity") || !strings.Contains(got.stderr, "off, note, warning, stop") {
+		t.Errorf("exit code %d, stderr %s", got.code, got.stderr)
+	}
+}

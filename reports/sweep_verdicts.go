@@ -1,0 +1,103 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxCompared is how many settings a sweep's report compares question by question, best first.
+const maxCompared = 8
+
+// readVerdicts compares the best setting with those behind it, and all of them with the baselines, on
+// the held-out questions (else on val), from the evals.jsonl of their jobs.
+func (v *sweepView) readVerdicts() {
+	var arms []comparedArm
+	for _, s := range v.settings {
+		if s.class() != 0 || len(arms) == maxCompared {
+			break
+		}
+		arm := comparedArm{name: codeList(s.overrides)}
+		for _, j := range s.jobs {
+			if !v.feasible(j) || j.Dir == "" {
+				continue
+			}
+			run, err := evaluatedRun(j)
+			if err != nil {
+				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, plain(err.Error())))
+				continue
+			}
+			seed := fmt.Sprint(run.setting("seed"))
+			if len(run.Evaluations) > 0 && !slices.ContainsFunc(arm.runs, func(r *Run) bool { return fmt.Sprint(r.setting("seed")) == seed }) {
+				arm.runs = append(arm.runs, run)
+			}
+		}
+		if len(arm.runs) > 0 {
+			arms = append(arms, arm)
+		}
+	}
+	if len(arms) == 0 {
+		return
+	}
+	split, metric, ok := arms[0].runs[0].heldOut()
+	if !ok {
+		return
+	}
+	if tables := armTables(arms, func(s, m string) bool { return s == split && m == metric }); len(tables) > 0 {
+		v.verdicts = &tables[0]
+		v.verdicts.reference = "the best setting"
+	}
+}
+
+// evaluatedRun reads the scores of a job, and its seed: from the job's overrides, else from its config.
+func evaluatedRun(j SweepJob) (*Run, error) {
+	run := &Run{Dir: j.Dir}
+	var err error
+	if run.Evaluations, err = ReadEvals(j.Dir); err != nil {
+		return nil, err
+	}
+	written, ok := j.Params["seed"]
+	for _, o := range j.Overrides {
+		if isSeed(o) {
+			_, written, ok = strings.Cut(o, "=")
+		}
+	}
+	if seed, err := strconv.Atoi(written); ok && err == nil {
+		run.config = map[string]any{"seed": seed}
+		return run, nil
+	}
+	return run, run.readConfig()
+}
+
+// heldOut returns the split and metric by which a run is judged: held out from every choice, else val;
+// the reward, else what there is.
+func (r *Run) heldOut() (split, metric string, ok bool) {
+	for _, table := range stageTables(r.Evaluations) { // val first, reward first
+		if plannedStage(table) < 0 {
+			continue
+		}
+		e := table[0]
+		if !ok || split == "val" && e.Split != "val" {
+			split, metric, ok = e.Split, e.Metric, true
+		}
+	}
+	return split, metric, ok
+}
+
+func (v *sweepView) writeVerdicts(d *document) {
+	t := v.verdicts
+	if t == nil {
+		return
+	}
+	d.heading(2, "Verdicts")
+	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", plain(t.metric), plain(t.split))
+	if n := len(t.rows); n > 1 {
+		text += fmt.Sprintf(" The best setting stands first, by %s, and the others of the best %d are held against it, question by question and averaged over seeds.", plain(v.opt.Objectives[0].Name), n)
+	}
+	if t.split == "val" {
+		text += " The best setting was chosen on these questions, which flatters it a little."
+	}
+	d.paragraph("%s p-values are corrected for all %s of this table (Holm).", text, plural(t.comparisons(), "comparison"))
+	t.writeTable(d)
+}

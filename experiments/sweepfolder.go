@@ -261,6 +261,9 @@ func (p *plan) changes(generation int) string {
 	slices.Sort(keys)
 	switch {
 	case len(keys) == 0:
+		if p.study != nil {
+			return "in an option that the jobs choose, in what an interpolation reads, or because the study's folder was moved: where an arm starts is a path"
+		}
 		return "in an option that the jobs choose, or in what an interpolation reads, such as an environment variable"
 	case len(keys) > most:
 		keys = append(keys[:most], "…")

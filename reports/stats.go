@@ -54,7 +54,7 @@ type Paired struct {
 //
 // The interval shown is Student's. On differences as selectors make them, most of them 0 and a few large, it
 // covers what it promises and the bootstrap does not: BCa takes the chance asymmetry of a few large
-// differences for the shape of all, and with 10 % of 1,000 questions changed its 95 % are 90 %.
+// differences for the shape of all, and where few of 1,000 questions change its 95 % are 91 %.
 // docs/statistics.md has the simulation.
 func ComparePaired(scores, reference []float64, opt StatsOptions) (Paired, error) {
 	p, diff, err := comparePaired(scores, reference, opt)

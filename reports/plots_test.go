@@ -98,7 +98,7 @@ func seriesLine(x, y []float64) string {
 func checkTextInside(t *testing.T, svg []byte) {
 	t.Helper()
 	found := 0
-	for _, m := range regexp.MustCompile(`(?s)<text [^>]*?x="([-0-9.e]+)" y="([-0-9.e]+)"[^>]*font-size:([0-9.]+)px[^>]*>([^<]+)<`).FindAllSubmatch(svg, -1) {
+	for _, m := range regexp.MustCompile(`(?s)<text (?:textLength="[^"]*" lengthAdjust="[^"]*" )?x="([-0-9.e]+)" y="([-0-9.e]+)"[^>]*font-size:([0-9.]+)px[^>]*>([^<]+)<`).FindAllSubmatch(svg, -1) {
 		found++
 		x, size := parseFloat(t, m[1]), parseFloat(t, m[3])
 		width := size * 0.47 * float64(len([]rune(string(m[4]))))

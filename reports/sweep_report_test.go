@@ -154,7 +154,7 @@ func checkPlots(t *testing.T, dir, report, want string) {
 }
 
 // rotated is a text that does not run to the right.
-var rotated = regexp.MustCompile(`(?s)<g transform="rotate\(([-0-9.]+)\)">\s*<text x="([-0-9.e]+)" y="([-0-9.e]+)"[^>]*font-size:([0-9.]+)px[^>]*>([^<]+)</text>\s*</g>`)
+var rotated = regexp.MustCompile(`(?s)<g transform="rotate\(([-0-9.]+)\)">\s*<text (?:textLength="[^"]*" lengthAdjust="[^"]*" )?x="([-0-9.e]+)" y="([-0-9.e]+)"[^>]*font-size:([0-9.]+)px[^>]*>([^<]+)</text>\s*</g>`)
 
 // checkRotatedInside finds rotated labels that leave the picture at its sides.
 func checkRotatedInside(t *testing.T, svg []byte) {

@@ -22,9 +22,8 @@ import (
 // steps, as a warning or a stop. A fault that the program refuses with an error that names it is caught too.
 type plant struct {
 	name  string
-	edits []edit                      // of the code
-	data  func(t *testing.T) []string // overrides that read faulty data
-	base  base                        // the run that it is put into; nil: offline
+	edits []edit // of the code
+	base  base   // the run that it is put into; nil: offline
 	args  []string
 	wild  bool   // the arguments alone are no healthy run
 	check string // the expected finding, or several with "|" between them; "error: TEXT" for a refusal

@@ -55,7 +55,7 @@ func reportOf(run *Run) (string, error) {
 	for _, line := range headlines(run, s, stages) {
 		d.paragraph("%s", line)
 	}
-	reportFindings(&d, s)
+	reportFindings(&d, run, s)
 	reportSetup(&d, run, s)
 	reportData(&d, s)
 	reportResults(&d, run, s, stages)

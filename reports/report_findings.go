@@ -16,7 +16,7 @@ func isFinding(s *Summary, e Row) bool {
 
 // reportFindings lists what the preflight and the doctor have found, the gravest first. A run that neither has
 // watched has no such section.
-func reportFindings(d *document, s *Summary) {
+func reportFindings(d *document, run *Run, s *Summary) {
 	if s.Findings == nil || s.Task != "train" {
 		return
 	}
@@ -34,7 +34,7 @@ func reportFindings(d *document, s *Summary) {
 	}
 	var rows [][]string
 	for _, f := range sorted {
-		row := []string{plain(f.Severity), f.where(), plain(f.Message)}
+		row := []string{plain(f.Severity), f.where(), plain(run.inItsWords(f.Message))}
 		if keys {
 			key := ""
 			if f.Key != "" {

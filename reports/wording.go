@@ -1,6 +1,9 @@
 package reports
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A pointer policy selects examples from a pool, a token policy writes an answer. Both train through the
 // same phases and leave the same files; a report must call things by their names.
@@ -22,4 +25,9 @@ func (r *Run) wording(selects, writes string) string {
 		return writes
 	}
 	return selects
+}
+
+// inItsWords calls the candidates of a sentence that knows no policy what they are in this run.
+func (r *Run) inItsWords(text string) string {
+	return strings.ReplaceAll(text, "candidate", r.wording("candidate", "completion"))
 }

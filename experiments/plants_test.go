@@ -70,8 +70,6 @@ func codePlants() []plant {
 			edits: []edit{{"phases/optim.go", "lr := l.lr * l.sched.At(step, l.total)", "lr := l.lr"}}},
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"phases/rce.go", "tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
-		{name: "RCE imitates the worst", check: "objective_not_improved",
-			edits: []edit{{"rewardutil/weights.go", "p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
 			edits: []edit{{"phases/scheduler.go", "order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%phase.BatchSize()] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",

@@ -112,7 +112,9 @@ func (d *Doctor) entropyCollapse(r row) {
 	if !ok || first.N < min(firstSteps, o.Steps) || first.mean() <= 0 || now >= o.Limit*first.mean() {
 		return
 	}
-	if reward, known := d.mean("mean_reward", o); known && d.lim.Online && reward > 1.1*d.state.First["mean_reward"].mean() {
+	signal, _ := d.mean("signal_share", o)
+	spent := signal < 0.5*d.state.First["signal_share"].mean() // few groups are left that could tell it so
+	if reward, known := d.mean("mean_reward", o); known && d.lim.Online && !spent && reward > 1.1*d.state.First["mean_reward"].mean() {
 		return // it concentrates on what pays
 	}
 	d.say(o.Severity, "entropy_collapse", d.key("entropy_weight"), now/first.mean(), o.Limit,

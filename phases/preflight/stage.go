@@ -168,17 +168,18 @@ func (p *probe) steps(ctx context.Context) error {
 	batch, after := p.part.last, p.policy.Params().Values()
 	p.finiteRewards(batch)
 	p.set(p.start)
-	p.pull(m, batch)
-	p.direction(m, batch, after)
-	p.set(p.start)
-
-	again, err := p.step(ctx, 0)
+	again, err := p.step(ctx, 0) // with nothing between the two that would clear a gradient
 	if err != nil {
 		return err
 	}
 	p.ratio(m, again)
 	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
 		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before", m["grad_norm"], again["grad_norm"])
+	second := p.policy.Params().Values()
+	p.set(p.start)
+	p.pull(m, batch)
+	p.direction(m, batch, after)
+	p.set(second)
 	for n := 1; n < p.opt.Steps; n++ {
 		if _, err := p.step(ctx, n); err != nil {
 			return err

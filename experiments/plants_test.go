@@ -78,8 +78,6 @@ func codePlants() []plant {
 			edits: []edit{{"phases/surrogate.go", "return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
 			edits: []edit{{"phases/optim.go", "l.still = still\n\tl.optim.ScaleLR(func(name string) float64 { return oneIf(!still.names[name]) })", ";"}}},
-		{name: "entropy bonus of the wrong sign", wild: true, check: "entropy_collapse", base: online, args: []string{"grpo_online.entropy_weight=5", "grpo_online.lr=0.02"},
-			edits: []edit{{"phases/grpo.go", "loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))", "loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
 			edits: []edit{{"beamdata/shapes_glue.go", "f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",

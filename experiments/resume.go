@@ -133,13 +133,13 @@ func (a App) Resume(ctx context.Context, dir string) error {
 		return err
 	}
 	defer f.release()
+	if err := f.clean(); err != nil {
+		return err
+	}
 	if s, err := reports.ReadSummary(dir); err != nil {
 		return err
 	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
 		return finished(dir, s.State, cfg)
-	}
-	if err := f.clean(); err != nil {
-		return err
 	}
 	r := &run{cfg: cfg, composed: c, exp: saved.choice("exp"), overrides: saved.Hydra.Overrides.Task, resumed: true}
 	if cfg.Task == "train" {
@@ -186,7 +186,8 @@ func finished(dir, state string, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if r, err := os.Stat(report); err != nil || r.ModTime().Before(summary.ModTime()) {
+	page, err := os.Stat(filepath.Join(dir, "report.html")) // written after report.md
+	if err != nil || page.ModTime().Before(summary.ModTime()) {
 		if err := reports.WriteManifest(dir, build()); err != nil {
 			return err
 		}

@@ -216,7 +216,8 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	if err != nil {
 		return err
 	}
-	if !p.GoOn { // compat counts padding as the reference does
+	moved := apart(m, padded, "kl_beta") > 0 // by the first of the two: their losses are two
+	if !p.GoOn && !moved {                   // compat counts padding as the reference does
 		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
 			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
 	}

@@ -1,8 +1,10 @@
 package preflight
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -26,7 +28,7 @@ func (p *probe) forward(m phases.Metrics) {
 	}
 	plain := selector.ForwardOptions{Temperature: p.spy.how.Temperature}
 	once := logProbs(p.policy, b, plain)
-	_, ratios := m["mean_ratio"]
+	ratios := compares(m)
 	if ratios || !p.spy.how.Train { // imitation may train with dropout
 		d, at := differ(once, p.spy.logp)
 		p.over("grad_nograd_differ", d, p.opt.GradNogradDiffer,
@@ -68,52 +70,113 @@ func differ(a, b []float64) (d float64, at [2]float64) {
 
 // direction checks that the phase's first step, made from weights where ratios are 1 and the KL is 0, goes
 // uphill: Σ A·Δlog π > 0 over the batch where candidates are compared (A = reward less its group's mean),
-// Σ w·Δlog π > 0 where they are imitated (w = softmax of reward / τ). The step is scaled to where a change of
-// log-probability is large against rounding and small against 1, so that neither learning rate decides.
-func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) {
+// Σ w·Δlog π > 0 where they are imitated (w = softmax of reward / τ).
+func (p *probe) direction(ctx context.Context, m phases.Metrics, b *selector.Batch, after []float32) error {
 	p.checks += 2
 	if farthest(after, p.start) <= nowhere || number(m, "grad_norm") == 0 {
-		return // moved says so
+		return nil // moved says so
 	}
-	step := make([]float32, len(after))
-	for i := range step {
-		step[i] = after[i] - p.start[i]
+	change, scale := p.along(b, after)
+	if !slices.ContainsFunc(change, func(d float64) bool { return d != 0 }) {
+		p.find("weights_ignored", "the weights moved and no log-probability of the batch changed: the policy does not read what is trained")
+		return nil
 	}
-	before := p.sequences(b)
-	change := p.change(b, before, step, 1)
-	scale := 1.0
-	for range 3 {
+	words := "better candidates of its own batch"
+	if !compares(m) {
+		words = "candidates that it imitates"
+	}
+	if gain := p.gain(m, b, change); !(gain > 0) {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
+			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
+		return nil
+	}
+	if compares(m) {
+		return nil
+	}
+	return p.prefers(ctx, b, change, scale)
+}
+
+// compares reports whether the phase compares candidates (it has ratios), and does not imitate them.
+func compares(m phases.Metrics) bool {
+	_, ok := m["mean_ratio"]
+	return ok
+}
+
+// along returns how log π of the candidates changes from the start towards some weights. The step is scaled to where
+// the change is large against rounding and small against 1, so that neither learning rate decides.
+func (p *probe) along(b *selector.Batch, towards []float32) (change []float64, scale float64) {
+	scale = 1
+	for range 4 {
+		change = p.change(b, towards, scale)
 		largest := 0.0
 		for _, d := range change {
 			largest = math.Max(largest, math.Abs(d))
 		}
-		if largest == 0 && scale > 1 || math.IsNaN(largest) {
+		if largest >= 3e-3 && largest <= 0.1 || largest == 0 && scale > 1 || math.IsNaN(largest) {
 			break
 		}
-		if largest >= 3e-3 && largest <= 0.1 {
-			break
-		}
-		by := 0.03 / math.Max(largest, 1e-6)
-		scale *= math.Max(1e-4, math.Min(by, 1e4))
-		change = p.change(b, before, step, scale)
+		scale *= math.Max(1e-4, math.Min(0.03/math.Max(largest, 1e-6), 1e4))
+	}
+	return change, scale
+}
+
+// change is how log π of the candidates changes along a scaled step from the start towards some weights.
+func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []float64 {
+	w := make([]float32, len(towards))
+	for i := range w {
+		w[i] = p.start[i] + float32(scale)*(towards[i]-p.start[i])
 	}
 	p.set(p.start)
-	moves := false
-	for _, d := range change {
-		moves = moves || d != 0
+	before := p.sequences(b)
+	p.set(w)
+	out := p.sequences(b)
+	for i := range out {
+		out[i] -= before[i]
 	}
-	if !moves {
-		p.find("weights_ignored", "the weights moved and no log-probability of the batch changed: the policy does not read what is trained")
-		return
+	return out
+}
+
+// prefers checks that imitation pulls more at better candidates. All its weights are positive, so every candidate
+// may become likelier; but against a step on the same batch with rewards of the other sign, Σ (r - mean)·Δlog π
+// must be larger: what the two steps have in common cancels.
+func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64, scale float64) error {
+	p.checks++
+	phase, err := p.Build(p.src)
+	if err != nil {
+		return err
 	}
-	gain, words := p.gain(m, b, change), "better candidates of its own batch"
-	if _, ok := m["mean_ratio"]; !ok {
-		words = "candidates that it imitates"
+	p.set(p.start)
+	p.part.flip = true
+	defer func() { p.part.flip = false }()
+	if err := phase.Begin(p.env, total); err != nil {
+		return err
 	}
-	if !(gain > 0) {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
-			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
+	defer phase.End()
+	if err := phase.BeginEpoch(1); err != nil {
+		return err
 	}
+	err = torchx.Try(func() error {
+		defer torchx.Scope()()
+		_, err := phase.Step(ctx, 1, 0, 0, p.queries)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	turned := p.change(b, p.policy.Params().Values(), scale)
+	better, size := 0.0, 0.0
+	for i := range b.B() {
+		for g, w := range centred(b, i) {
+			d := w * (change[i*b.G+g] - turned[i*b.G+g])
+			better += d
+			size += math.Abs(d)
+		}
+	}
+	if better < -0.1*size {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: better,
+			Message: "a step prefers the worse candidates of its batch: with rewards of the other sign it would make the better ones likelier; the sign of the rewards or of the temperature is turned round"})
+	}
+	return nil
 }
 
 // faint is the least gradient norm of a step, as a share of that of its objective computed here.
@@ -128,7 +191,7 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 		w = append(w, p.worth(m, b, i)...)
 	}
 	sum := 0.0
-	for _, g := range p.gradient(b, w) {
+	for _, g := range p.gradient(b, w, p.start) {
 		sum += float64(g) * float64(g)
 	}
 	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
@@ -141,7 +204,7 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 // worth is what a change of the candidates' log-probabilities in group i is worth: the reward less its group's mean
 // where candidates are compared, the weight of imitation elsewhere.
 func (p *probe) worth(m phases.Metrics, b *selector.Batch, i int) []float64 {
-	if _, compares := m["mean_ratio"]; compares {
+	if compares(m) {
 		return centred(b, i)
 	}
 	return imitated(b, i, number(m, "temperature"))
@@ -159,30 +222,15 @@ func (p *probe) sequences(b *selector.Batch) []float64 {
 	return out
 }
 
-// change is how log π of the candidates changes along a step of the weights.
-func (p *probe) change(b *selector.Batch, before []float64, step []float32, scale float64) []float64 {
-	w := make([]float32, len(step))
-	for i := range w {
-		w[i] = p.start[i] + float32(scale)*step[i]
-	}
-	p.set(w)
-	out := p.sequences(b)
-	for i := range out {
-		out[i] -= before[i]
-	}
-	return out
-}
-
 // gain is what the change of log-probabilities is worth.
 func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64) float64 {
-	_, compares := m["mean_ratio"]
 	sum := 0.0
 	for i := range b.B() {
 		for g, w := range p.worth(m, b, i) {
 			sum += w * change[i*b.G+g]
 		}
 	}
-	if !compares || sum > 0 {
+	if !compares(m) || sum > 0 {
 		return sum
 	}
 	// a curriculum imitates the best of a group: those that the phase has looked at, against the whole group

@@ -12,40 +12,46 @@ import (
 	"fulcrum/selector"
 )
 
-// moved checks that every trained tensor has moved since the start, and no frozen one. A tensor that has not is
-// asked for its gradient: where the log-probabilities have one, the phase leaves it out.
-func (p *probe) moved(m phases.Metrics) {
+// moved checks that the trained tensors have moved since the start, and no frozen one. It returns those that have
+// not, where others have: a branch behind a scale that starts at 0 has hardly a gradient yet.
+func (p *probe) moved(m phases.Metrics) (idle []string) {
 	p.checks += 3
-	params, now := p.policy.Params(), p.policy.Params().Values()
-	var idle, astray []string
-	trained := 0
-	for _, name := range params.Names() {
-		from, to := params.Range(name)
-		moved := farthest(now[from:to], p.start[from:to]) > nowhere
-		switch frozen := p.frozen(name); {
-		case frozen && moved:
-			astray = append(astray, name)
-		case frozen:
-		case moved:
-			trained++
-		default:
-			idle = append(idle, name)
-		}
-	}
+	idle, astray := p.stayed(p.start)
 	if len(astray) > 0 {
 		p.find("frozen_move", "%s moved although %s.freeze names it: its learning rate is not 0", list(astray), p.Name)
 	}
-	switch norm := number(m, "grad_norm"); {
-	case len(idle) == 0:
-	case trained > 0:
-		p.leftOut(idle)
-	case norm > 0:
+	trained := 0
+	for _, name := range p.policy.Params().Names() {
+		if !p.frozen(name) {
+			trained++
+		}
+	}
+	if len(idle) == 0 || len(idle) < trained {
+		return idle
+	}
+	if norm := number(m, "grad_norm"); norm > 0 {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "parameters_do_not_move", Key: p.Name + ".lr", Value: float64(len(idle)),
 			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr is too small for float32 (it was %.3g in the first step)", p.opt.Steps, norm, p.Name, m["lr"])})
-	default:
+	} else {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
 			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", norm)})
 	}
+	return nil
+}
+
+// stayed lists the trained tensors that are what they were, and the frozen ones that are not.
+func (p *probe) stayed(were []float32) (idle, astray []string) {
+	params, now := p.policy.Params(), p.policy.Params().Values()
+	for _, name := range params.Names() {
+		from, to := params.Range(name)
+		switch frozen, moved := p.frozen(name), farthest(now[from:to], were[from:to]) > nowhere; {
+		case frozen && moved:
+			astray = append(astray, name)
+		case !frozen && !moved:
+			idle = append(idle, name)
+		}
+	}
+	return idle, astray
 }
 
 // nowhere is a change of a weight that is none: a weight that is 0 takes any step, however small.
@@ -60,10 +66,13 @@ func farthest(a, b []float32) float64 {
 	return d
 }
 
-// leftOut says which of some tensors that did not move the log-probabilities have a gradient to.
-func (p *probe) leftOut(idle []string) {
+// leftOut says which of some tensors that never moved the log-probabilities have a gradient to, at these weights.
+func (p *probe) leftOut(idle []string, weights []float32) {
+	if len(idle) == 0 {
+		return
+	}
 	b := p.part.last
-	reached := p.reached(b)
+	reached := p.reached(b, weights)
 	var unmoved, without, unused []string
 	why := ""
 	for _, name := range idle {
@@ -113,12 +122,12 @@ func (p *probe) frozen(name string) bool {
 }
 
 // reached reports which tensors the log-probabilities of a batch have a gradient to, whatever the phase does.
-func (p *probe) reached(b *selector.Batch) map[string]bool {
+func (p *probe) reached(b *selector.Batch, weights []float32) map[string]bool {
 	w := make([]float64, len(b.Valid))
 	for at := range w {
 		w[at] = float64(1 + at%7) // different weights: a sum over all actions has no gradient
 	}
-	grad := p.gradient(b, w)
+	grad := p.gradient(b, w, weights)
 	reached := map[string]bool{}
 	params := p.policy.Params()
 	for _, name := range params.Names() {
@@ -128,20 +137,29 @@ func (p *probe) reached(b *selector.Batch) map[string]bool {
 	return reached
 }
 
-// gradient is that of Σ w·log π over the candidates of a batch, with the weights as they are.
-func (p *probe) gradient(b *selector.Batch, w []float64) []float32 {
+// gradient is that of Σ w·log π over the candidates of a batch. It is taken on a clone of its own: the phase's
+// gradients are left alone.
+func (p *probe) gradient(b *selector.Batch, w []float64, weights []float32) []float32 {
 	defer torchx.Scope()()
-	params := p.policy.Params()
-	params.ZeroGrad()
-	out := p.policy.Forward(b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
+	twin := p.Policy.Clone()
+	defer twin.Free()
+	twin.Params().SetValues(weights)
+	out := twin.Forward(b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
 	perStep := make([]float32, len(b.Mask))
 	for i, m := range b.Mask {
 		perStep[i] = m * float32(w[i/b.T])
 	}
 	torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.ToLike(torchx.From(perStep, b.B(), b.G, b.T), out.LogP))))
-	grad := torchx.Data[float32](params.Grad())
-	params.ZeroGrad()
-	return grad
+	return torchx.Data[float32](twin.Params().Grad())
+}
+
+// list names some tensors.
+func list(names []string) string {
+	const show = 3
+	if len(names) <= show {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
 }
 
 // still checks that the reference policy has not moved.
@@ -153,13 +171,4 @@ func (p *probe) still(reference []float32) {
 	if !slices.Equal(p.phase.Reference().Params().Values(), reference) {
 		p.find("frozen_move", "the reference policy of the KL moves with the policy: it shares its weights, so that the KL is always 0")
 	}
-}
-
-// list names some tensors.
-func list(names []string) string {
-	const show = 3
-	if len(names) <= show {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
 }

@@ -283,6 +283,10 @@ func TestFaults(t *testing.T) {
 			build := r.stages[1].Build
 			r.stages[1].Build = func(src selector.Source) (phases.Phase, error) { return build(upside{src}) }
 		}, "grpo objective_not_improved", "better candidates"},
+		{"imitation of the worst", func(r *rig) {
+			build := r.stages[0].Build
+			r.stages[0].Build = func(src selector.Source) (phases.Phase, error) { return build(upside{src}) }
+		}, "rce objective_not_improved", "prefers the worse"},
 		{"imitation uphill", func(r *rig) {
 			r.mutate(0, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
 				p := m.env.Policy.Params()

@@ -15,9 +15,9 @@ type part struct {
 	queries []int // of inner
 	pad     bool
 	steps   bool // padding adds a step too: the policy's candidates have different lengths anyway
+	flip    bool // give out rewards of the other sign
 
 	last   *selector.Batch // what a phase took last, rewards included; its Source is inner
-	made   bool            // rewards of last were made up: those of the data are all equal
 	strict bool            // never make rewards up
 }
 
@@ -40,11 +40,19 @@ func (p *part) Recorded(queries []int) *selector.Batch {
 	return b
 }
 
+// take keeps a batch and may change the rewards that the phase sees.
 func (p *part) take(b *selector.Batch) {
-	p.last, p.made = b, false
 	if !p.strict && !spread(b) {
 		makeUp(b)
-		p.made = true
+	}
+	kept := *b
+	p.last = &kept
+	if !p.flip {
+		return
+	}
+	kept.Rewards = slices.Clone(b.Rewards)
+	for i := range b.Rewards {
+		b.Rewards[i] = -b.Rewards[i]
 	}
 }
 

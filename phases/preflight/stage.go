@@ -83,6 +83,8 @@ type probe struct {
 	initial selector.Policy
 	spy     *spy
 	part    *part
+	src     selector.Source // the part, as phases take it
+	env     *phases.Env
 	phase   phases.Phase
 	queries []int     // of part: all of them
 	start   []float32 // [N] the weights before the first step
@@ -122,12 +124,11 @@ func (p *probe) run(ctx context.Context) error {
 	if len(queries) == 0 {
 		return nil // a phase without data is refused elsewhere
 	}
-	var src selector.Source
-	p.part, src = newPart(p.Source, queries)
+	p.part, p.src = newPart(p.Source, queries)
 	for i := range queries {
 		p.queries = append(p.queries, i)
 	}
-	phase, err := p.Build(src)
+	phase, err := p.Build(p.src)
 	if err != nil {
 		return err
 	}
@@ -136,8 +137,8 @@ func (p *probe) run(ctx context.Context) error {
 	var seen selector.Policy
 	p.spy, seen = watch(p.policy)
 	_, p.part.steps = seen.(selector.ExactKL)
-	env := &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
-	if err := phase.Begin(env, total); err != nil {
+	p.env = &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
+	if err := phase.Begin(p.env, total); err != nil {
 		return err
 	}
 	p.phase = phase
@@ -178,30 +179,37 @@ func (p *probe) steps(ctx context.Context) error {
 	second := p.policy.Params().Values()
 	p.set(p.start)
 	p.pull(m, batch)
-	p.direction(m, batch, after)
+	if err := p.direction(ctx, m, batch, after); err != nil {
+		return err
+	}
 	p.set(second)
 	for n := 1; n < p.opt.Steps; n++ {
 		if _, err := p.step(ctx, n); err != nil {
 			return err
 		}
 	}
-	p.moved(m)
+	idle := p.moved(m)
 	p.still(reference)
-	return p.shaken(ctx)
+	return p.shaken(ctx, idle)
 }
 
 // shaken makes a step with weights that are a little off everywhere: adapters that start at 0, and branches whose
-// scale does, take part then.
-func (p *probe) shaken(ctx context.Context) error {
-	weights := p.shake()
+// scale does, take part then. idle are tensors that have not moved so far.
+func (p *probe) shaken(ctx context.Context, idle []string) error {
+	weights, state := p.shake(), p.phase.State()
 	p.set(weights)
 	p.spy.reset()
 	m, err := p.step(ctx, p.opt.Steps)
 	if err != nil {
 		return ctx.Err() // these weights are nobody's: what they cannot do says nothing
 	}
+	still, _ := p.stayed(weights)
+	p.leftOut(slices.DeleteFunc(idle, func(name string) bool { return !slices.Contains(still, name) }), weights)
 	p.set(weights)
 	p.forward(m)
+	if err := p.phase.Restore(state); err != nil { // a coefficient that moves with every step
+		return err
+	}
 	p.part.pad = true
 	defer func() { p.part.pad = false }()
 	padded, err := p.step(ctx, p.opt.Steps)

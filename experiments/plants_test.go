@@ -68,6 +68,8 @@ func codePlants() []plant {
 			edits: []edit{{"rewardutil/curriculum.go", "return min(o.EarlyTopK, G)", "return G"}}},
 		{name: "learning rate ignores its schedule", check: "lr_off_schedule",
 			edits: []edit{{"phases/optim.go", "lr := l.lr * l.sched.At(step, l.total)", "lr := l.lr"}}},
+		{name: "RCE imitates the worst", check: "objective_not_improved",
+			edits: []edit{{"rewardutil/weights.go", "p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"phases/rce.go", "tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",

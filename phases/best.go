@@ -16,7 +16,7 @@ type CheckpointOptions struct {
 	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
 	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
 	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)"`
-	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max) instead of its last"`
+	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest val_loss) instead of its last"`
 	Format         string      `koanf:"format" help:"file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)" enum:"safetensors,pt"`
 }
 
@@ -47,7 +47,8 @@ type bestCandidate struct {
 	File  string
 	Value float64 // NaN never wins
 	KL    float64
-	Saved bool // it has a checkpoint (not every epoch has one with every_epochs > 1)
+	Loss  float64 // val_loss
+	Saved bool    // it has a checkpoint (not every epoch has one with every_epochs > 1)
 }
 
 // best is the leading candidate.
@@ -87,8 +88,9 @@ func newRule(o BestOptions, canScore bool) rule {
 	return r
 }
 
-// choose goes over the candidates in order of time: the best value within kl_max wins, the earlier one
-// on ties; where none qualifies, the lowest KL.
+// choose goes over the candidates in order of time: the best value within kl_max wins; where none qualifies, the
+// lowest KL. Ties go to the earlier phase, and within a phase to the lowest val_loss: where no epoch earns a reward
+// yet, the one that has learnt most is the one to go on from.
 func (r rule) choose(history []bestCandidate) best {
 	var b best
 	for i, c := range history {
@@ -96,6 +98,7 @@ func (r rule) choose(history []bestCandidate) best {
 		switch {
 		case i == 0, ok && !b.Qualified:
 		case ok && (r.sign*c.Value > r.sign*b.Candidate.Value || math.IsNaN(b.Candidate.Value) && !math.IsNaN(c.Value)):
+		case ok && c.Phase == b.Candidate.Phase && c.Value == b.Candidate.Value && c.Loss < b.Candidate.Loss:
 		case !ok && !b.Qualified && c.KL < b.Candidate.KL:
 		default:
 			continue

@@ -41,19 +41,20 @@ type savedCandidate struct {
 	File  string `json:"file"`
 	Value number `json:"value"`
 	KL    number `json:"kl"`
+	Loss  number `json:"loss"`
 	Saved bool   `json:"saved"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (c bestCandidate) MarshalJSON() ([]byte, error) {
-	return json.Marshal(savedCandidate{c.Phase, c.Epoch, c.File, number(c.Value), number(c.KL), c.Saved})
+	return json.Marshal(savedCandidate{c.Phase, c.Epoch, c.File, number(c.Value), number(c.KL), number(c.Loss), c.Saved})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *bestCandidate) UnmarshalJSON(text []byte) error {
 	var s savedCandidate
 	err := json.Unmarshal(text, &s)
-	*c = bestCandidate{s.Phase, s.Epoch, s.File, float64(s.Value), float64(s.KL), s.Saved}
+	*c = bestCandidate{s.Phase, s.Epoch, s.File, float64(s.Value), float64(s.KL), float64(s.Loss), s.Saved}
 	return err
 }
 

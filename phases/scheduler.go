@@ -312,7 +312,7 @@ func (s *scheduler) start() error {
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err
 	}
-	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL, Saved: true}}
+	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL, Loss: v.Loss, Saved: true}}
 	s.pos.Best = s.rule.choose(s.pos.History)
 	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
 		return err
@@ -348,7 +348,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	}
 	file := checkpointName(phase.Name(), epoch)
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
-	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Name(), Epoch: epoch, File: file, Value: value, KL: v.KL})
+	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Name(), Epoch: epoch, File: file, Value: value, KL: v.KL, Loss: v.Loss})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	patience := s.plan.Checkpoint.PatienceEpochs
 	if env.Judge != nil {

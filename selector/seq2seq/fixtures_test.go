@@ -195,6 +195,3 @@ func each(t *testing.T, f func(t *testing.T, model string)) {
 func name(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
-
-// grpoCase is filled in by the tests of GRPO.
-type grpoCase struct{}

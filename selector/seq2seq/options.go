@@ -35,14 +35,15 @@ type SamplingOptions struct {
 
 // ScratchOptions are the sizes of a model made from random weights.
 type ScratchOptions struct {
-	Model         string `koanf:"model" help:"architecture: t5 (ReLU, tied head), t5_v1_1 (gated GELU, head of its own) or bart" enum:"t5,t5_v1_1,bart"`
-	Width         int    `koanf:"d_model" help:"width" range:"[1,inf)"`
-	FF            int    `koanf:"d_ff" help:"width of the feed-forward layers" range:"[1,inf)"`
-	Layers        int    `koanf:"num_layers" help:"layers of the encoder" range:"[1,inf)"`
-	DecoderLayers int    `koanf:"num_decoder_layers" help:"layers of the decoder" range:"[1,inf)"`
-	Heads         int    `koanf:"num_heads" help:"attention heads; divides d_model" range:"[1,inf)"`
-	Positions     int    `koanf:"max_position_embeddings" help:"longest sequence (bart)" range:"[1,inf)"`
-	VocabSize     int    `koanf:"vocab_size" help:"most tokens of the tokenizer that is trained on the data's texts" range:"[64,inf)"`
+	Model         string   `koanf:"model" help:"architecture: t5 (ReLU, tied head), t5_v1_1 (gated GELU, head of its own) or bart" enum:"t5,t5_v1_1,bart"`
+	Width         int      `koanf:"d_model" help:"width" range:"[1,inf)"`
+	FF            int      `koanf:"d_ff" help:"width of the feed-forward layers" range:"[1,inf)"`
+	Layers        int      `koanf:"num_layers" help:"layers of the encoder" range:"[1,inf)"`
+	DecoderLayers int      `koanf:"num_decoder_layers" help:"layers of the decoder" range:"[1,inf)"`
+	Heads         int      `koanf:"num_heads" help:"attention heads; divides d_model" range:"[1,inf)"`
+	Positions     int      `koanf:"max_position_embeddings" help:"longest sequence (bart)" range:"[1,inf)"`
+	InitStd       *float64 `koanf:"init_std" help:"spread of the weights at the start: their standard deviation in bart, a factor of it in t5; null = 0.02 and 1, as Hugging Face starts them" range:"(0,inf)"`
+	VocabSize     int      `koanf:"vocab_size" help:"most tokens of the tokenizer that is trained on the data's texts" range:"[64,inf)"`
 }
 
 // DefaultOptions trains adapters of queries and values; the scratch sizes learn the built-in set in minutes.

@@ -268,7 +268,7 @@ func TestScratchLearnsToCopy(t *testing.T) {
 			nats := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP))
 			loss = nats.Item()
 			torchx.Backward(nats)
-			adam.Step(1e-2, min(1, 1/m.params.GradNorm()))
+			adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
 			end()
 		}
 		said, scores := policy.Decode(src, []int{0, 1, 2, 3}, 6, 1)

@@ -386,17 +386,26 @@ func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) erro
 
 // rewriteEvaluation writes the report.md of a finished task=evaluate again.
 func rewriteEvaluation(dir string) error {
+	text, err := evaluationReport(dir)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, "report.md"), []byte(text), 0o644)
+}
+
+// evaluationReport is the report of a finished task=evaluate, from its summary.
+func evaluationReport(dir string) (string, error) {
 	var summary struct{ Evaluation *evaluation }
 	path := filepath.Join(dir, "summary.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := json.Unmarshal(text, &summary); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if summary.Evaluation == nil {
-		return fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
+		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
 	}
-	return atomicfile.Write(filepath.Join(dir, "report.md"), []byte(summary.Evaluation.markdown()), 0o644)
+	return summary.Evaluation.markdown(), nil
 }

@@ -197,13 +197,15 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	}
 	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
+	r.close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir, Unsaved: r.cfg.Task != "train"}
 	}
+	if taskErr != nil { // before the digest of run.log is taken
+		r.log.Note(reports.LevelError, taskErr.Error())
+	}
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err
-	}
-	if taskErr != nil {
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
 	return taskErr
@@ -216,6 +218,7 @@ func (r *run) close() {
 			r.log.Warnf("%v", err)
 		}
 	}
+	r.closers = nil
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -314,7 +317,7 @@ func (r recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 	return r.Log.Completions(phase, epoch, step, out)
 }
 
-// finish writes summary.json, the last plots and report.md, whatever came of the task.
+// finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task.
 func (r *run) finish(taskErr error) error {
 	err := reports.WriteSummary(r.dir, r.summary(taskErr))
 	if r.plotter != nil {
@@ -322,8 +325,14 @@ func (r *run) finish(taskErr error) error {
 			r.log.Warnf("plots: %v", plotErr)
 		}
 	}
-	if err != nil || r.cfg.Task != "train" || r.cfg.DryRun {
+	if err != nil || r.cfg.DryRun {
 		return err
+	}
+	if err := reports.WriteManifest(r.dir, build()); err != nil {
+		return err
+	}
+	if r.cfg.Task != "train" {
+		return nil
 	}
 	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
 		return err
@@ -371,8 +380,10 @@ func (r *run) summary(taskErr error) reports.Summary {
 		s.Evaluation = e
 		s.Best = &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)} // what a sweep compares
 	}
-	if err := r.recorded(&s); err != nil {
+	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
+	} else {
+		s.AddRecorded(rows)
 	}
 	return s
 }
@@ -386,12 +397,8 @@ func (r *run) threads() int { return max(r.cfg.Threads, 1) }
 
 func (r *run) versions() map[string]string {
 	v := map[string]string{"fulcrum": Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v["commit"] = s.Value
-			}
-		}
+	if c := commit(); c != "" {
+		v["commit"] = c
 	}
 	if r.device != "" {
 		v["libtorch"] = libtorchVersion()
@@ -399,51 +406,20 @@ func (r *run) versions() map[string]string {
 	return v
 }
 
-// recorded adds what the run's own rows tell, those of earlier sittings included: what each phase came
-// to, the warnings on the way, how often it was resumed.
-func (r *run) recorded(s *reports.Summary) error {
-	rows, err := reports.ReadRun(r.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range rows.Phases() {
-		p := reports.PhaseSummary{Name: name, Final: map[string]reports.Number{}}
-		for _, row := range rows.Epochs {
-			if row.Phase != name {
-				continue
-			}
-			if mean, ok := row.Number("step_seconds"); ok {
-				p.Seconds += mean * float64(row.Step-p.Steps)
-			}
-			p.Epochs, p.Steps = row.Epoch, row.Step
-			clear(p.Final)
-			for key := range row.Fields {
-				if v, ok := row.Number(key); ok {
-					p.Final[key] = reports.Number(v)
-				}
-			}
-		}
-		if p.Epochs > 0 {
-			s.Phases = append(s.Phases, p)
-		}
-	}
-	for _, e := range rows.Events {
-		if e.Text("event") == "resume" {
-			s.Resumes++
-		}
-		if e.Text("severity") == "warning" {
-			s.Warnings = append(s.Warnings, e.Text("message"))
-		}
-		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
-			for i := range s.Phases {
-				if s.Phases[i].Name == e.Phase {
-					s.Phases[i].Stopped = e.Text("message")
-				}
+// commit is the revision that the program was built from, "" where the build did not say.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
 			}
 		}
 	}
-	return nil
+	return ""
 }
+
+// build names the program that writes a report, so that one of another version can be told apart.
+func build() string { return strings.TrimSpace(Version + " " + commit()) }
 
 // hydraValue returns a value of the hydra node as text, resolved.
 func hydraValue(c *configs.Composed, key string) (string, error) {

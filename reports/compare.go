@@ -299,9 +299,13 @@ func flatten(into map[string]string, prefix string, node any) {
 		}
 		return
 	}
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		text = fmt.Append(nil, node)
+	var value yaml.Node
+	text := fmt.Append(nil, node)
+	if value.Encode(node) == nil {
+		value.Style |= yaml.FlowStyle // [sft, rce], not lines
+		if flow, err := yaml.Marshal(&value); err == nil {
+			text = flow
+		}
 	}
 	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
 }

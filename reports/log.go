@@ -53,6 +53,9 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		opt.LogEverySteps = 1
 	}
 	if opt.Restored != nil {
+		if err := RemoveManifest(dir); err != nil {
+			return nil, err
+		}
 		if err := Truncate(dir, *opt.Restored); err != nil {
 			return nil, err
 		}
@@ -151,26 +154,14 @@ func (l *Log) write(now time.Time, r Row) error {
 
 // show puts r on the console and, where it is worth a line, in run.log.
 func (l *Log) show(now time.Time, r Row) error {
-	switch r.Kind {
-	case KindStep:
+	if r.Kind == KindStep {
 		if l.opt.Progress {
 			l.console.step(r)
 		}
-	case KindEpoch:
-		return l.say(now, r.Phase, LevelInfo, l.console.epochLine(r))
-	case KindEval:
-		return l.say(now, "eval", LevelInfo, l.console.evalLine(r))
-	case KindEvent:
-		level, message := LevelInfo, r.Text("message")
-		switch r.Text("severity") {
-		case "warning":
-			level, message = LevelWarning, "warning: "+message
-		case "error", "stop":
-			level, message = LevelError, "error: "+message
-		}
-		return l.say(now, cmpOr(r.Phase, "run"), level, message)
+		return nil
 	}
-	return nil
+	name, level, message := l.console.logLine(r)
+	return l.say(now, name, level, message)
 }
 
 // Infof writes a line to run.log and, unless logging.progress is off, to stderr.
@@ -232,8 +223,14 @@ func (l *Log) Completions(phase string, epoch, step int, rows []Completion) erro
 func (l *Log) Mark() (rows, evals, completions int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.metrics.Sync(); err != nil {
-		return 0, 0, 0, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+	files := []*os.File{l.metrics, l.runLog} // the latter and the events repeat the rows, and are checked against them
+	if l.events != nil {
+		files = append(files, l.events.f)
+	}
+	for _, f := range files {
+		if err := f.Sync(); err != nil {
+			return 0, 0, 0, fmt.Errorf("cannot write %s: %w", filepath.Base(f.Name()), err)
+		}
 	}
 	if evals, err = countRows(filepath.Join(l.dir, evalsFile)); err != nil {
 		return 0, 0, 0, err
@@ -258,11 +255,4 @@ func (l *Log) Close() error {
 	}
 	l.metrics, l.runLog, l.events = nil, nil, nil
 	return errors.Join(errs...)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

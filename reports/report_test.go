@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 
 // Reports of runs that did not end well, or have little to show.
 func TestReportHeadlines(t *testing.T) {
-	better := &Paired{N: 100, Mean: 0.02, BCa: Interval{0.01, 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 50, Verdict: Better}
+	better := &Paired{N: 100, Mean: 0.02, Interval: Interval{0.01, 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 50, Verdict: Better}
 	same := &Paired{N: 100, Level: 0.95, Verdict: NotSeparable}
 	val := StageResult{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.5, OverSimilarity: better}
 	for _, tc := range []struct {

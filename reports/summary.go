@@ -94,6 +94,47 @@ type BestSummary struct {
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way
 }
 
+// AddRecorded adds what the run's own rows tell, those of earlier sittings included: what each phase came to, the
+// warnings on the way, how often it was resumed. A check of the summary does it again.
+func (s *Summary) AddRecorded(run *Run) {
+	for _, name := range run.Phases() {
+		p := PhaseSummary{Name: name, Final: map[string]Number{}}
+		for _, row := range run.Epochs {
+			if row.Phase != name {
+				continue
+			}
+			if mean, ok := row.Number("step_seconds"); ok {
+				p.Seconds += mean * float64(row.Step-p.Steps)
+			}
+			p.Epochs, p.Steps = row.Epoch, row.Step
+			clear(p.Final)
+			for key := range row.Fields {
+				if v, ok := row.Number(key); ok {
+					p.Final[key] = Number(v)
+				}
+			}
+		}
+		if p.Epochs > 0 {
+			s.Phases = append(s.Phases, p)
+		}
+	}
+	for _, e := range run.Events {
+		if e.Text("event") == eventResume {
+			s.Resumes++
+		}
+		if e.Text("severity") == "warning" {
+			s.Warnings = append(s.Warnings, e.Text("message"))
+		}
+		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
+			for i := range s.Phases {
+				if s.Phases[i].Name == e.Phase {
+					s.Phases[i].Stopped = e.Text("message")
+				}
+			}
+		}
+	}
+}
+
 // WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are
 // computed from evals.jsonl.
 func WriteSummary(dir string, s Summary) error {

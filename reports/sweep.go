@@ -243,7 +243,7 @@ func (v *sweepView) writeSummary(d *document) {
 			text += " The process of a lost job is gone and left no word."
 		}
 		d.paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
-		d.code(shellCommand([]string{"run", "resume", v.dir}))
+		d.code("run resume SWEEP_FOLDER")
 	}
 	if len(v.opt.Command) > 0 {
 		d.paragraph("To repeat the sweep:")

@@ -32,7 +32,7 @@ func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	if v.count(v.measured) < 2 { // there is nothing to compare
+	if !v.drawable() {
 		return nil, nil
 	}
 	dir := filepath.Join(v.dir, plotsFolder)
@@ -49,6 +49,9 @@ func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
 	}
 	return drawn, errors.Join(errs...)
 }
+
+// drawable says whether there is anything to compare.
+func (v *sweepView) drawable() bool { return v.count(v.measured) >= 2 }
 
 // figures are all plots of a sweep, in the order of its report.
 func (v *sweepView) figures() []sweepFigure {

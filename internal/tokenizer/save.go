@@ -10,9 +10,9 @@ import (
 	"fulcrum/internal/atomicfile"
 )
 
-// Save writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json into folder, which
-// exists, as HuggingFace writes them. tokenizer_config.json is that of the opened folder where there
-// was one.
+// Save writes tokenizer.json and tokenizer_config.json into folder, which exists, as HuggingFace writes
+// them, and for BPE also vocab.json and merges.txt. tokenizer_config.json is that of the opened folder
+// where there was one.
 func (t *Tokenizer) Save(folder string) error {
 	tokenizer, err := t.json()
 	if err != nil {
@@ -24,18 +24,23 @@ func (t *Tokenizer) Save(folder string) error {
 			return err
 		}
 	}
-	vocab, err := t.vocabJSON()
-	if err != nil {
-		return err
-	}
-	merges := []byte("#version: 0.2\n")
-	for _, p := range t.pairs {
-		merges = append(merges, p[0]+" "+p[1]+"\n"...)
-	}
-	for _, f := range []struct {
+	type part struct {
 		name string
 		data []byte
-	}{{"vocab.json", vocab}, {"merges.txt", merges}, {"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}} {
+	}
+	parts := []part{{"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}}
+	if t.unigram == nil {
+		vocab, err := t.vocabJSON()
+		if err != nil {
+			return err
+		}
+		merges := []byte("#version: 0.2\n")
+		for _, p := range t.pairs {
+			merges = append(merges, p[0]+" "+p[1]+"\n"...)
+		}
+		parts = append([]part{{"vocab.json", vocab}, {"merges.txt", merges}}, parts...)
+	}
+	for _, f := range parts {
 		if err := atomicfile.Write(filepath.Join(folder, f.name), f.data, 0o644); err != nil {
 			return err
 		}
@@ -64,40 +69,6 @@ func (t *Tokenizer) vocabJSON() ([]byte, error) {
 
 // json returns tokenizer.json.
 func (t *Tokenizer) json() ([]byte, error) {
-	vocab, err := t.vocabJSON()
-	if err != nil {
-		return nil, err
-	}
-	merges := make([]string, len(t.pairs))
-	for i, p := range t.pairs {
-		merges[i] = p[0] + " " + p[1]
-	}
-	byteLevel := func(prefixSpace, useRegex bool) map[string]any {
-		return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
-	}
-	var normalizer, pre any
-	if t.rules.nfc {
-		normalizer = map[string]any{"type": "NFC"}
-	}
-	switch t.rules.split {
-	case GPT2:
-		pre = byteLevel(t.rules.prefixSpace, true)
-	case Qwen2:
-		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
-		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
-	}
-	model := struct {
-		Type         string          `json:"type"`
-		Dropout      *float64        `json:"dropout"`
-		Unk          *string         `json:"unk_token"`
-		Prefix       string          `json:"continuing_subword_prefix"`
-		Suffix       string          `json:"end_of_word_suffix"`
-		FuseUnk      bool            `json:"fuse_unk"`
-		ByteFallback bool            `json:"byte_fallback"`
-		IgnoreMerges bool            `json:"ignore_merges"`
-		Vocab        json.RawMessage `json:"vocab"`
-		Merges       []string        `json:"merges"`
-	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}
 	f := struct {
 		Version       string  `json:"version"`
 		Truncation    any     `json:"truncation"`
@@ -108,11 +79,88 @@ func (t *Tokenizer) json() ([]byte, error) {
 		PostProcessor any     `json:"post_processor"`
 		Decoder       any     `json:"decoder"`
 		Model         any     `json:"model"`
-	}{"1.0", nil, nil, t.Added(), normalizer, pre, byteLevel(false, false), byteLevel(false, false), model}
+	}{Version: "1.0", AddedTokens: t.Added(), Normalizer: t.normalizerJSON(), PostProcessor: t.templateJSON()}
 	if f.AddedTokens == nil {
 		f.AddedTokens = []Added{}
 	}
+	var err error
+	if t.unigram != nil {
+		f.PreTokenizer, f.Decoder, f.Model = t.unigramJSON()
+	} else {
+		if f.PostProcessor == nil {
+			f.PostProcessor = byteLevel(false, false)
+		}
+		f.Decoder = byteLevel(false, false)
+		f.PreTokenizer, f.Model, err = t.bpeJSON()
+	}
+	if err != nil {
+		return nil, err
+	}
 	return encodeJSON(f)
+}
+
+func (t *Tokenizer) normalizerJSON() any {
+	var steps []any
+	for _, n := range t.rules.normalize {
+		steps = append(steps, n.json())
+	}
+	switch len(steps) {
+	case 0:
+		return nil
+	case 1:
+		return steps[0]
+	}
+	return map[string]any{"type": "Sequence", "normalizers": steps}
+}
+
+func byteLevel(prefixSpace, useRegex bool) map[string]any {
+	return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
+}
+
+// bpeJSON returns pre_tokenizer and model of byte-level BPE.
+func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
+	vocab, err := t.vocabJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	merges := make([]string, len(t.pairs))
+	for i, p := range t.pairs {
+		merges[i] = p[0] + " " + p[1]
+	}
+	switch t.rules.split {
+	case GPT2:
+		pre = byteLevel(t.rules.prefixSpace, true)
+	case Qwen2:
+		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
+	}
+	return pre, struct {
+		Type         string          `json:"type"`
+		Dropout      *float64        `json:"dropout"`
+		Unk          *string         `json:"unk_token"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Suffix       string          `json:"end_of_word_suffix"`
+		FuseUnk      bool            `json:"fuse_unk"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Merges       []string        `json:"merges"`
+	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}, nil
+}
+
+// unigramJSON returns pre_tokenizer, decoder and model of a Unigram tokenizer.
+func (t *Tokenizer) unigramJSON() (pre, decoder, model any) {
+	w := t.rules.words
+	pre, decoder = w.json(w.prefix), w.json(w.decodePrefix)
+	if w.whiteSpace {
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{map[string]any{"type": "WhitespaceSplit"}, pre}}
+	}
+	return pre, decoder, struct {
+		Type         string  `json:"type"`
+		Unk          int32   `json:"unk_id"`
+		Vocab        []piece `json:"vocab"`
+		ByteFallback bool    `json:"byte_fallback"`
+	}{"Unigram", t.unigram.unk, t.unigram.pieces, false}
 }
 
 // configJSON returns the tokenizer_config.json of a tokenizer that was not opened from a folder. The

@@ -109,7 +109,7 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		case n.Pattern.Regex != nil && *n.Pattern.Regex == spacesPattern:
 			return replace{"", n.Content}, nil
 		case n.Pattern.Regex != nil:
-			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", "the Regex"+spacesPattern)
+			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regex %q", spacesPattern))
 		}
 		return nil, fmt.Errorf("normalizer Replace: want a pattern with a String that is not empty")
 	}

@@ -255,7 +255,7 @@ func unsupported(what, got string, want ...string) error {
 func openParts(folder string, config []byte) (*Tokenizer, error) {
 	data, err := os.ReadFile(filepath.Join(folder, "vocab.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt")
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
 	if err != nil {
 		return nil, err
@@ -279,13 +279,25 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		}
 	}
 	var r rules
-	switch strings.TrimSuffix(c.Class, "Fast") {
-	case "Qwen2Tokenizer", "": // the class is absent from hand-made folders: the newer rule
+	_, start := vocab["<s>"]
+	_, end := vocab["</s>"]
+	roberta := false // RoBERTa's special tokens, BART's too: their oldest folders name no class
+	switch class := strings.TrimSuffix(c.Class, "Fast"); class {
+	case "BartTokenizer", "RobertaTokenizer", "":
+		if roberta = start && end; roberta {
+			r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+			break
+		}
+		if class != "" {
+			return nil, fmt.Errorf("vocab.json lacks <s> or </s>, which %s puts around a text", class)
+		}
+		fallthrough
+	case "Qwen2Tokenizer": // and hand-made folders without a class: the newer rule
 		r = rules{split: Qwen2, normalize: []normalizer{nfcForm{}}}
 	case "GPT2Tokenizer":
 		r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
 	default:
-		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer")
+		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer", "BartTokenizer", "RobertaTokenizer")
 	}
 	var added []Added
 	for _, key := range slices.Sorted(maps.Keys(c.Added)) {
@@ -300,7 +312,18 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
-	return build(vocab, pairs, added, r)
+	if c.Added == nil && roberta {
+		for _, token := range []string{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} {
+			if id, ok := vocab[token]; ok {
+				added = append(added, Added{ID: id, Content: token, Special: true, LStrip: token == "<mask>"})
+			}
+		}
+	}
+	t, err := build(vocab, pairs, added, r)
+	if err == nil && roberta {
+		t.wrap = template{before: []int64{int64(vocab["<s>"])}, after: []int64{int64(vocab["</s>"])}}
+	}
+	return t, err
 }
 
 // readAddedTokens reads added_tokens.json, token → id: the oldest layout, which says nothing of flags.

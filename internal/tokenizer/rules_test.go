@@ -130,7 +130,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"an empty folder", nil, "no tokenizer: want tokenizer.json, or vocab.json and merges.txt"},
 		{"another class", map[string]string{"vocab.json": "{}", "merges.txt": "", "tokenizer_config.json": `{"tokenizer_class":"T5Tokenizer"}`},
-			`tokenizer_class "T5Tokenizer" is not supported (supported: Qwen2Tokenizer, GPT2Tokenizer)`},
+			`tokenizer_class "T5Tokenizer" is not supported (supported: Qwen2Tokenizer, GPT2Tokenizer, BartTokenizer, RobertaTokenizer)`},
 		{"a bad merge", map[string]string{"vocab.json": "{}", "merges.txt": "#version: 0.2\na b\nc\n"}, `merges.txt:3: "c", want two tokens and one space`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/atomicfile"
@@ -164,7 +165,9 @@ func (t *Tokenizer) unigramJSON() (pre, decoder, model any) {
 }
 
 // configJSON returns the tokenizer_config.json of a tokenizer that was not opened from a folder. The
-// end of a turn is <|im_end|> and the padding <|endoftext|>, where the tokenizer has them.
+// end of a turn is <|im_end|> and the padding <|endoftext|>, or </s> and <pad>, where the tokenizer has
+// them. Where a template or Unigram says more than the class of Qwen2 or GPT-2, tokenizer.json alone
+// decides (PreTrainedTokenizerFast).
 func (t *Tokenizer) configJSON() ([]byte, error) {
 	type flags struct {
 		Content    string `json:"content"`
@@ -178,7 +181,7 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	special := []string{}
 	for _, a := range t.Added() {
 		decoder[fmt.Sprint(a.ID)] = flags{a.Content, a.LStrip, a.Normalized, a.RStrip, a.SingleWord, a.Special}
-		if a.Special && a.Content != "<|endoftext|>" {
+		if a.Special && !slices.Contains([]string{"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"}, a.Content) {
 			special = append(special, a.Content)
 		}
 	}
@@ -191,13 +194,16 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 		return nil
 	}
 	class := "Qwen2Tokenizer"
-	if t.rules.split == GPT2 {
+	switch {
+	case t.unigram != nil || t.templateJSON() != nil:
+		class = "PreTrainedTokenizerFast"
+	case t.rules.split == GPT2:
 		class = "GPT2Tokenizer"
 	}
 	return encodeJSON(map[string]any{
 		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,
-		"additional_special_tokens": special, "bos_token": nil, "eos_token": token("<|im_end|>", "<|endoftext|>"),
-		"pad_token": token("<|endoftext|>"), "unk_token": nil, "clean_up_tokenization_spaces": t.rules.cleanUp,
+		"additional_special_tokens": special, "bos_token": token("<s>"), "eos_token": token("<|im_end|>", "<|endoftext|>", "</s>"),
+		"pad_token": token("<|endoftext|>", "<pad>"), "unk_token": token("<unk>"), "mask_token": token("<mask>"), "clean_up_tokenization_spaces": t.rules.cleanUp,
 		"errors": "replace", "model_max_length": 131072, "split_special_tokens": false,
 	})
 }

@@ -52,6 +52,7 @@ type Tokenizer struct {
 type entry struct {
 	token, bytes string
 	added        *Added
+	inModel      bool // the model's vocabulary has it, as an added token or not
 }
 
 // rules say how text becomes pieces.
@@ -114,7 +115,7 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		if other := t.tokens[id].token; other != "" {
 			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
 		}
-		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf)}
+		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf), inModel: true}
 	}
 	for b, r := range letters {
 		id, ok := t.ids[string(r)]
@@ -177,7 +178,7 @@ func (t *Tokenizer) add(added []Added) error {
 		if e := t.tokens[a.ID]; e.token != "" && e.token != a.Content {
 			return fmt.Errorf("tokens %q and %q share the id %d", e.token, a.Content, a.ID)
 		}
-		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a}
+		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a, inModel: t.tokens[a.ID].inModel}
 		t.ids[a.Content] = a.ID
 		if a.Normalized {
 			a.Content = t.normalize(a.Content)
@@ -364,11 +365,11 @@ func (t *Tokenizer) Added() []Added {
 	return added
 }
 
-// vocab returns the tokens that are not added ones, by id.
+// vocab returns the tokens of the model's vocabulary, by id: all but the added tokens that it lacks.
 func (t *Tokenizer) vocab() (tokens []string, ids []int) {
 	byID := map[int]string{}
 	for id, e := range t.tokens {
-		if e.token != "" && e.added == nil {
+		if e.inModel {
 			byID[id] = e.token
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/rng"
 )
@@ -31,14 +30,6 @@ type Options struct {
 // DefaultOptions adapts the attention of the decoder with rank 8 and alpha 32.
 func DefaultOptions() Options {
 	return Options{Enabled: true, Rank: 8, Alpha: 32, TargetModules: []string{"q_proj", "k_proj", "v_proj", "o_proj"}}
-}
-
-// Validate checks what one key alone can't show.
-func (o Options) Validate() error {
-	if o.Enabled && len(o.TargetModules) == 0 {
-		return option.Errorf("target_modules", "want at least one name while enabled is true")
-	}
-	return nil
 }
 
 // Config says which modules are adapted and how: what adapter_config.json says.

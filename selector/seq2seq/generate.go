@@ -120,7 +120,8 @@ func (m *Model) extend(live []*sequence, t int, opt *GenerateOptions, step stepp
 	case t == 0 && len(opt.ForcedBOS) > 0:
 		drawnFrom = forced(len(live), m.cfg.Vocab, opt.ForcedBOS)
 	}
-	tokens := torchx.SampleTokens(drawnFrom, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK}, nil, nil, uniforms(live, t, opt))
+	tokens := torchx.SampleTokens(drawnFrom, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
+		m.said(live, opt), nil, uniforms(live, t, opt))
 	if opt.scored {
 		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(tokens), len(tokens), 1)).Floats()
 		for i, s := range live {
@@ -137,6 +138,18 @@ func (m *Model) extend(live []*sequence, t int, opt *GenerateOptions, step stepp
 		}
 	}
 	return going
+}
+
+// said are the decoder's inputs so far, where the repetition penalty asks for them.
+func (m *Model) said(live []*sequence, opt *GenerateOptions) [][]int64 {
+	if opt.RepetitionPenalty == 0 || opt.RepetitionPenalty == 1 {
+		return nil
+	}
+	out := make([][]int64, len(live))
+	for i, s := range live {
+		out[i] = append([]int64{m.generation.Start}, s.ids...)
+	}
+	return out
 }
 
 // forced returns logits [rows, vocabulary] that leave only some ids, all alike.

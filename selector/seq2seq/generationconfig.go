@@ -19,6 +19,7 @@ type GenerationConfig struct {
 	Temperature  *float64
 	TopP         *float64
 	TopK         *int
+	Repetition   *float64
 	MaxLength    *int // with the start token
 	MaxNewTokens *int
 
@@ -39,14 +40,14 @@ type generationFile struct {
 	Temperature  *float64 `json:"temperature"`
 	TopP         *float64 `json:"top_p"`
 	TopK         *int     `json:"top_k"`
+	Repetition   *float64 `json:"repetition_penalty"`
 	MaxLength    *int     `json:"max_length"`
 	MaxNewTokens *int     `json:"max_new_tokens"`
 
-	Beams      *int     `json:"num_beams"`
-	NoRepeat   *int     `json:"no_repeat_ngram_size"`
-	MinLength  *int     `json:"min_length"`
-	MinNew     *int     `json:"min_new_tokens"`
-	Repetition *float64 `json:"repetition_penalty"`
+	Beams     *int `json:"num_beams"`
+	NoRepeat  *int `json:"no_repeat_ngram_size"`
+	MinLength *int `json:"min_length"`
+	MinNew    *int `json:"min_new_tokens"`
 }
 
 // generationKeys reads what config.json says of generation, over the defaults of its kind.
@@ -109,7 +110,7 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 }
 
 func (f *generationFile) read() (GenerationConfig, error) {
-	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, DoSample: f.DoSample, Temperature: f.Temperature, TopP: f.TopP, TopK: f.TopK, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
+	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, DoSample: f.DoSample, Temperature: f.Temperature, TopP: f.TopP, TopK: f.TopK, Repetition: f.Repetition, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
 	for _, list := range []struct {
 		key string
 		raw json.RawMessage
@@ -128,9 +129,6 @@ func (f *generationFile) read() (GenerationConfig, error) {
 		if count.n != nil && *count.n > count.off {
 			g.Refused = append(g.Refused, fmt.Sprintf("%s=%d", count.key, *count.n))
 		}
-	}
-	if f.Repetition != nil && *f.Repetition != 1 {
-		g.Refused = append(g.Refused, fmt.Sprintf("repetition_penalty=%g", *f.Repetition))
 	}
 	return g, nil
 }

@@ -75,6 +75,9 @@ func (m *Model) fits(ids []int64, what string) error {
 	return nil
 }
 
+// CheckSource says whether a source can be encoded, so that bad lines of a file are named before they are computed.
+func (m *Model) CheckSource(ids []int64) error { return m.fits(ids, "source") }
+
 // hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
 // the token that each predicts; no tensor where there is nothing to predict.
 func (m *Model) hidden(groups []Group, p *pass) (hidden torchx.Tensor, targets []int64, err error) {

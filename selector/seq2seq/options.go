@@ -31,6 +31,8 @@ type SamplingOptions struct {
 	Temperature  float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
 	TopP         float64 `koanf:"top_p" help:"draw from the smallest set of tokens with this probability; 1 = all" range:"(0,1]"`
 	TopK         int     `koanf:"top_k" help:"draw from this many likeliest tokens; 0 = all" range:"[0,inf)"`
+
+	RepetitionPenalty float64 `koanf:"repetition_penalty" help:"divides the positive and multiplies the negative logits of tokens that the completion has already; 1 = none" range:"(0,inf)"`
 }
 
 // ScratchOptions are the sizes of a model made from random weights.
@@ -58,7 +60,7 @@ func DefaultOptions() Options {
 
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() SamplingOptions {
-	return SamplingOptions{MaxNewTokens: 64, Temperature: 1, TopP: 1}
+	return SamplingOptions{MaxNewTokens: 64, Temperature: 1, TopP: 1, RepetitionPenalty: 1}
 }
 
 // Validate checks what one key alone can't show.

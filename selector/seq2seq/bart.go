@@ -2,6 +2,7 @@ package seq2seq
 
 import (
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/torchx"
 )
@@ -57,7 +58,7 @@ func (b *bart) cross(i int) *attention { return &b.stacks["decoder"].layers[i].c
 
 func (b *bart) embed(in *rows) torchx.Tensor {
 	m, s := b.m, b.stacks[in.side]
-	x := m.embedding(in.ids)
+	x := b.withoutPads(m.embedding(in.ids), in.ids)
 	if m.cfg.EmbedScale != 1 {
 		x = torchx.Scale(x, m.cfg.EmbedScale)
 	}
@@ -66,6 +67,19 @@ func (b *bart) embed(in *rows) torchx.Tensor {
 		at[i] = p + positionOffset
 	}
 	return b.norm(torchx.Add(x, torchx.Embedding(s.positions, m.int64s(at)).To(m.dtype)), s.norm)
+}
+
+// withoutPads stops the gradient of pads' rows, which the public implementation never trains by looking them up. Sources
+// have none, but a completion may be drawn with one inside.
+func (b *bart) withoutPads(x torchx.Tensor, ids []int64) torchx.Tensor {
+	if !x.RequiresGrad() || !slices.Contains(ids, b.m.cfg.generation.Pad) {
+		return x
+	}
+	pads := make([]bool, len(ids))
+	for i, id := range ids {
+		pads[i] = id == b.m.cfg.generation.Pad
+	}
+	return torchx.Where(b.m.onDevice(torchx.From(pads, len(ids), 1)), torchx.Detach(x), x)
 }
 
 func (b *bart) norm(x torchx.Tensor, n layerNorm) torchx.Tensor {

@@ -1,6 +1,7 @@
 package seq2seq
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -27,23 +28,23 @@ func midModel(b *testing.B, model string) *Model {
 	return m
 }
 
-// pairs are n sources of 256 tokens with `each` targets of 64.
-func pairs(n, each int) *selector.Batch {
+// pairs are n sources with `each` targets of so many tokens.
+func pairs(n, each, source, target, vocabulary int) *selector.Batch {
 	texts := asked{}
 	queries := make([]int, n)
 	for i := range n {
-		ids := make([]int64, 256)
+		ids := make([]int64, source)
 		for k := range ids {
-			ids[k] = int64(3 + (k*7+i*31)%8000)
+			ids[k] = int64(3 + (k*7+i*31)%(vocabulary-3))
 		}
 		texts, queries[i] = append(texts, ids), i
 	}
-	b := selector.NewBatch(texts, queries, each, 64)
+	b := selector.NewBatch(texts, queries, each, target)
 	for i := range n {
 		for j := range each {
-			ids := make([]int64, 64)
+			ids := make([]int64, target)
 			for k := range ids {
-				ids[k] = int64(3 + (k*11+i*17+j*5)%8000)
+				ids[k] = int64(3 + (k*11+i*17+j*5)%(vocabulary-3))
 			}
 			b.Set(i, j, ids, 0)
 		}
@@ -66,36 +67,47 @@ func onProcessor(b *testing.B, round func()) float64 {
 	return seconds
 }
 
-// BenchmarkMid has the cases of the specification's table: teacher forcing without and with gradient at batch 4, a group of
-// five on one source, and greedy generation of 64 tokens at batch 4 and 1.
+// BenchmarkMid has the cases of the specification's table for its mid models.
 func BenchmarkMid(b *testing.B) {
 	for _, model := range architecturesFromScratch() {
-		m := midModel(b, model)
-		policy := NewPolicy(m)
-		backward := func(batch *selector.Batch) {
+		table(b, model, midModel(b, model), 256, 64, 64)
+	}
+}
+
+// BenchmarkTiny has them for the fixtures' models.
+func BenchmarkTiny(b *testing.B) {
+	for _, model := range models() {
+		table(b, model, openTiny(b, model, func(o *Options) { o.TuneAll = true }), 40, 20, 32)
+	}
+}
+
+// table runs teacher forcing without and with gradient at batch 4, a group of five on one source, and greedy generation
+// at batch 4 and 1.
+func table(b *testing.B, name string, m *Model, source, target, generated int) {
+	policy := NewPolicy(m)
+	backward := func(batch *selector.Batch) {
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		torchx.Backward(torchx.Neg(torchx.Mean(policy.Forward(batch, selector.ForwardOptions{}).LogP)))
+	}
+	four, group := pairs(4, 1, source, target, m.cfg.Vocab), pairs(1, 5, source, target, m.cfg.Vocab)
+	b.Run(name+"/forward", func(b *testing.B) {
+		onProcessor(b, func() {
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
-			torchx.Backward(torchx.Neg(torchx.Mean(policy.Forward(batch, selector.ForwardOptions{}).LogP)))
-		}
-		four, group := pairs(4, 1), pairs(1, 5)
-		b.Run(model+"/forward", func(b *testing.B) {
-			onProcessor(b, func() {
-				defer torchx.Scope()()
-				defer torchx.NoGrad()()
-				policy.Forward(four, selector.ForwardOptions{})
-			})
+			defer torchx.NoGrad()()
+			policy.Forward(four, selector.ForwardOptions{})
 		})
-		b.Run(model+"/backward", func(b *testing.B) { onProcessor(b, func() { backward(four) }) })
-		b.Run(model+"/group", func(b *testing.B) { onProcessor(b, func() { backward(group) }) })
-		for _, n := range []int{4, 1} {
-			b.Run(model+map[int]string{4: "/greedy4", 1: "/greedy1"}[n], func(b *testing.B) {
-				seconds := onProcessor(b, func() {
-					if _, err := m.Generate(four.Source.(asked)[:n], 1, greedy(64)); err != nil {
-						b.Fatal(err)
-					}
-				})
-				b.ReportMetric(float64(n*64)/seconds, "tokens/cpu-s")
+	})
+	b.Run(name+"/backward", func(b *testing.B) { onProcessor(b, func() { backward(four) }) })
+	b.Run(name+"/group", func(b *testing.B) { onProcessor(b, func() { backward(group) }) })
+	for _, n := range []int{4, 1} {
+		b.Run(fmt.Sprintf("%s/greedy%d", name, n), func(b *testing.B) {
+			seconds := onProcessor(b, func() {
+				if _, err := m.Generate(four.Source.(asked)[:n], 1, greedy(generated)); err != nil {
+					b.Fatal(err)
+				}
 			})
-		}
+			b.ReportMetric(float64(n*generated)/seconds, "tokens/cpu-s")
+		})
 	}
 }

@@ -133,7 +133,7 @@ func expectations(t *testing.T, model string) *expected {
 
 // openTiny opens one of the fixtures' models in float32 with nothing trained. change, which may be nil, changes the
 // options.
-func openTiny(t *testing.T, name string, change func(*Options)) *Model {
+func openTiny(t testing.TB, name string, change func(*Options)) *Model {
 	t.Helper()
 	path := filepath.Dir(golden.Shared(t, "seq2seq", name, "config.json"))
 	opt := DefaultOptions()

@@ -185,6 +185,36 @@ func TestGradients(t *testing.T) {
 	})
 }
 
+// TestPadsAreNotTrained: a pad that BART reads gets no gradient by being read, only by being predicted: the head's share,
+// Σ p(pad)·hidden where it is no target. T5's pad is its start token, and is trained.
+func TestPadsAreNotTrained(t *testing.T) {
+	for model, trained := range map[string]bool{"bart": false, "t5": true} {
+		m := scratch(t, model, nil)
+		pad := int(m.generation.Pad)
+		gs := []Group{{Source: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
+		end := torchx.Scope()
+		hidden, targets, err := m.hidden(gs, &pass{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := torchx.Narrow(torchx.Softmax(m.logits(torchx.Detach(hidden)), 1), 1, pad, 1)
+		want := torchx.Sum(torchx.Mul(p, torchx.Detach(hidden)), 0).Floats()
+		m.params.ZeroGrad()
+		logp, _ := m.tokenLogp(hidden, targets, 1)
+		torchx.Backward(torchx.Neg(torchx.Sum(logp)))
+		lo, _ := m.params.Range(m.cfg.embedding())
+		got := m.params.Grad().Floats()[lo+pad*m.cfg.Width : lo+(pad+1)*m.cfg.Width]
+		end()
+		far := 0.0
+		for i := range got {
+			far = math.Max(far, math.Abs(got[i]-want[i]))
+		}
+		if (far > 1e-5) != trained {
+			t.Errorf("%s: the pad's gradient is off the head's by %.2g", model, far)
+		}
+	}
+}
+
 // TestTheSourceMatters: what is said depends on every token of the source, and on no other source of the batch.
 func TestTheSourceMatters(t *testing.T) {
 	each(t, func(t *testing.T, model string) {

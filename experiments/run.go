@@ -46,7 +46,7 @@ type run struct {
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
-	evaluation evaluated // of task=evaluate
+	evaluation evaluated   // of task=evaluate
 	earlier    sittings    // before a resume
 	closers    []io.Closer // at the end of the task
 }

@@ -51,6 +51,9 @@ func score(ctx context.Context, r *run) error {
 		parse: func(req *request) error {
 			ids, err := completionOf(req.line, model)
 			req.ids = ids
+			if c, ok := model.(completionChecker); ok && err == nil {
+				err = c.CheckCompletion(ids)
+			}
 			return err
 		},
 		answer: func(_ context.Context, requests []request, _ int) ([]any, error) {
@@ -74,6 +77,9 @@ func score(ctx context.Context, r *run) error {
 		}}
 	return t.do(ctx)
 }
+
+// completionChecker is a textModel that cannot score every completion.
+type completionChecker interface{ CheckCompletion(ids []int64) error }
 
 // completionOf is the completion of a line as token ids.
 func completionOf(line promptLine, model textModel) ([]int64, error) {

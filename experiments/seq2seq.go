@@ -242,6 +242,9 @@ func (t *seq2seqText) Decode(ids []int64) string { return t.text(ids) }
 
 func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 
+// CheckCompletion refuses completions longer than the model's positions.
+func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
+
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how := seq2seq.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
 	for i := range ps {

@@ -134,6 +134,7 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 {"id": 4, "source_ids": [5, 4000], "completion": "x"}
 {"id": 5, "source": 7, "completion": "x"}
 {"id": 6, "source_ids": [5, 2], "completion_ids": [7]}
+{"id": 7, "source_ids": [5, 2], "completion_ids": [` + strings.Repeat("7,", 128) + `7]}
 `
 	if err := os.WriteFile(in, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -142,7 +143,7 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 	if p.code != 1 {
 		t.Errorf("exit code %d, want 1\n%s", p.code, p.stderr)
 	}
-	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both", in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, "4 bad lines: 2, 3, 4, 5"} {
+	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both", in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions", "5 bad lines: 2, 3, 4, 5, 7"} {
 		if !strings.Contains(p.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.stderr)
 		}

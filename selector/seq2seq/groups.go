@@ -75,8 +75,10 @@ func (m *Model) fits(ids []int64, what string) error {
 	return nil
 }
 
-// CheckSource says whether a source can be encoded, so that bad lines of a file are named before they are computed.
-func (m *Model) CheckSource(ids []int64) error { return m.fits(ids, "source") }
+// CheckSource and CheckCompletion say what the model cannot read or score, so that bad lines of a file are named before
+// anything is computed.
+func (m *Model) CheckSource(ids []int64) error     { return m.fits(ids, "source") }
+func (m *Model) CheckCompletion(ids []int64) error { return m.fits(ids, "completion") }
 
 // hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
 // the token that each predicts; no tensor where there is nothing to predict.

@@ -17,8 +17,11 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )
@@ -34,7 +37,7 @@ func exportCheckpoint(args []string) error {
 	format := flags.String("format", "", "layout to write")
 	out := flags.String("out", "", "file to write; default: beside the checkpoint")
 	force := flags.Bool("force", false, "replace an existing file")
-	base := flags.String("base", "", "model folder that adapters belong to; default: the run's vl.path (hf, peft)")
+	base := flags.String("base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
 	dtype := flags.String("dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	if err := flags.Parse(args); err != nil {
 		return usagef("checkpoint export: %v; %s", err, usage)
@@ -65,14 +68,14 @@ func exportCheckpoint(args []string) error {
 	}
 	if kind, err := policyOf(path); err != nil {
 		return err
-	} else if folders := slices.Contains(folderFormats(), *format); folders != (kind == vl.Kind) {
+	} else if folders := slices.Contains(folderFormats(), *format); folders != isText(kind) {
 		formats := pointer.ExportFormats()
-		if kind == vl.Kind {
+		if isText(kind) {
 			formats = folderFormats()
 		}
 		return usagef("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
-		return exportModel(path, *out, *format, *base, *dtype)
+		return exportModel(kind, path, *out, *format, *base, *dtype)
 	}
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
@@ -86,7 +89,7 @@ func exportCheckpoint(args []string) error {
 	return nil
 }
 
-// folderFormats are the formats that are folders, of the vision-language policy.
+// folderFormats are the formats that are folders, of the token policies.
 func folderFormats() []string { return []string{"hf", "peft"} }
 
 func exportFormats() []string { return append(pointer.ExportFormats(), folderFormats()...) }
@@ -145,25 +148,60 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }
 
-// exportModel writes a checkpoint of the vision-language policy as a Hugging Face folder: the whole model with
-// adapters merged (hf), or its adapters alone (peft).
-func exportModel(path, out, format, base, dtype string) (err error) {
+func isText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
+
+// folderModel is a token policy's model that can be written as a Hugging Face folder.
+type folderModel interface {
+	Adapted() *lora.Config
+	SaveAdapter(path, baseName string) error
+	SaveMerged(path, dtype string) error
+	Params() *torchx.Params
+	Free()
+}
+
+// openFolderModel rebuilds the model of a checkpoint onto its base ("": from scratch) and returns what writes the files
+// beside its weights, which lie in folder.
+func openFolderModel(kind, path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
+	if kind == seq2seq.Kind {
+		options := seq2seq.DefaultOptions()
+		options.Path = base
+		model, err := seq2seq.OpenCheckpoint(path, options, "cpu", 0, warn)
+		return model, func(out string) error {
+			tokens, err := tokenizer.Open(folder)
+			if err != nil {
+				return err
+			}
+			return tokens.Save(out)
+		}, err
+	}
+	options := vl.DefaultOptions()
+	options.Path = base
+	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	return model, func(out string) error {
+		proc, err := processor.Open(folder)
+		if err != nil {
+			return err
+		}
+		return proc.Save(out)
+	}, err
+}
+
+// exportModel writes a checkpoint of a token policy as a Hugging Face folder: the whole model with adapters merged (hf),
+// or its adapters alone (peft).
+func exportModel(kind, path, out, format, base, dtype string) (err error) {
 	if err := torchx.Load(); err != nil {
 		return err
 	}
 	torchx.Attach(1)
-	options := vl.DefaultOptions()
 	if base == "" {
-		base = baseOf(path)
+		base = baseOf(path, kind)
 	}
-	folder := base
+	folder, onto := besideCheckpoint(path), (*string)(nil)
 	if base != "" {
-		options.Path = &base
-	} else {
-		folder = besideCheckpoint(path)
+		folder, onto = base, &base
 	}
 	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
-	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
 	if err != nil {
 		return err
 	}
@@ -178,11 +216,13 @@ func exportModel(path, out, format, base, dtype string) (err error) {
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return usagef("--format=peft: %s has no adapters (vl.lora.enabled=true trains some); hf writes the whole model", path)
+			return usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, map[bool]string{true: "seq2seq", false: "vl"}[kind == seq2seq.Kind])
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
-		err = saveWhole(model, folder, tmp, dtype)
+		if err = model.SaveMerged(tmp, dtype); err == nil {
+			err = saveText(tmp)
+		}
 	}
 	if err != nil {
 		return err
@@ -197,33 +237,31 @@ func exportModel(path, out, format, base, dtype string) (err error) {
 	return atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// saveWhole writes weights, configuration and what turns conversations into tokens.
-func saveWhole(model *vl.Model, folder, out, dtype string) error {
-	proc, err := processor.Open(folder)
-	if err != nil {
-		return err
+// baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, "" where it
+// had none or is not there.
+func baseOf(checkpoint, kind string) string {
+	type section struct {
+		Path string `yaml:"path"`
 	}
-	if err := model.SaveMerged(out, dtype); err != nil {
-		return err
-	}
-	return proc.Save(out)
-}
-
-// baseOf is the vl.path of the run that wrote a checkpoint, "" where it had none or is not there.
-func baseOf(checkpoint string) string {
 	var c struct {
-		VL struct {
-			Path string `yaml:"path"`
-		} `yaml:"vl"`
+		VL      section `yaml:"vl"`
+		Seq2Seq section `yaml:"seq2seq"`
 	}
 	dir := runOf(checkpoint)
 	text, err := os.ReadFile(filepath.Join(dir, runMarker))
-	if err != nil || yaml.Unmarshal(text, &c) != nil || c.VL.Path == "" || filepath.IsAbs(c.VL.Path) {
-		return c.VL.Path
+	if err != nil || yaml.Unmarshal(text, &c) != nil {
+		return ""
+	}
+	base := c.VL.Path
+	if kind == seq2seq.Kind {
+		base = c.Seq2Seq.Path
+	}
+	if base == "" || filepath.IsAbs(base) {
+		return base
 	}
 	saved, err := readSaved(dir)
 	if err != nil {
-		return c.VL.Path
+		return base
 	}
-	return filepath.Join(saved.Hydra.Runtime.Cwd, c.VL.Path) // relative to where the run was started
+	return filepath.Join(saved.Hydra.Runtime.Cwd, base) // relative to where the run was started
 }

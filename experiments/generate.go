@@ -11,7 +11,7 @@ import (
 // GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
 // else from HuggingFace's defaults.
 type GenerateOptions struct {
-	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}"`
+	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}; for policy=seq2seq {\"id\", \"source\"}, or \"source_ids\""`
 	Out               *string  `koanf:"out" help:"file to write; null = generations.jsonl in the run folder"`
 	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)"`
 	DoSample          *bool    `koanf:"do_sample" help:"sample; false = greedy; null = as the model's generation_config.json says"`

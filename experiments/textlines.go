@@ -26,6 +26,8 @@ import (
 type promptLine struct {
 	ID            json.RawMessage `json:"id"`
 	Messages      json.RawMessage `json:"messages"`
+	Source        *string         `json:"source"`     // of an encoder-decoder
+	SourceIDs     []int64         `json:"source_ids"` // or its token ids
 	Images        []string        `json:"images"`
 	Videos        []videoEntry    `json:"videos"`
 	Completion    *string         `json:"completion"`
@@ -228,7 +230,8 @@ func (t *textTask) request(number int, text []byte) (request, error) {
 func jsonFault(err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "completion": "a text", "completion_ids": "a list of token ids"}
+		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "completion": "a text", "completion_ids": "a list of token ids",
+			"source": "a text", "source_ids": "a list of token ids"}
 		field, _, _ := strings.Cut(mismatch.Field, ".")
 		return fmt.Errorf("%q: want %s, got a %s", mismatch.Field, cmp.Or(want[field], "another type"), mismatch.Value)
 	}
@@ -285,4 +288,23 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
 	}
 	return chat.Resolve(msgs, dir), nil
+}
+
+// textModel opens the token policy that the configuration names.
+func (r *run) textModel() (textModel, error) {
+	make, err := textModels().Get(r.cfg.Policy)
+	if err != nil {
+		return nil, usagef("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))
+	}
+	return make(r)
+}
+
+// first returns the first value that is given.
+func first[T any](otherwise T, values ...*T) T {
+	for _, v := range values {
+		if v != nil {
+			return *v
+		}
+	}
+	return otherwise
 }

@@ -55,7 +55,7 @@ func decompress(codec int64, data []byte, size int) ([]byte, error) {
 		}
 		var d *zstd.Decoder
 		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPage)); err == nil {
-			out, err = d.DecodeAll(data, make([]byte, 0, size))
+			out, err = d.DecodeAll(data, make([]byte, 0, min(size, 64*len(data))))
 			d.Close()
 		}
 	}
@@ -72,7 +72,7 @@ func decompress(codec int64, data []byte, size int) ([]byte, error) {
 func unsnappy(data []byte, size int) ([]byte, error) {
 	bad := errors.New("damaged Snappy data")
 	n, k := binary.Uvarint(data)
-	if k <= 0 || n != uint64(size) {
+	if k <= 0 || n != uint64(size) || size > 32*len(data) { // three bytes copy 64 at most
 		return nil, bad
 	}
 	data = data[k:]

@@ -104,6 +104,33 @@ func Cosine(a, b []float32) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
+// BestBeam returns the recorded beam of highest reward of each query, the first among equals: what sft
+// imitates. A query without a recorded beam keeps its choice in otherwise. It returns nil where no
+// query has one, or where beams have another number of examples than shots.
+func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
+	out := slices.Clone(otherwise)
+	found := false
+	for i := range out {
+		best := math.Inf(-1)
+		for g := range s.NumCandidates(i) {
+			c := s.Candidate(i, g)
+			if c.Method != "" && c.Method != "beam" {
+				continue
+			}
+			if len(c.Positions) != shots {
+				return nil
+			}
+			if c.Reward > best {
+				best, out[i], found = c.Reward, c.Positions, true
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	return out
+}
+
 // Oracle returns the best choice under the set's scorer: exhaustive for up to 2 shots (all pairs of the
 // pool), a beam search of width 5 beyond, which may miss the best.
 func Oracle(s *Set, shots int) [][]int32 {

@@ -46,12 +46,14 @@ func Verbs() *registry.Table[verbFunc] {
 	t.Add(launcher.TaskVerb, verbSweepJob)
 	t.Add("attach", verbAttach)
 	t.Add("report", verbReport)
+	t.Add("diff", verbDiff)
 	t.Add("checkpoint", verbCheckpoint)
 	t.Add("data", verbData)
 	t.Add("doctor", verbDoctor)
 	t.Add("lever-plus", verbLeverPlus)
 	t.Add("bench", verbBench)
 	t.Add("selftest", verbSelftest)
+	t.Add("verify", verbVerify)
 	return t
 }
 
@@ -81,7 +83,20 @@ Follows a sweep that another process controls until it ends; takes over one that
 	case "report":
 		return `run report RUN_OR_SWEEP_FOLDER
 run report RUN_FOLDER RUN_FOLDER…
-Writes the report of a run or sweep again, or prints a comparison of several runs.
+run report TABLE.json
+Writes the report of a run or sweep again, prints a comparison of several runs, or says what a table of published
+accuracies allows to conclude (docs/statistics.md).
+`
+	case "verify":
+		return `run verify REPORT_OR_FOLDER [` + skipWeights + `]
+Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
+one line for each difference, exit 1 if there is any. ` + skipWeights + ` accepts a folder whose weights are gone.
+`
+	case "diff":
+		return `run diff A B [` + jsonFlag + `]
+Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
+files. Paths, logging and the hydra node, which change no result, stand apart and do not count. Exit code 0: nothing
+that counts differs; 1: something does; 2: A or B is none of these.
 `
 	case "checkpoint":
 		return `run checkpoint inspect|verify FILE_OR_RUN_FOLDER

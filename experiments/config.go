@@ -6,6 +6,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/preflight"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
@@ -36,6 +38,8 @@ type Config struct {
 	Optim      phases.OptimOptions          `koanf:"optim" help:"optimizer of every phase"`
 	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
+	Doctor     doctor.Options               `koanf:"doctor" help:"what is watched while training, and what each finding leads to (docs/doctor.md)"`
+	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
 	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
 	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`
@@ -65,7 +69,7 @@ func DefaultConfig() *Config {
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(),
 		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
-		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(),
+		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
 }

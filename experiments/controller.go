@@ -147,7 +147,7 @@ func (c *controller) adopt(ctx context.Context) error {
 			}
 		}
 		switch job.State {
-		case launcher.Running, launcher.Lost, launcher.Failed: // what a resume is for
+		case launcher.Running, launcher.Lost, launcher.Failed, launcher.Skipped: // what a resume is for
 			job.State = launcher.Queued
 			again = append(again, *job)
 		}
@@ -164,6 +164,9 @@ func (c *controller) hand(ctx context.Context) error {
 	if err := c.propose(); err != nil || c.halted != "" {
 		return err
 	}
+	if err := c.skip(); err != nil {
+		return err
+	}
 	limit := len(c.jobs)
 	if b := c.plan.options.MaxBatchSize; b != nil && c.plan.search == nil {
 		if limit = *b; len(c.handed) > 0 {
@@ -172,7 +175,7 @@ func (c *controller) hand(ctx context.Context) error {
 	}
 	var batch []launcher.Job
 	for _, job := range c.jobs {
-		if job.State == launcher.Queued && !c.handed[job.Num] && len(batch) < limit {
+		if job.State == launcher.Queued && !c.handed[job.Num] && c.ready(job) && len(batch) < limit {
 			batch = append(batch, c.starts[job.Num])
 			c.handed[job.Num] = true
 		}
@@ -181,6 +184,41 @@ func (c *controller) hand(ctx context.Context) error {
 		return nil
 	}
 	return c.launcher.Submit(ctx, batch)
+}
+
+// ready says whether a queued job may start: the job that it starts from must be done.
+func (c *controller) ready(job ledger.Job) bool {
+	return job.Parent == nil || c.jobs[*job.Parent].State == launcher.Done
+}
+
+// skip gives up the jobs whose parent has come to nothing. Parents have smaller numbers: one pass reaches
+// grandchildren too.
+func (c *controller) skip() error {
+	var skipped []ledger.Job
+	for i := range c.jobs {
+		job := &c.jobs[i]
+		if job.Parent == nil || job.State != launcher.Queued || c.handed[job.Num] {
+			continue
+		}
+		switch parent := c.jobs[*job.Parent]; parent.State {
+		case launcher.Failed, launcher.Lost, launcher.Skipped:
+			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm, came(parent.State))
+			fmt.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
+			skipped = append(skipped, *job)
+		}
+	}
+	if len(skipped) == 0 {
+		return nil
+	}
+	return c.ledger.Update(skipped...)
+}
+
+// came says in a sentence what became of a job that is not done.
+func came(state string) string {
+	if state == launcher.Failed {
+		return "failed"
+	}
+	return "was " + state
 }
 
 // propose asks the sweeper for as many trials as may run beside those under way.
@@ -259,7 +297,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	label := fmt.Sprintf("#%d", job.Num)
 	if a.State == launcher.Running {
 		job.State = launcher.Running
-		fmt.Printf("%-5s %s  %s\n", label, started(a), strings.Join(job.Overrides, " "))
+		fmt.Printf("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
 		return c.ledger.Record(*job, a)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
@@ -405,7 +443,11 @@ func (c *controller) finish(ctx context.Context) error {
 	case c.halted != "":
 		return fmt.Errorf("the sweep was stopped: %s; %d of %d jobs are missing; go on with  run resume %s", c.halted, missing, c.total(), dir)
 	case bad > 0:
-		return fmt.Errorf("%d of %d jobs failed (report.md has the causes); retry them with  run resume %s", bad, c.total(), dir)
+		also := ""
+		if n := counts[launcher.Skipped]; n > 0 {
+			also = fmt.Sprintf(" and %d that start from them were skipped", n)
+		}
+		return fmt.Errorf("%d of %d jobs failed%s (report.md has the causes); retry them with  run resume %s", bad, c.total(), also, dir)
 	case missing > 0:
 		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
 	}

@@ -339,7 +339,7 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 	}
 }
 
-// writeEvaluation writes evaluate.json, results.json (the official result format) and report.md.
+// writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
 	out := filepath.Join(r.dir, "evaluate.json")
 	if r.cfg.Evaluate.Out != nil {
@@ -360,7 +360,7 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 			return err
 		}
 	}
-	if err := atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown()), 0o644); err != nil {
+	if err := reports.WriteText(r.dir, e.markdown()); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -427,30 +427,39 @@ func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) erro
 
 // rewriteEvaluation writes the report.md of a finished task=evaluate again.
 func rewriteEvaluation(dir string) error {
+	text, err := evaluationReport(dir)
+	if err != nil {
+		return err
+	}
+	return reports.WriteText(dir, text)
+}
+
+// evaluationReport is the report of a finished task=evaluate, from its summary.
+func evaluationReport(dir string) (string, error) {
 	var summary struct{ Evaluation json.RawMessage }
 	path := filepath.Join(dir, "summary.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := json.Unmarshal(text, &summary); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if summary.Evaluation == nil {
-		return fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
+		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
 	}
 	var kind struct{ Metric string }
 	var vqa evaluation
 	var rouge rougeEvaluation
 	if err := json.Unmarshal(summary.Evaluation, &kind); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	var outcome evaluated = &vqa
 	if kind.Metric == "rouge" {
 		outcome = &rouge
 	}
 	if err := json.Unmarshal(summary.Evaluation, outcome); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return atomicfile.Write(filepath.Join(dir, "report.md"), []byte(outcome.markdown()), 0o644)
+	return outcome.markdown(), nil
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -52,6 +52,12 @@ func records() []record {
 // returns the overrides that read them.
 func beams(t *testing.T, rs []record) []string {
 	t.Helper()
+	return beamText(t, beamLines(t, rs))
+}
+
+// beamLines is the text of an RL beam file.
+func beamLines(t *testing.T, rs []record) string {
+	t.Helper()
 	var b bytes.Buffer
 	b.WriteString(`{"_meta": {}`)
 	for _, r := range rs {
@@ -62,24 +68,35 @@ func beams(t *testing.T, rs []record) []string {
 		fmt.Fprintf(&b, ",\n%q: %s", fmt.Sprint(r.ID), text)
 	}
 	b.WriteString("}\n")
-	return beamText(t, b.String())
+	return strings.ReplaceAll(b.String(), `"NaN"`, "NaN") // as Python writes it
 }
 
 // beamText is beams with the file's text.
 func beamText(t *testing.T, text string) []string {
+	const dim = 24
+	random := rand.New(rand.NewPCG(3, 4))
+	rows := make([][]float32, fixtureRows)
+	for i := range rows {
+		for range dim {
+			rows[i] = append(rows[i], float32(random.NormFloat64()))
+		}
+	}
+	return beamFiles(t, text, rows)
+}
+
+// beamFiles writes a beam file and an embedding table.
+func beamFiles(t *testing.T, text string, rows [][]float32) []string {
 	t.Helper()
 	dir := filepath.Dir(folder(t))
 	write(t, filepath.Join(dir, "beams.json"), text)
-	const dim = 24
-	random := rand.New(rand.NewPCG(3, 4))
 	var b bytes.Buffer
-	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", fixtureRows, dim)
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", len(rows), len(rows[0]))
 	header += string(bytes.Repeat([]byte(" "), 63-(len(header)+10)%64)) + "\n"
 	b.WriteString("\x93NUMPY\x01\x00")
 	binary.Write(&b, binary.LittleEndian, uint16(len(header)))
 	b.WriteString(header)
-	for range fixtureRows * dim {
-		binary.Write(&b, binary.LittleEndian, math.Float32bits(float32(random.NormFloat64())))
+	for _, row := range rows {
+		binary.Write(&b, binary.LittleEndian, row)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "emb.npy"), b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)

@@ -181,7 +181,7 @@ func (f *folder) clean() error {
 
 // reuse removes what an earlier run of the same kind recorded.
 func (f *folder) reuse() error {
-	for _, name := range []string{"summary.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl"} {
+	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl"} {
 		if err := os.RemoveAll(filepath.Join(f.dir, name)); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func globLiteral(path string) string {
 
 // forget removes all that this process wrote beside the files that were there before: nothing was run.
 func (f *folder) forget(before map[string]bool, made bool) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "report.md", "run.log", "plots", "checkpoints", "events.out.tfevents.*", ".lock"} {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "events.out.tfevents.*", ".lock"} {
 		old, _ := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
 		for _, path := range old {
 			if !before[filepath.Base(path)] {

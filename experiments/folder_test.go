@@ -165,7 +165,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%d rows of kind %q, want %d", count[what], what, want)
 		}
 	}
-	for _, name := range []string{"random", "similarity", "oracle", "init", "rce", "grpo", "best"} {
+	for _, name := range []string{"random", "similarity", "best_beam", "oracle", "init", "rce", "grpo", "best"} {
 		if !policies[name] {
 			t.Errorf("no evaluation of %s", name)
 		}

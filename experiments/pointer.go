@@ -142,7 +142,8 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	return p, err
 }
 
-// baselines scores random, similarity and oracle selections on the validation and held-out queries.
+// baselines scores random, similarity and oracle selections, and the best recorded beams where there are
+// some, on the validation and held-out queries.
 func (r *run) baselines(b *beamdata.Bundle, shots int) error {
 	for _, split := range []struct {
 		name string
@@ -152,14 +153,19 @@ func (r *run) baselines(b *beamdata.Bundle, shots int) error {
 			continue
 		}
 		similar := beamdata.Similarity(split.set, shots)
-		for _, of := range []struct {
+		type baseline struct {
 			name string
 			sel  beamdata.Selections
-		}{
+		}
+		all := []baseline{
 			{"random", beamdata.Random(split.set, r.cfg.Data.SplitSeed, 20, shots)},
 			{"similarity", beamdata.ScoreAll(split.set, similar)},
-			{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))},
-		} {
+		}
+		if beams := beamdata.BestBeam(split.set, shots, similar); beams != nil {
+			all = append(all, baseline{"best_beam", beamdata.ScoreAll(split.set, beams)})
+		}
+		all = append(all, baseline{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))})
+		for _, of := range all {
 			if err := r.recordBaseline(split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
 				return err
 			}

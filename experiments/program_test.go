@@ -90,7 +90,13 @@ func start(t *testing.T, args ...string) *process { return startWith(t, "", nil,
 
 func startWith(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(program, args...), ended: make(chan struct{}), limit: 2 * time.Minute}
+	return startProgram(t, program, dir, env, args...)
+}
+
+// startProgram starts a program built otherwise.
+func startProgram(t *testing.T, binary, dir string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(binary, args...), ended: make(chan struct{}), limit: 2 * time.Minute}
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

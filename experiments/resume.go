@@ -187,6 +187,9 @@ func finished(dir, state string, cfg *Config) error {
 		return err
 	}
 	if r, err := os.Stat(report); err != nil || r.ModTime().Before(summary.ModTime()) {
+		if err := reports.WriteManifest(dir, build()); err != nil {
+			return err
+		}
 		if err := reports.RebuildReport(dir); err != nil {
 			return err
 		}

@@ -15,11 +15,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
 	"fulcrum/reports"
 )
 
@@ -43,12 +45,15 @@ type run struct {
 	device     string
 	begin      time.Time
 	log        *reports.Log
+	mlflow     *reports.MLflow // nil: none
+	sealed     atomic.Bool     // run.log is complete: its digest is being taken
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
-	evaluation evaluated // of task=evaluate
-	earlier    sittings    // before a resume
-	closers    []io.Closer // at the end of the task
+	evaluation evaluated         // of task=evaluate
+	earlier    sittings          // before a resume
+	closers    []io.Closer       // at the end of the task
+	found      []reports.Finding // of this sitting, that depend on the machine: they stand in no row
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -174,7 +179,7 @@ func decode(c *configs.Composed) (*Config, error) {
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
@@ -192,20 +197,25 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 		return err
 	}
 	defer r.log.Close()
+	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
+	r.close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir, Unsaved: r.cfg.Task != "train"}
 	}
-	if err := r.finish(taskErr); err != nil && taskErr == nil {
-		taskErr = err
-	}
-	if taskErr != nil {
+	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.sealed.Store(true)
+	if err := r.finish(taskErr); err != nil && taskErr == nil {
+		taskErr = err
+		r.log.Note(reports.LevelError, taskErr.Error())
+	}
+	r.endMLflow()
 	return taskErr
 }
 
@@ -216,6 +226,7 @@ func (r *run) close() {
 			r.log.Warnf("%v", err)
 		}
 	}
+	r.closers = nil
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -314,7 +325,7 @@ func (r recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 	return r.Log.Completions(phase, epoch, step, out)
 }
 
-// finish writes summary.json, the last plots and report.md, whatever came of the task.
+// finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task.
 func (r *run) finish(taskErr error) error {
 	err := reports.WriteSummary(r.dir, r.summary(taskErr))
 	if r.plotter != nil {
@@ -322,8 +333,14 @@ func (r *run) finish(taskErr error) error {
 			r.log.Warnf("plots: %v", plotErr)
 		}
 	}
-	if err != nil || r.cfg.Task != "train" || r.cfg.DryRun {
+	if err != nil || r.cfg.DryRun {
 		return err
+	}
+	if err := reports.WriteManifest(r.dir, build()); err != nil {
+		return err
+	}
+	if r.cfg.Task != "train" {
+		return nil
 	}
 	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
 		return err
@@ -344,7 +361,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
-		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{},
+		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
@@ -370,8 +387,11 @@ func (r *run) summary(taskErr error) reports.Summary {
 	if e := r.evaluation; e != nil {
 		s.Evaluation, s.Best = e, e.best()
 	}
-	if err := r.recorded(&s); err != nil {
+	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
+	} else {
+		s.AddRecorded(rows)
+		s.Findings = append(s.Findings, r.slowdowns(rows)...)
 	}
 	return s
 }
@@ -385,12 +405,8 @@ func (r *run) threads() int { return max(r.cfg.Threads, 1) }
 
 func (r *run) versions() map[string]string {
 	v := map[string]string{"fulcrum": Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v["commit"] = s.Value
-			}
-		}
+	if c := commit(); c != "" {
+		v["commit"] = c
 	}
 	if r.device != "" {
 		v["libtorch"] = libtorchVersion()
@@ -398,50 +414,37 @@ func (r *run) versions() map[string]string {
 	return v
 }
 
-// recorded adds what the run's own rows tell, those of earlier sittings included: what each phase came
-// to, the warnings on the way, how often it was resumed.
-func (r *run) recorded(s *reports.Summary) error {
-	rows, err := reports.ReadRun(r.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range rows.Phases() {
-		p := reports.PhaseSummary{Name: name, Final: map[string]reports.Number{}}
-		for _, row := range rows.Epochs {
-			if row.Phase != name {
-				continue
-			}
-			if mean, ok := row.Number("step_seconds"); ok {
-				p.Seconds += mean * float64(row.Step-p.Steps)
-			}
-			p.Epochs, p.Steps = row.Epoch, row.Step
-			clear(p.Final)
-			for key := range row.Fields {
-				if v, ok := row.Number(key); ok {
-					p.Final[key] = reports.Number(v)
-				}
-			}
-		}
-		if p.Epochs > 0 {
-			s.Phases = append(s.Phases, p)
-		}
-	}
-	for _, e := range rows.Events {
-		if e.Text("event") == "resume" {
-			s.Resumes++
-		}
-		if e.Text("severity") == "warning" {
-			s.Warnings = append(s.Warnings, e.Text("message"))
-		}
-		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
-			for i := range s.Phases {
-				if s.Phases[i].Name == e.Phase {
-					s.Phases[i].Stopped = e.Text("message")
-				}
+// commit is the revision that the program was built from, "" where the build did not say.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
 			}
 		}
 	}
-	return nil
+	return ""
+}
+
+// build names the program that writes a report, so that one of another version can be told apart.
+func build() string { return strings.TrimSpace(Version + " " + commit()) }
+
+// slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
+// run.log and summary.json, not to metrics.jsonl.
+func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
+	var found []reports.Finding
+	for _, of := range rows.Steps {
+		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.cfg.Doctor) {
+			if f.Severity == doctor.Warning {
+				r.log.Warnf("%s", f.Message)
+			} else {
+				r.log.Infof("%s", f.Message)
+			}
+			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
+				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})
+		}
+	}
+	return found
 }
 
 // hydraValue returns a value of the hydra node as text, resolved.

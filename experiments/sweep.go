@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/reports"
 )
 
 // multirunFile is the sweep's composed primary configuration, as Hydra writes it.
@@ -83,6 +84,7 @@ type plan struct {
 	dims     []configs.Dimension // what is swept
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
+	study    *reports.Study      // nil: the sweep has no arms
 	open     func(dir string) (launcher.Launcher, error)
 	dir, cwd string // absolute
 
@@ -91,15 +93,29 @@ type plan struct {
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
 func newPlan(req configs.Request) (*plan, error) {
-	cwd, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
 	composer, err := configs.NewComposer(req)
 	if err != nil {
 		return nil, err
 	}
 	master, err := composer.Compose()
+	if err != nil {
+		return nil, err
+	}
+	p, err := planSweep(req, composer, master)
+	if err != nil {
+		return nil, err
+	}
+	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
+	if err != nil {
+		return nil, usagef("hydra/launcher: %v", err)
+	}
+	p.open, err = makeLauncher(p)
+	return p, err
+}
+
+// planSweep is newPlan without the launcher: enough to say which jobs there are.
+func planSweep(req configs.Request, composer *configs.Composer, master *configs.Composed) (*plan, error) {
+	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
@@ -117,17 +133,14 @@ func newPlan(req configs.Request) (*plan, error) {
 	if p.goals, err = p.options.Goals(); err != nil {
 		return nil, err
 	}
-	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
-	if err != nil {
-		return nil, usagef("hydra/launcher: %v", err)
-	}
-	if p.open, err = makeLauncher(p); err != nil {
-		return nil, err
-	}
 	if p.dims, p.fixed, err = composer.Space(master); err != nil {
 		return nil, err
 	}
-	if p.sweeper != sweeper.Basic {
+	switch p.sweeper {
+	case sweeper.Basic:
+	case sweeper.Study:
+		p.study = p.options.StudyOf(keysBelow(master, "hydra.sweeper.arms"))
+	default:
 		if p.search, err = sweeper.New(p.sweeper, p.options, p.dims); err != nil {
 			return nil, configuration(err)
 		}
@@ -155,7 +168,7 @@ func (p *plan) sweep() (ledger.Sweep, error) {
 		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
 		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.sweeper, Launcher: p.hydra.Launcher,
 		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
-		Fingerprint: hash, Generation: 1,
+		Fingerprint: hash, Generation: 1, Study: p.study,
 	}
 	if p.search != nil {
 		s.Trials = p.options.NTrials
@@ -195,19 +208,29 @@ func (p *plan) jobs() ([]planned, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.study != nil {
+		return p.studyJobs(lists)
+	}
 	jobs := make([]planned, len(lists))
 	for i, overrides := range lists {
 		if jobs[i], err = p.compose(i, overrides, ""); err != nil {
 			return nil, err
 		}
-		dir := jobs[i].row.Dir
-		if first, taken := p.folders[dir]; taken {
-			return nil, usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
-				first, strings.Join(lists[first], " "), i, strings.Join(overrides, " "), dir)
+		if err := p.claimFolder(jobs[:i], jobs[i].row); err != nil {
+			return nil, err
 		}
-		p.folders[dir] = i
 	}
 	return jobs, nil
+}
+
+// claimFolder notes the folder of a job and refuses one that another of the jobs has.
+func (p *plan) claimFolder(jobs []planned, row ledger.Job) error {
+	if first, taken := p.folders[row.Dir]; taken {
+		return usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
+			first, strings.Join(jobs[first].row.Overrides, " "), row.Num, strings.Join(row.Overrides, " "), row.Dir)
+	}
+	p.folders[row.Dir] = row.Num
+	return nil
 }
 
 // checkSpace composes the corners of a search's space. A bound or a choice that its own key refuses is an
@@ -273,9 +296,12 @@ func corner(d configs.Dimension, i int) string {
 	return strconv.FormatFloat(bound, 'g', -1, 64)
 }
 
-// compose composes and checks one job. folder is its run folder below the sweep's; "" = as configured.
-func (p *plan) compose(num int, overrides []string, folder string) (planned, error) {
+// compose composes and checks one job. folder is its run folder below the sweep's; "" = as configured. start are
+// overrides that the sweep itself gives the job, beside those that tell it from others.
+func (p *plan) compose(num int, overrides []string, folder string, start ...string) (planned, error) {
 	var out planned
+	own := overrides
+	overrides = slices.Concat(overrides, start)
 	c, err := p.composer.Job(p.master, num, overrides)
 	if err != nil {
 		return out, err
@@ -301,7 +327,7 @@ func (p *plan) compose(num int, overrides []string, folder string) (planned, err
 	if err != nil {
 		return out, err
 	}
-	out.row = ledger.Job{Num: num, Overrides: overrides, Params: p.params(overrides), Dir: sub, Fingerprint: hash, State: launcher.Queued}
+	out.row = ledger.Job{Num: num, Overrides: own, Params: p.params(own), Dir: sub, Fingerprint: hash, State: launcher.Queued}
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))

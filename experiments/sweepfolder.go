@@ -121,6 +121,9 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		return nil, usagef("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
+	if err := p.sameArms(*s); err != nil {
+		return nil, err
+	}
 	var changed []int
 	plans := map[int]planned{}
 	for i := range jobs {
@@ -135,7 +138,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		if job.State == launcher.Failed && !r.retry {
 			continue
 		}
-		plan, err := p.compose(job.Num, job.Overrides, job.Dir)
+		plan, err := p.compose(job.Num, job.Overrides, job.Dir, startOf(p.dir, p.study, *job, jobs)...)
 		if err != nil && job.Attempts == 0 && job.State == launcher.Failed { // an invalid trial
 			continue
 		}
@@ -175,6 +178,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		again[job.Num] = expecting(plan.start, job.Fingerprint)
 	}
 	s.Fingerprint, s.Launcher, s.Trials, s.Objectives, s.Constraints = now.Fingerprint, now.Launcher, now.Trials, now.Objectives, now.Constraints
+	s.Study = now.Study // its questions may be others
 	return again, nil
 }
 
@@ -482,8 +486,12 @@ func status(dir string) error {
 		switch job.State {
 		case launcher.Running:
 			fmt.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
-		case launcher.Failed, launcher.Lost:
+		case launcher.Failed, launcher.Lost, launcher.Skipped:
 			fmt.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
+		case launcher.Queued:
+			if text := waiting(job, jobs); text != "" {
+				fmt.Printf("job %d %s\n", job.Num, text)
+			}
 		}
 	}
 	return nil
@@ -503,7 +511,7 @@ func countEnded(jobs []ledger.Job) int {
 func observe(dir string, job *ledger.Job) {
 	at := filepath.Join(dir, job.Dir)
 	if launcher.Ended(job.State) {
-		if job.State != launcher.Failed && !hasResult(dir, *job) {
+		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
 			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; run resume "+dir+" makes them again"
 		}
 		return
@@ -552,7 +560,7 @@ func writeSweepReport(dir string) error {
 		return err
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
-	if s.Sweeper != sweeper.Basic {
+	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
 		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}
@@ -576,6 +584,14 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 	for _, o := range s.Objectives {
 		opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 	}
+	if s.Study != nil {
+		arms := reports.SweepDimension{Key: reports.ArmKey}
+		for _, arm := range s.Study.Arms {
+			arms.Values = append(arms.Values, arm.Name)
+		}
+		opt.Dimensions, opt.Study = slices.Insert(opt.Dimensions, 0, arms), s.Study
+		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
+	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
 		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: generationKey})
@@ -588,7 +604,7 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 	rows := make([]reports.SweepJob, len(jobs))
 	for i, j := range jobs {
 		rows[i] = reports.SweepJob{
-			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: j.Overrides, State: j.State, Params: map[string]string{},
+			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
 		}
@@ -598,9 +614,13 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 		for k, d := range s.Dimensions {
 			rows[i].Params[d.Key] = j.Params[k]
 		}
+		if s.Study != nil {
+			rows[i].Params[reports.ArmKey] = j.Arm
+			rows[i].Command = append(rows[i].Command, startOf(dir, s.Study, j, jobs)...)
+		}
 		if s.Generation > 1 {
 			rows[i].Params[generationKey] = strconv.Itoa(j.Generation)
-			rows[i].Overrides = append(slices.Clone(j.Overrides), fmt.Sprintf("%s=%d", generationKey, j.Generation))
+			rows[i].Overrides = append(slices.Clone(rows[i].Overrides), fmt.Sprintf("%s=%d", generationKey, j.Generation))
 		}
 		for k, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))

@@ -35,8 +35,11 @@ func train(ctx context.Context, r *run) error {
 	defer initial.Free()
 	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())
 	if c.DryRun {
-		r.logf("dry_run: everything loads and checks; nothing was trained")
-		return nil
+		err := r.preflight(ctx, w, plan)
+		if err == nil {
+			r.logf("dry_run: everything loads and checks; nothing was trained")
+		}
+		return err
 	}
 	export, err := w.Export()
 	if err != nil {
@@ -48,6 +51,9 @@ func train(ctx context.Context, r *run) error {
 	}
 	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: r.dir, ConfigHash: r.hash, Export: export, GoOn: c.compatible()}
 	if r.saved == nil {
+		if err := r.preflight(ctx, w, plan); err != nil {
+			return err
+		}
 		if err := w.Baselines(); err != nil {
 			return err
 		}
@@ -76,7 +82,7 @@ func train(ctx context.Context, r *run) error {
 
 // planOf makes the phases of the schedule that have epochs.
 func planOf(c *Config, w workload) (phases.Plan, error) {
-	plan := phases.Plan{Checkpoint: c.Checkpoint}
+	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Doctor}
 	for _, name := range c.Schedule {
 		make, err := Phases().Get(name)
 		if err != nil {

@@ -20,11 +20,11 @@ import (
 	"fulcrum/selector/pointer"
 )
 
-// verbReport rebuilds the report of a run or sweep, or compares several runs.
+// verbReport rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func verbReport(_ context.Context, _ App, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("want: run report RUN_FOLDER…")
+		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
 	case len(args) > 1:
 		text, err := reports.Compare(args)
 		if err != nil {
@@ -34,6 +34,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return nil
 	}
 	dir := args[0]
+	if filepath.Ext(dir) == ".json" {
+		text, err := reports.Published(dir)
+		if err != nil {
+			return err
+		}
+		fmt.Print(text)
+		return nil
+	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
 			return err

@@ -33,8 +33,8 @@ func TestStudyShapesVL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("seed %d: GRPO over %s %+.4f [%+.4f, %+.4f]", seed, name, p.Mean, p.BCa.Low, p.BCa.High)
-			if !(p.BCa.Low > 0) {
+			t.Logf("seed %d: GRPO over %s %+.4f [%+.4f, %+.4f]", seed, name, p.Mean, p.Interval.Low, p.Interval.High)
+			if !(p.Interval.Low > 0) {
 				t.Errorf("seed %d: GRPO is not better than %s", seed, name)
 			}
 		}

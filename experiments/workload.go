@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/audit"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -28,6 +29,10 @@ type workload interface {
 	Examples(env *phases.Env, result phases.Result) error
 	// Export is phases.Env.Export; nil: checkpoints are written in our own layout alone.
 	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
+	// Audit looks for faults of the data that training would not notice.
+	Audit(lim audit.Limits) ([]audit.Fault, error)
+	// Largest returns the n queries of a source that make the largest batch.
+	Largest(src selector.Source, n int) []int
 	// Summary describes the data for summary.json and the report.
 	Summary() reports.DataSummary
 }

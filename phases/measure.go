@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"fmt"
 	"math"
 
 	"fulcrum/internal/torchx"
@@ -13,14 +12,15 @@ type findings struct {
 	loss, ppo, kl float64 // the parts' shares of the loss and its terms
 	klSequence    float64 // nats per sequence
 
-	ratios             float64    // sum
-	n                  int        // ratios: one a candidate, or one a scored token
-	outside, low, high int        // ratios outside the clip range, and those whose gradient that stops
-	clamped            int        // log-ratios that were cut
-	entropy            float64    // sum over scored steps
-	steps              int        // with an entropy
-	drifted            bool       // the old policy's forward pass differs from the policy's with equal weights
-	drift              [2]float64 // where it does: the policy's log-probability and the old policy's
+	ratios             float64 // sum
+	n                  int     // ratios: one a candidate, or one a scored token
+	outside, low, high int     // ratios outside the clip range, and those whose gradient that stops
+	clamped            int     // log-ratios that were cut
+	entropy            float64 // sum over scored steps
+	steps              int     // with an entropy
+	gain               float64 // sum over candidates of advantage times the change of their log-probability since the old policy
+	fresh              bool    // the old policy has the policy's weights
+	drift              float64 // then: the largest difference of their log-probabilities all the same, nats
 
 	old, ref []float32 // for later passes over the batch; nil where nothing is kept
 }
@@ -69,9 +69,15 @@ func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
 	f.klSequence += values[3][0]
 	f.addRatios(g, from, b, values[4])
 	logp, old, width := values[5], values[6], g.width(b)
+	f.fresh = t.fresh
 	for at := range logp {
-		if t.fresh && b.Valid[at/width] && !(math.Abs(logp[at]-old[at]) <= nearlyEqual) && !f.drifted {
-			f.drifted, f.drift = true, [2]float64{logp[at], old[at]}
+		if !b.Valid[at/width] {
+			continue
+		}
+		change := logp[at] - old[at]
+		f.gain += g.hand.adv[from*b.G+at/width] * change
+		if t.fresh {
+			f.drift = math.Max(f.drift, math.Abs(change)) // keeps NaN
 		}
 	}
 	if first {
@@ -114,20 +120,18 @@ func (f *findings) addRatios(g *GRPO, from int, b *selector.Batch, logRatio []fl
 	}
 }
 
-// nearlyEqual is how far the log-probabilities of equal weights may lie apart when they were computed in
-// batches of different shapes.
-const nearlyEqual = 1e-3
-
 // measure turns the findings of a pass into metrics.
-func (g *GRPO) measure(m Metrics, f *findings) error {
-	if f.drifted {
-		return fmt.Errorf("log-probability %.9g at the first step after the old policy was refreshed, and %.9g by the old policy: the policy's forward pass is not deterministic", f.drift[0], f.drift[1])
-	}
+func (g *GRPO) measure(m Metrics, f *findings) {
 	left := g.hand.batch.NumValid()
 	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl
 	m["kl"] = f.klSequence * (float64(max(g.hand.candidates, 1)) / float64(max(left, 1))) // of the candidates that are not masked
 	m["mean_ratio"] = f.ratios / math.Max(float64(f.n), 1)
 	m["clip_fraction"], m["clamp_fraction"] = share(f.outside, f.n), share(f.clamped, f.n)
+	if f.fresh {
+		m["refresh_drift"] = f.drift
+	} else {
+		m["advantage_gain"] = f.gain / math.Max(float64(left), 1)
+	}
 	m["clip_fraction_low"], m["clip_fraction_high"] = share(f.low, f.n), share(f.high, f.n)
 	if f.steps > 0 {
 		m["entropy"] = f.entropy / float64(f.steps)
@@ -138,7 +142,6 @@ func (g *GRPO) measure(m Metrics, f *findings) error {
 	for k, x := range g.hand.info {
 		m[k] = x
 	}
-	return nil
 }
 
 func rounded(x []float64) []float32 {

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
 )
 
@@ -52,6 +53,11 @@ func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil
 		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
 }
 
+// learnLimits is what a learner promises about its rows.
+func learnLimits(lr float64, sched rewardutil.LRScheduleOptions) doctor.Limits {
+	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio}}
+}
+
 // freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
 // where any is enough, one of them.
 func (l *learner) freeze(parts []string, any bool) error {
@@ -71,16 +77,18 @@ func (l *learner) freeze(parts []string, any bool) error {
 func (l *learner) zero() { l.params.ZeroGrad() }
 
 // step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
-// have added up. Nothing changes when the loss or the gradient is not finite: that is an error, unless
-// compat goes on.
+// have added up. Nothing changes when the loss or the gradient is not finite: that is a *NonFiniteError,
+// unless compat goes on. A step that is traced changes nothing either.
 func (l *learner) step(loss float64, step int) (Metrics, error) {
 	l.still.replace()
 	norm := l.params.GradNorm() // before clipping; sync
-	if notFinite(loss) && !l.goOn {
-		return nil, fmt.Errorf("the loss is %v: the weights were left as they were; lower the learning rate or look at the rewards", loss)
-	}
-	if notFinite(norm) && !l.goOn {
-		return nil, fmt.Errorf("the gradient norm is %v at loss %g: the weights were left as they were; lower the learning rate", norm, loss)
+	switch {
+	case torchx.Tracing():
+		return nil, errTraced
+	case notFinite(loss) && !l.goOn:
+		return nil, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
+	case notFinite(norm) && !l.goOn:
+		return nil, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 	}
 	l.scale = 1.0
 	if l.clip > 0 {

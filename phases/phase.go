@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -56,6 +57,12 @@ type Sampler interface {
 // as long as an epoch, so it ends early when ctx does.
 type Preparer interface {
 	Prepare(ctx context.Context) error
+}
+
+// Promiser is a Phase that says what its options promise about its rows.
+type Promiser interface {
+	// Limits is what the doctor holds the rows against; the scheduler adds the numbers of steps.
+	Limits() doctor.Limits
 }
 
 // PhaseState is a phase's part of a saved state: a JSON value, the optimizer's moments and the weights

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -97,6 +98,16 @@ func (r *RCE) Source() selector.Source { return r.src }
 func (r *RCE) BatchSize() int          { return r.batch }
 func (r *RCE) Passes() int             { return 1 }
 
+// Limits is what the options promise about the phase's rows.
+func (r *RCE) Limits() doctor.Limits {
+	lim := learnLimits(r.opt.LR, r.sched)
+	lim.Online = r.opt.Rollout == "online"
+	if t := r.opt.Temperature; r.name == "rce" {
+		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
+	}
+	return lim
+}
+
 // EpochQueries is how many queries an epoch takes.
 func (r *RCE) EpochQueries() int { return atMost(r.opt.EpochQueries) }
 
@@ -156,6 +167,10 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	}
 	if !r.opt.Top1Only {
 		m["effective_sample_size"] = stats.ESS
+		m["signal_share"] = share(stats.Signal, stats.Groups)
+		if stats.Signal > 0 {
+			m["ess_share"], m["score_spread"] = stats.SignalShare, stats.Spread
+		}
 	}
 	if r.text {
 		m["tokens"] = countSteps(batch)
@@ -170,9 +185,13 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 // collect returns the recorded candidates of queries, or samples of the policy with their rewards.
 func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	if r.opt.Rollout != "online" {
-		return r.src.Recorded(queries), nil
+		b := r.src.Recorded(queries)
+		return b, finiteRewards(b, r.optim.GoOn)
 	}
 	b, err := sampleGroups(r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	if err == nil {
+		err = finiteRewards(b, r.optim.GoOn)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ type rollout struct {
 // group, then the curriculum's top k.
 func (g *GRPO) collect(epoch, step int, queries []int) error {
 	groups, drawn, err := g.gather(step, queries)
+	if err == nil {
+		err = finiteRewards(drawn, g.optim.GoOn)
+	}
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,8 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 		"signal_share":      before.SignalShare(), "signal_share_top_k": after.SignalShare(),
 		"constant_good_groups": before.ConstantGood, "constant_bad_groups": before.ConstantBad,
 		"adv_hist": advantageHistogram(adv, batch.Valid),
-		"top_k":    top.K, "items": batch.NumValid(),
+		"groups":   before.Groups - before.Empty, "group_size": groups.G,
+		"top_k": top.K, "items": batch.NumValid(),
 	}
 	if g.opt.ZeroVariance == "resample" {
 		g.hand.info["resampled_groups"] = drawn.B() - len(queries)

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -22,6 +23,7 @@ var ErrInterrupted = errors.New("interrupted; the state is saved")
 type Plan struct {
 	Phases     []Phase
 	Checkpoint CheckpointOptions
+	Doctor     doctor.Options
 }
 
 // Result is what a finished run reports.
@@ -47,6 +49,7 @@ type scheduler struct {
 	rule rule
 	pos  position
 	ckpt string
+	doc  *doctor.Doctor
 
 	// saved: the state at the end of the last epoch is on disk, so that a stop before the next step has
 	// nothing to save.
@@ -60,7 +63,7 @@ type scheduler struct {
 // ErrInterrupted when ctx ends, once the state is saved.
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
-	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir)}
+	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
 	if err := os.MkdirAll(s.ckpt, 0o755); err != nil {
 		return Result{}, err
 	}
@@ -93,8 +96,12 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
 			return fmt.Errorf("%s: %w", phase.Name(), err)
 		}
+		s.doc.Begin(phase.Name(), s.limits(i))
 		if saved != nil {
 			if err := saved.restore(s.env.Dir, s.env, phase); err != nil {
+				return err
+			}
+			if err := s.doc.Restore(saved.pos.Doctor); err != nil {
 				return err
 			}
 			s.saved, saved = true, nil
@@ -108,7 +115,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
-				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.pos.Step+1, err)
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
 				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
@@ -136,9 +143,10 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 			}
 		}
 		begin := time.Now()
-		m, err := s.step(ctx, phase, epoch, pass, order[at:min(at+phase.BatchSize(), len(order))])
+		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
-			return err
+			return s.explain(ctx, err, phase, epoch, pass, queries)
 		}
 		m["step_seconds"] = time.Since(begin).Seconds()
 		s.pos.Step++
@@ -148,6 +156,49 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		if err := s.env.Rec.Record("step", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 			return err
 		}
+		if err := s.report(phase.Name(), epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limits is what phase number i of the plan promises about its rows.
+func (s *scheduler) limits(i int) doctor.Limits {
+	phase := s.plan.Phases[i]
+	var lim doctor.Limits
+	if p, ok := phase.(Promiser); ok {
+		lim = p.Limits()
+	}
+	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
+	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
+	return lim
+}
+
+// failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
+func (s *scheduler) failedStep(err error) int {
+	var stop *doctor.StopError
+	if errors.As(err, &stop) {
+		return s.pos.Step
+	}
+	return s.pos.Step + 1
+}
+
+// report records what the doctor has found. A stop ends the run, but for compat, which goes on as the
+// reference does.
+func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) error {
+	if s.env.GoOn {
+		findings = doctor.Soften(findings)
+	}
+	for _, f := range findings {
+		if err := s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, f.Fields()); err != nil {
+			return err
+		}
+	}
+	var stop *doctor.StopError
+	if err := doctor.Judge(findings); errors.As(err, &stop) {
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop, stop.Finding.Check)
 	}
 	return nil
 }
@@ -207,6 +258,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 			return err
 		}
 		var err error
+		s.pos.Doctor = s.doc.State()
 		if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 			return err
 		}
@@ -251,6 +303,7 @@ func (s *scheduler) start() error {
 	if err != nil {
 		return err
 	}
+	s.doc.Start(v.Metrics(""))
 	file := checkpointName("init", 0)
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err
@@ -326,15 +379,8 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
-	if share, ok := m["signal_share"].(float64); ok && share < 1-maxSilent {
-		if err := s.event(phase.Name(), epoch, "no_signal", fmt.Sprintf("%.1f %% of the epoch's groups had a learning signal (rewards that differ): nothing pulls the policy but noise and the KL; warm it up with sft or rce, sample larger groups, or choose rewards with partial credit", 100*share)); err != nil {
-			return err
-		}
-	}
-	if b, ok := extra["kl_beta_at_bound"].(bool); ok && b {
-		if err := s.event(phase.Name(), epoch, "kl_beta_at_bound", fmt.Sprintf("the KL coefficient sits on its bound %v: widen %[2]s.kl.beta_min and %[2]s.kl.beta_max, or the band %[2]s.kl.target_min to target_max", extra["kl_beta_next"], phase.Name())); err != nil {
-			return err
-		}
+	if err := s.report(phase.Name(), epoch, s.doc.Epoch(epoch, m)); err != nil {
+		return err
 	}
 	if s.pos.PhaseDone {
 		kept, err := s.restoreBest(phase.Name())
@@ -377,7 +423,7 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 		return err
 	}
-	s.pos.Weights = file
+	s.pos.Weights, s.pos.Doctor = file, s.doc.State()
 	name := fmt.Sprintf("%s_epoch%d%s", phase.Name(), epoch, stateSuffix)
 	if err := s.pos.save(s.ckpt, name, s.env, phase, false); err != nil {
 		return err

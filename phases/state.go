@@ -35,6 +35,8 @@ type position struct {
 	Evals       int             `json:"evals"`                 // of evals.jsonl
 	Completions int             `json:"completions,omitempty"` // of completions.jsonl
 
+	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
+
 	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
 	Values     json.RawMessage `json:"values"`  // the phase's own
 	OptimSteps int             `json:"optim_steps"`

@@ -15,8 +15,9 @@ import (
 const maxSettings = 60
 
 // Compare writes a comparison of runs as markdown: what each ended with (its best policy, or its last
-// phase) against the first run on the same questions, p-values corrected for the number of runs, and
-// the settings that differ.
+// phase) against the first run on the same questions, p-values corrected for all comparisons made, and
+// the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
+// compared for new questions and new seeds both.
 func Compare(dirs []string) (string, error) {
 	if len(dirs) < 2 {
 		return "", fmt.Errorf("comparison: %s given: want at least 2", plural(len(dirs), "run"))
@@ -49,18 +50,46 @@ func Compare(dirs []string) (string, error) {
 		header = slices.Insert(header, 3, "optimizer steps")
 	}
 	d.table(header, rows)
-	tables, err := comparisonTables(runs)
-	if err != nil {
+	if err := writeComparisons(&d, runs); err != nil {
 		return "", err
-	}
-	if len(tables) == 0 {
-		d.paragraph("The runs share no evaluation on the same split: there is nothing to compare.")
-	}
-	for _, t := range tables {
-		t.write(&d)
 	}
 	compareSettings(&d, runs)
 	return strings.TrimRight(d.b.String(), "\n") + "\n", nil
+}
+
+// writeComparisons compares the runs one by one, or by arms where some differ in their seed only.
+func writeComparisons(d *document, runs []*Run) error {
+	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
+	if arms := armsOf(runs); seededArms(arms) {
+		var items []string
+		for _, a := range arms {
+			items = append(items, fmt.Sprintf("%s: %s %s", capital(a.name), verb(len(a.runs), "run", "runs"), joined(a.names)))
+		}
+		d.paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, averaged over seeds; its interval holds for new questions and new seeds both.")
+		d.list(items...)
+		if len(arms) == 1 {
+			d.paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
+		}
+		tables := armTables(arms)
+		for _, t := range tables {
+			t.write(d)
+		}
+		if len(tables) == 0 {
+			d.paragraph(nothing)
+		}
+		return nil
+	}
+	tables, err := comparisonTables(runs)
+	if err != nil {
+		return err
+	}
+	if len(tables) == 0 {
+		d.paragraph(nothing)
+	}
+	for _, t := range tables {
+		t.write(d)
+	}
+	return nil
 }
 
 // stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).
@@ -113,6 +142,7 @@ type comparisonTable struct {
 	split, metric string
 	also          string // another metric with the same numbers, where the reward is the accuracy
 	entries       []comparisonEntry
+	baselines     []Arm // of the first run that has some
 }
 
 type comparisonEntry struct {
@@ -151,8 +181,6 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 	for _, k := range keys {
 		t := comparisonTable{split: k.split, metric: k.metric}
 		var first *Evaluation
-		var pairs []*Paired
-		var p []float64
 		for i := range runs {
 			e, ok := final[i][k]
 			if !ok {
@@ -176,18 +204,31 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 				entry.refused = "not the same questions"
 			} else {
 				entry.paired = &paired
-				pairs, p = append(pairs, &paired), append(p, paired.P)
 			}
 			t.entries = append(t.entries, entry)
 		}
-		for i, adjusted := range Holm(p) {
-			pairs[i].setHolm(adjusted)
+		for _, run := range runs {
+			if t.baselines = baselinesOf([]*Run{run}, k.split, k.metric); len(t.baselines) > 0 {
+				break
+			}
 		}
 		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
 			tables[n-1].also = t.metric
 		} else if len(t.entries) > 1 {
 			tables = append(tables, t)
 		}
+	}
+	var pairs []*Paired
+	var p []float64
+	for _, t := range tables {
+		for _, e := range t.entries {
+			if e.paired != nil {
+				pairs, p = append(pairs, e.paired), append(p, e.paired.P)
+			}
+		}
+	}
+	for i, adjusted := range Holm(p) {
+		pairs[i].setHolm(adjusted)
 	}
 	return tables, nil
 }
@@ -209,8 +250,9 @@ func (t comparisonTable) write(d *document) {
 	var sentences []string
 	for _, e := range t.entries {
 		difference, verdict := gainCells(e.paired)
-		p := "–"
+		p, effect := "–", "–"
 		if e.paired != nil {
+			effect = fixed(e.paired.Effect, 2)
 			p = strings.TrimPrefix(pValue(e.paired.PHolm), "= ")
 			sentences = append(sentences, capital(e.paired.Sentence(e.name, first.name, t.metric))+".")
 		}
@@ -227,7 +269,7 @@ func (t comparisonTable) write(d *document) {
 			gain, _ := gainCells(*y.gain(&e.stage))
 			row = append(row, gain)
 		}
-		rows = append(rows, append(row, difference, p, verdict))
+		rows = append(rows, append(row, difference, p, effect, verdict))
 	}
 	header := []string{"run", "policy"}
 	if steps {
@@ -237,8 +279,25 @@ func (t comparisonTable) write(d *document) {
 	for _, y := range yards {
 		header = append(header, ">gain over "+y.short)
 	}
-	d.table(append(header, ">minus "+first.name, ">p (Holm)", "verdict"), rows)
+	d.table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
 	d.list(sentences...)
+}
+
+// withBaselines adds a line for each baseline: its mean, and nothing that it was not compared with.
+func withBaselines(rows [][]string, baselines []Arm, steps bool) [][]string {
+	for _, b := range baselines {
+		mean, _ := b.level()
+		row := []string{"", plain(b.Name)}
+		if steps {
+			row = append(row, "")
+		}
+		row = append(row, thousands(len(b.QueryIDs)), mean)
+		for len(row) < len(rows[0]) {
+			row = append(row, "")
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func stepCell(step int) string {
@@ -299,9 +358,13 @@ func flatten(into map[string]string, prefix string, node any) {
 		}
 		return
 	}
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		text = fmt.Append(nil, node)
+	var value yaml.Node
+	text := fmt.Append(nil, node)
+	if value.Encode(node) == nil {
+		value.Style |= yaml.FlowStyle // [sft, rce], not lines
+		if flow, err := yaml.Marshal(&value); err == nil {
+			text = flow
+		}
 	}
 	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
 }

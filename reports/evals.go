@@ -13,7 +13,7 @@ const evalsFile = "evals.jsonl"
 // that stages and runs can be compared query by query.
 type Evaluation struct {
 	Split    string    `json:"split"`  // val, dev, …
-	Policy   string    `json:"policy"` // random, similarity, majority, init, oracle, reference, sft, rce, grpo, grpo_online, best
+	Policy   string    `json:"policy"` // random, similarity, majority, init, best_beam, oracle, reference, sft, rce, grpo, grpo_online, best
 	Phase    string    `json:"phase"`
 	Epoch    int       `json:"epoch"`
 	Metric   string    `json:"metric"` // reward or accuracy

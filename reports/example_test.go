@@ -16,7 +16,7 @@ func ExampleComparePaired() {
 		panic(err)
 	}
 	fmt.Println(p.Sentence("the trained policy", "similarity", "reward"))
-	// Output: the trained policy is better than similarity: +0.1333 reward per question, 95% interval +0.0750 to +0.1833, 12 questions, p = 0.0039
+	// Output: the trained policy is better than similarity: +0.1333 reward per question, 95% interval +0.0708 to +0.1959, 12 questions, p = 0.0039
 }
 
 func ExampleLog() {

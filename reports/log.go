@@ -35,6 +35,7 @@ type Log struct {
 	metrics *os.File
 	runLog  *os.File
 	events  *eventWriter // nil: no TensorBoard
+	mlflow  *MLflow      // nil: none
 	console *progress
 	rows    int // lines of metrics.jsonl, resume events not counted
 	buf     []byte
@@ -53,6 +54,9 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		opt.LogEverySteps = 1
 	}
 	if opt.Restored != nil {
+		if err := RemoveManifest(dir); err != nil {
+			return nil, err
+		}
 		if err := Truncate(dir, *opt.Restored); err != nil {
 			return nil, err
 		}
@@ -104,6 +108,13 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Mirror copies the rows to come to MLflow. It is the caller who closes m.
+func (l *Log) Mirror(m *MLflow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mlflow = m
+}
+
 // Plan tells the progress line how long the run's phases will be, in order.
 func (l *Log) Plan(phases []PhasePlan) {
 	l.mu.Lock()
@@ -141,6 +152,7 @@ func (l *Log) write(now time.Time, r Row) error {
 	if !isResumeLine(line) {
 		l.rows++
 	}
+	l.mlflow.Row(r)
 	if l.events == nil || r.Kind == KindEvent {
 		return nil
 	}
@@ -151,26 +163,14 @@ func (l *Log) write(now time.Time, r Row) error {
 
 // show puts r on the console and, where it is worth a line, in run.log.
 func (l *Log) show(now time.Time, r Row) error {
-	switch r.Kind {
-	case KindStep:
+	if r.Kind == KindStep {
 		if l.opt.Progress {
 			l.console.step(r)
 		}
-	case KindEpoch:
-		return l.say(now, r.Phase, LevelInfo, l.console.epochLine(r))
-	case KindEval:
-		return l.say(now, "eval", LevelInfo, l.console.evalLine(r))
-	case KindEvent:
-		level, message := LevelInfo, r.Text("message")
-		switch r.Text("severity") {
-		case "warning":
-			level, message = LevelWarning, "warning: "+message
-		case "error", "stop":
-			level, message = LevelError, "error: "+message
-		}
-		return l.say(now, cmpOr(r.Phase, "run"), level, message)
+		return nil
 	}
-	return nil
+	name, level, message := l.console.logLine(r)
+	return l.say(now, name, level, message)
 }
 
 // Infof writes a line to run.log and, unless logging.progress is off, to stderr.
@@ -232,8 +232,14 @@ func (l *Log) Completions(phase string, epoch, step int, rows []Completion) erro
 func (l *Log) Mark() (rows, evals, completions int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.metrics.Sync(); err != nil {
-		return 0, 0, 0, fmt.Errorf("cannot write %s: %w", metricsFile, err)
+	files := []*os.File{l.metrics, l.runLog} // the latter and the events repeat the rows, and are checked against them
+	if l.events != nil {
+		files = append(files, l.events.f)
+	}
+	for _, f := range files {
+		if err := f.Sync(); err != nil {
+			return 0, 0, 0, fmt.Errorf("cannot write %s: %w", filepath.Base(f.Name()), err)
+		}
 	}
 	if evals, err = countRows(filepath.Join(l.dir, evalsFile)); err != nil {
 		return 0, 0, 0, err
@@ -258,11 +264,4 @@ func (l *Log) Close() error {
 	}
 	l.metrics, l.runLog, l.events = nil, nil, nil
 	return errors.Join(errs...)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

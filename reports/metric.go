@@ -16,7 +16,7 @@ type Metric struct {
 // Numeric reports whether the field is one number: neither text, a list nor true or false.
 func (m Metric) Numeric() bool {
 	switch m.Name {
-	case "event", "severity", "message", "split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound":
+	case "event", "severity", "message", "key", "split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound":
 		return false
 	}
 	return true
@@ -26,11 +26,14 @@ func (m Metric) Numeric() bool {
 // follow in alphabetical order.
 func Metrics() []Metric {
 	return []Metric{
-		{"event", "", "what happened: a short name such as resume, beta_at_bound, early_stop"},
-		{"severity", "", "of an event: note, warning or error"},
+		{"event", "", "what happened: a short name such as resume, early_stop, or a check of doctor.md: beta_at_bound"},
+		{"severity", "", "of an event: note, warning, stop (the run ends) or error"},
 		{"message", "", "of an event: one sentence with its number, cause and key to change"},
+		{"key", "", "of an event: configuration key to change; absent where it is the code or the data"},
+		{"value", "", "of a finding (doctor.md): what was measured; events without it are no findings"},
+		{"limit", "", "of a finding: what it was held against"},
 		{"split", "", "which queries were evaluated: val, or the name of another set"},
-		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), oracle, reference (the target), best, or the phase that ended"},
+		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), best_beam (the best recorded beam of each query), oracle, reference (the target), best, or the phase that ended"},
 		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; for init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},
@@ -63,6 +66,12 @@ func Metrics() []Metric {
 		{"step_seconds", "s", "wall time of the step, data preparation included"},
 		{"clamp_fraction", "share", "share of log-ratios cut at grpo.max_log_ratio"},
 		{"advantage_clipped", "share", "share of advantages clipped"},
+		{"refresh_drift", "nats", "largest difference between the log-probabilities of the policy and of the old policy at the first step after a refresh, when both have the same weights"},
+		{"advantage_gain", "nats", "mean over the candidates used of advantage times the change of their log-probability since the old policy; > 0: good candidates have become likelier"},
+		{"ess_share", "share", "effective number of candidates under the RCE weights over the size of the group, of groups whose rewards differ: 1 where the temperature is far above their spread"},
+		{"score_spread", "reward units", "deviation of the scores that the RCE weights are a softmax of (n - 1), mean over groups whose rewards differ"},
+		{"groups", "", "groups of the step that have candidates"},
+		{"group_size", "", "candidates of the largest group of the step, before the curriculum"},
 		{"effective_sample_size", "candidates", "effective number of candidates under the RCE weights of a query"},
 		{"signal_share", "share", "groups with a learning signal before the curriculum"},
 		{"signal_share_top_k", "share", "groups with a learning signal after the curriculum"},

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -38,7 +39,8 @@ func figures() []figureMaker {
 }
 
 // DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its
-// folder. Files are replaced whole, so a reader never sees half a plot.
+// folder. Files are replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a
+// resume, is removed.
 func DrawPlots(run *Run) error {
 	dir := filepath.Join(run.Dir, plotsFolder)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -47,6 +49,11 @@ func DrawPlots(run *Run) error {
 	for _, maker := range figures() {
 		f := maker.make(run)
 		if f == nil {
+			for _, ending := range []string{".png", ".svg"} {
+				if err := os.Remove(filepath.Join(dir, maker.name+ending)); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return fmt.Errorf("plot %s: %w", maker.name, err)
+				}
+			}
 			continue
 		}
 		f.name = maker.name

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -143,6 +144,24 @@ func (p *progress) stepLine(r Row) string {
 		}
 	}
 	return strings.TrimRight(b.String(), " ")
+}
+
+// logLine is what run.log says of a row that is no step: its logger, its level and its message.
+func (p *progress) logLine(r Row) (name string, level Level, message string) {
+	switch r.Kind {
+	case KindEpoch:
+		return r.Phase, LevelInfo, p.epochLine(r)
+	case KindEval:
+		return "eval", LevelInfo, p.evalLine(r)
+	}
+	level, message = LevelInfo, r.Text("message")
+	switch r.Text("severity") {
+	case "warning":
+		level, message = LevelWarning, "warning: "+message
+	case "error", "stop":
+		level, message = LevelError, "error: "+message
+	}
+	return cmp.Or(r.Phase, "run"), level, message
 }
 
 // epochLine sums up a finished epoch.

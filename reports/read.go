@@ -27,6 +27,7 @@ type Run struct {
 	Config      string       // .hydra/config.yaml
 	Overrides   []string     // .hydra/overrides.yaml
 	Examples    []Example    // examples.json
+	Manifest    *Manifest    // nil before the run has ended
 	config      any
 }
 
@@ -42,6 +43,8 @@ type Steps struct {
 
 // Column returns one number per step, NaN where a step has none, or nil when no step has it.
 func (s *Steps) Column(name string) []float64 { return s.columns[name] }
+
+const examplesFile = "examples.json"
 
 // Example shows what a policy chose for a question before and after training.
 type Example struct {
@@ -174,10 +177,13 @@ func (r *Run) readRest() error {
 	if r.Summary, err = ReadSummary(r.Dir); err != nil {
 		return err
 	}
+	if r.Manifest, err = ReadManifest(r.Dir); err != nil {
+		return err
+	}
 	if err := r.readConfig(); err != nil {
 		return err
 	}
-	return readJSON(filepath.Join(r.Dir, "examples.json"), &r.Examples)
+	return readJSON(filepath.Join(r.Dir, examplesFile), &r.Examples)
 }
 
 func (r *Run) readConfig() error {
@@ -238,6 +244,17 @@ func (r *Run) Phases() []string {
 		}
 	}
 	return names
+}
+
+// resumes counts how often the run was resumed.
+func (r *Run) resumes() int {
+	n := 0
+	for _, e := range r.Events {
+		if e.Text("event") == eventResume {
+			n++
+		}
+	}
+	return n
 }
 
 // eachLine calls do with every line of a file; an absent file has none, a torn last line is left out.

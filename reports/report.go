@@ -8,13 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"fulcrum/internal/atomicfile"
 )
 
 const reportFile = "report.md"
 
-// WriteReport writes report.md of a run folder from what the run recorded: equal records give equal
+// WriteReport writes report.md and report.html of a run folder from what the run recorded: equal records give equal
 // bytes. It embeds the plots that are there; RebuildReport draws them first.
 func WriteReport(dir string) error {
 	run, err := ReadRun(dir)
@@ -25,10 +23,10 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644)
+	return WriteText(dir, text)
 }
 
-// RebuildReport draws the plots and writes report.md anew.
+// RebuildReport draws the plots and writes report.md and report.html anew.
 func RebuildReport(dir string) error {
 	run, err := ReadRun(dir)
 	if err != nil {
@@ -96,7 +94,7 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 				}
 			}
 		case s.State == StateInterrupted:
-			line = fmt.Sprintf("**This run was interrupted.** `run resume %s` goes on.", run.Dir)
+			line = "**This run was interrupted.** `run resume FOLDER`, with the folder of this report, goes on."
 		case s.Error != "":
 			line = "**This run failed:** " + plain(s.Error)
 		}
@@ -347,7 +345,7 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
-		items = append(items, "Intervals are paired by question (BCa bootstrap); p-values are from sign-flip permutations. A verdict needs an interval without 0 and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
+		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs an interval without 0 and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
 	}
 	d.heading(2, "Limits")
 	d.list(items...)
@@ -370,8 +368,11 @@ func reportFiles(d *document, run *Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := filepath.Glob(filepath.Join(run.Dir, "events.out.tfevents.*")); len(files) > 0 {
+	if files, _ := globIn(run.Dir, eventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.list(items...)
+	if m := run.Manifest; m != nil {
+		d.paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run ended, stand in [%s](%s), whose own SHA-256 is `%s`.", manifestFile, manifestFile, m.SHA256)
+	}
 }

@@ -110,5 +110,5 @@ func gainCells(p *Paired) (gain, verdict string) {
 	if p.Changed == 0 {
 		return "0", "same scores"
 	}
-	return fmt.Sprintf("%s [%s, %s]", fixed(p.Mean, 4), fixed(p.BCa.Low, 4), fixed(p.BCa.High, 4)), string(p.Verdict)
+	return fmt.Sprintf("%s [%s, %s]", fixed(p.Mean, 4), fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4)), string(p.Verdict)
 }

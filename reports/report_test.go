@@ -40,7 +40,7 @@ func TestReport(t *testing.T) {
 
 // Reports of runs that did not end well, or have little to show.
 func TestReportHeadlines(t *testing.T) {
-	better := &Paired{N: 100, Mean: 0.02, BCa: Interval{0.01, 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 50, Verdict: Better}
+	better := &Paired{N: 100, Mean: 0.02, Interval: Interval{0.01, 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 50, Verdict: Better}
 	same := &Paired{N: 100, Level: 0.95, Verdict: NotSeparable}
 	val := StageResult{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.5, OverSimilarity: better}
 	for _, tc := range []struct {
@@ -51,7 +51,7 @@ func TestReportHeadlines(t *testing.T) {
 	}{
 		{"still running", nil, nil, []string{"**This run has not ended.**"}},
 		{"failed says why", &Summary{State: StateFailed, Error: "grpo epoch 1 step 3: loss is nan"}, nil, []string{"**This run failed:** grpo epoch 1 step 3: loss is nan"}},
-		{"interrupted says how to go on", &Summary{State: StateInterrupted}, nil, []string{"`run resume DIR` goes on"}},
+		{"interrupted says how to go on", &Summary{State: StateInterrupted}, nil, []string{"`run resume FOLDER`"}},
 		{"synthetic data is said first", &Summary{State: StateDone, Data: DataSummary{Synthetic: true, Notice: "Drawn scenes."}}, nil, []string{"**Synthetic data.** Drawn scenes."}},
 		{"the held-out split decides", &Summary{State: StateDone}, []StageResult{val,
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},

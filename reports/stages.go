@@ -14,6 +14,7 @@ const (
 	policyMajority   = "majority" // the most frequent training answer for every question
 	policyInit       = "init"
 	policyBest       = "best"
+	policyBestBeam   = "best_beam" // the best recorded beam of each query, what sft imitates
 	policyOracle     = "oracle"
 	policyReference  = "reference" // the target answers themselves
 	policyResults    = "results"   // of a result file (task=evaluate)
@@ -61,7 +62,7 @@ func yardsticksOf(table []StageResult) []yardstick {
 }
 
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
-// (reward first), then random, similarity, majority, init, the phases in order, best, oracle, reference.
+// (reward first), then random, similarity, majority, init, the phases in order, best, best beam, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
 // of the phases are corrected for their number (Holm) within split, metric and reference.
@@ -123,6 +124,7 @@ const (
 	rankInit
 	rankPhase // in the order in which they ended
 	rankBest
+	rankBeam
 	rankBound // what no policy is expected to pass
 )
 
@@ -136,6 +138,8 @@ func stageRank(policy string) int {
 		return rankInit
 	case policyBest:
 		return rankBest
+	case policyBestBeam:
+		return rankBeam
 	case policyOracle, policyReference:
 		return rankBound
 	}
@@ -250,6 +254,8 @@ func (s StageResult) title() string {
 	switch s.Policy {
 	case policyRandom, policySimilarity, policyMajority, policyOracle, policyReference:
 		return s.Policy
+	case policyBestBeam:
+		return "best beam"
 	case policyInit:
 		return "initial policy"
 	case policyResults:

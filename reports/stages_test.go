@@ -17,6 +17,7 @@ func TestStagesOrderAndReferences(t *testing.T) {
 	evals := []Evaluation{
 		eval("dev", "similarity", "", 0, .1, .2, .3),
 		eval("val", "oracle", "", 0, 1, 1, 1),
+		eval("val", "best_beam", "", 0, 1, 1, .9),
 		eval("val", "init", "", 0, .1, .2, .3),
 		eval("val", "grpo", "grpo", 1, .1, .1, .1), // superseded by epoch 2
 		eval("val", "rce", "rce", 3, .2, .2, .3),
@@ -33,7 +34,7 @@ func TestStagesOrderAndReferences(t *testing.T) {
 	for _, s := range stages {
 		got = append(got, s.Split+" "+s.title())
 	}
-	want := "val random, val similarity, val initial policy, val after rce (epoch 3), val after grpo (epoch 2), val best (grpo epoch 2), val oracle, dev similarity"
+	want := "val random, val similarity, val initial policy, val after rce (epoch 3), val after grpo (epoch 2), val best (grpo epoch 2), val best beam, val oracle, dev similarity"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("order\n got %s\nwant %s", strings.Join(got, ", "), want)
 	}

@@ -29,7 +29,7 @@ func TestPairedClosedForms(t *testing.T) {
 	sd := math.Sqrt(0.42 / 7)                                 // Σ(d - 0.15)² = 0.42
 	want := []float64{0.15, sd, sd / math.Sqrt(8), 0.15 / sd} // t quantile at 7 degrees: 2.364624
 	golden.Close(t, []float64{p.Mean, p.SD, p.SE, p.Effect}, want, 1e-12)
-	golden.Close(t, []float64{p.T.Low, p.T.High}, []float64{0.15 - 2.364624*p.SE, 0.15 + 2.364624*p.SE}, 1e-6)
+	golden.Close(t, []float64{p.Interval.Low, p.Interval.High}, []float64{0.15 - 2.364624*p.SE, 0.15 + 2.364624*p.SE}, 1e-6)
 	// 2⁷ sign patterns; |sum| ≥ 1.2 for 22 of them, counted by hand-written enumeration below.
 	as := 0
 	for k := range 1 << 8 {
@@ -73,7 +73,7 @@ func TestDegenerateComparisons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.P != 1 || p.BCa != (Interval{}) || p.Verdict != NotSeparable || p.Questions != 0 {
+	if p.P != 1 || p.Interval != (Interval{}) || p.BCa != (Interval{}) || p.Verdict != NotSeparable || p.Questions != 0 {
 		t.Errorf("equal scores: %+v", p)
 	}
 	if got, want := p.Sentence("best", "similarity", "reward"), "best and similarity score the same on every one of 3 questions"; got != want {
@@ -152,7 +152,7 @@ func TestIntervalsCoverAndVerdictsAreHonest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.BCa.Excludes(0) {
+				if p.Interval.Excludes(0) {
 					missed++
 				}
 				if p.Verdict != NotSeparable {
@@ -204,21 +204,23 @@ func TestHolm(t *testing.T) {
 }
 
 func TestVerdictSentences(t *testing.T) {
-	base := Paired{N: 1000, Mean: 0.01913, BCa: Interval{0.0105, 0.0279}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 300}
+	base := Paired{N: 1000, Mean: 0.01913, Interval: Interval{0.0105, 0.0279}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 300}
 	for _, tc := range []struct {
 		name string
 		edit func(*Paired)
 		want string
 	}{
 		{"better", func(p *Paired) {}, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
-		{"worse", func(p *Paired) { p.Mean, p.BCa = -0.02, Interval{-0.03, -0.01} }, "best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
+		{"worse", func(p *Paired) { p.Mean, p.Interval, p.BCa = -0.02, Interval{-0.03, -0.01}, Interval{-0.03, -0.01} }, "best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
 		{"an open one says what it would take", func(p *Paired) {
-			p.Mean, p.BCa, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
+			p.Mean, p.Interval, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
 		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = 0.62; a difference of this size would take about 13,000 questions to settle"},
+		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
 		{"correction for several comparisons can undo a winner", func(p *Paired) { p.PHolm = 0.08 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = 0.080"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := base
+			p.BCa = p.Interval
 			tc.edit(&p)
 			p.Verdict = verdictOf(p)
 			if got := p.Sentence("best", "similarity", "reward"); got != tc.want {

@@ -59,6 +59,33 @@ type Summary struct {
 	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
 	Evaluation  any               `json:"evaluation,omitempty"` // of task=evaluate: the official accuracies
 	Warnings    []string          `json:"warnings"`             // one sentence each
+	Findings    []Finding         `json:"findings"`             // of the doctor and the preflight, in the order of the run
+}
+
+// Finding is an event that says what is wrong with a run: its number, its likely cause, the key to change.
+type Finding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"` // note, warning or stop
+	Message  string `json:"message"`
+	Key      string `json:"key,omitempty"`
+	Value    Number `json:"value"`
+	Limit    Number `json:"limit"`
+	Phase    string `json:"phase"`
+	Epoch    int    `json:"epoch"`
+	Step     int    `json:"step"` // within the phase
+}
+
+// Findings returns the events of a run that say what is wrong with it: those with a value. Other events (a
+// resume, an early stop) have none.
+func (r *Run) Findings() []Finding {
+	found := []Finding{}
+	for _, e := range r.Events {
+		if value, ok := e.Number("value"); ok {
+			limit, _ := e.Number("limit")
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value), Number(limit), e.Phase, e.Epoch, e.Step})
+		}
+	}
+	return found
 }
 
 // DataSummary says what a run was trained and judged on.
@@ -92,6 +119,48 @@ type BestSummary struct {
 	Epoch      int    `json:"epoch"`
 	Checkpoint string `json:"checkpoint"`
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way
+}
+
+// AddRecorded adds what the run's own rows tell, those of earlier sittings included: what each phase came to, the
+// warnings on the way, how often it was resumed. A check of the summary does it again.
+func (s *Summary) AddRecorded(run *Run) {
+	for _, name := range run.Phases() {
+		p := PhaseSummary{Name: name, Final: map[string]Number{}}
+		for _, row := range run.Epochs {
+			if row.Phase != name {
+				continue
+			}
+			if mean, ok := row.Number("step_seconds"); ok {
+				p.Seconds += mean * float64(row.Step-p.Steps)
+			}
+			p.Epochs, p.Steps = row.Epoch, row.Step
+			clear(p.Final)
+			for key := range row.Fields {
+				if v, ok := row.Number(key); ok {
+					p.Final[key] = Number(v)
+				}
+			}
+		}
+		if p.Epochs > 0 {
+			s.Phases = append(s.Phases, p)
+		}
+	}
+	s.Findings = append(s.Findings, run.Findings()...)
+	for _, e := range run.Events {
+		if e.Text("event") == eventResume {
+			s.Resumes++
+		}
+		if e.Text("severity") == "warning" {
+			s.Warnings = append(s.Warnings, e.Text("message"))
+		}
+		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
+			for i := range s.Phases {
+				if s.Phases[i].Name == e.Phase {
+					s.Phases[i].Stopped = e.Text("message")
+				}
+			}
+		}
+	}
 }
 
 // WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are

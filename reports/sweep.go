@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"fulcrum/internal/atomicfile"
 )
 
 // States of a sweep's job that are none of a run's.
@@ -21,6 +19,7 @@ const (
 	stateQueued  = "queued"
 	stateRunning = "running"
 	stateLost    = "lost"
+	stateSkipped = "skipped"
 )
 
 // SweepObjective is a number that the jobs of a sweep are judged by.
@@ -65,6 +64,7 @@ type SweepOptions struct {
 	Launcher    string
 	Pruner      string   // none or "": no pruner
 	Command     []string // argv of the sweep
+	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
 }
 
 // WriteSweepReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
@@ -72,18 +72,35 @@ type SweepOptions struct {
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	v := newSweepView(dir, jobs, opt)
-	v.readGains()
-	figures, plotErr := v.drawPlots()
+	page := sweepPageOf(dir, jobs, opt)
+	figures, plotErr := drawFigures(dir, page.figures)
 	if plotErr != nil {
-		v.notes = append(v.notes, plain(plotErr.Error()))
+		page.note(plotErr)
 	}
-	text := v.report(figures)
-	if err := atomicfile.Write(filepath.Join(dir, reportFile), []byte(text), 0o644); err != nil {
+	if err := WriteText(dir, page.report(figures)); err != nil {
 		return err
 	}
 	return plotErr
 }
+
+// sweepPage is the report of a sweep in the making.
+type sweepPage interface {
+	figures() []sweepFigure            // all that it has data for
+	report(drawn []sweepFigure) string // its text, with the plots that could be drawn
+	note(error)                        // what went wrong with the report itself
+}
+
+// sweepPageOf is the report of a sweep, or of a study.
+func sweepPageOf(dir string, jobs []SweepJob, opt SweepOptions) sweepPage {
+	if opt.Study != nil {
+		return newStudyView(dir, jobs, opt)
+	}
+	v := newSweepView(dir, jobs, opt)
+	v.readGains()
+	return v
+}
+
+func (v *sweepView) note(err error) { v.notes = append(v.notes, plain(err.Error())) }
 
 // sweepView is a sweep in the order in which its report tells it.
 type sweepView struct {
@@ -243,7 +260,7 @@ func (v *sweepView) writeSummary(d *document) {
 			text += " The process of a lost job is gone and left no word."
 		}
 		d.paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
-		d.code(shellCommand([]string{"run", "resume", v.dir}))
+		d.code("run resume SWEEP_FOLDER")
 	}
 	if len(v.opt.Command) > 0 {
 		d.paragraph("To repeat the sweep:")
@@ -296,7 +313,7 @@ func (v *sweepView) countLine(name func(string) string) string {
 
 // states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
 func (v *sweepView) states(want func(string) bool) string {
-	order := []string{StateDone, StatePruned, StateFailed, stateLost, StateInterrupted, stateRunning, stateQueued}
+	order := []string{StateDone, StatePruned, StateFailed, stateSkipped, stateLost, StateInterrupted, stateRunning, stateQueued}
 	counts := map[string]int{}
 	for _, j := range v.jobs {
 		counts[j.State]++
@@ -497,7 +514,7 @@ func boolInt(b bool) int {
 
 // ended says whether a job stays in its state.
 func ended(state string) bool {
-	return state == StateDone || state == StateFailed || state == StatePruned
+	return state == StateDone || state == StateFailed || state == stateSkipped || state == StatePruned
 }
 
 func codeList(overrides []string) string {

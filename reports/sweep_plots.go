@@ -25,22 +25,21 @@ const (
 	maxDrawnJobs = 1000 // more would not be seen and make megabytes of SVG
 )
 
-// drawPlots draws every figure that the sweep has data for and returns those that were written.
-func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
+// drawFigures draws figures into the plots of a sweep's folder and returns those that were written.
+func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure, err error) {
 	defer func() { // a plot must not keep the report from being written
 		if r := recover(); r != nil {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	if v.count(v.measured) < 2 { // there is nothing to compare
-		return nil, nil
-	}
-	dir := filepath.Join(v.dir, plotsFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("plots: %w", err)
-	}
+	dir = filepath.Join(dir, plotsFolder)
 	var errs []error
-	for _, f := range v.figures() {
+	for i, f := range figures() {
+		if i == 0 {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, fmt.Errorf("plots: %w", err)
+			}
+		}
 		if err := f.figure.write(dir); err != nil {
 			errs = append(errs, fmt.Errorf("plot %s: %w", f.figure.name, err))
 			continue
@@ -52,6 +51,9 @@ func (v *sweepView) drawPlots() (drawn []sweepFigure, err error) {
 
 // figures are all plots of a sweep, in the order of its report.
 func (v *sweepView) figures() []sweepFigure {
+	if v.count(v.measured) < 2 { // there is nothing to compare
+		return nil
+	}
 	var out []sweepFigure
 	add := func(f *sweepFigure) {
 		if f != nil {

@@ -441,7 +441,7 @@ func TestFailuresAreGrouped(t *testing.T) {
 	}
 	var d document
 	v.writeFailures(&d)
-	for _, want := range []string{"### grpo epoch 1 step 2: loss is nan\n", "All of them have `lr=10`, and no finished job has.", "\n````\nred\ndone\n```\n" + strings.Repeat("x", 200) + " …\nbell\n````\n", "### no space left\n", "run resume DIR"} {
+	for _, want := range []string{"### grpo epoch 1 step 2: loss is nan\n", "All of them have `lr=10`, and no finished job has.", "\n````\nred\ndone\n```\n" + strings.Repeat("x", 200) + " …\nbell\n````\n", "### no space left\n", "run resume SWEEP_FOLDER"} {
 		if !strings.Contains(d.b.String(), want) {
 			t.Errorf("no %q in\n%s", want, d.b.String())
 		}

@@ -259,7 +259,7 @@ func (v *sweepView) writeFailures(d *document) {
 		what = "1 job failed. This runs it again:"
 	}
 	d.paragraph("%s", what)
-	d.code(shellCommand([]string{"run", "resume", v.dir}))
+	d.code("run resume SWEEP_FOLDER")
 	for i, g := range groups {
 		if i == maxFailures {
 			d.paragraph("And %s with rarer causes.", plural(failed-countJobs(groups[:i]), "job"))

@@ -14,6 +14,8 @@ import (
 // messages. Six message types with a dozen fields are all that scalars and histograms need, so they
 // are written by hand; field numbers are from tensorboard/compat/proto/{event,summary}.proto.
 
+const eventFilesPattern = "events.out.tfevents.*"
+
 // eventWriter appends to one events.out.tfevents file.
 type eventWriter struct {
 	f   *os.File
@@ -34,7 +36,7 @@ func newEventWriter(dir string, now time.Time, restart int) (*eventWriter, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}
-	w := &eventWriter{f: f, crc: crc32.MakeTable(crc32.Castagnoli)}
+	w := &eventWriter{f: f, crc: castagnoli()}
 	version := appendBytesField(nil, 3, []byte("brain.Event:2"))
 	if err := w.write(event(now, 0, version)); err != nil {
 		return nil, err
@@ -47,6 +49,8 @@ func newEventWriter(dir string, now time.Time, restart int) (*eventWriter, error
 	}
 	return w, nil
 }
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // row writes one event with a value for each number of r, at its global step.
 func (w *eventWriter) row(now time.Time, r Row, names []string) error {
@@ -83,13 +87,17 @@ func eventTag(r Row, name string) string {
 	return r.Kind + "/" + name
 }
 
-func (w *eventWriter) write(payload []byte) error {
+// frame is a TFRecord: length, masked CRC, payload, masked CRC. It is overwritten by the next one.
+func (w *eventWriter) frame(payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(w.buf[:0], uint64(len(payload)))
 	b = binary.LittleEndian.AppendUint32(b, w.masked(b))
 	b = append(b, payload...)
-	b = binary.LittleEndian.AppendUint32(b, w.masked(payload))
-	w.buf = b
-	if _, err := w.f.Write(b); err != nil {
+	w.buf = binary.LittleEndian.AppendUint32(b, w.masked(payload))
+	return w.buf
+}
+
+func (w *eventWriter) write(payload []byte) error {
+	if _, err := w.f.Write(w.frame(payload)); err != nil {
 		return fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}
 	return nil

@@ -41,7 +41,7 @@ func Truncate(dir string, at Position) error {
 	if at != (Position{}) {
 		return nil
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
+	old, err := globIn(dir, eventFilesPattern)
 	if err != nil {
 		return err
 	}

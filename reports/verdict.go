@@ -15,9 +15,9 @@ const (
 	NotSeparable Verdict = "not separable"
 )
 
-// verdictOf needs both: a bootstrap interval without 0 and a corrected p-value below 1 − level.
+// verdictOf needs all: both intervals without 0 and a corrected p-value below 1 − level.
 func verdictOf(p Paired) Verdict {
-	if !p.BCa.Excludes(0) || p.PHolm >= 1-p.Level {
+	if !p.Interval.Excludes(0) || !p.BCa.Excludes(0) || p.PHolm >= 1-p.Level {
 		return NotSeparable
 	}
 	if p.Mean > 0 {
@@ -30,7 +30,7 @@ func verdictOf(p Paired) Verdict {
 func (p Paired) Sentence(what, against, metric string) string {
 	var b strings.Builder
 	numbers := fmt.Sprintf("%s %s per question, 95%% interval %s to %s, %s",
-		fixed(p.Mean, 4), metric, fixed(p.BCa.Low, 4), fixed(p.BCa.High, 4), plural(p.N, "question"))
+		fixed(p.Mean, 4), metric, fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4), plural(p.N, "question"))
 	if p.Level != 0.95 {
 		numbers = strings.Replace(numbers, "95%", sig(100*p.Level, 3)+"%", 1)
 	}

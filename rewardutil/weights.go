@@ -11,6 +11,11 @@ type WeightStats struct {
 	ESS      float64 // mean effective sample size
 	ESSShare float64 // mean effective sample size over group size, in (0, 1]
 	Max      float64 // mean of the groups' largest weights
+
+	// Of what τ is held against: equal rewards have equal weights whatever τ is.
+	Signal      int     // groups whose rewards differ
+	SignalShare float64 // mean effective sample size over group size of these groups
+	Spread      float64 // mean deviation of the rewards of these groups, as they came in
 }
 
 // Weights returns RCE's weights [B*G], softmax(r/τ) within each group over the counted entries; masked
@@ -43,6 +48,14 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 		stats.ESS += 1 / squares
 		stats.ESSShare += 1 / squares / float64(len(r))
 		stats.Max += largest
+		if _, std, spread := moments(r); len(r) > 1 && !(spread <= rounding*maxAbs(r)) {
+			stats.Signal++
+			stats.SignalShare += 1 / squares / float64(len(r))
+			stats.Spread += std
+		}
+	}
+	if n := float64(stats.Signal); n > 0 {
+		stats.SignalShare, stats.Spread = stats.SignalShare/n, stats.Spread/n
 	}
 	if n := float64(stats.Groups); n > 0 {
 		stats.ESS, stats.ESSShare, stats.Max = stats.ESS/n, stats.ESSShare/n, stats.Max/n

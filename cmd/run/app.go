@@ -15,6 +15,8 @@ type App interface {
 	Run(ctx context.Context, c *configs.Composed) error
 	// Sweep does the jobs of a multirun; detached, in a process of its own.
 	Sweep(ctx context.Context, req configs.Request, detached bool) error
+	// Jobs lists the jobs of a multirun as YAML, and runs none.
+	Jobs(req configs.Request) (string, error)
 	// Verb does a command that is not a run: report, resume, …
 	Verb(ctx context.Context, name string, args []string) error
 }

@@ -123,6 +123,12 @@ var verbWords = map[string][]string{
 	"data":       {"inspect"},
 }
 
+// verbFlags are the flags of verbs.
+var verbFlags = map[string][]string{
+	"diff":   {"--help", "--json"},
+	"resume": {"--accept-changes", "--detach", "--help"},
+}
+
 // candidates completes the last word of a command line.
 func (s *session) candidates(line string) []string {
 	words, word := shellWords(line)
@@ -188,6 +194,8 @@ func (s *session) verbCandidates(verb string, words []string, word string) []str
 		return starting(word, verbWords[verb])
 	case strings.Contains(word, "="):
 		return configs.Complete(s.tolerantRequest(nil), word)
+	case strings.HasPrefix(word, "-"):
+		return starting(word, verbFlags[verb])
 	}
 	return configs.CompleteFile(word)
 }

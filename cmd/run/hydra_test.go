@@ -44,6 +44,10 @@ func (a fakeApp) Sweep(_ context.Context, req configs.Request, _ bool) error {
 	}
 	return a.note(fmt.Sprintf("sweep %v", jobs))
 }
+func (a fakeApp) Jobs(req configs.Request) (string, error) {
+	jobs, err := configs.ExpandSweep(req)
+	return configs.JobsYAML(jobs), err
+}
 func (a fakeApp) Verb(_ context.Context, name string, args []string) error {
 	return a.note(name + " " + strings.Join(args, " "))
 }

@@ -201,11 +201,11 @@ func (s *session) printSweep(inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := configs.ExpandSweep(req)
+	text, err := s.app.Jobs(req)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(s.out, configs.JobsYAML(jobs))
+	_, err = io.WriteString(s.out, text)
 	return err
 }
 

@@ -36,6 +36,7 @@ const (
 	Pruned      = "pruned"      // stopped early on purpose: a result, not a failure
 	Interrupted = "interrupted" // of an attempt: stopped by a signal with its state saved
 	Lost        = "lost"        // was running, and its process is gone without a word
+	Skipped     = "skipped"     // of a job: the one that it starts from failed
 )
 
 // Attempt is one try of a job, as its supervisor (or, for one that died, its launcher) saw it.
@@ -66,11 +67,13 @@ func (a Attempt) Heard() {
 }
 
 // Ended reports whether state is one that a job stays in.
-func Ended(state string) bool { return state == Done || state == Failed || state == Pruned }
+func Ended(state string) bool {
+	return state == Done || state == Failed || state == Pruned || state == Skipped
+}
 
 // Launcher runs jobs. Its methods are called from one goroutine; events come from others.
 type Launcher interface {
-	// Submit hands jobs over. The launcher starts them when it has room, in this order.
+	// Submit hands jobs over. The launcher starts them when it has room, in the order of their numbers.
 	Submit(ctx context.Context, jobs []Job) error
 	// Adopt takes over jobs that an earlier controller had handed over and returns the numbers of those
 	// that are still queued or running; the others are in nobody's hands.

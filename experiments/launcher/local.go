@@ -106,6 +106,7 @@ func (l *local) Submit(_ context.Context, jobs []Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, jobs...)
+	slices.SortStableFunc(l.queue, func(a, b Job) int { return a.Num - b.Num }) // what could start only now is not last for that
 	l.fill()
 	return nil
 }

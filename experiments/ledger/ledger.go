@@ -29,8 +29,8 @@ import (
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
 const FileName = "sweep.db"
 
-// version of the tables.
-const version = 1
+// version of the tables. Version 1 has no arm and no parent; Open adds them.
+const version = 2
 
 const schema = `
 CREATE TABLE sweep (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -41,7 +41,7 @@ CREATE TABLE jobs (
 	dir TEXT NOT NULL UNIQUE,     -- run folder, relative to the sweep's
 	fingerprint TEXT NOT NULL,    -- of the composed configuration that the job runs with
 	generation INTEGER NOT NULL,  -- of the configuration files: 1, and one more for each change that was accepted
-	state TEXT NOT NULL,          -- queued running done failed pruned lost
+	state TEXT NOT NULL,          -- queued running done failed pruned lost skipped
 	attempts INTEGER NOT NULL,    -- tries that have begun
 	failures INTEGER NOT NULL,    -- tries that failed, since the job was last asked for
 	exit_code INTEGER,            -- of the last try that has ended
@@ -51,7 +51,9 @@ CREATE TABLE jobs (
 	violation REAL NOT NULL,      -- of the constraints, 0 = feasible
 	metrics TEXT NOT NULL,        -- JSON object: metrics of the best checkpoint
 	epochs INTEGER NOT NULL,      -- epochs that were run
-	seconds REAL NOT NULL         -- wall time of all tries
+	seconds REAL NOT NULL,        -- wall time of all tries
+	arm TEXT NOT NULL DEFAULT '', -- of a study; '' in other sweeps
+	parent INTEGER                -- job that must be done before this one starts, from its checkpoint
 );
 CREATE INDEX jobs_by_state ON jobs (state);
 CREATE TABLE attempts (
@@ -68,6 +70,12 @@ CREATE TABLE attempts (
 	PRIMARY KEY (num, try)
 );`
 
+// upgrade makes tables of version 1 those of version 2.
+const upgrade = `
+ALTER TABLE jobs ADD COLUMN arm TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN parent INTEGER;
+UPDATE sweep SET value = '2' WHERE key = 'version';`
+
 // Sweep is what holds for all jobs.
 type Sweep struct {
 	Command     []string            `json:"command"`   // argv that repeats the sweep
@@ -80,11 +88,12 @@ type Sweep struct {
 	Program     string              `json:"program"` // version of the program
 	Pruner      string              `json:"pruner"`
 	Constraints []string            `json:"constraints"`
-	Dimensions  []configs.Dimension `json:"dimensions"`  // what is swept
-	Objectives  []Objective         `json:"objectives"`  // those that have a name, without values
-	Fingerprint string              `json:"fingerprint"` // of the primary configuration
-	Generation  int                 `json:"generation"`  // of the configuration files
-	Trials      int                 `json:"trials"`      // that a search makes; 0 = the jobs are known
+	Dimensions  []configs.Dimension `json:"dimensions"`      // what is swept
+	Objectives  []Objective         `json:"objectives"`      // those that have a name, without values
+	Fingerprint string              `json:"fingerprint"`     // of the primary configuration
+	Generation  int                 `json:"generation"`      // of the configuration files
+	Trials      int                 `json:"trials"`          // that a search makes; 0 = the jobs are known
+	Study       *reports.Study      `json:"study,omitempty"` // its arms and what it asks; nil: no study
 }
 
 // Job is a job's row.
@@ -106,6 +115,8 @@ type Job struct {
 	Metrics     map[string]float64
 	Epochs      int
 	Seconds     float64
+	Arm         string // of a study
+	Parent      *int   // number of the job that must be done before this one starts; nil = none
 }
 
 // Objective is one number that a job is judged by.
@@ -131,6 +142,7 @@ func (o Objective) Loss() float64 {
 type Ledger struct {
 	db   *sql.DB
 	path string
+	old  bool // tables of version 1, which may not be written
 }
 
 // Exists reports whether dir is a sweep folder.
@@ -225,11 +237,34 @@ func openChecked(dir, mode string) (*Ledger, error) {
 		l.Close()
 		return nil, fmt.Errorf("%s: not a sweep's ledger, or a damaged one: %w", path, err)
 	}
+	if got == "1" {
+		if err := l.bringUp(mode); err != nil {
+			l.Close()
+			return nil, err
+		}
+		got = strconv.Itoa(version)
+	}
 	if got != strconv.Itoa(version) {
 		l.Close()
 		return nil, fmt.Errorf("%s: ledger version %s: this program knows version %d", path, got, version)
 	}
 	return l, nil
+}
+
+// bringUp adds what version 1 lacks. In a folder that may only be read the new columns stay absent.
+func (l *Ledger) bringUp(mode string) error {
+	if mode == "ro" {
+		l.old = true
+		return nil
+	}
+	return l.transaction(func(tx *sql.Tx) error {
+		var now string // another process may have been faster
+		if err := tx.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&now); err != nil || now != "1" {
+			return err
+		}
+		_, err := tx.Exec(upgrade)
+		return err
+	})
 }
 
 func open(path, mode string) (*Ledger, error) {
@@ -268,7 +303,7 @@ func (l *Ledger) SetSweep(s Sweep) error {
 // Add appends jobs in one transaction, in the state they have ("" is queued).
 func (l *Ledger) Add(jobs ...Job) error {
 	return l.transaction(func(tx *sql.Tx) error {
-		insert, err := tx.Prepare(`INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+		insert, err := tx.Prepare(`INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 		if err != nil {
 			return err
 		}
@@ -308,7 +343,7 @@ func (j Job) update(tx *sql.Tx) error {
 		return err
 	}
 	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, generation = ?, state = ?, attempts = ?, failures = ?,
-		exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?, epochs = ?, seconds = ? WHERE num = ?`,
+		exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?, epochs = ?, seconds = ?, arm = ?, parent = ? WHERE num = ?`,
 		append(values[1:], j.Num)...)
 	if err != nil {
 		return err
@@ -336,7 +371,11 @@ func (l *Ledger) Record(j Job, a launcher.Attempt) error {
 
 // Jobs returns all jobs in the order of their numbers.
 func (l *Ledger) Jobs() ([]Job, error) {
-	rows, err := l.db.Query(`SELECT * FROM jobs ORDER BY num`)
+	query := `SELECT * FROM jobs ORDER BY num`
+	if l.old {
+		query = `SELECT *, '', NULL FROM jobs ORDER BY num`
+	}
+	rows, err := l.db.Query(query)
 	if err != nil {
 		return nil, l.err(err)
 	}
@@ -346,7 +385,7 @@ func (l *Ledger) Jobs() ([]Job, error) {
 		var j Job
 		var overrides, params, tail, objectives, metrics string
 		if err := rows.Scan(&j.Num, &overrides, &params, &j.Dir, &j.Fingerprint, &j.Generation, &j.State, &j.Attempts, &j.Failures, &j.ExitCode,
-			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds); err != nil {
+			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds, &j.Arm, &j.Parent); err != nil {
 			return nil, l.err(err)
 		}
 		named := map[string]reports.Number{}

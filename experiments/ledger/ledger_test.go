@@ -24,11 +24,12 @@ func example() (Sweep, []Job) {
 		Sweeper: "tpe", Launcher: "local", Created: time.Unix(1700000000, 5).UTC(), Program: "0.1.0", Pruner: "asha", Constraints: []string{"val_kl <= 0.1"},
 		Dimensions: []configs.Dimension{{Key: "a", Choices: []string{"1", "2"}}, {Key: "b", Low: 1e-5, High: 1, Tags: []string{"log"}}},
 	}
+	parent := 0
 	jobs := []Job{
 		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", Generation: 1, State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
 		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", Generation: 2, State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
 			Cause: "out of memory", Tail: []string{"line", "ünïcode"}, Objectives: []Objective{{"val_reward", reports.Number(math.Inf(-1)), false}, {"val_kl", 0.25, true}},
-			Violation: 0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5},
+			Violation: 0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5, Arm: "grpo", Parent: &parent},
 	}
 	return s, jobs
 }
@@ -167,5 +168,56 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatalf("told of %d, the ledger has %+v, %v", told, got, err)
 		}
 		r.Close()
+	}
+}
+
+// A ledger of version 1, which knows no arms, is brought up when it is opened; where it may not be written it is
+// read as it is.
+func TestUpgrade(t *testing.T) {
+	dir := t.TempDir()
+	s, jobs := example()
+	jobs[1].Arm, jobs[1].Parent = "", nil
+	l, err := Create(dir, s, jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.db.Exec(`ALTER TABLE jobs DROP COLUMN arm; ALTER TABLE jobs DROP COLUMN parent; UPDATE sweep SET value = '1' WHERE key = 'version'`); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	version := func() (v string) {
+		l, err := open(filepath.Join(dir, FileName), "ro")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := l.db.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	read := func(mode, after string) {
+		l, err := openChecked(dir, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if got, err := l.Jobs(); err != nil || !reflect.DeepEqual(got, jobs) {
+			t.Errorf("%s: got %+v, %v\nwant %+v", mode, got, err, jobs)
+		}
+		if v := version(); v != after {
+			t.Errorf("%s leaves version %s, want %s", mode, v, after)
+		}
+	}
+	read("ro", "1")
+	read("rw", "2")
+	read("rw", "2")
+	if l, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	jobs[0].Arm = "rce"
+	if err := l.Update(jobs[0]); err != nil {
+		t.Errorf("an upgraded ledger cannot be written: %v", err)
 	}
 }

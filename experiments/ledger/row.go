@@ -22,7 +22,7 @@ func (j Job) columns() ([]any, error) {
 		texts[i] = string(text)
 	}
 	return []any{j.Num, texts[0], texts[1], j.Dir, j.Fingerprint, j.Generation, j.State, j.Attempts, j.Failures, j.ExitCode,
-		j.Cause, texts[2], texts[3], j.Violation, texts[4], j.Epochs, j.Seconds}, nil
+		j.Cause, texts[2], texts[3], j.Violation, texts[4], j.Epochs, j.Seconds, j.Arm, j.Parent}, nil
 }
 
 // list is [] for none: JSON's null would say unknown.

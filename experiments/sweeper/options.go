@@ -31,6 +31,9 @@ type Options struct {
 	Population *int    `koanf:"population_size" help:"cmaes: trials in a generation, null = 4 + 3·ln(dimensions); nsgaii: parents, null = 20" range:"[2,inf)"`
 	Sigma0     float64 `koanf:"sigma0" help:"cmaes: initial standard deviation, as a share of each range" range:"(0,1]"`
 	Scramble   bool    `koanf:"scramble" help:"sobol: scramble the sequence by seed"`
+
+	Arms      map[string]ArmOptions `koanf:"arms" help:"study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept; one may start from the checkpoint of another (sweeps.md)"`
+	Questions []QuestionOptions     `koanf:"questions" help:"study: comparisons that the report answers, each {ask, arm, against, split, metric}"`
 }
 
 // DefaultOptions returns every key with its default.
@@ -45,7 +48,7 @@ func (o Options) Validate() error {
 	if failureErr != nil {
 		failureErr = option.Errorf("on_failure", "%v", failureErr)
 	}
-	return errors.Join(goalsErr, failureErr, o.prunable())
+	return errors.Join(goalsErr, failureErr, o.prunable(), o.study())
 }
 
 // prunable refuses a pruner whose objective is not known while a run is at work.

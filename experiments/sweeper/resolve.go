@@ -90,11 +90,14 @@ func samplers() map[string]string {
 //		func(dst any) error { return c.DecodeHydra("sweeper", dst) })
 func Resolve(choice, samplerChoice string, decode func(dst any) error) (name string, opt Options, err error) {
 	if choice != "optuna" {
-		if names := append(Names(), Basic, "optuna"); !slices.Contains(names, choice) {
+		if names := append(Names(), Basic, Study, "optuna"); !slices.Contains(names, choice) {
 			return "", opt, registry.Unknown("hydra/sweeper", choice, names)
 		}
 		opt = DefaultOptions()
-		return choice, opt, decode(&opt)
+		if err := decode(&opt); err != nil {
+			return "", opt, err
+		}
+		return choice, opt, opt.fits(choice)
 	}
 	o := optunaOptions{Options: DefaultOptions()}
 	if err := decode(&o); err != nil {
@@ -113,6 +116,19 @@ func Resolve(choice, samplerChoice string, decode func(dst any) error) (name str
 		return "", opt, err
 	}
 	return name, o.options(), nil
+}
+
+// fits refuses options that the chosen sweeper would pass over in silence, and a study without arms.
+func (o Options) fits(choice string) error {
+	switch {
+	case choice != Study && len(o.Arms) > 0:
+		return fmt.Errorf("hydra.sweeper.arms: hydra/sweeper=%s has no arms: want hydra/sweeper=%s", choice, Study)
+	case choice == Study && len(o.Arms) == 0:
+		return fmt.Errorf("hydra/sweeper=%s: no arms: name them in hydra.sweeper.arms, or take a study that has them, such as exp=shapes_study", Study)
+	case choice == Study && o.Pruner.Active():
+		return fmt.Errorf("hydra.sweeper.pruner.name=%s: the arms of a study are compared at their ends, and others start from them: want pruner.name=none", o.Pruner.Name)
+	}
+	return nil
 }
 
 // classes are the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.

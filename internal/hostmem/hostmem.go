@@ -15,7 +15,7 @@ import (
 // can give. Where the system does not say, nothing is refused.
 func Need(what string, bytes float64) error {
 	if have := Available(); bytes > have {
-		return fmt.Errorf("%s: needs %s of memory, %s are available", what, size(bytes), size(have))
+		return fmt.Errorf("%s: needs %s of memory, %s are available", what, Size(bytes), Size(have))
 	}
 	return nil
 }
@@ -74,11 +74,63 @@ func group(self, root string) float64 {
 	return limit
 }
 
+// Free is the memory in bytes that this process can still take: like Available, but a control group's limit counts
+// less what the group has in use, file caches apart; +Inf where the system does not say.
+func Free() float64 {
+	return math.Min(machine("/proc/meminfo"), groupFree("/proc/self/cgroup", "/sys/fs/cgroup"))
+}
+
+// groupFree is the least that the process's control group and those around it may still take.
+func groupFree(self, root string) float64 {
+	free := math.Inf(1)
+	text, err := os.ReadFile(self)
+	if err != nil {
+		return free
+	}
+	for line := range strings.Lines(string(text)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		for name = path.Clean("/" + name); ; name = path.Dir(name) {
+			limit, known := figure(path.Join(root, name, "memory.max"), "")
+			used, _ := figure(path.Join(root, name, "memory.current"), "")
+			cache, _ := figure(path.Join(root, name, "memory.stat"), "inactive_file")
+			if known {
+				free = math.Min(free, math.Max(limit-math.Max(used-cache, 0), 0))
+			}
+			if name == "/" {
+				break
+			}
+		}
+	}
+	return free
+}
+
+// figure reads a file that is one number, or the number behind a key; false where there is none ("max").
+func figure(file, key string) (float64, bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if key == "" && len(f) == 1 || len(f) == 2 && f[0] == key {
+			v, err := strconv.ParseFloat(f[len(f)-1], 64)
+			return v, err == nil
+		}
+	}
+	return 0, false
+}
+
 // Resident is the memory in bytes that this process has in use; 0 where the system does not say.
 func Resident() float64 { return status("VmRSS:") }
 
 // Peak is the most that Resident has been.
 func Peak() float64 { return status("VmHWM:") }
+
+// ResetPeak starts Peak anew, where the kernel lets a process do so.
+func ResetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // status reads a figure of this process in bytes.
 func status(key string) float64 {
@@ -99,7 +151,8 @@ func status(key string) float64 {
 	return 0
 }
 
-func size(bytes float64) string {
+// Size writes a number of bytes with a unit: 1.5 GiB.
+func Size(bytes float64) string {
 	unit := 0
 	for bytes >= 1024 && unit < 6 {
 		bytes /= 1024

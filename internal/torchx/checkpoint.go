@@ -47,7 +47,7 @@ func leaf(x Tensor) Tensor {
 // backward takes the gradient of y (no tensor: of a scalar) to all leaves, through the segments recorded since
 // the tape had `from`, the latest first. Segments that no gradient has reached wait on.
 func backward(y, grad Tensor, from int) {
-	check("backward", C.fc_backward(y.c(), grad.c(), C.bool(len(tape) > 0)), y)
+	propagate(y, grad, len(tape) > 0)
 	for i := len(tape) - 1; i >= from; i-- {
 		if s := tape[i]; bool(C.fc_has_grad(s.border.c())) {
 			s.backward()
@@ -55,6 +55,15 @@ func backward(y, grad Tensor, from int) {
 			tape = append(tape[:i], tape[i+1:]...)
 		}
 	}
+}
+
+// propagate takes the gradient of y (no tensor: of a scalar) to the leaves of its graph.
+func propagate(y, grad Tensor, keepGraph bool) {
+	if tracing != nil {
+		tracing.propagate(y, grad, keepGraph)
+		return
+	}
+	check("backward", C.fc_backward(y.c(), grad.c(), C.bool(keepGraph)), y)
 }
 
 // backward computes f once more, now with history, and takes the border's gradient through it to the input.
@@ -67,7 +76,7 @@ func (s segment) backward() {
 	}
 	backward(y, Grad(s.border), from)
 	if s.x.RequiresGrad() && bool(C.fc_has_grad(x.c())) {
-		check("backward", C.fc_backward(s.x.c(), Grad(x).c(), true), s.x) // keeps a graph that others may use
+		propagate(s.x, Grad(x), true) // keeps a graph that others may use
 	}
 }
 

@@ -284,7 +284,11 @@ func adopt(h C.Tensor) Tensor {
 	if n := len(scopes); n > 0 {
 		scopes[n-1] = append(scopes[n-1], cell)
 	}
-	return Tensor{gotorch.Tensor{T: cell}}
+	t := Tensor{gotorch.Tensor{T: cell}}
+	if tracing != nil {
+		tracing.look(t)
+	}
+	return t
 }
 
 // adoptGo takes a tensor that gotorch made away from Go's collector and puts it under the current scope.
@@ -309,7 +313,11 @@ func viaGotorch(op string, f func() gotorch.Tensor, in ...Tensor) Tensor {
 			panic(opError(op, "a tensor was freed: its scope has ended", in))
 		}
 	}
-	return adoptGo(f())
+	g := f()
+	if tracing != nil {
+		tracing.op, tracing.in = op, in
+	}
+	return adoptGo(g)
 }
 
 func opError(op, msg string, in []Tensor) *OpError {
@@ -323,6 +331,9 @@ func opError(op, msg string, in []Tensor) *OpError {
 // check panics with the message of a failed call, naming the operation and the shapes.
 func check(op string, msg *C.char, in ...Tensor) {
 	if msg == nil {
+		if tracing != nil {
+			tracing.op, tracing.in = op, in
+		}
 		return
 	}
 	text := C.GoString(msg)

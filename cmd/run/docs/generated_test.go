@@ -155,15 +155,40 @@ metrics.jsonl is one JSON object:
 | ` + "`time`" + ` | seconds since 1970 |
 
 The other fields depend on the kind. Non-finite numbers are the strings "nan", "inf" and "-inf". A key is
-left out where its number is unknown; nothing stands in for it. In TensorBoard the scalars are called
-` + "`PHASE/train/NAME`, `PHASE/epoch/NAME` and `eval/SPLIT/POLICY/NAME`" + ` (` + "`grpo/train/kl`, `eval/dev/best/reward`" + `).
+left out where its number is unknown; nothing stands in for it.
 
 "Elsewhere" is what the same quantity is called in TRL's GRPOTrainer unless another trainer is named.
 
 `
 
 const metricsNotes = `
-Notes for readers of other trainers' logs:
+## In TensorBoard and MLflow
+
+Both show the same names, over the optimizer step of the run:
+
+| Row | Here, in TensorBoard and MLflow | TRL and the HF Trainer in TensorBoard | and in MLflow |
+|---|---|---|---|
+| a step of phase grpo | ` + "`grpo/train/kl` | `train/kl` | `kl`" + ` |
+| an epoch of phase grpo | ` + "`grpo/epoch/val_loss` | `eval/loss` | `eval_loss`" + ` |
+| an evaluation of a policy | ` + "`eval/dev/best/reward`" + ` | – | – |
+
+MLflow: set ` + "`MLFLOW_TRACKING_URI=http://HOST:PORT`" + ` and every training run, the jobs of a sweep too, is copied to that
+server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fulcrum) or ` + "`MLFLOW_EXPERIMENT_ID`, `MLFLOW_RUN_NAME`" + `
+(the folder's name), ` + "`MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`" + `, and
+` + "`MLFLOW_RUN_ID`" + ` (a run to log to; of a sweep's jobs, their parent).
+
+- The run's settings become parameters (500 bytes each, headers of HTTP requests left out), its warnings, its best
+  checkpoint and its state become tags, and the report is the run's description. A server that serves its artifacts
+  itself gets report.md, report.html, summary.json and the configuration too.
+- The server cannot slow or fail a run. One that is away is a single warning; what waits is sent when it answers, up to
+  50,000 values, and the log says how many were lost. A resumed run goes on in its MLflow run (mlflow.json in the run
+  folder).
+- Numbers that are not finite are not sent, because the pages of MLflow 3 do not load with them: the tag
+  ` + "`fulcrum.nonfinite`" + ` names them and their first step. metrics.jsonl has everything.
+- Only http:// and https:// are logged to. A ` + "`file:`" + ` URI, a folder or a database is refused with a warning:
+  ` + "`mlflow server --backend-store-uri URI`" + ` serves it.
+
+## Notes for readers of other trainers' logs
 
 - KL is nats per sequence (summed over the choices, averaged over sequences); TRL averages
   over tokens. Divide by the number of shots to compare; token policies report ` + "`kl_per_token`" + ` too, and their
@@ -172,6 +197,12 @@ Notes for readers of other trainers' logs:
   gradient, which depends on the advantage's sign: ` + "`clip_fraction_low`" + ` + ` + "`clip_fraction_high`" + `.
 - ` + "`std_advantage`" + ` is that of the normalised advantages that enter the loss. ` + "`reward_std`" + ` is the deviation of
   raw rewards within groups.
+- ` + "`policy/approxkl_avg`" + ` (TRL PPO) and ` + "`losses/approx_kl`" + ` (cleanrl) are the KL between the old policy and the new
+  one: here ` + "`mean_ratio`" + ` and the clip fractions show that distance. ` + "`kl`" + ` is the distance to the reference policy.
+- TRL's documentation writes ` + "`reward/NAME/mean`" + ` where its trainer logs ` + "`rewards/NAME/mean`" + `. Its PPO names with
+  ` + "`ppo/…` and `env/…`" + ` are those of versions before 0.12.
+- TRL can scale rewards by the batch; its ` + "`reward_std`" + ` is then the deviation of the whole batch, here always within groups.
+- cleanrl's ` + "`charts/episodic_return`" + ` is ` + "`mean_reward`" + `: an episode is one selection or answer.
 - ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` + "`val_reward`" + ` across phases.
 `
 
@@ -180,12 +211,12 @@ func elsewhereNames() map[string]string {
 	return map[string]string{
 		"loss":                  "`loss`",
 		"grad_norm":             "`grad_norm`",
-		"lr":                    "`learning_rate`",
-		"ppo_loss":              "`loss/policy_avg` (TRL PPO)",
-		"kl":                    "`kl`",
-		"kl_beta":               "option `beta`; `objective/kl_coef` (older TRL PPO)",
+		"lr":                    "`learning_rate`; `charts/learning_rate` (cleanrl)",
+		"ppo_loss":              "`loss/policy_avg` (TRL PPO); `losses/policy_loss` (cleanrl)",
+		"kl":                    "`kl`; `objective/kl` (TRL PPO)",
+		"kl_beta":               "option `beta`; `objective/kl_coef` (TRL PPO before 0.12)",
 		"mean_ratio":            "`val/ratio` (TRL PPO)",
-		"clip_fraction":         "`clip_ratio/region_mean`; `losses/clipfrac` (cleanrl)",
+		"clip_fraction":         "`clip_ratio/region_mean` (see below); `policy/clipfrac_avg` (TRL PPO); `losses/clipfrac` (cleanrl)",
 		"clip_fraction_low":     "`clip_ratio/low_mean`",
 		"clip_fraction_high":    "`clip_ratio/high_mean`",
 		"reward_std":            "`reward_std`",
@@ -195,11 +226,16 @@ func elsewhereNames() map[string]string {
 		"completion_length_min": "`completions/min_length`",
 		"completion_length_max": "`completions/max_length`",
 		"truncated_share":       "`completions/clipped_ratio`",
-		"entropy":               "`entropy`; `losses/entropy` (cleanrl)",
-		"mean_reward":           "`reward`",
+		"entropy":               "`entropy`; `policy/entropy_avg` (TRL PPO); `losses/entropy` (cleanrl)",
+		"mean_reward":           "`reward`; `objective/scores` (TRL PPO)",
 		"signal_share":          "1 − `frac_reward_zero_std`",
 		"step_seconds":          "`step_time`",
 		"val_loss":              "`eval_loss` (HF Trainer)",
 		"val_reward":            "`eval_reward`",
+		"val_kl":                "`eval_kl`",
+		"val_reward_<term>":     "`eval_rewards/<term>/mean`",
+		"val_completion_length": "`eval_completions/mean_length`",
+		"val_truncated_share":   "`eval_completions/clipped_ratio`",
+		"tokens":                "`num_tokens` counts on over the run, prompts included",
 	}
 }

@@ -1,0 +1,220 @@
+package beamdata
+
+import (
+	"hash/maphash"
+	"slices"
+	"unsafe"
+
+	"fulcrum/beamdata/audit"
+	"fulcrum/rewardutil"
+)
+
+// Audit looks for faults of the data that training would not notice: see package audit. The candidates of
+// imitated (sft and rce) and of baseline (offline GRPO) are looked at; either may be nil.
+func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault {
+	out := audit.Overlap(b.splits(), lim)
+	pooled := map[*store]bool{}
+	for _, s := range []*Set{b.Online, b.RCE, b.Records, b.Val, b.Eval} {
+		if s.Len() > 0 && !pooled[s.store] {
+			pooled[s.store] = true // validation and training queries of a file are alike
+			out = append(out, s.auditPools(lim)...)
+		}
+	}
+	if imitated.Len() > 0 && imitated != baseline {
+		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
+	}
+	if baseline.Len() > 0 {
+		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
+	}
+	seen := map[*store]bool{}
+	for _, s := range []*Set{b.RCE, b.Records, b.Eval} {
+		if s.Len() > 0 && s.Scorer != nil && s.store.start != nil && !seen[s.store] {
+			seen[s.store] = true
+			out = append(out, audit.Agreement(s.Name, s.scored(), lim)...)
+		}
+	}
+	return out
+}
+
+// splits lists the training queries (each once, whatever sets it is in), the validation and the held-out ones.
+func (b *Bundle) splits() []audit.Split {
+	var table *Table
+	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval} {
+		if s.Len() > 0 {
+			table = s.Table
+		}
+	}
+	if table == nil {
+		return nil
+	}
+	train, stamp := audit.Split{Name: "training", Trains: true}, make([]uint8, table.Rows)
+	for k, s := range []*Set{b.RCE, b.Records, b.Online} {
+		for i := range s.Len() {
+			switch id := s.IDs[i]; stamp[id] {
+			case 0, uint8(k + 1): // new, or twice in this set
+				train.Of = append(train.Of, audit.Query{ID: id})
+				stamp[id] = uint8(k + 1)
+			}
+		}
+	}
+	out := []audit.Split{train}
+	for _, held := range []struct {
+		name string
+		set  *Set
+	}{{"validation", b.Val}, {"held-out", b.Eval}} {
+		s := audit.Split{Name: held.name}
+		for i := range held.set.Len() {
+			s.Of = append(s.Of, audit.Query{ID: held.set.IDs[i]})
+		}
+		out = append(out, s)
+	}
+	b.describe(table, out)
+	return out
+}
+
+// describe hashes what a policy sees of each query, its embedding, together with its question where the text is known.
+func (b *Bundle) describe(table *Table, splits []audit.Split) {
+	seed := maphash.MakeSeed()
+	begins := make(map[uint64]int32) // hash of a row's first values → how many queries have it
+	var keys [][]uint64
+	for _, s := range splits {
+		of := make([]uint64, len(s.Of))
+		for i, q := range s.Of {
+			of[i] = hashFloats(seed, table.Row(int(q.ID))[:min(16, table.Dim)]) // a cache line: most rows differ there
+			begins[of[i]]++
+		}
+		keys = append(keys, of)
+	}
+	for k, s := range splits {
+		for i := range s.Of {
+			q := &s.Of[i]
+			key := keys[k][i]
+			if begins[key] > 1 {
+				key = hashFloats(seed, table.Row(int(q.ID)))
+			}
+			if picture, ok := b.Items.image(int(q.ID)); ok {
+				text := b.Items.rows[q.ID].question
+				key ^= maphash.String(seed, text)
+				q.Group = max(1, maphash.Comparable(seed, picture))
+				if text != "" { // the same question about the same picture is the same whatever its embedding
+					key = maphash.String(seed, text) ^ q.Group
+				}
+			}
+			q.Content = max(1, key)
+		}
+	}
+}
+
+func hashFloats(seed maphash.Seed, row []float32) uint64 {
+	return maphash.Bytes(seed, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)))
+}
+
+// looksPools bounds the queries whose pools are read, looksShared those of one pool for all.
+const looksPools, looksShared = 512, 16
+
+// auditPools looks for queries among their own candidates, and for pools that are not near their queries.
+func (s *Set) auditPools(lim audit.Limits) []audit.Fault {
+	var closer []float64
+	byID, byCopy, looked := 0, 0, 0
+	example := int64(0)
+	most := looksPools
+	if !s.ownPools() {
+		most = looksShared
+	}
+	step := audit.Every(s.Len(), most)
+	var previous []int32
+	for i := 0; i < s.Len(); i += step {
+		pool := s.evenly(i)
+		row := s.Row(i)
+		query := s.Table.Row(int(row))
+		looked++
+		switch {
+		case slices.Contains(s.Pool(i), row):
+			if byID == 0 {
+				example = s.IDs[i]
+			}
+			byID++
+		case slices.ContainsFunc(pool, func(c int32) bool { return slices.Equal(s.Table.Row(int(c)), query) }):
+			if byID+byCopy == 0 {
+				example = s.IDs[i]
+			}
+			byCopy++
+		}
+		if previous != nil && len(pool) > 0 {
+			closer = append(closer, s.nearness(query, pool)-s.nearness(query, previous))
+		}
+		previous = pool
+	}
+	out := audit.OwnPools(s.Name, byID, byCopy, looked, example, lim)
+	if s.ownPools() {
+		out = append(out, audit.Nearness(s.Name, closer, lim)...)
+	}
+	return out
+}
+
+// ownPools reports whether queries have pools of their own, not one for all.
+func (s *Set) ownPools() bool {
+	return s.Len() > 1 && !sameSlice(s.store.pools[s.at(0)], s.store.pools[s.at(s.Len()-1)])
+}
+
+// evenly returns up to 64 candidates of query i, spread over its pool.
+func (s *Set) evenly(i int) []int32 {
+	const most = 64
+	pool := s.Pool(i)
+	step := audit.Every(len(pool), most)
+	if step == 1 {
+		return pool
+	}
+	var out []int32
+	for k := 0; k < len(pool); k += step {
+		out = append(out, pool[k])
+	}
+	return out
+}
+
+// nearness is the mean cosine of a query with some candidates.
+func (s *Set) nearness(query []float32, rows []int32) float64 {
+	const looks = 16
+	step, sum, n := audit.Every(len(rows), looks), 0.0, 0
+	for k := 0; k < len(rows); k += step {
+		sum += Cosine(query, s.Table.Row(int(rows[k])))
+		n++
+	}
+	return sum / float64(max(n, 1))
+}
+
+// groups are the recorded rewards as the phases read them.
+func (s *Set) groups(name string, baseline bool) audit.Groups {
+	var rewards []float64
+	return audit.Groups{Name: name, Baseline: baseline, Len: s.Len(), Of: func(i int) (int64, []float64) {
+		rewards = rewards[:0]
+		for g := range s.NumCandidates(i) {
+			rewards = append(rewards, s.Candidate(i, g).Reward)
+		}
+		return s.IDs[i], rewards
+	}}
+}
+
+// scored lists recorded candidates with the plain reward that the set's scorer gives for them.
+func (s *Set) scored() []audit.Scored {
+	const most = 512 // queries
+	scorer := s.Scorer
+	if l, ok := scorer.(levelScorer); ok {
+		scorer = l.inner
+	}
+	var out []audit.Scored
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
+		for g := range s.NumCandidates(i) {
+			c := s.recorded(i, g)
+			recorded := []float64{c.Reward}
+			if c.Has&rewardutil.BeamScore != 0 {
+				recorded = append(recorded, c.BeamScore)
+			}
+			if c.Has&rewardutil.GTProb != 0 {
+				recorded = append(recorded, c.GTProb)
+			}
+			out = append(out, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: recorded, Reader: Reward(scorer, i, c.Positions)})
+		}
+	}
+	return out
+}

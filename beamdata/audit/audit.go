@@ -1,0 +1,79 @@
+// Package audit finds what is wrong with a run's data before it trains: queries that stand twice or on both
+// sides of a split, rewards that can teach nothing, records that contradict the reader, pools that do not
+// belong to their queries.
+//
+//	faults := audit.Overlap(splits, limits)
+//	faults = append(faults, audit.Rewards("records", groups, limits)...)
+//
+// It knows lists of keys, groups of rewards and sums of similarities; packages beamdata and conversation
+// make them of their sets. Large data is sampled evenly, so equal data gives equal faults, in a second.
+package audit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Fault is something wrong with the data, or worth knowing.
+type Fault struct {
+	Check   string // snake_case name of the check: split_leak, constant_rewards, …
+	Mild    bool   // worth knowing, no reason to worry
+	Message string // one plain sentence: the number first, then the likely cause
+	Key     string // configuration key to change; "" where it is the data
+	Value   float64
+	Limit   float64
+}
+
+// Limits are the thresholds of the checks; below them a fault is mild.
+type Limits struct {
+	Duplicates float64 // share of a set's queries that repeat the content of another
+	Leak       float64 // share of a held-out set's queries whose content is trained on
+	OwnPool    float64 // share of queries that are their own candidates
+	Constant   float64 // share of groups with equal rewards
+	Precise    float64 // share of groups whose rewards differ by no more than Precision
+	Ties       float64 // share of groups with several best candidates
+	Small      float64 // share of groups with fewer than two candidates
+	Mismatch   float64 // share of recorded rewards that the reader contradicts
+	Similarity float64 // how many standard errors a pool is nearer to its query than another's
+
+	Precision float64 // rewards that differ by no more are equal (advantage.precision)
+}
+
+// Checks names the checks of this package: what a report of "so many checks" counts.
+func Checks() []string {
+	return []string{"duplicate_queries", "split_leak", "query_in_own_pool", "constant_rewards", "subprecision_rewards",
+		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query"}
+}
+
+// Sampled bounds how much is looked at where looking costs.
+const Sampled = 16384
+
+// Every returns the step that visits at most most of n things evenly.
+func Every(n, most int) int { return max(1, (n+most-1)/most) }
+
+// of writes a share with its counts: "12 of 801 queries (1.5 %)".
+func of(n, total int, what string) string {
+	return fmt.Sprintf("%s of %s %s (%s)", Count(n), Count(total), what, percent(share(n, total)))
+}
+
+func share(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
+
+func percent(x float64) string {
+	if x > 0 && x < 0.001 {
+		return "under 0.1 %"
+	}
+	return fmt.Sprintf("%.3g %%", 100*x)
+}
+
+// Count writes a whole number with thousands separated: 443,757.
+func Count(n int) string {
+	digits := fmt.Sprint(n)
+	var out strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			out.WriteByte(',')
+		}
+		out.WriteRune(d)
+	}
+	return out.String()
+}

@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Split is the queries of one set.
+type Split struct {
+	Name   string // as readers know it: training, validation, held-out
+	Trains bool   // its rewards are trained on
+	Total  int    // queries of the set, where only some are listed; 0 = all are
+	Of     []Query
+}
+
+// Query is one query of a split. Equal contents mean the same question about the same thing; 0 = unknown.
+type Query struct {
+	ID      int64  // unique in its source
+	Content uint64 // hash of what a policy can see of it
+	Group   uint64 // hash of what a split should not cut apart (its picture); 0 = unknown
+}
+
+// Overlap looks for queries that stand twice in a set, and for queries of a held-out set (one that does not
+// train) that stand in another one: by id, by content and, mildly, by group.
+func Overlap(splits []Split, lim Limits) []Fault {
+	var out []Fault
+	for _, s := range splits {
+		out = append(out, duplicates(s, lim)...)
+	}
+	for i, held := range splits {
+		if held.Trains {
+			continue
+		}
+		for _, other := range splits[:i] {
+			out = append(out, leak(held, other, lim)...)
+		}
+	}
+	return out
+}
+
+func (s Split) total() int { return max(s.Total, len(s.Of)) }
+
+// looked says that a set was sampled.
+func (s Split) looked() string {
+	if s.total() == len(s.Of) {
+		return s.Name + " queries"
+	}
+	return fmt.Sprintf("the %s queries looked at (of %s)", s.Name, Count(s.Total))
+}
+
+func id(q Query) uint64      { return uint64(q.ID) + 1 } // never 0
+func content(q Query) uint64 { return q.Content }
+func group(q Query) uint64   { return q.Group }
+
+// duplicates finds queries of one set with the same id or the same content.
+func duplicates(s Split, lim Limits) []Fault {
+	if n, a, _ := repeats(s.Of, id); n > 0 {
+		return []Fault{{Check: "duplicate_queries", Value: share(n, len(s.Of)),
+			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the copies from the file", of(n, len(s.Of), s.looked()), a)}}
+	}
+	n, a, b := repeats(s.Of, content)
+	if n == 0 {
+		return nil
+	}
+	f := Fault{Check: "duplicate_queries", Value: share(n, len(s.Of)), Limit: lim.Duplicates, Mild: share(n, len(s.Of)) < lim.Duplicates,
+		Message: fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b)}
+	if !f.Mild {
+		f.Message += ": copies count double in every mean, or rows of the embedding table are constant"
+	}
+	return []Fault{f}
+}
+
+// repeats counts the queries whose key another one before them has, and gives the first pair of ids.
+func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
+	order := make([]Query, 0, len(qs))
+	for _, q := range qs {
+		if key(q) != 0 {
+			order = append(order, q)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b Query) int { return compare(key(a), key(b)) })
+	for i := 1; i < len(order); i++ {
+		if key(order[i]) != key(order[i-1]) {
+			continue
+		}
+		if n == 0 || order[i-1].ID < first {
+			first, second = order[i-1].ID, order[i].ID
+		}
+		n++
+	}
+	return n, first, second
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// leak finds queries of a held-out set in another one: the worst kind alone.
+func leak(held, other Split, lim Limits) []Fault {
+	total := len(held.Of)
+	means := "its numbers count what was trained on"
+	if !other.Trains {
+		means = "the best checkpoint was chosen on them"
+	}
+	if n, a, _ := shared(held.Of, other.Of, id); n > 0 {
+		return []Fault{{Check: "split_leak", Value: share(n, total),
+			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other questions", of(n, total, held.looked()), other.Name, a, means)}}
+	}
+	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
+		s := share(n, total)
+		f := Fault{Check: "split_leak", Value: s, Limit: lim.Leak, Mild: s < lim.Leak,
+			Message: fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)", of(n, total, held.looked()), other.Name, a, b)}
+		if !f.Mild {
+			f.Message += ": " + means + "; split by question and picture"
+		}
+		return []Fault{f}
+	}
+	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
+		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,
+			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there", of(n, total, held.looked()), other.Name)}}
+	}
+	return nil
+}
+
+// shared counts the queries of held whose key is in other, and gives the first with its twin.
+func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int64) {
+	in := make(map[uint64]int64, len(held)) // the held-out set is the smaller one
+	for _, q := range held {
+		if k := key(q); k != 0 {
+			in[k] = -1
+		}
+	}
+	for _, q := range other {
+		if was, ok := in[key(q)]; ok && was < 0 {
+			in[key(q)] = q.ID
+		}
+	}
+	for _, q := range held {
+		if by, ok := in[key(q)]; ok && by >= 0 {
+			if n == 0 {
+				first, twin = q.ID, by
+			}
+			n++
+		}
+	}
+	return n, first, twin
+}

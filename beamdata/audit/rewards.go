@@ -1,0 +1,154 @@
+package audit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Groups are the recorded candidates of a set, query by query.
+type Groups struct {
+	Name     string // who learns from them: "rce, sft"
+	Baseline bool   // a group's rewards are compared with each other: one candidate teaches nothing
+	Len      int
+	Of       func(i int) (query int64, rewards []float64) // the slice is valid until the next call
+}
+
+// rounding is the relative difference at which two float32 rewards can no longer be told apart.
+const rounding = 4e-7
+
+// Rewards looks at recorded groups: rewards that are no numbers, equal, too close to tell apart, tied for the
+// best, and groups with nothing to compare.
+func Rewards(g Groups, lim Limits) []Fault {
+	every := Every(g.Len, Sampled)
+	looked, small, constant, close, tied, infinite := 0, 0, 0, 0, 0, 0
+	var badQuery int64
+	badAt, bad := 0, 0.0
+	for i := 0; i < g.Len; i += every {
+		query, r := g.Of(i)
+		looked++
+		if at := slices.IndexFunc(r, notFinite); at >= 0 {
+			if infinite == 0 {
+				badQuery, badAt, bad = query, at, r[at]
+			}
+			infinite++
+			continue
+		}
+		if len(r) < 2 {
+			small++
+			continue
+		}
+		low, high := slices.Min(r), slices.Max(r)
+		switch spread := high - low; {
+		case spread <= rounding*math.Max(math.Abs(low), math.Abs(high)):
+			constant++
+		case spread <= lim.Precision:
+			close++
+		case several(r, high):
+			tied++
+		}
+	}
+	var out []Fault
+	add := func(check string, n int, limit, mildFrom float64, what, cause string) {
+		s := share(n, looked)
+		if n == 0 || s < math.Min(limit, mildFrom) {
+			return
+		}
+		f := Fault{Check: check, Mild: s < limit, Value: s, Limit: limit, Message: of(n, looked, "groups for "+g.Name) + " " + what}
+		if !f.Mild {
+			f.Message += ": " + cause
+		}
+		out = append(out, f)
+	}
+	if infinite > 0 {
+		out = append(out, Fault{Check: "nonfinite_rewards", Value: share(infinite, looked),
+			Message: fmt.Sprintf("%s hold a reward that is no finite number (query %d, candidate %d: %v): one is enough to make the weights NaN; mend the file", of(infinite, looked, "groups for "+g.Name), badQuery, badAt+1, bad)})
+	}
+	if g.Baseline {
+		add("small_groups", small, lim.Small, 0, "have fewer than two candidates", "a group of one has nothing to be compared with and teaches nothing")
+		add("subprecision_rewards", close, lim.Precise, 0.02, fmt.Sprintf("have rewards that differ by no more than advantage.precision=%g", lim.Precision), "they count as equal; lower the precision or take a finer data.reward.mode")
+	}
+	add("constant_rewards", constant, lim.Constant, 0.5, "have equal rewards", "they teach nothing but noise; choose another data.reward.mode, or candidates of different quality")
+	add("score_ties", tied, lim.Ties, 0.5, "have several best candidates with the same reward", "which of them is imitated, or counts in the top k, is left to their order; take a finer data.reward.mode")
+	for i := range out {
+		if c := out[i].Check; c == "constant_rewards" || c == "score_ties" {
+			out[i].Key = "data.reward.mode"
+		}
+	}
+	return out
+}
+
+func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
+// several reports whether more than one reward is the best.
+func several(r []float64, best float64) bool {
+	n := 0
+	for _, x := range r {
+		if x == best {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// Scored is a recorded candidate and what a reader gives for the same selection.
+type Scored struct {
+	Query     int64
+	Candidate int       // number in its group, from 0
+	Recorded  []float64 // the recorded scores that the reader's reward might be
+	Reader    float64
+}
+
+// tolerance is how far a recorded reward may lie from the reader's: files hold rounded decimals.
+const tolerance = 2e-3
+
+// Agreement compares recorded rewards with a reader's for the same selections, in the order of their queries.
+// A reader that measures something else, but ranks alike, is mild.
+func Agreement(name string, candidates []Scored, lim Limits) []Fault {
+	wrong, first := 0, -1
+	for i, c := range candidates {
+		if notFinite(c.Reader) {
+			return []Fault{{Check: "nonfinite_rewards", Message: fmt.Sprintf("the reader gives %v for candidate %d of query %d (%s): mend its table", c.Reader, c.Candidate+1, c.Query, name)}}
+		}
+		if !slices.ContainsFunc(c.Recorded, func(r float64) bool { return math.Abs(r-c.Reader) <= tolerance*math.Max(1, math.Abs(r)) }) {
+			if first < 0 {
+				first = i
+			}
+			wrong++
+		}
+	}
+	s := share(wrong, len(candidates))
+	if wrong == 0 || s < lim.Mismatch {
+		return nil
+	}
+	c, alike := candidates[first], concordance(candidates)
+	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: lim.Mismatch, Message: fmt.Sprintf("%s have another reward than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
+		of(wrong, len(candidates), "recorded candidates of "+name), c.Query, c.Candidate+1, c.Recorded[0], c.Reader)}
+	if alike >= 0.75 {
+		f.Mild = true
+		f.Message += fmt.Sprintf("; both rank candidates alike in %s of the pairs, so they measure the same on another scale", percent(alike))
+		return []Fault{f}
+	}
+	f.Message += ": positions, ids or pools mean something else in one of the files, or the reader is not the one that made the records"
+	return []Fault{f}
+}
+
+// concordance is the share of pairs of a query's candidates that recorded and reader's reward order alike,
+// among the pairs that both order; 0 where there are none.
+func concordance(candidates []Scored) float64 {
+	alike, pairs := 0, 0
+	for i, a := range candidates {
+		for _, b := range candidates[i+1:] {
+			if b.Query != a.Query {
+				break
+			}
+			if d := (a.Recorded[0] - b.Recorded[0]) * (a.Reader - b.Reader); d != 0 {
+				pairs++
+				if d > 0 {
+					alike++
+				}
+			}
+		}
+	}
+	return share(alike, pairs)
+}

@@ -1,0 +1,101 @@
+package experiments
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"fulcrum/reports"
+)
+
+// startMLflow copies the rows of a training run to the MLflow server that MLFLOW_TRACKING_URI names. Whatever is
+// wrong with it is a warning: the run does not depend on it.
+func (r *run) startMLflow() {
+	if r.cfg.Task != "train" || r.cfg.DryRun {
+		return
+	}
+	opt, asked, err := reports.MLflowFromEnv(os.Getenv)
+	if !asked {
+		return
+	}
+	if err == nil {
+		opt.Params, err = reports.MLflowParams(r.dir)
+	}
+	if err != nil {
+		r.log.Warnf("%v", err)
+		return
+	}
+	dir, err := filepath.Abs(r.dir)
+	if err != nil {
+		dir = r.dir
+	}
+	opt.Dir, opt.Resumed = r.dir, r.resumed
+	opt.Tags = map[string]string{
+		"mlflow.source.name": strings.Join(r.command(), " "), "mlflow.source.type": "LOCAL", "mlflow.user": os.Getenv("USER"),
+		"fulcrum.dir": dir, "fulcrum.config_hash": r.hash,
+	}
+	for name, version := range r.versions() {
+		switch name {
+		case "commit":
+			opt.Tags["mlflow.source.git.commit"] = version
+		case "fulcrum":
+			opt.Tags["fulcrum.version"] = version
+		}
+	}
+	name := opt.RunName
+	if name == "" {
+		name = r.title() + " " + filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
+	}
+	if saved, err := readSaved(r.dir); err == nil {
+		if job, ok := saved.Hydra.Job.Num.(int); ok { // of a sweep, which all its jobs' variables name alike
+			opt.Tags["fulcrum.sweep"], opt.Tags["fulcrum.job"] = filepath.Dir(dir), strconv.Itoa(job)
+			if opt.RunName != "" {
+				name = fmt.Sprintf("%s/%d", name, job)
+			}
+			opt.Tags["mlflow.parentRunId"], opt.RunID = opt.RunID, ""
+		}
+	}
+	opt.RunName = name
+	opt.Say = func(level reports.Level, text string) {
+		if r.sealed.Load() {
+			fmt.Fprintln(os.Stderr, text)
+		} else if level == reports.LevelWarning {
+			r.log.Warnf("%s", text)
+		} else {
+			r.log.Infof("%s", text)
+		}
+	}
+	r.mlflow = reports.StartMLflow(opt)
+	r.log.Mirror(r.mlflow)
+}
+
+// endMLflow tells the server how the run ended: its state, what was best, the report as the run's description.
+func (r *run) endMLflow() {
+	if r.mlflow == nil {
+		return
+	}
+	state := reports.StateFailed
+	if s, err := reports.ReadSummary(r.dir); err == nil && s != nil {
+		state = s.State
+		if b := s.Best; b != nil {
+			r.mlflow.Tag("fulcrum.best", fmt.Sprintf("%s %.6g, %s epoch %d", b.Metric, float64(b.Value), b.Phase, b.Epoch))
+		}
+	}
+	if text, err := os.ReadFile(reports.ReportPath(r.dir)); err == nil && state != reports.StateInterrupted {
+		r.mlflow.Tag("mlflow.note.content", withoutImages(string(text)))
+	}
+	r.mlflow.Close(state, []string{"report.md", "report.html", "summary.json", ".hydra/config.yaml", ".hydra/overrides.yaml"})
+}
+
+// withoutImages drops the lines of a markdown text that show a picture, which only stand in the run folder.
+func withoutImages(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "](plots/") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}

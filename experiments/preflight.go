@@ -1,0 +1,246 @@
+package experiments
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/audit"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/preflight"
+	"fulcrum/reports"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
+type prober interface {
+	// effort says how much may be tried.
+	effort(most int) effort
+	// unused is preflight.Trial.Unused.
+	unused(b *selector.Batch, name string) string
+	// Senses tries the policy outside of any phase.
+	Senses(report *preflight.Report, e effort) error
+}
+
+// effort is how much a trial may do.
+type effort struct {
+	queries int  // of a batch
+	short   bool // completions and groups must be small
+	long    bool // a whole step takes minutes: its memory is not measured
+}
+
+// preflight looks at the data of a fresh run, and tries its phases on clones of the policy, before the first
+// step. What it finds goes to the log and, as events before the first row, to metrics.jsonl; a finding of
+// severity stop is the error that ends the run. Nothing of the run notices: weights, random numbers and
+// rows of training are the same without it.
+func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error {
+	c := r.cfg
+	if !c.Preflight.Enabled {
+		return nil
+	}
+	begin := time.Now()
+	opt, e := c.Preflight, effort{queries: c.Preflight.Queries}
+	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, GoOn: c.compatible()}
+	p, special := w.(prober)
+	if special {
+		e = p.effort(opt.Queries)
+		opt.Queries, trial.Unused = e.queries, p.unused
+		trial.Rough = c.VL.DType != "float32" && (c.VL.DType != "auto" || r.device != "cpu")
+	}
+	if !e.long {
+		if err := r.memory(ctx, trial, r.stages(w, plan, false)); err != nil {
+			return err
+		}
+	}
+	report := preflight.New(opt, c.Seed)
+	faults, err := w.Audit(opt.Audit(c.GRPO.Advantage.Precision))
+	if err != nil {
+		return err
+	}
+	report.Faults(faults)
+	if special {
+		if err := p.Senses(report, e); err != nil {
+			return err
+		}
+	}
+	if e.short {
+		trial.Data.Shots = min(trial.Data.Shots, 8)
+	}
+	if err := report.Try(ctx, trial, r.stages(w, plan, e.short)); err != nil {
+		return err
+	}
+	if c.compatible() {
+		report.Soften()
+	}
+	if err := r.tell(report.Findings()); err != nil {
+		return err
+	}
+	said := fmt.Sprintf("preflight: %d checks, %s", report.Checks(), counted(report.Findings()))
+	if c.DryRun {
+		fmt.Fprintln(os.Stdout, said)
+	} else {
+		r.logf("%s (%.1f s)", said, time.Since(begin).Seconds())
+	}
+	return report.Judge()
+}
+
+// memory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
+// summary.json alone.
+func (r *run) memory(ctx context.Context, t preflight.Trial, stages []preflight.Stage) error {
+	line, found, err := preflight.Memory(ctx, r.cfg.Preflight, t, stages, r.device)
+	if err != nil {
+		return err
+	}
+	if line != "" {
+		r.logf("%s", line)
+	}
+	for _, f := range found {
+		if f.Severity == doctor.Stop && r.cfg.compatible() {
+			f.Severity = doctor.Warning
+		}
+		if f.Severity == doctor.Note {
+			r.logf("%s", f.Message)
+		} else {
+			r.log.Warnf("%s", f.Message)
+		}
+		r.found = append(r.found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+			Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: preflight.Name})
+		if f.Severity == doctor.Stop {
+			return &doctor.StopError{Finding: f}
+		}
+	}
+	return nil
+}
+
+// stages are the phases of a plan with the way to make each anew, on other data and without weight decay. A
+// batch is as the configuration says, but groups are not filled with other queries, and small where short says so.
+func (r *run) stages(w workload, plan phases.Plan, short bool) []preflight.Stage {
+	const few = 4 // candidates of a short group
+	c := *r.cfg
+	c.Optim.WeightDecay = 0
+	for _, o := range []*phases.GRPOOptions{&c.GRPO, &c.GRPOOnline} {
+		if o.ZeroVariance == "resample" {
+			o.ZeroVariance = "keep"
+		}
+		if short {
+			o.GroupSize = min(o.GroupSize, few)
+		}
+	}
+	if short {
+		c.RCE.GroupSize = min(c.RCE.GroupSize, few)
+	}
+	var out []preflight.Stage
+	for _, p := range plan.Phases {
+		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
+		switch p.Name() {
+		case "grpo":
+			s.Online, s.Freeze = c.GRPO.Rollout == "online", c.GRPO.Freeze
+		case "grpo_online":
+			s.Online, s.Freeze = true, c.GRPOOnline.Freeze
+		case "rce":
+			s.Online = c.RCE.Rollout == "online"
+		}
+		s.Build = func(src selector.Source) (phases.Phase, error) {
+			make, err := Phases().Get(p.Name())
+			if err != nil {
+				return nil, err
+			}
+			return make(&c, otherData{w, src})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// otherData is a workload whose phases train on one source.
+type otherData struct {
+	workload
+	src selector.Source
+}
+
+func (d otherData) Beams(string) (selector.Source, error)   { return d.src, nil }
+func (d otherData) Records(string) (selector.Source, error) { return d.src, nil }
+func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil }
+
+// tell records findings as events before the first step, which shows them; a dry run prints them.
+func (r *run) tell(findings []preflight.Finding) error {
+	for _, f := range findings {
+		if r.cfg.DryRun {
+			fmt.Fprintf(os.Stdout, "%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
+			continue
+		}
+		if err := r.log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted says how many findings of each severity there are: "1 warning, 2 notes".
+func counted(findings []preflight.Finding) string {
+	text := ""
+	for _, s := range []doctor.Severity{doctor.Stop, doctor.Warning, doctor.Note} {
+		n := 0
+		for _, f := range findings {
+			if f.Severity == s {
+				n++
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d %s", n, s)
+		if n > 1 {
+			text += "s"
+		}
+	}
+	if text == "" {
+		return "nothing found"
+	}
+	return text
+}
+
+// Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
+func (w *pointerWork) Audit(lim audit.Limits) ([]audit.Fault, error) {
+	c, b := w.run.cfg, w.bundle
+	var imitated, compared *beamdata.Set
+	for _, name := range c.Schedule {
+		switch {
+		case name == "sft" && c.SFT.Epochs > 0, name == "rce" && c.RCE.Epochs > 0 && c.RCE.Rollout != "online":
+			imitated = firstSet(b.RCE, b.Records)
+		case name == "grpo" && c.GRPO.Epochs > 0 && c.GRPO.Rollout != "online",
+			name == "grpo_online" && c.GRPOOnline.Epochs > 0 && c.GRPOOnline.Rollout != "online":
+			compared = firstSet(b.Records, b.RCE)
+		}
+	}
+	return b.Audit(imitated, compared, lim), nil
+}
+
+// firstSet returns the first set with queries; nil where there is none.
+func firstSet(sets ...*beamdata.Set) *beamdata.Set {
+	if i := slices.IndexFunc(sets, func(s *beamdata.Set) bool { return s.Len() > 0 }); i >= 0 {
+		return sets[i]
+	}
+	return nil
+}
+
+// Largest returns the n queries with the largest pools, and among those the most candidates.
+func (w *pointerWork) Largest(src selector.Source, n int) []int {
+	set := src.(*pointer.Source).Set()
+	order := make([]int, set.Len())
+	for i := range order {
+		order[i] = i
+	}
+	size := func(i int) int { return set.PoolSize(i)*10_000 + set.NumCandidates(i) }
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size(b), size(a)) })
+	return order[:min(n, len(order))]
+}

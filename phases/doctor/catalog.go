@@ -1,0 +1,49 @@
+package doctor
+
+// Check describes one check to people (docs/doctor.md).
+type Check struct {
+	Name  string
+	Means string // what a finding says about the run
+	Do    string // likely causes and what to change; PHASE stands for the phase's section
+}
+
+// Checks lists every check of the doctor, as the configuration names them, and nonfinite, which has no options.
+func Checks() []Check {
+	return []Check{
+		{"no_signal", "nearly no group has rewards that differ: the gradient is noise, and the KL's", "a warm-up (sft, rce), larger groups (`PHASE.group_size`), rewards with partial credit (`data.reward.mode`, `rewards`)"},
+		{"all_good_groups", "nearly every group is solved by all its candidates", "harder queries, or an end of the phase"},
+		{"all_bad_groups", "nearly every group fails altogether", "a warm-up, larger groups (`PHASE.group_size`), rewards with partial credit"},
+		{"ess_uniform", "RCE imitates good and bad candidates alike: τ is far above the spread of their scores, at the end of the schedule too", "lower `rce.temperature.start` and `end`, `rce.temperature.relative=true`, or rewards on a larger scale"},
+		{"ess_collapsed", "RCE imitates one candidate of each query: τ is far below the spread of their scores", "raise `rce.temperature.start`, or use sft"},
+		{"ratio_not_one", "policy and old policy have the same weights and disagree: dropout or other noise in the ratio, or an old policy that was not refreshed", "usually code: a forward pass with dropout, a refresh that is missing"},
+		{"ratio_stuck_at_one", "the old policy follows the policy (or the weights do not move): the clip bounds nothing", "usually code: a copy that shares its memory; else `PHASE.old_policy`"},
+		{"ratio_clipped", "nearly all ratios lie outside the clip range: most of the loss has no gradient. Recorded groups with an old policy from the phase's start get there after some epochs, healthy runs too", "refresh the old policy (`PHASE.old_policy=epoch_start`), lower `PHASE.lr`, widen `PHASE.clip.epsilon`"},
+		{"ratio_clamped", "log-ratios reach `PHASE.max_log_ratio`", "lower `PHASE.lr`, refresh the old policy more often"},
+		{"kl_above_band", "the policy has left the reference far behind", "lower `PHASE.lr`, raise `PHASE.kl.beta`, widen the band"},
+		{"kl_below_band", "the policy hardly moves", "raise `PHASE.lr`, lower `PHASE.kl.beta`, lower the band"},
+		{"beta_at_bound", "β wants to leave its bounds: the KL is no longer controlled", "`PHASE.kl.beta_max`, `PHASE.kl.beta_min`, the band, `PHASE.lr`"},
+		{"beta_wrong_way", "β fell after a KL above the band, rose after one below it, or stood still", "usually code: a controller with its sides swapped, or one that is not told the KL"},
+		{"kl_stuck_at_zero", "the reference follows the policy (or the weights do not move): nothing holds the policy", "usually code: a copy that shares its memory, an optimizer that does not step"},
+		{"kl_not_zero", "policy and reference have the same weights and a KL: noise in the forward pass, or another reference than the one that is configured", "usually code; `PHASE.kl.reference`"},
+		{"kl_negative", "a KL that cannot be negative is", "usually code: log-probabilities of two distributions over different choices"},
+		{"entropy_collapse", "the policy answers nearly the same each time. While the sampled reward rises this is success, and nothing is said", "lower `PHASE.lr`, raise `PHASE.kl.beta`, `PHASE.entropy_weight`"},
+		{"all_truncated", "completions end at the length limit, not by themselves", "`vl.generation.max_new_tokens`, sft on complete answers"},
+		{"gradient_spike", "one batch weighs as much as many others", "its rewards, `PHASE.lr`, `optim.grad_clip_norm`"},
+		{"zero_gradient", "there is a signal and no gradient", "usually code: detached log-probabilities, everything frozen"},
+		{"zero_lr", "a step changed nothing", "`PHASE.lr`, `lr_schedule`"},
+		{"lr_off_schedule", "the learning rate is not the configured one", "usually code: a step counter that starts anew or a total that is wrong"},
+		{"tau_off_schedule", "RCE's τ is not the configured one", "usually code"},
+		{"top_k_off_curriculum", "the curriculum does not act, or does not end", "usually code: epochs counted from 0"},
+		{"advantage_beyond_clip", "the clip of the advantages does not act", "usually code"},
+		{"advantage_not_centred", "advantages are not relative to their group", "usually code: rewards taken for advantages"},
+		{"loss_parts_differ", "the loss is not ppo_loss + kl_loss, or kl_loss not β·KL: what is optimised is not what is reported", "usually code: a term that is left out or scaled twice"},
+		{"loss_diverges", "imitation gets worse", "lower `PHASE.lr`; the sign of the loss"},
+		{"objective_falls", "good candidates become less likely: the run optimises the opposite", "the sign of loss, ratio or advantage; a `PHASE.lr` that is far too high"},
+		{"batch_repeats", "every step sees the same queries", "usually code: the order of the data"},
+		{"validation_diverges", "training improves what does not carry over", "fewer epochs, `checkpoint.patience_epochs`, more data, a smaller `PHASE.lr`"},
+		{"validation_unchanged", "training does not reach what is validated", "usually code: validation of other weights, an optimizer that does not step"},
+		{"worse_than_start", "training loses what the initial policy could do", "lower `PHASE.lr`; the sign and scale of the rewards"},
+		{"throughput_drop", "a part of the phase was much slower than the rest (run.log, summary.json and the report only: it depends on the machine)", "other work on the machine, memory that ran short"},
+		{"nonfinite", "a reward, the loss or the gradient is NaN or infinite: the run ends with the weights as they were, and the finding names the query and candidate, or the first operation (made again with everything followed) whose result was not finite", "the rewards, `PHASE.lr`"},
+	}
+}

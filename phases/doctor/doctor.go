@@ -1,0 +1,283 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Doctor watches one run. Make it with New; it is not safe for concurrent use.
+type Doctor struct {
+	opt   Options
+	lim   Limits
+	keep  int // values of a metric that the longest window needs
+	state state
+
+	found []Finding // of the row in hand
+}
+
+// state is all that findings depend on besides options and limits: a saved state holds it as JSON.
+type state struct {
+	Phase   string               `json:"phase"`
+	Steps   int                  `json:"steps"`   // seen in this phase
+	Said    map[string]Severity  `json:"said"`    // in this phase
+	Recent  map[string][]float64 `json:"recent"`  // newest values of the metrics that windows look at
+	First   map[string]moments   `json:"first"`   // of the phase's first steps
+	Streak  map[string]int       `json:"streak"`  // steps in a row with a condition
+	Moves   map[string]int       `json:"moves"`   // steps that moved the weights since a policy was refreshed
+	Epochs  []epoch              `json:"epochs"`  // of this phase
+	Initial epoch                `json:"initial"` // validation of the run's initial policy
+}
+
+// moments are sums over values.
+type moments struct {
+	N   int     `json:"n"`
+	Sum float64 `json:"sum"`
+}
+
+func (m moments) mean() float64 { return m.Sum / float64(m.N) }
+
+// epoch holds the numbers of an epoch that later epochs are compared with.
+type epoch map[string]float64
+
+// New returns a doctor that has seen nothing.
+func New(opt Options) *Doctor {
+	d := &Doctor{opt: opt, keep: gradientHistory}
+	for _, w := range opt.windows() {
+		d.keep = max(d.keep, w.Steps)
+	}
+	d.state.clear("")
+	return d
+}
+
+func (s *state) clear(phase string) {
+	*s = state{Phase: phase, Said: map[string]Severity{}, Recent: map[string][]float64{}, First: map[string]moments{},
+		Streak: map[string]int{}, Moves: map[string]int{}, Initial: s.Initial}
+}
+
+// Start tells of the validation of the initial policy: the fields of an eval row, without prefix.
+func (d *Doctor) Start(eval map[string]any) {
+	d.state.Initial = epoch{}
+	for _, name := range []string{"loss", "reward"} {
+		if x, ok := (row{eval, nil}).number(name); ok {
+			d.state.Initial["val_"+name] = x
+		}
+	}
+}
+
+// Begin starts a phase.
+func (d *Doctor) Begin(phase string, lim Limits) {
+	lim.Passes, lim.StepsPerEpoch, lim.TotalSteps = max(lim.Passes, 1), max(lim.StepsPerEpoch, 1), max(lim.TotalSteps, 1)
+	d.lim = lim
+	d.state.clear(phase)
+}
+
+// Step looks at the row of an optimizer step: its epoch and its number in the phase, both from 1.
+func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
+	if !d.opt.Enabled {
+		return nil
+	}
+	r := row{fields, &place{epoch: epoch, step: step - 1}}
+	d.state.Steps++
+	d.remember(r)
+	for _, check := range stepChecks {
+		check(d, r)
+	}
+	d.moved(r)
+	return d.take()
+}
+
+// Epoch looks at the row of a finished epoch.
+func (d *Doctor) Epoch(number int, fields map[string]any) []Finding {
+	if !d.opt.Enabled {
+		return nil
+	}
+	r := row{fields, &place{epoch: number}}
+	for _, check := range epochChecks {
+		check(d, r)
+	}
+	e := epoch{}
+	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_kl"} {
+		if x, ok := r.number(name); ok {
+			e[name] = x
+		}
+	}
+	d.state.Epochs = append(d.state.Epochs, e)
+	return d.take()
+}
+
+// take returns what was found in the row.
+func (d *Doctor) take() []Finding {
+	found := d.found
+	d.found = nil
+	return found
+}
+
+// State returns what a resumed run needs to give the same findings.
+func (d *Doctor) State() json.RawMessage {
+	text, err := json.Marshal(d.state)
+	if err != nil {
+		panic(err) // finite numbers and text always marshal
+	}
+	return text
+}
+
+// Restore sets a state that State returned, after Begin of the same phase.
+func (d *Doctor) Restore(saved json.RawMessage) error {
+	if len(saved) == 0 {
+		return nil // of a version without a doctor
+	}
+	s := d.state
+	if err := json.Unmarshal(saved, &s); err != nil {
+		return fmt.Errorf("doctor: saved state: %w", err)
+	}
+	if s.Phase != d.state.Phase {
+		return fmt.Errorf("doctor: saved state: it is of phase %q, want %q", s.Phase, d.state.Phase)
+	}
+	d.state = s
+	return nil
+}
+
+// say adds a finding, unless its check is off or has said as much in this phase already.
+func (d *Doctor) say(severity Severity, check, key string, value, limit float64, format string, args ...any) {
+	if !severity.WorseThan(d.state.Said[check]) {
+		return
+	}
+	d.state.Said[check] = severity
+	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Value: finite(value), Limit: limit})
+}
+
+// finite keeps a finding's number one that a state can hold.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// key is a key of the phase's section.
+func (d *Doctor) key(name string) string { return d.state.Phase + "." + name }
+
+// row is one row and where it stands.
+type row struct {
+	fields map[string]any
+	*place
+}
+
+type place struct {
+	epoch int // from 1
+	step  int // of the phase, from 0
+}
+
+// number returns a finite number of the row.
+func (r row) number(name string) (float64, bool) {
+	var x float64
+	switch v := r.fields[name].(type) {
+	case float64:
+		x = v
+	case int:
+		x = float64(v)
+	default:
+		return 0, false
+	}
+	return x, !math.IsNaN(x) && !math.IsInf(x, 0)
+}
+
+// get returns several numbers, ok where the row has them all.
+func (r row) get(names ...string) (x [4]float64, ok bool) {
+	for i, name := range names {
+		if x[i], ok = r.number(name); !ok {
+			return x, false
+		}
+	}
+	return x, true
+}
+
+// firstSteps is how many steps say how a phase began.
+const firstSteps = 10
+
+// remembered are the metrics that windows look at. Shares of groups are counted from their number.
+var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl", "entropy",
+	"truncated_share", "grad_norm", "loss", "mean_reward", "advantage_gain"}
+
+// remember adds a step's numbers to the windows.
+func (d *Doctor) remember(r row) {
+	for _, name := range remembered {
+		if x, ok := r.number(name); ok {
+			d.add(name, x)
+		}
+	}
+	if groups, ok := r.number("groups"); ok && groups > 0 {
+		for _, name := range []string{"constant_good_groups", "constant_bad_groups"} {
+			if x, ok := r.number(name); ok {
+				d.add(name, x/groups)
+			}
+		}
+	}
+}
+
+func (d *Doctor) add(name string, x float64) {
+	s := append(d.state.Recent[name], x)
+	if len(s) > d.keep {
+		s = slices.Delete(s, 0, len(s)-d.keep)
+	}
+	d.state.Recent[name] = s
+	if f := d.state.First[name]; f.N < firstSteps {
+		d.state.First[name] = moments{f.N + 1, f.Sum + x}
+	}
+}
+
+// recent returns the newest values of a metric that a window looks at; ok is false until there are as many
+// as it asks for. A phase that is shorter is judged at its end.
+func (d *Doctor) recent(name string, w Window) (values []float64, ok bool) {
+	n, all := min(w.Steps, d.lim.TotalSteps), d.state.Recent[name]
+	if len(all) < n {
+		return nil, false
+	}
+	return all[len(all)-n:], true
+}
+
+// mean is the mean of recent values.
+func (d *Doctor) mean(name string, w Window) (mean float64, ok bool) {
+	values, ok := d.recent(name, w)
+	for _, x := range values {
+		mean += x / float64(len(values))
+	}
+	return mean, ok
+}
+
+// streak counts the steps in a row in which a condition holds and reports whether there are as many as that.
+func (d *Doctor) streak(check string, holds bool, steps int) bool {
+	if !holds {
+		delete(d.state.Streak, check)
+		return false
+	}
+	d.state.Streak[check]++
+	return d.state.Streak[check] >= steps
+}
+
+// moved counts the steps that moved the weights away from those of the old and of the reference policy.
+func (d *Doctor) moved(r row) {
+	x, ok := r.get("lr", "grad_norm")
+	if !ok || d.lim.Policy == nil {
+		return
+	}
+	for name, fresh := range map[string]bool{"old": d.lim.oldIsFresh(r.step), "reference": d.lim.referenceIsFresh(r.step)} {
+		if fresh {
+			d.state.Moves[name] = 0
+		}
+		if x[0] > 0 && x[1] > smallGradient {
+			d.state.Moves[name]++
+		}
+	}
+}
+
+// smallGradient is a gradient norm up to which rounding alone may hold the weights still.
+const smallGradient = 1e-6
+
+func median(x []float64) float64 {
+	s := slices.Clone(x)
+	slices.Sort(s)
+	return s[len(s)/2]
+}

@@ -1,0 +1,485 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A phase of a test has 4 epochs of 10 steps.
+const (
+	perEpoch = 10
+	total    = 40
+)
+
+// wave is a number between -1 and 1 that looks random and is not.
+func wave(step, salt int) float64 { return math.Sin(float64(step*step)*1.7 + float64(salt)*2.3) }
+
+// rising goes from 0 to 1 over a phase.
+func rising(step int) float64 { return float64(step) / (total - 1) }
+
+func grpoLimits() Limits {
+	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
+		LR: 1e-3, LRPlan: Plan{Name: "cosine", Warmup: 0.1},
+		Policy: &PolicyLoss{ClipLow: 0.2, ClipHigh: 0.2, AdvantageClip: 5, Centred: true, EarlyEpochs: 1, EarlyTopK: 3,
+			OldPolicy: "phase_start", UpdateOldAfter: 1000, SumOfParts: true, KLPerCandidate: true,
+			KL: KL{Reference: "phase_start", NonNegative: true, Controller: "band", Update: "epoch", BandMin: 0.01, BandMax: 0.1, BetaMin: 1e-3, BetaMax: 10}}}
+}
+
+// grpoRow is step (from 0) of a healthy phase on recorded groups.
+func grpoRow(step int) map[string]any {
+	moved := math.Min(1, float64(step)/10)
+	kl, beta := 0.05*moved*(1+0.1*wave(step, 1)), 0.1
+	ppo := -0.1*moved + 0.02*wave(step, 2)
+	m := map[string]any{
+		"loss": ppo + beta*kl, "ppo_loss": ppo, "kl_loss": beta * kl, "kl": kl, "kl_beta": beta,
+		"lr": 1e-3 * Plan{Name: "cosine", Warmup: 0.1}.at(step, total), "grad_norm": 1 + 0.3*wave(step, 3),
+		"mean_ratio": 1 + 0.05*moved*(1+0.2*wave(step, 4)), "clip_fraction": 0.5 * moved, "clamp_fraction": 0.0,
+		"entropy": 3 - 0.3*moved, "mean_reward": 0.4 + 0.05*wave(step, 5), "reward_std": 0.2 + 0.02*wave(step, 6),
+		"signal_share": 0.9, "constant_good_groups": 2, "constant_bad_groups": 3, "groups": 64, "group_size": 8, "top_k": 8, "items": 512,
+		"mean_advantage": 1e-17, "max_advantage": 2.4, "advantage_clipped": 0.0,
+	}
+	if step < perEpoch { // the curriculum's first epoch: the best only
+		m["top_k"], m["items"], m["mean_advantage"] = 3, 192, 0.8
+	}
+	if step == 0 {
+		m["mean_ratio"], m["refresh_drift"] = 1.0, 2e-6
+	} else {
+		m["advantage_gain"] = 0.2*moved + 0.05*wave(step, 7)
+	}
+	return m
+}
+
+func rceLimits() Limits {
+	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
+		LR: 1e-3, LRPlan: Plan{Name: "linear", Floor: 0.1}, Tau: &Tau{Start: 2, End: 0.5, Schedule: "linear"}}
+}
+
+// rceRow is step (from 0) of a healthy warm-up.
+func rceRow(step int) map[string]any {
+	tau := 2 - 1.5*rising(step)
+	return map[string]any{
+		"loss": 10 - 4*rising(step) + 0.3*wave(step, 1), "lr": 1e-3 * (1 - 0.9*float64(step)/total), "grad_norm": 3 + wave(step, 2),
+		"temperature": tau, "effective_sample_size": 4 - 2*rising(step), "ess_share": 0.8 - 0.4*rising(step), "score_spread": 1 + 0.01*wave(step, 3),
+		"signal_share": 1.0, "items": 320,
+	}
+}
+
+func epochRow(epoch int) map[string]any {
+	return map[string]any{"loss": 8 - float64(epoch), "lr": 5e-4, "grad_norm": 1.0, "kl": 0.05, "kl_beta": 0.1, "kl_beta_next": 0.1, "mean_reward": 0.4 + 0.01*float64(epoch),
+		"advantage_gain": 0.1 * float64(epoch), "val_loss": 6 - 0.1*float64(epoch), "val_reward": 0.4 + 0.01*float64(epoch), "val_kl": 0.05 * float64(epoch)}
+}
+
+// play shows a doctor a whole phase and returns what it says, as check@epoch.step.
+func play(opt Options, phase string, lim Limits, row, end func(int) map[string]any) (found []Finding, at []int) {
+	d := New(opt)
+	d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+	d.Begin(phase, lim)
+	for step := range total {
+		for _, f := range d.Step(step/perEpoch+1, step+1, row(step)) {
+			found, at = append(found, f), append(at, step+1)
+		}
+		if (step+1)%perEpoch == 0 {
+			for _, f := range d.Epoch((step+1)/perEpoch, end((step+1)/perEpoch)) {
+				found, at = append(found, f), append(at, step+1)
+			}
+		}
+	}
+	return found, at
+}
+
+// TestHealthyPhasesAreSilent: not even a note.
+func TestHealthyPhasesAreSilent(t *testing.T) {
+	for _, tc := range []struct {
+		phase string
+		lim   Limits
+		row   func(int) map[string]any
+	}{{"grpo", grpoLimits(), grpoRow}, {"rce", rceLimits(), rceRow}} {
+		if found, at := play(DefaultOptions(), tc.phase, tc.lim, tc.row, epochRow); len(found) > 0 {
+			t.Errorf("%s: %v at steps %v, want silence", tc.phase, found, at)
+		}
+	}
+}
+
+// failure is a phase in which one thing is wrong.
+type failure struct {
+	check string
+	phase string                            // grpo unless given
+	limit func(l *Limits)                   // what the options say
+	step  func(step int, m map[string]any)  // what rows say, step from 0
+	epoch func(epoch int, m map[string]any) // from 1
+	by    int                               // the step, from 1, at which it is known
+	key   string                            // that the finding names
+}
+
+// set changes fields from a step on.
+func set(from int, fields map[string]any) func(int, map[string]any) {
+	return func(step int, m map[string]any) {
+		if step >= from {
+			for k, v := range fields {
+				m[k] = v
+			}
+		}
+	}
+}
+
+func failures() []failure {
+	type f = map[string]any
+	return []failure{
+		{check: "no_signal", step: set(0, f{"signal_share": 0.02}), by: 20, key: "data.reward.mode"},
+		{check: "no_signal", phase: "rce", step: set(0, f{"signal_share": 0.0}), by: 20, key: "data.reward.mode"},
+		{check: "all_good_groups", step: set(0, f{"constant_good_groups": 60, "signal_share": 0.06}), by: 20},
+		{check: "all_bad_groups", step: set(0, f{"constant_bad_groups": 60, "signal_share": 0.06}), by: 20, key: "grpo.group_size"},
+		{check: "ess_uniform", phase: "rce", step: set(0, f{"ess_share": 0.9999}), by: 10, key: "rce.temperature.start"},
+		{check: "ess_collapsed", phase: "rce", step: set(0, f{"ess_share": 0.2, "effective_sample_size": 1.0}), by: 10, key: "rce.temperature.start"},
+		{check: "batch_repeats", step: set(0, f{"mean_reward": 0.4, "reward_std": 0.2}), by: 6},
+		{check: "ratio_not_one", step: set(0, f{"mean_ratio": 1.01}), by: 1, key: "grpo.old_policy"},
+		{check: "ratio_not_one", step: func(step int, m map[string]any) {
+			if step == 0 {
+				m["refresh_drift"] = 0.2
+			}
+		}, by: 1},
+		{check: "ratio_not_one", limit: func(l *Limits) { l.Policy.OldPolicy = "epoch_start" }, step: func(step int, m map[string]any) {
+			if step > 0 && step < perEpoch { // a stale old policy: the next epoch's first ratio is not 1
+				m["mean_ratio"] = 1.02
+			}
+		}, by: 11, key: "grpo.old_policy"},
+		{check: "ratio_not_one", limit: func(l *Limits) { l.Policy.OldPolicy, l.Policy.UpdateOldAfter, l.Passes = "every_n", 5, 2 }, step: func(step int, m map[string]any) {
+			m["mean_ratio"] = 1.02
+			if step == 0 {
+				m["mean_ratio"] = 1.0
+			}
+		}, by: 7, key: "grpo.old_policy"},
+		{check: "ratio_stuck_at_one", step: set(0, f{"mean_ratio": 1.0}), by: 4, key: "grpo.old_policy"},
+		{check: "ratio_clipped", step: set(1, f{"clip_fraction": 0.99}), by: 11, key: "grpo.clip.epsilon"},
+		{check: "ratio_clamped", step: set(1, f{"clamp_fraction": 0.05}), by: 10, key: "grpo.max_log_ratio"},
+		{check: "objective_falls", step: func(step int, m map[string]any) {
+			if g, ok := m["advantage_gain"].(float64); ok {
+				m["advantage_gain"] = -g
+			}
+		}, by: 20, key: "grpo.lr"},
+		{check: "kl_above_band", step: kl(func(step int, x float64) float64 { return 40 * x }), by: 20, key: "grpo.kl.beta"},
+		{check: "kl_below_band", step: kl(func(step int, x float64) float64 { return x / 1e3 }), by: 40, key: "grpo.lr"},
+		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMax = 0.1 }, step: kl(func(step int, x float64) float64 { return 4 * x }), by: 20, key: "grpo.kl.beta_max"},
+		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 }, step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},
+		{check: "beta_wrong_way", epoch: func(epoch int, m map[string]any) { m["kl"], m["kl_beta_next"] = 0.2, 0.0667 }, by: 10, key: "grpo.kl.controller"},
+		{check: "beta_wrong_way", limit: func(l *Limits) { l.Policy.KL.Update = "step" }, step: kl(func(step int, x float64) float64 { return 3 * x }), by: 20, key: "grpo.kl.controller"},
+		{check: "kl_stuck_at_zero", step: kl(func(int, float64) float64 { return 0 }), by: 4, key: "grpo.kl.reference"},
+		{check: "kl_not_zero", step: kl(func(step int, x float64) float64 {
+			if step == 0 {
+				return 0.03
+			}
+			return x
+		}), by: 1, key: "grpo.kl.reference"},
+		{check: "kl_negative", step: kl(func(step int, x float64) float64 { return x - 0.002 }), by: 1, key: "grpo.kl.estimator"},
+		{check: "entropy_collapse", step: func(step int, m map[string]any) { m["entropy"] = 3 * math.Exp(-float64(step)) }, by: 20, key: "grpo.entropy_weight"},
+		{check: "all_truncated", step: set(0, f{"truncated_share": 1.0}), by: 10, key: "vl.generation.max_new_tokens"},
+		{check: "gradient_spike", step: func(step int, m map[string]any) {
+			if step == 15 {
+				m["grad_norm"] = 40.0
+			}
+		}, by: 16, key: "optim.grad_clip_norm"},
+		{check: "zero_gradient", step: set(0, f{"grad_norm": 0.0}), by: 3},
+		{check: "zero_lr", step: set(4, f{"lr": 0.0}), by: 5, key: "grpo.lr"},
+		{check: "lr_off_schedule", step: set(0, f{"lr": 1e-3}), by: 1, key: "lr_schedule"},
+		{check: "tau_off_schedule", phase: "rce", step: set(0, f{"temperature": 2.0}), by: 2, key: "rce.temperature.schedule"},
+		{check: "top_k_off_curriculum", step: set(0, f{"top_k": 8}), by: 1, key: "grpo.curriculum"},
+		{check: "top_k_off_curriculum", step: set(perEpoch, f{"top_k": 3}), by: 11, key: "grpo.curriculum"},
+		{check: "advantage_beyond_clip", step: set(0, f{"max_advantage": 9.0}), by: 1, key: "grpo.advantage.clip"},
+		{check: "advantage_not_centred", step: set(perEpoch, f{"mean_advantage": 0.3}), by: 11, key: "grpo.advantage.method"},
+		{check: "loss_parts_differ", step: func(step int, m map[string]any) { m["loss"] = m["ppo_loss"] }, by: 20},
+		{check: "loss_parts_differ", step: func(step int, m map[string]any) {
+			m["kl_loss"] = 2 * m["kl_loss"].(float64)
+			m["loss"] = m["ppo_loss"].(float64) + m["kl_loss"].(float64)
+		}, by: 20, key: "grpo.kl.beta"},
+		{check: "loss_diverges", phase: "rce", step: func(step int, m map[string]any) { m["loss"] = 5 + float64(step) }, by: 20, key: "rce.lr"},
+		{check: "validation_diverges", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.4 - 0.01*float64(epoch) }, by: 30, key: "checkpoint.patience_epochs"},
+		{check: "validation_diverges", phase: "rce", epoch: func(epoch int, m map[string]any) {
+			delete(m, "val_reward")
+			m["val_loss"] = 6 + 0.1*float64(epoch)
+		}, by: 30, key: "checkpoint.patience_epochs"},
+		{check: "validation_unchanged", epoch: func(epoch int, m map[string]any) { m["val_loss"] = 6.0 }, by: 10},
+		{check: "worse_than_start", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.2 }, by: 10, key: "grpo.lr"},
+	}
+}
+
+// kl changes a step's KL and what is computed from it.
+func kl(change func(step int, x float64) float64) func(int, map[string]any) {
+	return func(step int, m map[string]any) {
+		x := change(step, m["kl"].(float64))
+		m["kl"], m["kl_loss"], m["loss"] = x, 0.1*x, m["ppo_loss"].(float64)+0.1*x
+	}
+}
+
+// TestChecks: every check speaks of its failure, in time, once, with the key to change; no other check is drawn in.
+func TestChecks(t *testing.T) {
+	seen := map[string]bool{}
+	for i, tc := range failures() {
+		t.Run(fmt.Sprintf("%s %d", tc.check, i), func(t *testing.T) {
+			lim, healthy, phase := grpoLimits(), grpoRow, "grpo"
+			if tc.phase == "rce" {
+				lim, healthy, phase = rceLimits(), rceRow, "rce"
+			}
+			if tc.limit != nil {
+				tc.limit(&lim)
+			}
+			row := func(step int) map[string]any {
+				m := healthy(step)
+				if tc.step != nil {
+					tc.step(step, m)
+				}
+				return m
+			}
+			end := func(epoch int) map[string]any {
+				m := epochRow(epoch)
+				if tc.epoch != nil {
+					tc.epoch(epoch, m)
+				}
+				return m
+			}
+			found, at := play(DefaultOptions(), phase, lim, row, end)
+			if len(found) != 1 || found[0].Check != tc.check {
+				t.Fatalf("found %+v at %v, want %s alone", found, at, tc.check)
+			}
+			f := found[0]
+			if at[0] > tc.by || f.Key != tc.key || f.Severity == Off || f.Severity == "" {
+				t.Errorf("at step %d with key %q and severity %q, want by step %d with %q", at[0], f.Key, f.Severity, tc.by, tc.key)
+			}
+			if len(f.Message) < 60 || strings.ContainsAny(f.Message, "\n!") || strings.Contains(f.Message, "%!") || !strings.ContainsAny(f.Message, "0123456789") {
+				t.Errorf("message %q: want one sentence with a number", f.Message)
+			}
+			if tc.key != "" && !strings.Contains(f.Message, tc.key) && tc.key != "checkpoint.patience_epochs" {
+				t.Errorf("message %q does not name %s", f.Message, tc.key)
+			}
+		})
+		seen[tc.check] = true
+	}
+	for _, c := range Checks() {
+		if !seen[c.Name] && c.Name != "throughput_drop" && c.Name != "nonfinite" {
+			t.Errorf("no failure for check %s", c.Name)
+		}
+	}
+}
+
+// TestSeverities: the configuration decides what a finding is; off says nothing.
+func TestSeverities(t *testing.T) {
+	row := func(step int) map[string]any {
+		m := grpoRow(step)
+		m["signal_share"] = 0.0
+		return m
+	}
+	for _, severity := range []Severity{Off, Note, Warning, Stop} {
+		opt := DefaultOptions()
+		opt.NoSignal.Severity = severity
+		found, _ := play(opt, "grpo", grpoLimits(), row, epochRow)
+		switch {
+		case severity == Off:
+			if len(found) > 0 {
+				t.Errorf("off: %v", found)
+			}
+		case len(found) != 1 || found[0].Severity != severity:
+			t.Errorf("%s: %v", severity, found)
+		case (Judge(found) != nil) != (severity == Stop):
+			t.Errorf("%s: judged %v", severity, Judge(found))
+		}
+		if err := Judge(Soften(found)); err != nil {
+			t.Errorf("%s: softened, it still ends the run: %v", severity, err)
+		}
+	}
+	opt := DefaultOptions()
+	opt.Enabled = false
+	if found, _ := play(opt, "grpo", grpoLimits(), row, epochRow); len(found) > 0 {
+		t.Errorf("disabled: %v", found)
+	}
+}
+
+// TestStateIsExact: a doctor restored after any step says what the undisturbed one says from there.
+func TestStateIsExact(t *testing.T) {
+	opt := DefaultOptions()
+	opt.GradientSpike = Window{Note, 1.01, 6}
+	for i, tc := range failures() {
+		lim, healthy, phase := grpoLimits(), grpoRow, "grpo"
+		if tc.phase == "rce" {
+			lim, healthy, phase = rceLimits(), rceRow, "rce"
+		}
+		if tc.limit != nil {
+			tc.limit(&lim)
+		}
+		show := func(d *Doctor, from int) (found []Finding) {
+			for step := from; step < total; step++ {
+				m, e := healthy(step), epochRow((step+1)/perEpoch)
+				if tc.step != nil {
+					tc.step(step, m)
+				}
+				if tc.epoch != nil {
+					tc.epoch((step+1)/perEpoch, e)
+				}
+				found = append(found, d.Step(step/perEpoch+1, step+1, m)...)
+				if (step+1)%perEpoch == 0 {
+					found = append(found, d.Epoch((step+1)/perEpoch, e)...)
+				}
+			}
+			return found
+		}
+		for cut := 0; cut < total; cut += 7 {
+			d := New(opt)
+			d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+			d.Begin(phase, lim)
+			saved := d.State()
+			whole := show(d, 0)
+			other := New(opt)
+			other.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+			other.Begin(phase, lim)
+			if err := other.Restore(saved); err != nil {
+				t.Fatal(err)
+			}
+			first := showUntil(other, cut, healthy, tc)
+			again := New(opt)
+			again.Begin(phase, lim)
+			if err := again.Restore(other.State()); err != nil {
+				t.Fatal(err)
+			}
+			if got := append(first, show(again, cut)...); !reflect.DeepEqual(got, whole) {
+				t.Fatalf("failure %d (%s) cut at %d: %v, want %v", i, tc.check, cut, got, whole)
+			}
+		}
+	}
+}
+
+func showUntil(d *Doctor, end int, healthy func(int) map[string]any, tc failure) (found []Finding) {
+	for step := range end {
+		m, e := healthy(step), epochRow((step+1)/perEpoch)
+		if tc.step != nil {
+			tc.step(step, m)
+		}
+		if tc.epoch != nil {
+			tc.epoch((step+1)/perEpoch, e)
+		}
+		found = append(found, d.Step(step/perEpoch+1, step+1, m)...)
+		if (step+1)%perEpoch == 0 {
+			found = append(found, d.Epoch((step+1)/perEpoch, e)...)
+		}
+	}
+	return found
+}
+
+// TestAnotherPhase: what was said in one phase may be said again in the next, and its windows are empty.
+func TestAnotherPhase(t *testing.T) {
+	d := New(DefaultOptions())
+	d.Start(map[string]any{"loss": 6.0, "reward": 0.4})
+	for _, phase := range []string{"grpo", "grpo_online"} {
+		d.Begin(phase, grpoLimits())
+		var found []string
+		for step := range total {
+			m := grpoRow(step)
+			m["signal_share"] = 0.0
+			for _, f := range d.Step(step/perEpoch+1, step+1, m) {
+				found = append(found, fmt.Sprint(f.Check, " ", step+1))
+			}
+		}
+		if !slices.Equal(found, []string{"no_signal 20"}) {
+			t.Errorf("%s: %v, want no_signal at step 20", phase, found)
+		}
+	}
+	if err := d.Restore(json.RawMessage(`{"phase":"rce"}`)); err == nil {
+		t.Error("a state of another phase was taken")
+	}
+}
+
+// TestNonFiniteRows: compat's rows may hold NaN; the state stays one that JSON can hold.
+func TestNonFiniteRows(t *testing.T) {
+	row := func(step int) map[string]any {
+		m := grpoRow(step)
+		for k := range m {
+			if _, ok := m[k].(float64); ok {
+				m[k] = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[step%3]
+			}
+		}
+		return m
+	}
+	d := New(DefaultOptions())
+	d.Begin("grpo", grpoLimits())
+	for step := range total {
+		for _, f := range d.Step(step/perEpoch+1, step+1, row(step)) {
+			if math.IsNaN(f.Value) || math.IsInf(f.Value, 0) {
+				t.Errorf("%s has value %v", f.Check, f.Value)
+			}
+		}
+		if s := d.State(); !json.Valid(s) {
+			t.Fatalf("state %s", s)
+		}
+	}
+}
+
+// TestShortPhase: a phase shorter than a window is judged at its end.
+func TestShortPhase(t *testing.T) {
+	lim := grpoLimits()
+	lim.StepsPerEpoch, lim.TotalSteps = 3, 3
+	d := New(DefaultOptions())
+	d.Begin("grpo", lim)
+	for step := range 3 {
+		m := grpoRow(step)
+		m["signal_share"] = 0.0
+		m["lr"] = lim.LR * lim.LRPlan.at(step, 3)
+		found := d.Step(1, step+1, m)
+		if (len(found) > 0) != (step == 2) {
+			t.Errorf("step %d: %v", step+1, found)
+		}
+	}
+}
+
+// TestThroughput: a stretch that is much slower than the phase is named with its steps.
+func TestThroughput(t *testing.T) {
+	seconds := make([]float64, 101)
+	for i := range seconds {
+		seconds[i] = 0.1 + 0.01*wave(i, 1)
+	}
+	seconds[0] = 5 // the first step is not counted
+	if found := Throughput("grpo", seconds, DefaultOptions()); len(found) > 0 {
+		t.Errorf("a steady phase: %v", found)
+	}
+	for i := 40; i < 60; i++ {
+		seconds[i] = 0.5
+	}
+	found := Throughput("grpo", seconds, DefaultOptions())
+	if len(found) != 1 || found[0].Check != "throughput_drop" || found[0].Value < 4 || !strings.Contains(found[0].Message, "steps 42 to 51") {
+		t.Errorf("a slow stretch: %v", found)
+	}
+	opt := DefaultOptions()
+	opt.ThroughputDrop.Severity = Stop
+	if found := Throughput("grpo", seconds, opt); len(found) != 1 || found[0].Severity != Warning {
+		t.Errorf("what is over cannot be stopped: %v", found)
+	}
+	if found := Throughput("grpo", seconds[:6], DefaultOptions()); len(found) > 0 {
+		t.Errorf("six steps: %v", found)
+	}
+}
+
+// TestSchedules: the doctor's own formulas at the places where schedules turn.
+func TestSchedules(t *testing.T) {
+	for _, tc := range []struct {
+		plan Plan
+		step int
+		want float64
+	}{
+		{Plan{Name: "cosine", Warmup: 0.1}, 0, 0.25}, {Plan{Name: "cosine", Warmup: 0.1}, 3, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 4, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 22, 0.5},
+		{Plan{Name: "linear", Floor: 0.2}, 20, 0.6}, {Plan{Name: "constant"}, 39, 1},
+	} {
+		if got := tc.plan.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
+			t.Errorf("%+v at %d: %v, want %v", tc.plan, tc.step, got, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		tau  Tau
+		step int
+		want float64
+	}{{Tau{2, 0.5, "linear"}, 0, 2}, {Tau{2, 0.5, "linear"}, 39, 0.5}, {Tau{2, 0.5, "cosine"}, 39, 0.5}, {Tau{2, 0.5, "exponential"}, 0, 2}, {Tau{2, 0.5, "exponential"}, 39, 0.5}, {Tau{2, 0.5, "constant"}, 20, 2}} {
+		if got := tc.tau.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
+			t.Errorf("%+v at %d: %v, want %v", tc.tau, tc.step, got, tc.want)
+		}
+	}
+}

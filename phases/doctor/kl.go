@@ -1,0 +1,116 @@
+package doctor
+
+import "math"
+
+// Does the KL say how far the policy is from its reference, and does β answer it?
+
+func (d *Doctor) klAboveBand(row) {
+	o := d.opt.KLAboveBand
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
+		return
+	}
+	kl, ok := d.mean("kl", o)
+	if high := d.lim.Policy.KL.BandMax; ok && kl > o.Limit*high {
+		d.say(o.Severity, "kl_above_band", d.key("kl.beta"), kl, o.Limit*high,
+			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"), d.key("kl.beta"), d.key("kl.target_max"))
+	}
+}
+
+func (d *Doctor) klBelowBand(row) {
+	o := d.opt.KLBelowBand
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
+		return
+	}
+	kl, ok := d.mean("kl", o)
+	if low := d.lim.Policy.KL.BandMin; ok && kl != 0 && kl < o.Limit*low { // of exactly 0, kl_stuck_at_zero speaks
+		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
+			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
+	}
+}
+
+// betaAtBound counts steps whose β sits on a bound while their KL asks it to go further.
+func (d *Doctor) betaAtBound(r row) {
+	o := d.opt.BetaAtBound
+	x, ok := r.get("kl_beta", "kl")
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || !ok {
+		return
+	}
+	beta, kl, b := x[0], x[1], d.lim.Policy.KL
+	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // the first step's KL is 0
+	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
+		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
+			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
+	}
+	if d.streak("beta_at_min", beta <= b.BetaMin*(1+1e-9) && kl < b.BandMin, w) {
+		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_min"), beta, b.BetaMin,
+			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
+	}
+}
+
+// betaWrongWay holds the move of β against the KL of the step that decided it.
+func (d *Doctor) betaWrongWay(r row) {
+	x, ok := r.get("kl", "kl_beta")
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || d.lim.Policy.KL.Update != "step" || !ok {
+		return
+	}
+	if before := d.state.Recent["beta_step"]; len(before) == 2 {
+		d.betaMove(before[0], before[1], x[1])
+	}
+	d.state.Recent["beta_step"] = []float64{x[0], x[1]}
+}
+
+// betaWrongWayEpoch holds the move of β against the epoch's mean KL.
+func (d *Doctor) betaWrongWayEpoch(r row) {
+	x, ok := r.get("kl", "kl_beta", "kl_beta_next")
+	if ok && d.lim.Policy != nil && d.lim.Policy.KL.Controller != "fixed" && d.lim.Policy.KL.Update == "epoch" {
+		d.betaMove(x[0], x[1], x[2])
+	}
+}
+
+func (d *Doctor) betaMove(kl, before, after float64) {
+	o, b := d.opt.BetaWrongWay, d.lim.Policy.KL
+	wrong := kl > 1.01*b.BandMax && (after < before*(1-1e-9) || after == before && before < b.BetaMax*(1-1e-9)) ||
+		kl < 0.99*b.BandMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
+	if wrong {
+		d.say(o.Severity, "beta_wrong_way", d.key("kl.controller"), after, before,
+			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax, d.key("kl.controller"), b.Controller)
+	}
+}
+
+func (d *Doctor) klStuckAtZero(r row) {
+	o := d.opt.KLStuckAtZero
+	if d.lim.Policy == nil || d.lim.referenceIsFresh(r.step) || noItems(r) {
+		return
+	}
+	kl, ok := r.number("kl")
+	moves := d.state.Moves["reference"]
+	if d.streak("kl_stuck_at_zero", ok && kl == 0 && moves > 0, o.Steps) {
+		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 0,
+			"the KL is exactly 0 after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
+	}
+}
+
+func (d *Doctor) klNotZero(r row) {
+	o := d.opt.KLNotZero
+	kl, ok := r.number("kl")
+	if d.lim.Policy == nil || !d.lim.referenceIsFresh(r.step) {
+		return
+	}
+	if d.lim.Policy.KL.NonNegative && kl < 0 {
+		return // kl_negative says that
+	}
+	if ok && math.Abs(kl) > o.Limit {
+		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit,
+			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
+	}
+}
+
+func (d *Doctor) klNegative(r row) {
+	o := d.opt.KLNegative
+	if d.lim.Policy == nil || !d.lim.Policy.KL.NonNegative {
+		return
+	}
+	if kl, ok := r.number("kl"); ok && kl < -o.Limit {
+		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit, "the KL is %.3g nats, and %s=exact, k2 and k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl, d.key("kl.estimator"))
+	}
+}

@@ -1,0 +1,149 @@
+package doctor
+
+import "math"
+
+// Limits is what a phase promises about its rows, taken from its options and not from what it does: the
+// doctor holds the rows against it.
+type Limits struct {
+	StepsPerEpoch int
+	TotalSteps    int  // of the phase
+	Passes        int  // optimizer steps on each batch
+	StartsAtInit  bool // the phase starts with the weights of the run's initial policy
+	Online        bool // candidates are sampled from the policy
+	Text          bool // the policy's steps are tokens
+
+	LR     float64 // peak
+	LRPlan Plan
+	Tau    *Tau        // of RCE's weights; nil without
+	Policy *PolicyLoss // of GRPO; nil without
+}
+
+// Plan is the learning rate over a phase: a linear warm-up, then a decay to a floor.
+type Plan struct {
+	Name   string  // cosine, linear or constant
+	Warmup float64 // share of the steps
+	Floor  float64 // share of the peak
+}
+
+// at returns the factor on the peak at a step (from 0) of total.
+func (p Plan) at(step, total int) float64 {
+	warmup := math.Round(p.Warmup * float64(total))
+	if x := float64(step); x < warmup {
+		return (x + 1) / warmup
+	}
+	done := math.Min(1, (float64(step)-warmup)/math.Max(1, float64(total)-warmup))
+	switch p.Name {
+	case "cosine":
+		return p.Floor + (1-p.Floor)*0.5*(1+math.Cos(math.Pi*done))
+	case "linear":
+		return 1 - (1-p.Floor)*done
+	}
+	return 1
+}
+
+// Tau is RCE's temperature over a phase.
+type Tau struct {
+	Start, End float64
+	Schedule   string // linear, cosine, exponential or constant
+}
+
+// at returns the temperature of a step (from 0) of total.
+func (t Tau) at(step, total int) float64 {
+	if t.Schedule == "constant" {
+		return t.Start
+	}
+	done := 1.0
+	if total > 1 {
+		done = math.Min(1, float64(step)/float64(total-1))
+	}
+	switch t.Schedule {
+	case "cosine":
+		return t.End + (t.Start-t.End)*0.5*(1+math.Cos(math.Pi*done))
+	case "exponential":
+		return math.Exp((1-done)*math.Log(t.Start) + done*math.Log(t.End))
+	}
+	return (1-done)*t.Start + done*t.End
+}
+
+// ends returns the smallest and the largest temperature of the phase.
+func (t Tau) ends() (smallest, largest float64) {
+	if t.Schedule == "constant" {
+		return t.Start, t.Start
+	}
+	return math.Min(t.Start, t.End), math.Max(t.Start, t.End)
+}
+
+// PolicyLoss is what GRPO's options promise.
+type PolicyLoss struct {
+	ClipLow, ClipHigh float64 // widths of the clip range below and above 1
+	AdvantageClip     float64
+	Centred           bool // the advantages of a whole group have mean 0 before the clip
+	EarlyEpochs       int
+	EarlyTopK         int
+	LateTopK          int // 0: all
+
+	OldPolicy      string // init, phase_start, epoch_start, every_n or batch
+	UpdateOldAfter int    // steps (every_n)
+	OldIsRebuilt   bool   // the old policy computes otherwise than the policy (compat's heads)
+
+	SumOfParts     bool // loss = ppo_loss + kl_loss
+	KLPerCandidate bool // kl_loss = kl_beta · kl
+	KL             KL
+}
+
+// KL is the penalty and its controller.
+type KL struct {
+	Reference        string // init, phase_start or epoch_start
+	SyncSteps        int    // the reference follows the policy every so many steps; 0: never
+	SyncCopies       bool   // and is a copy of it then
+	NonNegative      bool   // the estimator cannot be below 0
+	Controller       string // band, proportional or fixed; fixed too where beta is 0 for good
+	Update           string // step, epoch or moving_average
+	BandMin, BandMax float64
+	BetaMin, BetaMax float64
+}
+
+// topK is how many of a group's candidates count in an epoch (from 1).
+func (l Limits) topK(epoch int, size float64) float64 {
+	switch p := l.Policy; {
+	case epoch <= p.EarlyEpochs:
+		return math.Min(size, float64(p.EarlyTopK))
+	case p.LateTopK > 0:
+		return math.Min(size, float64(p.LateTopK))
+	}
+	return size
+}
+
+// oldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the
+// ratio is then 1.
+func (l Limits) oldIsFresh(step int) bool {
+	p := l.Policy
+	switch p.OldPolicy {
+	case "batch":
+		return step%l.Passes == 0
+	case "epoch_start":
+		return step%l.StepsPerEpoch == 0
+	case "every_n": // between batches only
+		period := (p.UpdateOldAfter + l.Passes - 1) / l.Passes * l.Passes
+		return step%period == 0
+	case "init":
+		return step == 0 && l.StartsAtInit && !p.OldIsRebuilt
+	}
+	return step == 0
+}
+
+// referenceIsFresh reports whether the reference policy has the policy's weights at a step of the phase
+// (from 0): the KL is then 0.
+func (l Limits) referenceIsFresh(step int) bool {
+	kl := l.Policy.KL
+	if kl.SyncSteps > 0 && kl.SyncCopies && step > 0 && step%kl.SyncSteps == 0 {
+		return true
+	}
+	switch kl.Reference {
+	case "epoch_start":
+		return step%l.StepsPerEpoch == 0
+	case "init":
+		return step == 0 && l.StartsAtInit
+	}
+	return step == 0
+}

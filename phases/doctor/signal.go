@@ -1,0 +1,120 @@
+package doctor
+
+// Do the rewards tell candidates apart, and does the loss see it?
+
+func (d *Doctor) noSignal(r row) {
+	o := d.opt.NoSignal
+	share, ok := d.mean("signal_share", o)
+	if !ok || share >= o.Limit {
+		return
+	}
+	d.say(o.Severity, "no_signal", d.rewardKey(), share, o.Limit,
+		"%s of the groups of the last steps have a learning signal (rewards that differ), want at least %s: nothing pulls the policy but noise%s; %s",
+		percent(share), percent(o.Limit), ifThen(d.lim.Policy != nil, " and the KL", ""),
+		ifThen(d.lim.Online, "warm it up with sft or rce, sample larger groups ("+d.key("group_size")+"), or choose rewards with partial credit ("+d.rewardKey()+")",
+			"choose rewards that tell the candidates of a query apart ("+d.rewardKey()+"), or look for a constant column in the data"))
+}
+
+// rewardKey is where rewards are chosen.
+func (d *Doctor) rewardKey() string {
+	if d.lim.Text {
+		return "rewards"
+	}
+	return "data.reward.mode"
+}
+
+func (d *Doctor) allGoodGroups(row) {
+	o := d.opt.AllGoodGroups
+	if share, ok := d.mean("constant_good_groups", o); ok && share > o.Limit {
+		d.say(o.Severity, "all_good_groups", "", share, o.Limit,
+			"in %s of the groups every candidate earns the same good reward: the queries are too easy for the policy by now; harder queries, or an end of the phase here, would waste fewer steps", percent(share))
+	}
+}
+
+func (d *Doctor) allBadGroups(row) {
+	o := d.opt.AllBadGroups
+	if share, ok := d.mean("constant_bad_groups", o); ok && share > o.Limit {
+		d.say(o.Severity, "all_bad_groups", d.key("group_size"), share, o.Limit,
+			"in %s of the groups every candidate earns the same bad reward: the queries are too hard for the policy; warm it up with sft or rce, sample larger groups (%s), or choose rewards with partial credit (%s)",
+			percent(share), d.key("group_size"), d.rewardKey())
+	}
+}
+
+// essUniform scales the share of the effective sample size to the smallest temperature of the schedule:
+// to second order it is 1/(1 + (spread/τ)²).
+func (d *Doctor) essUniform(r row) {
+	o := d.opt.ESSUniform
+	share, ok := d.mean("ess_share", o)
+	tau, known := r.number("temperature")
+	spread, _ := d.mean("score_spread", o)
+	if !ok || !known || d.lim.Tau == nil || share <= 0 || tau <= 0 {
+		return
+	}
+	smallest, _ := d.lim.Tau.ends()
+	best := 1 / (1 + (1/share-1)*(tau/smallest)*(tau/smallest))
+	if best > o.Limit {
+		d.say(o.Severity, "ess_uniform", d.key("temperature.start"), best, o.Limit,
+			"the RCE weights are nearly uniform: an effective %s of a group's candidates at τ = %.3g, and %s at the schedule's smallest τ = %.3g, against a spread of %.3g between a group's scores; good and bad candidates are imitated alike: lower %s and %s, set %s=true, or scale the rewards",
+			percent(share), tau, percent(best), smallest, spread, d.key("temperature.start"), d.key("temperature.end"), d.key("temperature.relative"))
+	}
+}
+
+// essCollapsed speaks of the steps at the largest temperature of the schedule only: annealing towards the
+// best candidate is what a schedule is for.
+func (d *Doctor) essCollapsed(r row) {
+	o := d.opt.ESSCollapsed
+	ess, ok := d.mean("effective_sample_size", o)
+	share, known := d.mean("ess_share", o)
+	tau, there := r.number("temperature")
+	if !ok || !known || !there || d.lim.Tau == nil || share <= 0 || share > 0.5 { // groups of one or two candidates have no more
+		return
+	}
+	if _, largest := d.lim.Tau.ends(); tau < 0.8*largest || ess >= o.Limit {
+		return
+	}
+	spread, _ := d.mean("score_spread", o)
+	d.say(o.Severity, "ess_collapsed", d.key("temperature.start"), ess, o.Limit,
+		"the RCE weights imitate one candidate a query: an effective %.3g of them at τ = %.3g, the largest of the schedule, against a spread of %.3g between a group's scores; the other candidates teach nothing: raise %s, or use sft, which does the same for less",
+		ess, tau, spread, d.key("temperature.start"))
+}
+
+func (d *Doctor) batchRepeats(r row) {
+	o := d.opt.BatchRepeats
+	x, ok := r.get("mean_reward", "reward_std", "items")
+	if !ok {
+		x, ok = r.get("score_spread", "effective_sample_size", "temperature")
+		ok = ok && d.lim.Tau != nil && d.lim.Tau.Schedule == "constant"
+	}
+	if !ok || x[1] == 0 || r.step%d.lim.Passes != 0 || d.lim.StepsPerEpoch/d.lim.Passes < 2 {
+		return
+	}
+	before := d.state.Recent["batch"]
+	same := len(before) == 3 && before[0] == x[0] && before[1] == x[1] && before[2] == x[2]
+	d.state.Recent["batch"] = []float64{x[0], x[1], x[2]}
+	if d.streak("batch_repeats", same, o.Steps) {
+		d.say(o.Severity, "batch_repeats", "", float64(d.state.Streak["batch_repeats"]+1), 1,
+			"%d batches in a row have exactly the same rewards: every step sees the same queries; the order of the data is broken", d.state.Streak["batch_repeats"]+1)
+	}
+}
+
+func (d *Doctor) entropyCollapse(r row) {
+	o := d.opt.EntropyCollapse
+	now, ok := d.mean("entropy", o)
+	first := d.state.First["entropy"]
+	if !ok || first.N < min(firstSteps, o.Steps) || first.mean() <= 0 || now >= o.Limit*first.mean() {
+		return
+	}
+	if reward, known := d.mean("mean_reward", o); known && d.lim.Online && reward > 1.1*d.state.First["mean_reward"].mean() {
+		return // it concentrates on what pays
+	}
+	d.say(o.Severity, "entropy_collapse", d.key("entropy_weight"), now/first.mean(), o.Limit,
+		"the policy's entropy fell to %.3g nats a step from %.3g at the phase's start: it answers nearly the same every time and explores nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
+}
+
+func (d *Doctor) allTruncated(row) {
+	o := d.opt.AllTruncated
+	if share, ok := d.mean("truncated_share", o); ok && share > o.Limit {
+		d.say(o.Severity, "all_truncated", "vl.generation.max_new_tokens", share, o.Limit,
+			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise vl.generation.max_new_tokens, or teach the policy to end with sft", percent(share))
+	}
+}

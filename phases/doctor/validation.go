@@ -1,0 +1,75 @@
+package doctor
+
+// Does validation follow training?
+
+// validationDiverges compares the newest epochs of the phase. Training is the loss of imitation, the
+// sampled reward of online phases, or the advantage's gain on recorded groups.
+func (d *Doctor) validationDiverges(r row) {
+	o := d.opt.ValidationDiverges
+	val, better := d.series("val_reward", r), 1.0
+	name := "val_reward"
+	if len(val) == 0 {
+		val, better, name = d.series("val_loss", r), -1, "val_loss"
+	}
+	train, of, rises := d.series("loss", r), "loss", -1.0
+	if d.lim.Online {
+		train, of, rises = d.series("mean_reward", r), "mean_reward", 1
+	} else if d.lim.Policy != nil {
+		train, of, rises = d.series("advantage_gain", r), "advantage_gain", 1
+	}
+	n := int(o.Limit)
+	if n < 1 || len(val) <= n || len(train) <= n {
+		return
+	}
+	val, train = val[len(val)-n-1:], train[len(train)-n-1:]
+	for i := 1; i <= n; i++ {
+		if better*(val[i]-val[i-1]) >= 0 || rises*(train[i]-train[i-1]) <= 0 {
+			return
+		}
+	}
+	d.say(o.Severity, "validation_diverges", "checkpoint.patience_epochs", float64(n), o.Limit,
+		"%s went from %.4g to %.4g over %d epochs while training got better (%s from %.4g to %.4g): the policy learns what does not carry over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
+}
+
+// validationUnchanged compares with the epoch before, the first with the initial policy.
+func (d *Doctor) validationUnchanged(r row) {
+	o := d.opt.ValidationUnchanged
+	x, ok := r.get("val_loss", "lr", "grad_norm")
+	if !ok || x[1] == 0 || x[2] <= smallGradient {
+		return
+	}
+	before, known := d.state.Initial["val_loss"]
+	if n := len(d.state.Epochs); n > 0 {
+		before, known = d.state.Epochs[n-1]["val_loss"]
+	} else if !d.lim.StartsAtInit {
+		known = false
+	}
+	if known && before == x[0] {
+		d.say(o.Severity, "validation_unchanged", "", x[0], before, "val_loss is %.8g, the same to the last digit as before the epoch, although the gradient was %.3g: the weights do not move, or validation looks at other weights", x[0], x[2])
+	}
+}
+
+func (d *Doctor) worseThanStart(r row) {
+	o := d.opt.WorseThanStart
+	reward, ok := r.number("val_reward")
+	initial, known := d.state.Initial["val_reward"]
+	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial {
+		return
+	}
+	d.say(o.Severity, "worse_than_start", d.key("lr"), reward, (1-o.Limit)*initial,
+		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
+}
+
+// series are an epoch metric's numbers of this phase, that of the row in hand last.
+func (d *Doctor) series(name string, r row) []float64 {
+	var out []float64
+	for _, e := range d.state.Epochs {
+		if x, ok := e[name]; ok {
+			out = append(out, x)
+		}
+	}
+	if x, ok := r.number(name); ok {
+		out = append(out, x)
+	}
+	return out
+}

@@ -1,0 +1,288 @@
+package preflight
+
+import (
+	"fmt"
+	"math"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/selector"
+)
+
+// logProbs returns the policy's log-probabilities [B*G*T] of a batch without gradient.
+func logProbs(p selector.Policy, b *selector.Batch, opt selector.ForwardOptions) []float64 {
+	defer torchx.NoGrad()()
+	defer torchx.Scope()()
+	return p.Forward(b, opt).LogP.Floats()
+}
+
+// forward checks the policy's evaluations of the batch that the phase has just trained on, with the weights
+// that it had then: again, without gradient, and query by query.
+func (p *probe) forward(m phases.Metrics) {
+	b := p.spy.seen
+	if b == nil || b.NumValid() == 0 {
+		return
+	}
+	plain := selector.ForwardOptions{Temperature: p.spy.how.Temperature}
+	once := logProbs(p.policy, b, plain)
+	_, ratios := m["mean_ratio"]
+	if ratios || !p.spy.how.Train { // imitation may train with dropout
+		d, at := differ(once, p.spy.logp)
+		p.over("grad_nograd_differ", d, p.opt.GradNogradDiffer,
+			"a log-probability is %.7g in the phase's step and %.7g without gradient, with the same weights: dropout is on in a pass that ratios are made of, or the two passes compute differently", at[1], at[0])
+	}
+	if !p.first && ratios == p.Online {
+		return // the policy alone was looked at with the first phase
+	}
+	d, at := differ(once, logProbs(p.policy, b, plain))
+	p.over("forward_not_deterministic", d, p.opt.ForwardNotDeterminist,
+		"the same log-probability is %.7g once and %.7g again, with the same weights: the policy's evaluation is random (dropout without training?)", at[0], at[1])
+	worst, at := 0.0, [2]float64{}
+	for _, i := range []int{0, b.B() - 1} {
+		alone := logProbs(p.policy, b.Part(i, i+1), plain)
+		if d, found := differ(alone, once[i*b.G*b.T:(i+1)*b.G*b.T]); !(d <= worst) {
+			worst, at = d, found
+		}
+	}
+	p.over("batch_changes_output", worst, p.opt.BatchChangesOutput,
+		"a log-probability is %.6g alone and %.6g in a batch of %d: the query reads what belongs to others (its images, its pool, or padding)", at[0], at[1], b.B())
+}
+
+// differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number.
+func differ(a, b []float64) (d float64, at [2]float64) {
+	for i := range a {
+		x := math.Abs(a[i] - b[i])
+		if a[i] == b[i] {
+			x = 0
+		}
+		if math.IsNaN(x) {
+			return x, [2]float64{a[i], b[i]}
+		}
+		if x > d {
+			d, at = x, [2]float64{a[i], b[i]}
+		}
+	}
+	return d, at
+}
+
+// direction checks that the phase's first step, made from weights where ratios are 1 and the KL is 0, goes
+// uphill: Σ A·Δlog π > 0 over the batch where candidates are compared (A = reward less its group's mean),
+// Σ w·Δlog π > 0 where they are imitated (w = softmax of reward / τ). The step is scaled to where a change of
+// log-probability is large against rounding and small against 1, so that neither learning rate decides.
+func (p *probe) direction(m phases.Metrics, b *selector.Batch, after []float32) {
+	p.checks += 2
+	step := make([]float32, len(after))
+	length := 0.0
+	for i := range step {
+		step[i] = after[i] - p.start[i]
+		length += float64(step[i]) * float64(step[i])
+	}
+	if length == 0 || number(m, "grad_norm") == 0 {
+		return // moved says so
+	}
+	before := p.sequences(b)
+	change := p.change(b, before, step, 1)
+	scale := 1.0
+	for range 3 {
+		largest := 0.0
+		for _, d := range change {
+			largest = math.Max(largest, math.Abs(d))
+		}
+		if largest == 0 && scale > 1 || math.IsNaN(largest) {
+			break
+		}
+		if largest >= 3e-3 && largest <= 0.1 {
+			break
+		}
+		by := 0.03 / math.Max(largest, 1e-6)
+		scale *= math.Max(1e-4, math.Min(by, 1e4))
+		change = p.change(b, before, step, scale)
+	}
+	p.set(p.start)
+	moves := false
+	for _, d := range change {
+		moves = moves || d != 0
+	}
+	if !moves {
+		p.find("weights_ignored", "the weights moved and no log-probability of the batch changed: the policy does not read what is trained")
+		return
+	}
+	gain, words := p.gain(m, b, change), "better candidates of its own batch"
+	if _, ok := m["mean_ratio"]; !ok {
+		words = "candidates that it imitates"
+	}
+	if !(gain > 0) {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
+			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
+	}
+}
+
+// faint is the least gradient norm of a step, as a share of that of its objective computed here.
+const faint = 1e-4
+
+// pull checks that the gradient of the phase's step is not a mere rounding error next to that of Σ A·log π (or
+// Σ w·log π) over its candidates, which is of the same order whatever the phase divides by.
+func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
+	p.checks++
+	w := make([]float64, 0, len(b.Valid))
+	for i := range b.B() {
+		w = append(w, p.worth(m, b, i)...)
+	}
+	sum := 0.0
+	for _, g := range p.gradient(b, w) {
+		sum += float64(g) * float64(g)
+	}
+	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
+	if got > 0 && got < faint*want {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
+			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are %.3g: what is left is rounding, the loss does not reach the policy", got, want)})
+	}
+}
+
+// worth is what a change of the candidates' log-probabilities in group i is worth: the reward less its group's mean
+// where candidates are compared, the weight of imitation elsewhere.
+func (p *probe) worth(m phases.Metrics, b *selector.Batch, i int) []float64 {
+	if _, compares := m["mean_ratio"]; compares {
+		return centred(b, i)
+	}
+	return imitated(b, i, number(m, "temperature"))
+}
+
+// sequences returns log π of whole candidates [B*G].
+func (p *probe) sequences(b *selector.Batch) []float64 {
+	logp := logProbs(p.policy, b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
+	out := make([]float64, len(b.Valid))
+	for i, x := range logp {
+		if b.Mask[i] != 0 {
+			out[i/b.T] += x
+		}
+	}
+	return out
+}
+
+// change is how log π of the candidates changes along a step of the weights.
+func (p *probe) change(b *selector.Batch, before []float64, step []float32, scale float64) []float64 {
+	w := make([]float32, len(step))
+	for i := range w {
+		w[i] = p.start[i] + float32(scale)*step[i]
+	}
+	p.set(w)
+	out := p.sequences(b)
+	for i := range out {
+		out[i] -= before[i]
+	}
+	return out
+}
+
+// gain is what the change of log-probabilities is worth.
+func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64) float64 {
+	_, compares := m["mean_ratio"]
+	sum := 0.0
+	for i := range b.B() {
+		for g, w := range p.worth(m, b, i) {
+			sum += w * change[i*b.G+g]
+		}
+	}
+	if !compares || sum > 0 {
+		return sum
+	}
+	// a curriculum imitates the best of a group: those that the phase has looked at, against the whole group
+	kept := p.kept(b)
+	top := 0.0
+	for i := range b.B() {
+		for g, w := range centred(b, i) {
+			if kept[i*b.G+g] {
+				top += w * change[i*b.G+g]
+			}
+		}
+	}
+	return top
+}
+
+// kept reports which candidates of the whole groups the phase evaluated.
+func (p *probe) kept(b *selector.Batch) []bool {
+	out := make([]bool, len(b.Valid))
+	s := p.spy.seen
+	for i, q := range b.Queries {
+		for k, other := range s.Queries {
+			if q != other {
+				continue
+			}
+			for g := range s.G {
+				for h := range b.G {
+					if s.Valid[k*s.G+g] && b.Valid[i*b.G+h] && equal(s.Scored(k, g), b.Scored(i, h)) {
+						out[i*b.G+h] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func equal(a, b []int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// centred are the rewards of a group less their mean, in units of their spread; 0 for padding.
+func centred(b *selector.Batch, i int) []float64 {
+	out := make([]float64, b.G)
+	mean, n := 0.0, 0.0
+	for g := range out {
+		if b.Valid[i*b.G+g] {
+			mean += b.Rewards[i*b.G+g]
+			n++
+		}
+	}
+	mean /= math.Max(n, 1)
+	largest := 0.0
+	for g := range out {
+		if b.Valid[i*b.G+g] {
+			out[g] = b.Rewards[i*b.G+g] - mean
+			largest = math.Max(largest, math.Abs(out[g]))
+		}
+	}
+	if largest > 0 {
+		for g := range out {
+			out[g] /= largest
+		}
+	}
+	return out
+}
+
+// imitated are the weights of a group's candidates: softmax of reward / τ, or the best alone where τ is no number.
+func imitated(b *selector.Batch, i int, tau float64) []float64 {
+	out := make([]float64, b.G)
+	best := math.Inf(-1)
+	for g := range out {
+		if b.Valid[i*b.G+g] {
+			best = math.Max(best, b.Rewards[i*b.G+g])
+		}
+	}
+	sum := 0.0
+	for g := range out {
+		if !b.Valid[i*b.G+g] {
+			continue
+		}
+		switch d := b.Rewards[i*b.G+g] - best; {
+		case math.IsNaN(tau) && d == 0 && sum == 0:
+			out[g] = 1
+		case !math.IsNaN(tau):
+			out[g] = math.Exp(d / tau)
+		}
+		sum += out[g]
+	}
+	for g := range out {
+		out[g] /= math.Max(sum, 1e-12)
+	}
+	return out
+}

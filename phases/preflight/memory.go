@@ -1,0 +1,112 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/selector"
+)
+
+// Memory makes one step of every stage, on a clone, with as many queries as the phase takes and the largest that
+// there are, and returns a line about what it took of what was free, for run.log. A step that leaves too little is
+// a finding of its own, apart from the others: it depends on the machine.
+func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device string) (line string, found []doctor.Finding, err error) {
+	free, before := hostmem.Free(), hostmem.Resident()
+	hostmem.ResetPeak()
+	var parts []string
+	for _, s := range stages {
+		if s.Largest == nil {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return "", nil, err
+		}
+		what, err := largestStep(ctx, t, s)
+		if err != nil {
+			return "", nil, nil // the probes have said what is wrong with the phase
+		}
+		parts = append(parts, what)
+	}
+	if len(parts) == 0 {
+		return "", nil, nil
+	}
+	took := max(hostmem.Peak()-before, 0)
+	line = fmt.Sprintf("memory: largest step (%s) took %s on top of %s, of %s free", strings.Join(parts, "; "), hostmem.Size(took), hostmem.Size(before), hostmem.Size(free))
+	worst := took / free
+	if strings.HasPrefix(device, "cuda") {
+		if used, total, ok := cudaMemory(ctx, device); ok {
+			line += fmt.Sprintf("; %s: %s of %s in use after it", device, hostmem.Size(used), hostmem.Size(total))
+			worst = max(worst, used/total)
+		}
+	}
+	if opt.Memory.Severity != doctor.Off && worst > opt.Memory.Limit {
+		found = append(found, doctor.Finding{Check: "memory", Severity: opt.Memory.Severity, Value: worst, Limit: opt.Memory.Limit, Key: stages[0].Name + ".micro_batch",
+			Message: fmt.Sprintf("a step with the largest shapes takes %.0f %% of the memory that is there: lower micro_batch or data.batch_size, or the run may be killed in the middle", 100*worst)})
+	}
+	return line, found, nil
+}
+
+// largestStep makes one step of a phase on its largest batch and says what its shapes were.
+func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error) {
+	phase, err := s.Build(s.Source)
+	if err != nil {
+		return "", err
+	}
+	queries := s.Largest(min(phase.BatchSize(), s.Source.Len()))
+	p, src := newPart(s.Source, queries)
+	p.strict = true
+	if phase, err = s.Build(src); err != nil {
+		return "", err
+	}
+	policy, initial := t.Policy.Clone(), t.Policy.Clone()
+	defer policy.Free()
+	defer initial.Free()
+	_, seen := watch(policy)
+	all := make([]int, len(queries))
+	for i := range all {
+		all[i] = i
+	}
+	err = torchx.Try(func() error {
+		defer torchx.Scope()()
+		if err := phase.Begin(&phases.Env{Policy: seen, Initial: initial, Data: t.Data, Seed: t.Seed, GoOn: t.GoOn}, total); err != nil {
+			return err
+		}
+		defer phase.End()
+		if err := phase.BeginEpoch(1); err != nil {
+			return err
+		}
+		_, err := phase.Step(ctx, 1, 0, 0, all)
+		return err
+	})
+	if err != nil || p.last == nil {
+		return "", err
+	}
+	return s.Name + " " + shapes(p.last), nil
+}
+
+// shapes describes a batch: queries × candidates × steps.
+func shapes(b *selector.Batch) string { return fmt.Sprintf("%d × %d × %d", b.B(), b.G, b.T) }
+
+// cudaMemory asks the driver how much of a device's memory is in use, by all its processes, in bytes. libtorch keeps
+// what it once took, so that after a step this is the step's peak.
+func cudaMemory(ctx context.Context, device string) (used, total float64, ok bool) {
+	_, index, _ := strings.Cut(device, ":")
+	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits", "--id="+index).Output()
+	if err != nil {
+		return 0, 0, false
+	}
+	u, t, _ := strings.Cut(strings.TrimSpace(string(out)), ",")
+	used, err = strconv.ParseFloat(strings.TrimSpace(u), 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	total, err = strconv.ParseFloat(strings.TrimSpace(t), 64)
+	return used * (1 << 20), total * (1 << 20), err == nil && total > 0
+}

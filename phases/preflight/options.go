@@ -1,0 +1,109 @@
+package preflight
+
+import (
+	"fulcrum/beamdata/audit"
+	"fulcrum/phases/doctor"
+)
+
+// Options configures the preflight (config section preflight).
+type Options struct {
+	Enabled bool `koanf:"enabled" help:"look at the data, and try every phase on clones, before a fresh run's first step"`
+	Queries int  `koanf:"queries" help:"queries of the batch on which clones are tried; fewer where a model is large" range:"[2,1024]"`
+	Steps   int  `koanf:"steps" help:"optimizer steps after which every trained tensor has moved" range:"[2,100]"`
+
+	DuplicateQueries     doctor.Limit  `koanf:"duplicate_queries" help:"largest share of a set's queries that repeat the content of another; a repeated id is always a finding"`
+	SplitLeak            doctor.Limit  `koanf:"split_leak" help:"largest share of validation or held-out queries whose content is trained on; a shared id is always a finding"`
+	QueryInOwnPool       doctor.Limit  `koanf:"query_in_own_pool" help:"largest share of queries that are their own candidates"`
+	ConstantRewards      doctor.Limit  `koanf:"constant_rewards" help:"largest share of recorded groups with equal rewards"`
+	SubprecisionRewards  doctor.Limit  `koanf:"subprecision_rewards" help:"largest share of recorded groups whose rewards differ by no more than advantage.precision"`
+	ScoreTies            doctor.Limit  `koanf:"score_ties" help:"largest share of recorded groups with several best candidates"`
+	SmallGroups          doctor.Limit  `koanf:"small_groups" help:"largest share of recorded groups with fewer than two candidates (grpo)"`
+	NonfiniteRewards     doctor.Switch `koanf:"nonfinite_rewards" help:"recorded and sampled candidates have finite rewards"`
+	RecordReaderMismatch doctor.Limit  `koanf:"record_reader_mismatch" help:"largest share of recorded rewards that the reader contradicts"`
+	PoolUnlikeQuery      doctor.Limit  `koanf:"pool_unlike_query" help:"standard errors by which queries are nearer to their own pools than to those of others"`
+
+	StepFailed            doctor.Switch `koanf:"step_failed" help:"a step of the phase ends without an error"`
+	GradientMissing       doctor.Switch `koanf:"gradient_missing" help:"the log-probabilities have a gradient to every trained tensor"`
+	ParametersDoNotMove   doctor.Switch `koanf:"parameters_do_not_move" help:"every trained tensor moves within the steps"`
+	FrozenMove            doctor.Switch `koanf:"frozen_move" help:"frozen tensors and the reference policy stay as they are"`
+	RatioNotOne           doctor.Switch `koanf:"ratio_not_one" help:"the ratio of the policy to itself is exactly 1"`
+	GradNogradDiffer      doctor.Limit  `koanf:"grad_nograd_differ" help:"largest difference of a log-probability with and without gradient, in nats"`
+	ForwardNotDeterminist doctor.Limit  `koanf:"forward_not_deterministic" help:"largest difference of a log-probability between two evaluations, in nats"`
+	BatchChangesOutput    doctor.Limit  `koanf:"batch_changes_output" help:"largest difference of a log-probability alone and in a batch of others, in nats"`
+	PaddingChangesLoss    doctor.Limit  `koanf:"padding_changes_loss" help:"largest relative difference of loss and gradient norm with padding added to the batch"`
+	GradientsAccumulate   doctor.Limit  `koanf:"gradients_accumulate" help:"largest relative difference of the gradient norm between two steps from the same weights"`
+	ObjectiveNotImproved  doctor.Switch `koanf:"objective_not_improved" help:"a step makes the better candidates of its batch likelier"`
+	WeightsIgnored        doctor.Switch `koanf:"weights_ignored" help:"trained weights that move change the log-probabilities"`
+
+	ImagesIgnored   doctor.Limit  `koanf:"images_ignored" help:"least change of a log-probability when the image is another or blank, in nats"`
+	TextIgnored     doctor.Limit  `koanf:"text_ignored" help:"least change of a log-probability when the prompt's text is another, in nats"`
+	ImagesDoNotHelp doctor.Limit  `koanf:"images_do_not_help" help:"standard errors by which answers are likelier with their own images than with others (not from scratch)"`
+	LoRAIgnored     doctor.Switch `koanf:"lora_ignored" help:"loaded adapters change the log-probabilities"`
+	AdapterKeys     doctor.Switch `koanf:"adapter_keys" help:"every tensor of vl.adapter stands in the model as it is in the file"`
+
+	Memory doctor.Limit `koanf:"memory" help:"largest share of the free memory that a step with the largest shapes takes; goes to run.log and summary.json only"`
+}
+
+// DefaultOptions returns every check with the severity and threshold that docs/preflight.md explains.
+func DefaultOptions() Options {
+	const note, warning, stop = doctor.Note, doctor.Warning, doctor.Stop
+	return Options{
+		Enabled: true, Queries: 8, Steps: 3,
+
+		DuplicateQueries:     doctor.Limit{Severity: warning, Limit: 0.1},
+		SplitLeak:            doctor.Limit{Severity: warning, Limit: 0.02},
+		QueryInOwnPool:       doctor.Limit{Severity: warning, Limit: 0.02},
+		ConstantRewards:      doctor.Limit{Severity: warning, Limit: 0.9},
+		SubprecisionRewards:  doctor.Limit{Severity: warning, Limit: 0.5},
+		ScoreTies:            doctor.Limit{Severity: note, Limit: 0.9},
+		SmallGroups:          doctor.Limit{Severity: warning, Limit: 0.5},
+		NonfiniteRewards:     doctor.Switch{Severity: stop},
+		RecordReaderMismatch: doctor.Limit{Severity: warning, Limit: 0.01},
+		PoolUnlikeQuery:      doctor.Limit{Severity: warning, Limit: 3},
+
+		StepFailed:            doctor.Switch{Severity: stop},
+		GradientMissing:       doctor.Switch{Severity: stop},
+		ParametersDoNotMove:   doctor.Switch{Severity: stop},
+		FrozenMove:            doctor.Switch{Severity: stop},
+		RatioNotOne:           doctor.Switch{Severity: stop},
+		GradNogradDiffer:      doctor.Limit{Severity: stop, Limit: 1e-4},
+		ForwardNotDeterminist: doctor.Limit{Severity: stop, Limit: 1e-5},
+		BatchChangesOutput:    doctor.Limit{Severity: warning, Limit: 1e-3},
+		PaddingChangesLoss:    doctor.Limit{Severity: warning, Limit: 1e-3},
+		GradientsAccumulate:   doctor.Limit{Severity: stop, Limit: 1e-2},
+		ObjectiveNotImproved:  doctor.Switch{Severity: warning},
+		WeightsIgnored:        doctor.Switch{Severity: stop},
+
+		ImagesIgnored:   doctor.Limit{Severity: warning, Limit: 1e-6},
+		TextIgnored:     doctor.Limit{Severity: warning, Limit: 1e-6},
+		ImagesDoNotHelp: doctor.Limit{Severity: warning, Limit: 2},
+		LoRAIgnored:     doctor.Switch{Severity: warning},
+		AdapterKeys:     doctor.Switch{Severity: stop},
+
+		Memory: doctor.Limit{Severity: warning, Limit: 0.9},
+	}
+}
+
+// Audit returns the thresholds of the data's checks. precision is advantage.precision.
+func (o Options) Audit(precision float64) audit.Limits {
+	return audit.Limits{Duplicates: o.DuplicateQueries.Limit, Leak: o.SplitLeak.Limit, OwnPool: o.QueryInOwnPool.Limit,
+		Constant: o.ConstantRewards.Limit, Precise: o.SubprecisionRewards.Limit, Ties: o.ScoreTies.Limit, Small: o.SmallGroups.Limit,
+		Mismatch: o.RecordReaderMismatch.Limit, Similarity: o.PoolUnlikeQuery.Limit, Precision: precision}
+}
+
+// severity returns what a check's finding is.
+func (o Options) severity(check string) doctor.Severity {
+	return map[string]doctor.Severity{
+		"duplicate_queries": o.DuplicateQueries.Severity, "split_leak": o.SplitLeak.Severity, "query_in_own_pool": o.QueryInOwnPool.Severity,
+		"constant_rewards": o.ConstantRewards.Severity, "subprecision_rewards": o.SubprecisionRewards.Severity, "score_ties": o.ScoreTies.Severity,
+		"small_groups": o.SmallGroups.Severity, "nonfinite_rewards": o.NonfiniteRewards.Severity,
+		"record_reader_mismatch": o.RecordReaderMismatch.Severity, "pool_unlike_query": o.PoolUnlikeQuery.Severity,
+		"step_failed": o.StepFailed.Severity, "gradient_missing": o.GradientMissing.Severity, "parameters_do_not_move": o.ParametersDoNotMove.Severity,
+		"frozen_move": o.FrozenMove.Severity, "ratio_not_one": o.RatioNotOne.Severity, "grad_nograd_differ": o.GradNogradDiffer.Severity,
+		"forward_not_deterministic": o.ForwardNotDeterminist.Severity, "batch_changes_output": o.BatchChangesOutput.Severity,
+		"padding_changes_loss": o.PaddingChangesLoss.Severity, "gradients_accumulate": o.GradientsAccumulate.Severity,
+		"objective_not_improved": o.ObjectiveNotImproved.Severity, "weights_ignored": o.WeightsIgnored.Severity,
+		"images_ignored": o.ImagesIgnored.Severity, "text_ignored": o.TextIgnored.Severity, "images_do_not_help": o.ImagesDoNotHelp.Severity,
+		"lora_ignored": o.LoRAIgnored.Severity, "adapter_keys": o.AdapterKeys.Severity, "memory": o.Memory.Severity,
+	}[check]
+}

@@ -1,0 +1,94 @@
+// Package preflight tries a run before its first step: every phase of the schedule makes a few steps on one
+// batch with a clone of the policy, and what must hold there is checked: gradients reach every tensor, frozen
+// ones stay, the ratio is 1, log-probabilities are the same with and without gradient, alone and in a batch,
+// and the better candidates become likelier.
+//
+//	report := preflight.New(options, seed)
+//	report.Faults(bundle.Audit(…))            // faults of the data, as findings
+//	err := report.Try(ctx, policy, stages)  // the phases, on clones
+//	doctor.Judge(report.Findings())         // the error of the first stop
+//
+// It trusts no phase: what a step should do is computed here from rewards and log-probabilities alone. The
+// policy it is given stays as it is, and its random numbers are its own. Findings are those of package
+// doctor and depend on configuration, data and weights alone, never on the clock.
+package preflight
+
+import (
+	"fmt"
+
+	"fulcrum/beamdata/audit"
+	"fulcrum/phases/doctor"
+)
+
+// Name stands for the phase of findings that belong to none.
+const Name = "preflight"
+
+// Finding is a doctor's finding and the phase that it is about.
+type Finding struct {
+	Phase string
+	doctor.Finding
+}
+
+// Report collects what the checks find.
+type Report struct {
+	opt      Options
+	seed     int64
+	checks   int
+	findings []Finding
+	said     map[string]bool // phase and check: each is said once
+}
+
+// New returns an empty report. seed chooses the queries that are looked at.
+func New(opt Options, seed int64) *Report {
+	return &Report{opt: opt, seed: seed, said: map[string]bool{}}
+}
+
+// Findings returns what was found, in the order of the checks.
+func (r *Report) Findings() []Finding { return r.findings }
+
+// Checks is how many checks have been made.
+func (r *Report) Checks() int { return r.checks }
+
+// Judge returns the error that ends the run: that of the first stop, or nil.
+func (r *Report) Judge() error {
+	for _, f := range r.findings {
+		if f.Severity == doctor.Stop {
+			return &doctor.StopError{Finding: f.Finding}
+		}
+	}
+	return nil
+}
+
+// Soften turns stops into warnings, for runs that must not be ended.
+func (r *Report) Soften() {
+	for i := range r.findings {
+		if r.findings[i].Severity == doctor.Stop {
+			r.findings[i].Severity = doctor.Warning
+		}
+	}
+}
+
+// Faults adds the faults of the data.
+func (r *Report) Faults(faults []audit.Fault) {
+	r.checks += len(audit.Checks())
+	for _, f := range faults {
+		most := doctor.Stop
+		if f.Mild {
+			most = doctor.Note
+		}
+		r.add(Name, most, doctor.Finding{Check: f.Check, Message: f.Message, Key: f.Key, Value: f.Value, Limit: f.Limit})
+	}
+}
+
+// add appends a finding with the severity that the options give its check, but none worse than most.
+func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
+	if f.Severity = r.opt.severity(f.Check); f.Severity.WorseThan(most) {
+		f.Severity = most
+	}
+	at := fmt.Sprintf("%s %s %s", phase, f.Check, f.Severity)
+	if f.Severity == doctor.Off || phase != Name && r.said[at] {
+		return
+	}
+	r.said[at] = true
+	r.findings = append(r.findings, Finding{phase, f})
+}

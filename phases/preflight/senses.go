@@ -1,0 +1,133 @@
+package preflight
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases/doctor"
+	"fulcrum/selector"
+)
+
+// Senses are the same completions after different prompts: what changes in a prompt should change how likely its
+// completions are. A source that is nil is not looked at; all others have the same length.
+type Senses struct {
+	Own        selector.Source // prompts as they are
+	OtherImage selector.Source // with the images of another prompt
+	BlankImage selector.Source // with grey images
+	OtherText  selector.Source // with the text of another prompt
+}
+
+// together is how many prompts are evaluated at once.
+const together = 8
+
+// completions returns log π of the completions of a source, one a prompt, without gradient.
+func completions(p selector.Policy, src selector.Source) []float64 {
+	defer torchx.NoGrad()()
+	var out []float64
+	for queries := range selector.Chunks(src.Len(), together) {
+		func() {
+			defer torchx.Scope()()
+			b := src.Recorded(queries)
+			out = append(out, torchx.Sum(torchx.Sum(p.Forward(b, selector.ForwardOptions{}).LogP, 2), 1).Floats()...) // [B]
+		}()
+	}
+	return out
+}
+
+// Reads checks that images and text reach the policy's log-probabilities.
+func (r *Report) Reads(p selector.Policy, s Senses) {
+	own := completions(p, s.Own)
+	for _, of := range []struct {
+		src   selector.Source
+		check string
+		limit doctor.Limit
+		what  string
+	}{
+		{s.OtherImage, "images_ignored", r.opt.ImagesIgnored, "the images of another prompt"},
+		{s.BlankImage, "images_ignored", r.opt.ImagesIgnored, "grey images"},
+		{s.OtherText, "text_ignored", r.opt.TextIgnored, "the text of another prompt"},
+	} {
+		if of.src == nil {
+			continue
+		}
+		r.checks++
+		d, _ := differ(own, completions(p, of.src))
+		if d > of.limit.Limit {
+			continue
+		}
+		r.add(Name, doctor.Stop, doctor.Finding{Check: of.check, Value: d, Limit: of.limit.Limit,
+			Message: fmt.Sprintf("with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not read that part of its prompts", of.what, len(own), d)})
+	}
+}
+
+// fewPairs is how many prompts a verdict on the use of images needs.
+const fewPairs = 24
+
+// ImagesHelp checks that a policy that knows something finds answers likelier with their own images than with
+// others. uniform is log π of a completion under a policy that knows nothing; one that is no better is not asked.
+func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, uniform []float64) {
+	if own.Len() < fewPairs {
+		return
+	}
+	r.checks++
+	mine := completions(p, own)
+	known := 0.0
+	for i, x := range mine {
+		known += x - uniform[i]
+	}
+	if known <= 0 {
+		r.add(Name, doctor.Note, doctor.Finding{Check: "images_do_not_help", Message: fmt.Sprintf("whether images help could not be told: %d right answers are no likelier than random tokens", len(mine))})
+		return
+	}
+	theirs := completions(p, other)
+	mean, squares, n := 0.0, 0.0, float64(len(mine))
+	for i := range mine {
+		mean += (mine[i] - theirs[i]) / n
+	}
+	for i := range mine {
+		d := mine[i] - theirs[i] - mean
+		squares += d * d / (n - 1)
+	}
+	z := mean / math.Max(math.Sqrt(squares/n), 1e-9)
+	if z >= r.opt.ImagesDoNotHelp.Limit {
+		return
+	}
+	r.add(Name, doctor.Stop, doctor.Finding{Check: "images_do_not_help", Value: z, Limit: r.opt.ImagesDoNotHelp.Limit,
+		Message: fmt.Sprintf("right answers are %+.3g nats likelier with their own images than with others (%.2g standard errors over %d prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))})
+}
+
+// Adapters checks that loaded adapters, which are not 0, change what the policy says. Fresh ones start at 0 and are
+// tried by the stages.
+func (r *Report) Adapters(p selector.Policy, src selector.Source) {
+	off := p.Clone()
+	defer off.Free()
+	params, loaded := off.Params(), false
+	values := params.Values()
+	for _, name := range params.Names() {
+		if !strings.HasSuffix(name, "lora_B.weight") {
+			continue
+		}
+		from, to := params.Range(name)
+		loaded = loaded || slices.ContainsFunc(values[from:to], func(x float32) bool { return x != 0 })
+		clear(values[from:to])
+	}
+	if !loaded {
+		return
+	}
+	r.checks++
+	params.SetValues(values)
+	if d, _ := differ(completions(p, src), completions(off, src)); d <= 0 {
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "lora_ignored", Message: "the model says the same with its adapters and without: they are loaded, and not used"})
+	}
+}
+
+// AdapterKeys reports what is wrong with how an adapter folder was loaded; nil = nothing.
+func (r *Report) AdapterKeys(err error) {
+	r.checks++
+	if err != nil {
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "adapter_keys", Key: "vl.adapter", Message: err.Error()})
+	}
+}

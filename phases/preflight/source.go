@@ -1,0 +1,183 @@
+package preflight
+
+import (
+	"slices"
+
+	"fulcrum/internal/rng"
+	"fulcrum/selector"
+)
+
+// part is a Source of some of another's queries. It keeps the batch that was last taken from it, and can
+// add padding to what it gives out.
+type part struct {
+	inner   selector.Source
+	queries []int // of inner
+	pad     bool
+	steps   bool // padding adds a step too: the policy's candidates have different lengths anyway
+
+	last   *selector.Batch // what a phase took last, rewards included; its Source is inner
+	made   bool            // rewards of last were made up: those of the data are all equal
+	strict bool            // never make rewards up
+}
+
+func (p *part) Name() string   { return p.inner.Name() }
+func (p *part) Len() int       { return len(p.queries) }
+func (p *part) ID(i int) int64 { return p.inner.ID(p.queries[i]) }
+
+func (p *part) at(queries []int) []int {
+	out := make([]int, len(queries))
+	for i, q := range queries {
+		out[i] = p.queries[q]
+	}
+	return out
+}
+
+// Recorded returns recorded candidates of the inner source.
+func (p *part) Recorded(queries []int) *selector.Batch {
+	b := p.padded(p.inner.Recorded(p.at(queries)))
+	p.take(b)
+	return b
+}
+
+func (p *part) take(b *selector.Batch) {
+	p.last, p.made = b, false
+	if !p.strict && !spread(b) {
+		makeUp(b)
+		p.made = true
+	}
+}
+
+// scored is a part whose candidates can be scored.
+type scored struct {
+	*part
+	scorer selector.Scorer
+}
+
+func (s scored) CanScore() bool { return s.scorer.CanScore() }
+
+func (s scored) Score(b *selector.Batch) error {
+	if err := s.scorer.Score(b); err != nil {
+		return err
+	}
+	s.take(b)
+	return nil
+}
+
+func (s scored) Accuracy(b *selector.Batch) ([]float64, error) { return s.scorer.Accuracy(b) }
+
+// newPart returns the part, and the source that a phase is given.
+func newPart(inner selector.Source, queries []int) (*part, selector.Source) {
+	p := &part{inner: inner, queries: queries}
+	if s, ok := inner.(selector.Scorer); ok {
+		return p, scored{p, s}
+	}
+	return p, p
+}
+
+// partOf returns the part behind a source, nil where there is none.
+func partOf(src selector.Source) *part {
+	switch s := src.(type) {
+	case *part:
+		return s
+	case scored:
+		return s.part
+	}
+	return nil
+}
+
+// spread reports whether some group has rewards that differ.
+func spread(b *selector.Batch) bool {
+	for i := range b.B() {
+		if groupSpread(b, i) {
+			return true
+		}
+	}
+	return false
+}
+
+func groupSpread(b *selector.Batch, i int) bool {
+	first, seen := 0.0, false
+	for at := i * b.G; at < (i+1)*b.G; at++ {
+		switch {
+		case !b.Valid[at]:
+		case !seen:
+			first, seen = b.Rewards[at], true
+		case b.Rewards[at] != first:
+			return true
+		}
+	}
+	return false
+}
+
+// makeUp gives candidates rewards of 0 and 1 by what they chose, so that a step has something to learn.
+func makeUp(b *selector.Batch) {
+	for at, ok := range b.Valid {
+		if !ok {
+			continue
+		}
+		sum := uint64(at/b.G) + 1
+		for _, a := range b.Scored(at/b.G, at%b.G) {
+			sum = sum*0x9E3779B97F4A7C15 + uint64(a) + 1
+		}
+		b.Rewards[at] = float64(sum >> 40 & 1)
+	}
+}
+
+// padded returns a batch with one more, invalid, candidate a group and perhaps one more step that counts nowhere.
+func (p *part) padded(b *selector.Batch) *selector.Batch {
+	if !p.pad {
+		return b
+	}
+	t := b.T
+	if p.steps {
+		t++
+	}
+	out := selector.NewBatch(b.Source, b.Queries, b.G+1, t)
+	if b.Truncated != nil {
+		out.Truncated = make([]bool, len(out.Valid))
+	}
+	if b.Texts != nil {
+		out.Texts = make([]string, len(out.Valid))
+	}
+	for from, ok := range b.Valid {
+		if !ok {
+			continue
+		}
+		i, g := from/b.G, from%b.G
+		to := i*out.G + g
+		out.Set(i, g, b.Scored(i, g), b.Rewards[from])
+		if b.Truncated != nil {
+			out.Truncated[to] = b.Truncated[from]
+		}
+		if b.Texts != nil {
+			out.Texts[to] = b.Texts[from]
+		}
+	}
+	return out
+}
+
+// choose returns n queries of a source to try a phase on, in ascending order: drawn by seed, and with recorded
+// candidates of different rewards where some of those looked at have them.
+func choose(src selector.Source, n int, seed int64, phase string, recorded bool) []int {
+	const looks = 16 // times n
+	order := rng.New(seed, "preflight "+phase).Perm(src.Len())
+	n = min(n, len(order))
+	if !recorded {
+		return slices.Sorted(slices.Values(order[:n]))
+	}
+	var good, fair []int // with a signal; with candidates
+	for _, q := range order[:min(looks*n, len(order))] {
+		b := src.Recorded([]int{q})
+		switch {
+		case groupSpread(b, 0):
+			good = append(good, q)
+		case b.NumValid() > 0:
+			fair = append(fair, q)
+		}
+		if len(good) == n {
+			break
+		}
+	}
+	chosen := append(good, fair...)
+	return slices.Sorted(slices.Values(chosen[:min(n, len(chosen))]))
+}

@@ -1,0 +1,67 @@
+package preflight
+
+import (
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// spy is the policy that a phase trains in a trial. It hands batches of a part through to the source behind
+// it, and remembers the first forward pass that the phase made.
+type spy struct {
+	selector.Policy
+	seen *selector.Batch         // of the first forward pass since reset
+	how  selector.ForwardOptions // its options
+	logp []float64               // [B*G*T] its log-probabilities
+}
+
+func (s *spy) reset() { s.seen, s.logp = nil, nil }
+
+// Forward is the policy's.
+func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	out := s.Policy.Forward(b, opt)
+	if s.seen == nil {
+		s.seen, s.how, s.logp = b, opt, out.LogP.Floats()
+	}
+	return out
+}
+
+// Sample is the policy's, on the source behind a part.
+func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	p := partOf(src)
+	if p == nil {
+		return s.Policy.Sample(src, queries, g, t, temperature, seed)
+	}
+	return p.padded(s.Policy.Sample(p.inner, p.at(queries), g, t, temperature, seed))
+}
+
+// MayStop reports whether the policy may end a candidate early.
+func (s *spy) MayStop() bool {
+	m, ok := s.Policy.(interface{ MayStop() bool })
+	return ok && m.MayStop()
+}
+
+// tokenSpy is a spy on a policy whose steps are tokens.
+type tokenSpy struct{ *spy }
+
+func (s tokenSpy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
+	return s.Policy.(selector.ExactKL).KL(b, reference)
+}
+
+// headSpy is a spy on a policy with heads to choose.
+type headSpy struct{ *spy }
+
+func (s headSpy) CloneWithHeads(heads int) (selector.Policy, error) {
+	return s.Policy.(selector.HeadCloner).CloneWithHeads(heads)
+}
+
+// watch returns a spy on a policy, and what a phase sees of it: the policy's optional powers included.
+func watch(p selector.Policy) (*spy, selector.Policy) {
+	s := &spy{Policy: p}
+	if _, ok := p.(selector.ExactKL); ok {
+		return s, tokenSpy{s}
+	}
+	if _, ok := p.(selector.HeadCloner); ok {
+		return s, headSpy{s}
+	}
+	return s, s
+}

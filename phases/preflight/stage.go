@@ -1,0 +1,274 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/rng"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/selector"
+)
+
+// Stage is a phase of the schedule and how to make it anew.
+type Stage struct {
+	Name   string
+	Source selector.Source // what the phase trains on
+	Online bool            // its candidates are sampled
+	Freeze []string        // parameters whose name contains one of these must not move
+	// Build makes the phase on another source, without weight decay: it would move tensors without a gradient.
+	Build func(selector.Source) (phases.Phase, error)
+	// Largest returns the n queries that make the largest batch, for Memory; nil leaves the stage out.
+	Largest func(n int) []int
+}
+
+// Trial is what the stages are tried with.
+type Trial struct {
+	Policy selector.Policy // the run's; clones of it are trained
+	Data   phases.Data
+	Seed   int64 // of sampling and dropout
+	Rough  bool  // log-probabilities have less than 24 bits: limits are a thousand times wider
+	GoOn   bool  // phases.Env.GoOn
+	// Unused says why a tensor may have no part in the log-probabilities of a batch: no image is in it, for
+	// example; "" where it should have. May be nil.
+	Unused func(b *selector.Batch, name string) string
+}
+
+// total is how many optimizer steps a phase is told it has: warm-up is over soon.
+const total = 20
+
+// Try runs every stage on a clone of the policy and adds what it finds. An error is a failure of the trial
+// itself (an interrupt); what goes wrong in a phase is a finding.
+func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
+	for i, s := range stages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := &probe{Report: r, Trial: t, Stage: s, first: i == 0}
+		err := torchx.Try(func() error {
+			defer torchx.Scope()()
+			return p.run(ctx)
+		})
+		p.free()
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "does not require grad"):
+			p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
+		default:
+			p.find("step_failed", "the phase cannot make a step: %v", err)
+		}
+	}
+	return nil
+}
+
+// probe is one stage in trial.
+type probe struct {
+	*Report
+	Trial
+	Stage
+	first bool // of the run's stages
+
+	policy  selector.Policy // the clone that is trained
+	initial selector.Policy
+	spy     *spy
+	part    *part
+	phase   phases.Phase
+	queries []int     // of part: all of them
+	start   []float32 // [N] the weights before the first step
+}
+
+func (p *probe) free() {
+	if p.phase != nil {
+		p.phase.End()
+	}
+	for _, q := range []selector.Policy{p.policy, p.initial} {
+		if q != nil {
+			q.Free()
+		}
+	}
+}
+
+// find adds a finding about the stage.
+func (p *probe) find(check, format string, args ...any) {
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...)})
+}
+
+// over adds a finding when a value is above its limit, or no number.
+func (p *probe) over(check string, value float64, limit doctor.Limit, format string, args ...any) {
+	p.checks++
+	bound := limit.Limit
+	if p.Rough {
+		bound *= 1000
+	}
+	if value <= bound {
+		return
+	}
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...), Value: value, Limit: bound})
+}
+
+func (p *probe) run(ctx context.Context) error {
+	queries := choose(p.Source, p.opt.Queries, p.seed, p.Name, !p.Online)
+	if len(queries) == 0 {
+		return nil // a phase without data is refused elsewhere
+	}
+	var src selector.Source
+	p.part, src = newPart(p.Source, queries)
+	for i := range queries {
+		p.queries = append(p.queries, i)
+	}
+	phase, err := p.Build(src)
+	if err != nil {
+		return err
+	}
+	p.policy, p.initial = p.Policy.Clone(), p.Policy.Clone()
+	p.start = p.policy.Params().Values()
+	var seen selector.Policy
+	p.spy, seen = watch(p.policy)
+	_, p.part.steps = seen.(selector.ExactKL)
+	env := &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
+	if err := phase.Begin(env, total); err != nil {
+		return err
+	}
+	p.phase = phase
+	if err := phase.BeginEpoch(1); err != nil {
+		return err
+	}
+	return p.steps(ctx)
+}
+
+// step makes the phase's step number n on the batch.
+func (p *probe) step(ctx context.Context, n int) (m phases.Metrics, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	return p.phase.Step(ctx, 1, n, 0, p.queries)
+}
+
+// set gives the clone other weights.
+func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
+
+// steps makes the first step twice from the same weights, some more, and one with shaken weights twice, the
+// second time with padding.
+func (p *probe) steps(ctx context.Context) error {
+	reference := p.phase.Reference().Params().Values()
+	m, err := p.step(ctx, 0)
+	if err != nil {
+		return err
+	}
+	batch, after := p.part.last, p.policy.Params().Values()
+	p.finiteRewards(batch)
+	p.set(p.start)
+	p.pull(m, batch)
+	p.direction(m, batch, after)
+	p.set(p.start)
+
+	again, err := p.step(ctx, 0)
+	if err != nil {
+		return err
+	}
+	p.ratio(m, again)
+	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
+		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before", m["grad_norm"], again["grad_norm"])
+	for n := 1; n < p.opt.Steps; n++ {
+		if _, err := p.step(ctx, n); err != nil {
+			return err
+		}
+	}
+	p.moved(m)
+	p.still(reference)
+	return p.shaken(ctx)
+}
+
+// shaken makes a step with weights that are a little off everywhere: adapters that start at 0, and branches whose
+// scale does, take part then.
+func (p *probe) shaken(ctx context.Context) error {
+	weights := p.shake()
+	p.set(weights)
+	p.spy.reset()
+	m, err := p.step(ctx, p.opt.Steps)
+	if err != nil {
+		return ctx.Err() // these weights are nobody's: what they cannot do says nothing
+	}
+	p.set(weights)
+	p.forward(m)
+	p.part.pad = true
+	defer func() { p.part.pad = false }()
+	padded, err := p.step(ctx, p.opt.Steps)
+	if err != nil {
+		return err
+	}
+	if !p.GoOn { // compat counts padding as the reference does
+		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
+			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
+	}
+	return nil
+}
+
+// shake returns the first weights with noise of a tenth of each tensor's size, and of 0.02 where that is less.
+func (p *probe) shake() []float32 {
+	const relative, least = 0.1, 0.02
+	r, out, params := rng.New(p.seed, "preflight shake"), slices.Clone(p.start), p.policy.Params()
+	for _, name := range params.Names() {
+		from, to := params.Range(name)
+		squares := 0.0
+		for _, x := range out[from:to] {
+			squares += float64(x) * float64(x)
+		}
+		std := float32(math.Max(least, relative*math.Sqrt(squares/float64(max(to-from, 1)))))
+		for i := from; i < to; i++ {
+			out[i] += std * float32(r.NormFloat64())
+		}
+	}
+	return out
+}
+
+// number reads a metric.
+func number(m phases.Metrics, name string) float64 {
+	if x, ok := m[name].(float64); ok {
+		return x
+	}
+	return math.NaN()
+}
+
+// apart is the relative difference of a metric of two steps; 0 where both are as good as 0.
+func apart(a, b phases.Metrics, name string) float64 {
+	x, y := number(a, name), number(b, name)
+	if d := math.Abs(x - y); !(d <= 1e-7) {
+		return d / math.Max(math.Abs(x), 1e-4)
+	}
+	return 0
+}
+
+// ratio checks that the policy's ratio to itself is 1: exactly in the first step, and but for rounding when
+// the weights are what they were then.
+func (p *probe) ratio(first, again phases.Metrics) {
+	r, ok := first["mean_ratio"].(float64)
+	if !ok {
+		return
+	}
+	p.checks++
+	if r != 1 {
+		p.find("ratio_not_one", "the ratio of the first step is %.9g instead of exactly 1: the old policy is not the policy that starts, or dropout is on in one of the two", r)
+		return
+	}
+	if r := number(again, "mean_ratio"); !(math.Abs(r-1) <= 1e-3) {
+		p.find("ratio_not_one", "with the same weights as in the first step the ratio is %.6g instead of 1: the old policy's log-probabilities are those of other weights", r)
+	}
+}
+
+// finiteRewards looks at the rewards of the trial's candidates.
+func (p *probe) finiteRewards(b *selector.Batch) {
+	p.checks++
+	for at, ok := range b.Valid {
+		if x := b.Rewards[at]; ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
+			p.find("nonfinite_rewards", "query %d, candidate %d has the reward %v: one is enough to make the weights NaN", b.Source.ID(b.Queries[at/b.G]), at%b.G+1, x)
+			return
+		}
+	}
+}

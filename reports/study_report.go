@@ -1,0 +1,593 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is a study's report.md: the answers first, then what they rest on.
+func (v *studyView) report(figures []sweepFigure) string {
+	var d document
+	d.heading(1, "%s", plain(v.studyTitle()))
+	v.writeStanding(&d)
+	v.writeAnswers(&d)
+	v.writeReading(&d)
+	v.writeArms(&d)
+	v.writePlots(&d, figures)
+	v.writeBeta(&d)
+	v.writeOthers(&d)
+	v.writeSeeds(&d)
+	v.writeSettingsOfArms(&d)
+	v.writeFindings(&d)
+	v.writeFailures(&d)
+	v.writeSkipped(&d)
+	v.writeCosts(&d)
+	v.writeRepeat(&d)
+	v.writeNotes(&d)
+	return strings.TrimRight(d.b.String(), "\n") + "\n"
+}
+
+// studyTitle names the study by its configuration where the overrides do.
+func (v *studyView) studyTitle() string {
+	for _, o := range v.common {
+		if name, ok := strings.CutPrefix(o, "exp="); ok {
+			return "Study " + name
+		}
+	}
+	return cmp.Or(v.opt.Title, "Study")
+}
+
+// writeStanding says what was run on what, and how far it is.
+func (v *studyView) writeStanding(d *document) {
+	seeds := 0
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			seeds = max(seeds, len(a.jobs))
+		}
+	}
+	text := fmt.Sprintf("%s, %s each, %s: %s.", capital(plural(len(v.study.Arms), "arm")), plural(seeds, "seed"), plural(len(v.jobs), "job"), v.states(nil))
+	if n := len(v.settings); n > 1 {
+		text = fmt.Sprintf("%s under %s, %s each, %s: %s.", capital(plural(len(v.study.Arms), "arm")), plural(n, "setting"), plural(seeds, "seed"), plural(len(v.jobs), "job"), v.states(nil))
+	}
+	d.paragraph("%s %s", text, v.dataSentence())
+	if v.count(func(j SweepJob) bool { return !ended(j.State) }) > 0 {
+		d.paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody controls it. What follows compares the seeds that both sides of a question have.")
+	}
+}
+
+// writeNotes says what went wrong with the report itself.
+func (v *studyView) writeNotes(d *document) {
+	if len(v.notes) > 0 {
+		d.heading(2, "What this report lacks")
+		d.list(v.notes...)
+	}
+}
+
+// dataSentence says what the questions are.
+func (v *studyView) dataSentence() string {
+	run := v.first()
+	if run == nil {
+		return ""
+	}
+	data, counts := run.Summary.Data, []string{}
+	for _, name := range sortedCounts(data.Counts) {
+		counts = append(counts, fmt.Sprintf("%s %s", thousands(data.Counts[name]), plain(strings.ReplaceAll(strings.TrimSuffix(name, "_queries"), "_", " "))))
+	}
+	text := fmt.Sprintf("Data %s (%s queries), %s.", plain(data.Name), strings.Join(counts, ", "), plural(data.Shots, "shot"))
+	if data.Synthetic {
+		text += " " + capital(strings.TrimSuffix(plain(data.Notice), ".")) + "."
+	}
+	return text
+}
+
+func sortedCounts(counts map[string]int) []string {
+	var names []string
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// writeAnswers gives every question its verdict.
+func (v *studyView) writeAnswers(d *document) {
+	if len(v.answers) == 0 {
+		return
+	}
+	d.heading(2, "Answers")
+	var items []string
+	var rows [][]string
+	for i, a := range v.answers {
+		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.title(), a.sentence()))
+		row := []string{fmt.Sprint(i + 1), plain(a.what), plain(a.against) + v.unusual(a)}
+		if c := a.c; c != nil {
+			row = append(row, fixed(c.Mean, 4), intervalCell(c.Interval), sig(c.QuestionSE, 2), sig(c.SeedSE, 2), strings.TrimPrefix(pValue(c.PHolm), "= "), verdictCell(c))
+		} else {
+			row = append(row, "–", "–", "–", "–", "–", "no answer")
+		}
+		rows = append(rows, row)
+	}
+	d.list(items...)
+	d.table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+}
+
+// unusual names the measure of a question that is not asked of the reward on the held-out set.
+func (v *studyView) unusual(a *studyAnswer) string {
+	var parts []string
+	if a.Metric != "reward" {
+		parts = append(parts, a.Metric)
+	}
+	if a.split != v.split() {
+		parts = append(parts, "on "+a.split)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + plain(strings.Join(parts, " ")) + ")"
+}
+
+func intervalCell(i Interval) string {
+	return fmt.Sprintf("%s to %s", fixed(i.Low, 4), fixed(i.High, 4))
+}
+
+// writeReading says what the answers mean and what they cannot show.
+func (v *studyView) writeReading(d *document) {
+	var halves []float64
+	n := 0
+	for _, a := range v.answers {
+		if a.c != nil {
+			n++
+		}
+		if a.c != nil && a.c.Changed > 0 {
+			halves = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2)
+		}
+	}
+	if n == 0 {
+		return
+	}
+	d.heading(3, "How to read them")
+	items := []string{
+		"A difference is the mean score of the first minus that of the second, on the same questions and the same seeds.",
+		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more epochs are no more draws; below, the same with the best checkpoint.",
+		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
+		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p below 0.05. The intervals are not corrected.", plural(n, "question")),
+	}
+	if len(halves) > 0 {
+		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen with these questions and seeds. Open means not shown, not absent.", sig(slices.Min(halves), 2), sig(slices.Max(halves), 2)))
+	}
+	if v.split() == "val" {
+		items = append(items, "There is no held-out set: these are validation questions.")
+	} else {
+		items = append(items, fmt.Sprintf("The questions are those of %s, which enter no choice of a run.", plain(v.split())))
+	}
+	d.list(items...)
+}
+
+// writeArms is the table of arms and baselines.
+func (v *studyView) writeArms(d *document) {
+	split := v.split()
+	for _, s := range v.settings {
+		title := "Arms and baselines"
+		if len(s.what) > 0 {
+			title += " with " + codeList(s.what)
+		}
+		d.heading(2, "%s", title)
+		var rows [][]string
+		baselines := func(names ...string) {
+			for _, name := range names {
+				if row := s.baselineRow(name, split); row != nil {
+					rows = append(rows, row)
+				}
+			}
+		}
+		baselines(policyRandom, policyMajority, policySimilarity, policyInit)
+		for _, a := range s.arms {
+			rows = append(rows, a.row(split))
+		}
+		baselines(policyBestBeam, policyOracle) // what no policy is expected to pass
+		d.table([]string{"policy", "starts from", ">steps", ">reward on " + plain(split), ">SE, questions", ">SD, seeds", ">gain over init", ">accuracy", ">KL", ">best checkpoint"},
+			rows)
+	}
+	d.paragraph("Reward is the mean over questions and seeds of the greedy selection; the standard error is over questions, of scores averaged over seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the checkpoint that validation prefers.")
+}
+
+// baselineRow is a line of the table of arms; nil when the runs have no such baseline.
+func (s *studySetting) baselineRow(name, split string) []string {
+	for _, a := range s.arms {
+		if a.from != nil || len(a.runs) == 0 {
+			continue
+		}
+		reward, err := ArmOf(a.runs, split, "reward", name)
+		if err != nil {
+			return nil
+		}
+		row := []string{"*" + plain(strings.TrimPrefix(s.label(name), "the ")) + "*", "", "", meanCell(reward), seCell(reward), sdCell(reward), "", "", "", ""}
+		if accuracy, err := ArmOf(a.runs, split, "accuracy", name); err == nil {
+			row[7] = meanCell(accuracy)
+		}
+		return row
+	}
+	return nil
+}
+
+// row is an arm's line of the table.
+func (a *armRuns) row(split string) []string {
+	from := "fresh weights"
+	if a.from != nil {
+		from = fmt.Sprintf("%s (%s)", plain(a.from.Label), a.Checkpoint)
+	}
+	row := []string{plain(a.Label), from, "–", "–", "–", "–", "–", "–", "–", "–"}
+	if len(a.runs) == 0 {
+		return row
+	}
+	own, all := a.steps()
+	row[2] = thousands(all)
+	if own != all {
+		row[2] = fmt.Sprintf("%s + %s", thousands(all-own), thousands(own))
+	}
+	reward, err := ArmOf(a.runs, split, "reward", a.last())
+	if err != nil {
+		return row
+	}
+	row[3], row[4], row[5] = meanCell(reward), seCell(reward), sdCell(reward)
+	setting := &studySetting{arms: []*armRuns{a}}
+	if c, _ := setting.compare(a.Name, policyInit, split, "reward", false); c != nil {
+		row[6] = fmt.Sprintf("%s [%s, %s]", fixed(c.Mean, 4), fixed(c.Interval.Low, 4), fixed(c.Interval.High, 4))
+	}
+	if accuracy, err := ArmOf(a.runs, split, "accuracy", a.last()); err == nil {
+		row[7] = meanCell(accuracy)
+	}
+	if kl := a.lastOf("val_kl"); len(kl) > 0 {
+		row[8] = sig(meanOf(kl), 2)
+	}
+	if best, err := ArmOf(a.runs, split, "reward", policyBest); err == nil {
+		row[9] = meanCell(best)
+	}
+	return row
+}
+
+// lastOf is a metric of the last epoch of every run that has it.
+func (a *armRuns) lastOf(name string) []float64 {
+	var out []float64
+	for _, r := range a.runs {
+		for _, e := range slices.Backward(r.Epochs) {
+			if x, ok := e.Number(name); ok {
+				out = append(out, x)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func meanCell(a Arm) string { return fmt.Sprintf("%.4f", meanOf(a.QueryScores())) }
+
+func seCell(a Arm) string {
+	_, se := meanSE(a.QueryScores())
+	return fmt.Sprintf("%.4f", se)
+}
+
+// sdCell is the spread between seeds, a dash with one seed.
+func sdCell(a Arm) string {
+	if len(a.Scores) < 2 {
+		return "–"
+	}
+	means := make([]float64, len(a.Scores))
+	for i, row := range a.Scores {
+		means[i] = meanOf(row)
+	}
+	return fmt.Sprintf("%.4f", sdOf(means))
+}
+
+// writeBeta says what became of the KL's coefficient in the arms that have one.
+func (v *studyView) writeBeta(d *document) {
+	var rows [][]string
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			if !a.penalised() {
+				continue
+			}
+			start, _ := a.runs[0].settingNumber(a.last(), "kl", "beta")
+			moves := a.runs[0].setting(a.last(), "kl", "controller") != "fixed"
+			end, kl := a.lastOf("kl_beta_next"), a.lastOf("val_kl")
+			row := []string{plain(a.Label), "fixed", sig(start, 3), rangeCell(end), rangeCell(kl), "–", "–"}
+			if moves {
+				row[1] = "moves"
+				if band := a.band(); band != nil {
+					row[5] = fmt.Sprintf("%s to %s", sig(band[0], 3), sig(band[1], 3))
+				}
+				bound, epochs := 0, 0
+				for _, r := range a.runs {
+					for _, e := range r.Epochs {
+						if at, ok := e.Fields["kl_beta_at_bound"].(bool); ok {
+							bound, epochs = bound+boolInt(at), epochs+1
+						}
+					}
+				}
+				row[6] = fmt.Sprintf("%d of %d", bound, epochs)
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	d.heading(3, "What β did")
+	d.table([]string{"arm", "β", ">at the start", ">at the end", ">KL at the end", ">band of the KL", ">epochs with β on a bound"}, rows)
+	d.paragraph("The end is the mean over seeds, with the least and the greatest seed. KL on validation queries, in nats.")
+}
+
+// rangeCell is a mean over seeds with its extremes.
+func rangeCell(x []float64) string {
+	if len(x) == 0 {
+		return "–"
+	}
+	if slices.Min(x) == slices.Max(x) {
+		return sig(x[0], 3)
+	}
+	return fmt.Sprintf("%s (%s to %s)", sig(meanOf(x), 3), sig(slices.Min(x), 2), sig(slices.Max(x), 2))
+}
+
+// writeOthers repeats the comparisons by other measures.
+func (v *studyView) writeOthers(d *document) {
+	measures := v.measures()
+	if !slices.ContainsFunc(v.answers, func(a *studyAnswer) bool { return a.c != nil }) {
+		return
+	}
+	d.heading(2, "The same by other measures")
+	header := []string{"", "question", ">planned"}
+	for _, m := range measures {
+		header = append(header, ">"+m.name)
+	}
+	var rows [][]string
+	var differ []string
+	for i, a := range v.answers {
+		row := []string{fmt.Sprint(i + 1), a.title(), otherCell(a.c)}
+		for k, o := range a.others {
+			row = append(row, otherCell(o.c))
+			if a.c != nil && o.c != nil && o.c.Verdict != a.c.Verdict {
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, verdictCell(o.c), verdictCell(a.c)))
+			}
+		}
+		rows = append(rows, row)
+	}
+	d.table(header, rows)
+	text := "Each column is corrected for its own number of comparisons. The planned measure decides; the others show how much hangs on that choice."
+	if len(differ) == 0 {
+		text += " All verdicts are the same."
+	} else {
+		text += " Other verdicts: " + strings.Join(differ, "; ") + "."
+	}
+	d.paragraph("%s", text)
+}
+
+func otherCell(c *ArmComparison) string {
+	if c == nil {
+		return "–"
+	}
+	return fixed(c.Mean, 4) + " " + verdictCell(c)
+}
+
+// writeSeeds shows every run's own number.
+func (v *studyView) writeSeeds(d *document) {
+	split := v.split()
+	for _, s := range v.settings {
+		var seeds []int64
+		for _, a := range s.arms {
+			for _, seed := range a.seeds() {
+				if !slices.Contains(seeds, seed) {
+					seeds = append(seeds, seed)
+				}
+			}
+		}
+		if len(seeds) == 0 {
+			continue
+		}
+		slices.Sort(seeds)
+		title := "Seed by seed"
+		if len(s.what) > 0 {
+			title += " with " + codeList(s.what)
+		}
+		d.heading(2, "%s", title)
+		header := []string{"reward on " + plain(split)}
+		for _, seed := range seeds {
+			header = append(header, fmt.Sprintf(">%d", seed))
+		}
+		var rows [][]string
+		for _, a := range s.arms {
+			row := []string{plain(a.Label)}
+			for _, seed := range seeds {
+				cell := "–"
+				if arm, err := ArmOf(a.withSeeds([]int64{seed}), split, "reward", a.last()); err == nil {
+					cell = meanCell(arm)
+				}
+				row = append(row, cell)
+			}
+			rows = append(rows, row)
+		}
+		d.table(header, rows)
+	}
+}
+
+// writeSettingsOfArms says what each arm is, in the words of the command line.
+func (v *studyView) writeSettingsOfArms(d *document) {
+	d.heading(2, "What the arms are")
+	var rows [][]string
+	for _, a := range v.study.Arms {
+		from := "fresh weights from seed"
+		if a.From != "" {
+			from = fmt.Sprintf("`%s`, its %s checkpoint", a.From, a.Checkpoint)
+		}
+		rows = append(rows, []string{"`" + a.Name + "`", plain(a.Label), from, tableCode(a.Overrides)})
+	}
+	d.table([]string{"arm", "in this report", "starts from", "overrides"}, rows)
+	if len(v.common) > 0 {
+		d.paragraph("All arms have %s, and what that sets.", codeList(v.common))
+	}
+	d.paragraph("An arm that starts from another one takes the checkpoint of the same seed. In such a run the policy at its start is that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with both.")
+}
+
+// writeFindings collects what the runs themselves warned of, alike ones together.
+func (v *studyView) writeFindings(d *document) {
+	type finding struct {
+		arm, event, severity, message string
+		runs                          map[string]bool
+	}
+	var all []*finding
+	of := map[string]int{}
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			of[a.Label] += len(a.runs)
+			for _, r := range a.runs {
+				for _, e := range r.Events {
+					severity := e.Text("severity")
+					if severity != "warning" && severity != "stop" {
+						continue
+					}
+					i := slices.IndexFunc(all, func(f *finding) bool { return f.arm == a.Label && f.event == e.Text("event") })
+					if i < 0 {
+						i, all = len(all), append(all, &finding{a.Label, e.Text("event"), severity, e.Text("message"), map[string]bool{}})
+					}
+					all[i].runs[r.Dir] = true
+				}
+			}
+		}
+	}
+	d.heading(2, "What the runs warned of")
+	if len(all) == 0 {
+		d.paragraph("Nothing: no run has a warning.")
+		return
+	}
+	var items []string
+	for _, f := range all {
+		items = append(items, fmt.Sprintf("%s, %d of %s (`%s`): %s.", plain(f.arm), len(f.runs), plural(of[f.arm], "run"), f.event, strings.TrimSuffix(plain(f.message), ".")))
+	}
+	d.list(items...)
+	d.paragraph("The words are those of the first run of each arm that said so.")
+}
+
+// writeSkipped names the jobs that did not run because of others.
+func (v *studyView) writeSkipped(d *document) {
+	var items []string
+	for _, j := range v.byNumber {
+		if j.State == stateSkipped {
+			items = append(items, fmt.Sprintf("Job %d (%s) was skipped: %s.", j.Number, codeList(v.own(j)), plain(j.Cause)))
+		}
+	}
+	if len(items) > 0 {
+		d.list(items...)
+	}
+}
+
+// writeCosts says what an arm costs and what the whole did.
+func (v *studyView) writeCosts(d *document) {
+	d.heading(2, "Costs")
+	var rows [][]string
+	total := 0.0
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			var seconds, training []float64
+			for _, j := range a.jobs {
+				total += j.Seconds
+				if j.State == StateDone {
+					seconds = append(seconds, j.Seconds)
+				}
+			}
+			for _, r := range a.runs {
+				sum := 0.0
+				for _, p := range r.Summary.Phases {
+					sum += p.Seconds
+				}
+				training = append(training, sum)
+			}
+			if len(seconds) == 0 {
+				continue
+			}
+			own, _ := a.steps()
+			label := plain(a.Label)
+			if len(s.what) > 0 {
+				label += " with " + codeList(s.what)
+			}
+			rows = append(rows, []string{label, fmt.Sprint(len(seconds)), thousands(own), duration(meanOf(seconds)), duration(meanOf(training))})
+		}
+	}
+	d.table([]string{"arm", ">runs done", ">own steps", ">time of a run", ">of it, steps"}, rows)
+	text := fmt.Sprintf("All jobs together took %s", duration(total))
+	if elapsed := v.elapsed(); elapsed > 0 {
+		text += fmt.Sprintf("; from the first start to the last end %s passed", duration(elapsed))
+	}
+	d.paragraph("%s, with launcher %s. A run's time beside its steps is loading, validation, baselines and its own report.", text, plain(cmp.Or(v.opt.Launcher, "unknown")))
+}
+
+// elapsed is the time from the first start of a run to the last end of one, in seconds; 0 when unknown.
+func (v *studyView) elapsed() float64 {
+	var first, last time.Time
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			for _, r := range a.runs {
+				start, err := time.Parse(time.RFC3339, r.Summary.Start)
+				if err != nil {
+					return 0
+				}
+				end := start.Add(time.Duration(r.Summary.WallSeconds * float64(time.Second)))
+				if first.IsZero() || start.Before(first) {
+					first = start
+				}
+				if end.After(last) {
+					last = end
+				}
+			}
+		}
+	}
+	return math.Round(last.Sub(first).Seconds())
+}
+
+// writeRepeat gives the commands, the environment and the data's fingerprint.
+func (v *studyView) writeRepeat(d *document) {
+	d.heading(2, "To repeat it")
+	if len(v.opt.Command) > 0 {
+		d.code(shellCommand(v.opt.Command))
+	}
+	d.paragraph("The same command with `--cfg sweep` prints the jobs and runs none. With another `hydra.sweep.dir` it makes the study again: on a CPU of this kind with the same numbers, but for times. `run report FOLDER` writes this report anew from the runs in its folder.")
+	run := v.first()
+	if run == nil {
+		return
+	}
+	rows := [][]string{{"data", "`" + plain(run.Summary.Data.Name) + "`"}, {"data fingerprint", v.shared(func(r *Run) string { return r.Summary.Data.Fingerprint })}, {"device", v.shared(func(r *Run) string { return r.Summary.Device })}}
+	var names []string
+	for name := range run.Summary.Versions {
+		if name != "config" { // differs between arms by design
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		rows = append(rows, []string{plain(name), v.shared(func(r *Run) string { return r.Summary.Versions[name] })})
+	}
+	d.table([]string{"", "of every run"}, rows)
+}
+
+// shared is a value that all runs have, or a warning that they differ.
+func (v *studyView) shared(of func(*Run) string) string {
+	var values []string
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			for _, r := range a.runs {
+				if text := of(r); !slices.Contains(values, text) {
+					values = append(values, text)
+				}
+			}
+		}
+	}
+	if len(values) == 1 {
+		return plain(values[0])
+	}
+	for i := range values {
+		values[i] = plain(values[i])
+	}
+	return "**not the same in all runs:** " + strings.Join(values, "; ")
+}

@@ -1,0 +1,275 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// honestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
+// of their scores. It is the same to the last bit every time.
+func honestRun(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(dir, "checkpoints"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []byte("weights"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte("task: train\nseed: 1\nschedule: [rce, grpo]\nrce: {epochs: 2}\ngrpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}\nlogging: {log_every_steps: 1, tensorboard: true}\ncheckpoint: {best: {kl_max: null}}\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- seed=1\n"), 0o644))
+	clock := newClock(500 * time.Millisecond)
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.now})
+	must(t, err)
+	log.Plan([]PhasePlan{{"rce", 2, 5}, {"grpo", 2, 5}})
+	must(t, log.Infof("pointer: 12 parameters on cpu, 1 threads"))
+	global := 0
+	evaluate := func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
+		for _, split := range []string{"val", "dev"} {
+			ids, scores := make([]int64, 40), make([]float64, 40)
+			for i := range scores {
+				ids[i] = int64(i)
+				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
+			}
+			mean, _ := meanSE(scores)
+			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
+			for name, x := range more {
+				fields[name] = x
+			}
+			must(t, log.Record(KindEval, phase, epoch, 0, global, fields))
+			must(t, log.Scores(split, policy, phase, epoch, "reward", 2, ids, scores))
+			if split == "val" {
+				reward = mean
+			}
+		}
+		return reward
+	}
+	evaluate("random", "", 0, -0.2, nil)
+	evaluate("similarity", "", 0, 0, nil)
+	evaluate("init", "init", 0, 0, map[string]any{"kl": 0.0})
+	var best float64
+	for p, phase := range []string{"rce", "grpo"} {
+		for epoch := 1; epoch <= 2; epoch++ {
+			sums := map[string]float64{}
+			hist := make([]float64, 10)
+			for i := range 5 {
+				global++
+				step := (epoch-1)*5 + i + 1
+				at := float64(step)
+				f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}
+				if phase == "grpo" {
+					counts := make([]float64, 10)
+					counts[i], counts[9-i] = 3, 4
+					for k, c := range counts {
+						hist[k] += c
+					}
+					f["kl"], f["kl_beta"], f["mean_ratio"], f["clip_fraction"], f["adv_hist"] = 0.013*at, 0.1, 1.01, 0.05, counts
+					f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.01, 0.9, 2.0
+				}
+				for name, x := range f {
+					if x, ok := x.(float64); ok {
+						sums[name] += x
+					}
+				}
+				must(t, log.Record(KindStep, phase, epoch, step, global, f))
+			}
+			gain := 0.01 * float64(2*p+epoch)
+			f := map[string]any{"checkpoint": fmt.Sprintf("checkpoints/%s_epoch%d.safetensors", phase, epoch), "val_loss": 3 - gain, "val_kl": 0.05 + gain}
+			if phase == "grpo" {
+				f["adv_hist"] = hist
+			}
+			for name, sum := range sums {
+				f[name] = sum / 5
+			}
+			scores := make([]float64, 40)
+			for i := range scores {
+				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
+			}
+			f["val_reward"], _ = meanSE(scores)
+			must(t, log.Record(KindEpoch, phase, epoch, 5*epoch, global, f))
+			if epoch == 2 {
+				best = evaluate(phase, phase, epoch, gain, map[string]any{"loss": 3 - gain, "kl": 0.05 + gain})
+			}
+		}
+	}
+	must(t, log.Record(KindEvent, "grpo", 2, 10, global, map[string]any{"event": "kl_beta_at_bound", "severity": "warning", "message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"}))
+	evaluate("best", "grpo", 2, 0.04, map[string]any{"kl": 0.09})
+	must(t, log.Close())
+	s := Summary{State: StateDone, Title: "honest", Task: "train", Command: []string{"run", "seed=1"}, Overrides: []string{"seed=1"}, Seed: 1, Device: "cpu", Threads: 1, Phases: []PhaseSummary{}, Warnings: []string{},
+		Best: &BestSummary{Metric: "val_reward", Mode: "max", Value: Number(best), Phase: "grpo", Epoch: 2, Checkpoint: "checkpoints/grpo_epoch2.safetensors"}}
+	run, err := ReadRun(dir)
+	must(t, err)
+	s.AddRecorded(run)
+	must(t, WriteSummary(dir, s))
+	must(t, WriteManifest(dir, "test"))
+	must(t, RebuildReport(dir))
+	return dir
+}
+
+func verified(t *testing.T, dir string) *Verification {
+	t.Helper()
+	v, err := VerifyRun(dir, VerifyOptions{Version: "test"})
+	must(t, err)
+	return v
+}
+
+func mismatches(v *Verification) string {
+	var b strings.Builder
+	for _, m := range v.Mismatches {
+		b.WriteString(m.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestAnUntouchedRunVerifies(t *testing.T) {
+	dir := honestRun(t)
+	v := verified(t, dir)
+	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
+		t.Fatalf("%s%v", mismatches(v), v.Notes)
+	}
+	for _, want := range []string{"digests", "20 step rows and 4 epoch rows (4 of them", "36 events of TensorBoard", "12 evaluations", "17 lines of run.log", "plots drawn again", "lines of report.md"} {
+		if !strings.Contains(v.Summary(), want) {
+			t.Errorf("checked %s: want %q in it", v.Summary(), want)
+		}
+	}
+	elsewhere := filepath.Join(t.TempDir(), "with [odd] name")
+	must(t, os.CopyFS(elsewhere, os.DirFS(dir)))
+	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
+		t.Errorf("a copy: %s", mismatches(v))
+	}
+	must(t, RebuildReport(elsewhere))
+	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
+		t.Errorf("a report that was written again: %s", mismatches(v))
+	}
+}
+
+// edit replaces a text in a file of the run.
+func edit(t *testing.T, path, old, text string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	found := regexp.MustCompile(old).FindIndex(data)
+	if found == nil {
+		t.Fatalf("%s does not hold %s", path, old)
+	}
+	must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
+}
+
+// Each edit is caught in the folder as it is; most are still caught by a contradiction after somebody has removed
+// the digests and written the report again.
+func TestEditsAreCaught(t *testing.T) {
+	whole := honestRun(t)
+	bare := filepath.Join(t.TempDir(), "bare") // drawing takes longer than all the rest
+	must(t, os.CopyFS(bare, os.DirFS(whole)))
+	must(t, os.RemoveAll(filepath.Join(bare, plotsFolder)))
+	must(t, WriteReport(bare))
+	in := func(name, old, text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { edit(t, filepath.Join(dir, name), old, text) }
+	}
+	for _, tc := range []struct {
+		name    string
+		edit    func(*testing.T, string)
+		want    string // a mismatch
+		rebuilt string // a mismatch without digests, in a rebuilt report; "" when the rebuilt report is right again
+	}{
+		{"a step's metric", in(metricsFile, `"kl":0.026`, `"kl":0.021`), "metrics.jsonl:22: kl of grpo step 2: stated 0.021, recomputed 0.026", "kl of grpo epoch 1"},
+		{"an epoch's metric", in(metricsFile, `"val_reward":0.47`, `"val_reward":0.57`), "run.log:", "run.log:"},
+		{"an epoch's mean", in(metricsFile, `("kind":"epoch","phase":"grpo".*"kl":)0.03`, `"kind":"epoch","phase":"grpo","epoch":1,"step":5,"global_step":15,"time":1,"kl":0.05`), "kl of grpo epoch 1: stated 0.05", "kl of grpo epoch 1: stated 0.05"},
+		{"an evaluation", in(metricsFile, `"policy":"best","reward":0\.\d+`, `"policy":"best","reward":0.9`), "reward of best on val: stated 0.9", "reward of best on val: stated 0.9"},
+		{"a question's score", in(evalsFile, `0.6363636363636364`, `0.7363636363636364`), "the mean of 40 questions (evals.jsonl:1)", "the mean of 40 questions (evals.jsonl:1)"},
+		{"a step that is gone", in(metricsFile, `\{"kind":"step","phase":"rce","epoch":1,"step":3.*\n`, ""), "metrics.jsonl:9: step of rce: stated 4, recomputed 3", "step of rce: stated 4"},
+		{"a histogram", in(metricsFile, `"adv_hist":\[3,0`, `"adv_hist":[5,0`), "adv_hist of grpo step 1", "adv_hist of grpo epoch 1"},
+		{"the end of the log", in(metricsFile, `\{"kind":"eval","phase":"grpo","epoch":2,"step":0,"global_step":20,"time":[\d.]+,"split":"dev","policy":"best".*\n`, ""), "no such row in metrics.jsonl", "evals.jsonl:12: reward of best on dev"},
+		{"a number of the summary", in(summaryFile, `"mean": 0.4\d+`, `"mean": 0.5`), "summary.json: evaluations[1].mean: stated 0.5", "summary.json: evaluations[1].mean: stated 0.5"},
+		{"the best checkpoint", in(summaryFile, `"epoch": 2,\n    "checkpoint": "checkpoints/grpo_epoch2`, "\"epoch\": 1,\n    \"checkpoint\": \"checkpoints/grpo_epoch1"), "summary.json: best.epoch: stated 1, recomputed 2", "summary.json: best.epoch: stated 1, recomputed 2"},
+		{"a warning that is hidden", in(summaryFile, `"warnings": \[[^\]]*\]`, `"warnings": []`), "summary.json: warnings", "summary.json: warnings"},
+		{"a run that did not end", in(".hydra/config.yaml", `rce: \{epochs: 2\}`, `rce: {epochs: 3}`), "unfinished: rce has 2 of 3 epochs", "unfinished: rce has 2 of 3 epochs"},
+		{"another seed", in(".hydra/config.yaml", `seed: 1`, `seed: 2`), "summary.json: seed: stated 1, recomputed 2", "summary.json: seed: stated 1, recomputed 2"},
+		{"a line of the log", in(runLogFile, `eval  val  best  reward 0.\d+`, `eval  val  best  reward 0.9000`), `run.log:17: best on val: stated "… best reward 0.9000 kl 0.09000", recomputed "`, "run.log:17: best on val"},
+		{"a line of the log that no row has", in(runLogFile, `\[[^\n]*\n$`, "[2025-03-01 12:00:30,000][eval][INFO] - eval  dev  other  reward 0.9\n"), `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`, `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`},
+		{"a line of the log that is gone", in(runLogFile, `\[.*\] - grpo  epoch 2/2.*\n`, ""), `run.log: grpo epoch 2: stated no line`, "run.log: grpo epoch 2"},
+		{"a word of the log", in(runLogFile, `12 parameters`, `13 parameters`), "run.log: digest", ""},
+		{"a number of the report", in(reportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
+		{"a line that was added to the report", in(reportFile, `## Limits`, "All is well.\n\n## Limits"), `stated "All is well.", recomputed no such line`, ""},
+		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:33: a word: stated "0.05", recomputed "0.10"`, ""},
+		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\"M60,60L648`, ""},
+		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
+		{"a plot that is gone", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
+		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"), "checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", ""},
+		{"weights that are gone", func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "checkpoints/grpo_epoch2.safetensors")))
+		}, "checkpoints/grpo_epoch2.safetensors: digest: stated 7 bytes, recomputed no such file", ""},
+		{"TensorBoard's events", tensorboard, "in events.out.tfevents", "in events.out.tfevents"},
+		{"the digests", in(manifestFile, `"bytes": 8`, `"bytes": 9`), "digest", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			of, rebuild := bare, WriteReport
+			if strings.Contains(tc.name, "plot") {
+				of, rebuild = whole, RebuildReport
+			}
+			must(t, os.CopyFS(dir, os.DirFS(of)))
+			tc.edit(t, dir)
+			if got := mismatches(verified(t, dir)); !strings.Contains(got, tc.want) {
+				t.Errorf("found\n%s\nwant %s", got, tc.want)
+			}
+			must(t, RemoveManifest(dir))
+			must(t, rebuild(dir))
+			switch got := mismatches(verified(t, dir)); {
+			case tc.rebuilt == "" && got != "":
+				t.Errorf("after the digests were removed and the report written again:\n%s", got)
+			case !strings.Contains(got, tc.rebuilt):
+				t.Errorf("after the digests were removed and the report written again: found\n%s\nwant %s", got, tc.rebuilt)
+			}
+		})
+	}
+}
+
+// pixels paints a small square of a plot.
+func pixels(t *testing.T, dir string) {
+	path := filepath.Join(dir, "plots/reward.png")
+	data, err := os.ReadFile(path)
+	must(t, err)
+	img, err := png.Decode(bytes.NewReader(data))
+	must(t, err)
+	out := image.NewRGBA(img.Bounds())
+	draw.Draw(out, out.Bounds(), img, image.Point{}, draw.Src)
+	draw.Draw(out, image.Rect(300, 200, 310, 210), image.NewUniform(color.RGBA{200, 30, 30, 255}), image.Point{}, draw.Src)
+	var buf bytes.Buffer
+	must(t, png.Encode(&buf, out))
+	must(t, os.WriteFile(path, buf.Bytes(), 0o644))
+}
+
+// tensorboard writes the events again with another number in one of them, checksums and all.
+func tensorboard(t *testing.T, dir string) {
+	paths, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
+	must(t, err)
+	data, err := os.ReadFile(paths[0])
+	must(t, err)
+	at := bytes.Index(data, []byte("grpo/train/kl"))
+	w := eventWriter{crc: castagnoli()}
+	var out []byte
+	done := 0
+	for rest := data; len(rest) > 0; {
+		payload, after, err := w.record(rest)
+		must(t, err)
+		if from := len(data) - len(rest); from < at && at < from+len(payload) {
+			payload = bytes.Clone(payload)
+			payload[at-from-12+len("grpo/train/kl")+3]++ // a byte of the float32 behind the tag
+			done++
+		}
+		out = append(out, w.frame(payload)...)
+		rest = after
+	}
+	if done != 1 {
+		t.Fatalf("%d records edited", done)
+	}
+	must(t, os.WriteFile(paths[0], out, 0o644))
+}

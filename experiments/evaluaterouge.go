@@ -300,7 +300,7 @@ func (r *run) writeRouge(e rougeEvaluation, lines []rougeLine) (string, error) {
 	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
 		return "", err
 	}
-	return out, atomicfile.Write(filepath.Join(r.dir, "report.md"), []byte(e.markdown()), 0o644)
+	return out, reports.WriteText(r.dir, e.markdown())
 }
 
 func (e rougeEvaluation) print(w io.Writer, out string) {

@@ -55,7 +55,7 @@ func weather(r *rand.Rand) story {
 			{"schools", school, "the schools are " + school + "."},
 			{"help line", fmt.Sprint(phone), fmt.Sprintf("the help line is %d.", phone)},
 		},
-		headlines: [2]string{event + " hits " + place + ".", event + " shuts " + road + "."},
+		headlines: [2]string{"alert in " + place + ".", "alert on " + road + "."},
 		openings: [3]string{
 			"on " + day + " a " + event + " struck " + place + ".",
 			place + " was struck by a " + event + " on " + day + ".",
@@ -160,7 +160,7 @@ func rescue(r *rand.Rand) story {
 			{"cost", fmt.Sprint(cost), fmt.Sprintf("it cost %d.", cost)},
 			{"help line", fmt.Sprint(phone), fmt.Sprintf("the help line is %d.", phone)},
 		},
-		headlines: [2]string{who + " are safe.", who + " found by " + by + "."},
+		headlines: [2]string{"safe after " + fmt.Sprint(hours) + " hours.", "safe with " + by + "."},
 		openings: [3]string{
 			fmt.Sprintf("on %s %d %s were rescued near %s.", day, count, who, place),
 			fmt.Sprintf("teams near %s rescued %d %s on %s.", place, count, who, day),

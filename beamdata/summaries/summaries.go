@@ -104,7 +104,7 @@ func (s *Set) Example(split string, i int) Example {
 type story struct {
 	kind      string
 	facts     []fact
-	headlines [2]string // one of them, by the toss of a coin
+	headlines [2]string // one of them, by the toss of a coin; both begin alike
 	openings  [3]string // of the three writers of long summaries
 	details   []detail  // in the order of every long summary
 }

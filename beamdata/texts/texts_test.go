@@ -165,6 +165,26 @@ func TestFilesAndSplits(t *testing.T) {
 	}
 }
 
+func TestParquet(t *testing.T) {
+	path := filepath.Join("..", "..", "internal", "parquet", "testdata", "duck_snappy_v1.parquet")
+	set, err := openTest(t, path, func(o *Options) { *o.CheckRecords = 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Len() != 250 {
+		t.Errorf("%d records", set.Len())
+	}
+	if s, err := set.Sample(249); err != nil || s.Name != "61996" || s.Text() != "document 4 word word word word  é249" || s.Reference != "sum 1" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if _, err := set.Sample(1); err == nil || err.Error() != path+": row 2 (id -4): summary: got null, want a text" {
+		t.Errorf("a null: got %v", err)
+	}
+	if _, err := openTest(t, path, func(o *Options) { o.Source, o.Target = text("sumary"), text("document") }); err == nil || !strings.Contains(err.Error(), "did you mean summary?") {
+		t.Errorf("a column that is not there: got %v", err)
+	}
+}
+
 func TestSummaries(t *testing.T) {
 	sizes := summaries.DefaultOptions()
 	sizes.Train, sizes.Val, sizes.Test = 30, 20, 10

@@ -90,7 +90,7 @@ func (m metaspace) scheme() (string, error) {
 		return "", unsupported("Metaspace prepend_scheme", *m.Scheme, "always", "first", "never")
 	}
 	if scheme == "never" && *m.Scheme != "never" {
-		return "", fmt.Errorf("Metaspace has add_prefix_space false and prepend_scheme %s: want one meaning", *m.Scheme)
+		return "", fmt.Errorf("add_prefix_space false and prepend_scheme %s of Metaspace: want one meaning", *m.Scheme)
 	}
 	return *m.Scheme, nil
 }
@@ -153,7 +153,7 @@ func (w *words) readMetaspace(raw json.RawMessage) error {
 		return err
 	}
 	if utf8.RuneCountInString(m.Replacement) != 1 {
-		return fmt.Errorf("Metaspace replacement %q: want one character", m.Replacement)
+		return fmt.Errorf("replacement %q of Metaspace: want one character", m.Replacement)
 	}
 	scheme, err := m.scheme()
 	if err != nil {

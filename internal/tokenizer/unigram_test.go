@@ -171,7 +171,7 @@ func TestUnigramRefuses(t *testing.T) {
 		{"no table", set("normalizer", "precompiled_charsmap", ""), "0 bytes, want a trie and its texts"},
 		{"a table that is no base64", set("normalizer", "precompiled_charsmap", "?"), "illegal base64"},
 		{"a trie beyond the data", set("normalizer", "precompiled_charsmap", blob(400, 8)), "a trie of 400 bytes in 8"},
-		{"a mark of two letters", set("decoder", "replacement", "__"), `Metaspace replacement "__": want one character`},
+		{"a mark of two letters", set("decoder", "replacement", "__"), `replacement "__" of Metaspace: want one character`},
 		{"two marks", set("decoder", "replacement", "_"), `by "▁", the decoder by "_"`},
 		{"an unknown scheme", set("decoder", "prepend_scheme", "last"), `Metaspace prepend_scheme "last" is not supported`},
 		{"two meanings", func(f map[string]any) {

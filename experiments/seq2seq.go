@@ -34,7 +34,8 @@ func newSeq2SeqWork(r *run) (workload, error) {
 		return nil, err
 	}
 	w := &seq2seqWork{data}
-	w.policy = seq2seq.NewPolicy(model)
+	w.policy, w.model, w.dtype = seq2seq.NewPolicy(model), model, r.cfg.Seq2Seq.DType
+	w.length = func(ids []int64) int { return len(ids) }
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"

@@ -24,9 +24,18 @@ type textWork[P any] struct {
 	sources map[*conversation.Set]*prompts.Source[P]
 
 	policy selector.Policy
+	model  tokenModel
+	dtype  string      // what the configuration asks to compute in
+	length func(P) int // tokens of a prompt
 	render func(conversation.Sample) (P, error)
 	text   prompts.Text // MaxTokens is the longest completion
 	limit  string       // the key that says so
+}
+
+// tokenModel is what is asked of the model behind a token policy.
+type tokenModel interface {
+	Size() int           // weights, trained or not
+	CheckAdapter() error // the adapters are those of the folder that they were loaded from
 }
 
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.

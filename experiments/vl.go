@@ -18,6 +18,7 @@ import (
 type vlWork struct {
 	textWork[*processor.Prompt]
 	processor *processor.Processor
+	vocab     int // rows of the vocabulary
 }
 
 // newVLWork reads the data and builds the model.
@@ -33,8 +34,9 @@ func newVLWork(r *run) (workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &vlWork{data, proc}
-	w.policy = vl.NewPolicy(model)
+	w := &vlWork{data, proc, model.Config().Vocab}
+	w.policy, w.model, w.dtype = vl.NewPolicy(model), model, r.cfg.VL.DType
+	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) { return proc.Prompt(s.Messages) }
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
 		EOS: model.EOS(), MaxTokens: r.cfg.VL.Generation.MaxNewTokens}

@@ -25,7 +25,7 @@ func healthyRuns() []healthy {
 		"seed=3 grpo/kl=fixed grpo.kl.beta=0.04 grpo.curriculum.early_epochs=0",
 		"seed=4 grpo.kl.estimator=k1 grpo.old_policy=epoch_start",
 		"seed=5 grpo.kl.estimator=k2 grpo.kl.reference=epoch_start",
-		"seed=6 grpo.kl.estimator=k3 grpo.kl.reference=init",
+		"seed=6 grpo.kl.estimator=k3 grpo.kl.reference=init grpo.kl.target_max=2",
 		"seed=7 grpo.kl.update=step grpo.kl.target_max=1",
 		"seed=8 grpo.loss=ppo_clip grpo.clip.epsilon_high=0.3",
 		"seed=9 grpo.ratio=token grpo.loss=dapo grpo.kl.estimator=k3",

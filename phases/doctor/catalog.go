@@ -19,7 +19,7 @@ func Checks() []Check {
 		{"ratio_stuck_at_one", "the old policy follows the policy (or the weights do not move): the clip bounds nothing", "usually code: a copy that shares its memory; else `PHASE.old_policy`"},
 		{"ratio_clipped", "nearly all ratios lie outside the clip range: most of the loss has no gradient. Recorded groups with an old policy from the phase's start get there after some epochs, healthy runs too", "refresh the old policy (`PHASE.old_policy=epoch_start`), lower `PHASE.lr`, widen `PHASE.clip.epsilon`"},
 		{"ratio_clamped", "log-ratios reach `PHASE.max_log_ratio`", "lower `PHASE.lr`, refresh the old policy more often"},
-		{"kl_above_band", "the policy has left the reference far behind", "lower `PHASE.lr`, raise `PHASE.kl.beta`, widen the band"},
+		{"kl_above_band", "the policy has left the reference far behind; or a warm-up had, before the phase began (`PHASE.kl.reference=init`)", "lower `PHASE.lr`, raise `PHASE.kl.beta`, widen the band; `PHASE.kl.reference=phase_start`"},
 		{"kl_below_band", "the policy hardly moves", "raise `PHASE.lr`, lower `PHASE.kl.beta`, lower the band"},
 		{"beta_at_bound", "β wants to leave its bounds: the KL is no longer controlled", "`PHASE.kl.beta_max`, `PHASE.kl.beta_min`, the band, `PHASE.lr`"},
 		{"beta_wrong_way", "β fell after a KL above the band, rose after one below it, or stood still", "usually code: a controller with its sides swapped, or one that is not told the KL"},

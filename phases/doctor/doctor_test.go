@@ -168,6 +168,7 @@ func failures() []failure {
 			}
 		}, by: 20, key: "grpo.lr"},
 		{check: "kl_above_band", step: kl(func(step int, x float64) float64 { return 40 * x }), by: 20, key: "grpo.kl.beta"},
+		{check: "kl_above_band", limit: func(l *Limits) { l.Policy.KL.Reference, l.StartsAtInit = "init", false }, step: kl(func(step int, x float64) float64 { return 4 }), by: 10, key: "grpo.kl.target_max"},
 		{check: "kl_below_band", step: kl(func(step int, x float64) float64 { return x / 1e3 }), by: 40, key: "grpo.lr"},
 		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMax = 0.1 }, step: kl(func(step int, x float64) float64 { return 4 * x }), by: 20, key: "grpo.kl.beta_max"},
 		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 }, step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},

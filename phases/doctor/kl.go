@@ -10,10 +10,17 @@ func (d *Doctor) klAboveBand(row) {
 		return
 	}
 	kl, ok := d.mean("kl", o)
-	if high := d.lim.Policy.KL.BandMax; ok && kl > o.Limit*high {
-		d.say(o.Severity, "kl_above_band", d.key("kl.beta"), kl, o.Limit*high,
-			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"), d.key("kl.beta"), d.key("kl.target_max"))
+	high := d.lim.Policy.KL.BandMax
+	if !ok || kl <= o.Limit*high {
+		return
 	}
+	if d.lim.Policy.KL.Reference == "init" && d.state.First["kl"].mean() > o.Limit*high {
+		d.say(o.Severity, "kl_above_band", d.key("kl.target_max"), kl, o.Limit*high,
+			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g), and was so from the first steps on: the phases before took the policy away from the initial one, which is the reference; set %s=phase_start, or widen the band (%s)", kl, kl/high, high, d.key("kl.reference"), d.key("kl.target_max"))
+		return
+	}
+	d.say(o.Severity, "kl_above_band", d.key("kl.beta"), kl, o.Limit*high,
+		"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"), d.key("kl.beta"), d.key("kl.target_max"))
 }
 
 func (d *Doctor) klBelowBand(row) {

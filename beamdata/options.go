@@ -54,6 +54,18 @@ type Options struct {
 type EvalOptions struct {
 	Beams  *string `koanf:"beams" help:"beam file of the evaluation queries"`
 	Reader *string `koanf:"reader" help:"reward table of the evaluation queries"`
+
+	TrainQueries *int `koanf:"train_queries" help:"so many training queries, evenly spread, are evaluated beside the held-out ones (split train): how much of a gain carries over; null = none" range:"[1,inf)"`
+}
+
+// Spread returns n of total indices, evenly spread; all where there are no more.
+func Spread(n, total int) []int {
+	n = min(n, total)
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i * total / n
+	}
+	return out
 }
 
 // DefaultOptions returns the built-in data with the defaults of the contract.

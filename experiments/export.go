@@ -188,11 +188,22 @@ func openFolderModel(kind, path string, base *string, folder string, warn func(s
 
 // exportModel writes a checkpoint of a token policy as a Hugging Face folder: the whole model with adapters merged (hf),
 // or its adapters alone (peft).
-func exportModel(kind, path, out, format, base, dtype string) (err error) {
+func exportModel(kind, path, out, format, base, dtype string) error {
 	if err := torchx.Load(); err != nil {
 		return err
 	}
 	torchx.Attach(1)
+	trained, err := writeModel(kind, path, out, format, base, dtype)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, trained, format, out)
+	return nil
+}
+
+// writeModel writes the folder, complete or not at all, and returns how many weights of it were trained. libtorch is
+// there.
+func writeModel(kind, path, out, format, base, dtype string) (trained int, err error) {
 	if base == "" {
 		base = baseOf(path, kind)
 	}
@@ -203,20 +214,20 @@ func exportModel(kind, path, out, format, base, dtype string) (err error) {
 	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
 	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer model.Free()
 	tmp, err := os.MkdirTemp(filepath.Dir(out), ".export.tmp*") // complete or absent
 	if err != nil {
-		return fmt.Errorf("--out=%s: %w", out, err)
+		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
 	defer os.RemoveAll(tmp)
 	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
+		return 0, err
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, map[bool]string{true: "seq2seq", false: "vl"}[kind == seq2seq.Kind])
+			return 0, usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -225,21 +236,80 @@ func exportModel(kind, path, out, format, base, dtype string) (err error) {
 		}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := atomicfile.RemoveAll(out); err != nil {
-		return err
+		return 0, err
 	}
 	if err := os.Rename(tmp, out); err != nil {
-		return fmt.Errorf("--out=%s: %w", out, err)
+		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
-	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, model.Params().Numel(), format, out)
-	return atomicfile.SyncDir(filepath.Dir(out))
+	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
+}
+
+// sectionOf is the configuration section of a token policy.
+func sectionOf(kind string) string {
+	if kind == seq2seq.Kind {
+		return "seq2seq"
+	}
+	return "vl"
+}
+
+// modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
+// policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
+// folder of this run once, and found there by everything that opens this run later.
+func (r *run) modelOf(kind, path string) (string, error) {
+	key := sectionOf(kind) + ".path"
+	out := filepath.Join(r.dir, modelFolder)
+	if isModel(out) { // a resume
+		return out, nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+		return path, nil
+	}
+	checkpoint, err := resolveCheckpoint(path)
+	if err != nil {
+		return path, nil // what opens the folder says what is wrong with it
+	}
+	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
+		checkpoint = real
+	}
+	if of, err := policyOf(checkpoint); err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	} else if of != kind {
+		return "", usagef("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
+	}
+	if r.cfg.DryRun { // leaves nothing behind
+		tmp, err := os.MkdirTemp("", "fulcrum-model")
+		if err != nil {
+			return "", err
+		}
+		r.closers = append(r.closers, removed(tmp))
+		out = filepath.Join(tmp, modelFolder)
+	}
+	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
+		return "", fmt.Errorf("%s=%s: %w", key, path, err)
+	}
+	return out, nil
+}
+
+// removed is a folder that goes when it is closed.
+type removed string
+
+func (dir removed) Close() error { return os.RemoveAll(string(dir)) }
+
+// isModel reports whether a folder has weights: that of a run from scratch has none.
+func isModel(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	return err == nil && len(files) > 0
 }
 
 // baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, "" where it
 // had none or is not there.
 func baseOf(checkpoint, kind string) string {
+	if own := besideCheckpoint(checkpoint); isModel(own) { // modelOf wrote it
+		return own
+	}
 	type section struct {
 		Path string `yaml:"path"`
 	}

@@ -70,7 +70,7 @@ func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
 	return w.run.examples(w.bundle, env, result)
 }
 
-func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.shots()) }
+func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.seen, w.shots()) }
 
 // loadData reads the selector's data and makes the device ready.
 func (r *run) loadData() (*beamdata.Bundle, error) {
@@ -144,11 +144,11 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are
 // some, on the validation and held-out queries.
-func (r *run) baselines(b *beamdata.Bundle, shots int) error {
+func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error {
 	for _, split := range []struct {
 		name string
 		set  *beamdata.Set
-	}{{"val", b.Val}, {b.EvalName, b.Eval}} {
+	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
 		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
 			continue
 		}

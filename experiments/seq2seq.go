@@ -110,6 +110,13 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 	}
 	var w words
 	var err error
+	if c.Seq2Seq.Path != nil {
+		path, err := r.modelOf(seq2seq.Kind, *c.Seq2Seq.Path)
+		if err != nil {
+			return nil, w, err
+		}
+		c.Seq2Seq.Path = &path
+	}
 	switch {
 	case c.Seq2Seq.Path != nil:
 		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {

@@ -20,6 +20,7 @@ import (
 type textWork[P any] struct {
 	run     *run
 	bundle  *conversation.Bundle
+	seen    *conversation.Set       // training samples that are evaluated; nil: none
 	rewards *rewardutil.TextRewards // nil: nothing scores completions
 	sources map[*conversation.Set]*prompts.Source[P]
 
@@ -65,6 +66,9 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 	}
 	if w.bundle.Train.Len() == 0 {
 		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
+	}
+	if n := c.Data.Eval.TrainQueries; n != nil {
+		w.seen = w.bundle.Train.Subset(beamdata.Spread(*n, w.bundle.Train.Len()))
 	}
 	return w, nil
 }
@@ -179,6 +183,9 @@ func (w *textWork[P]) PhasesData() phases.Data {
 	if w.bundle.Eval.Len() > 0 {
 		out.Eval = w.source(w.bundle.Eval)
 	}
+	if w.seen != nil {
+		out.Train = w.source(w.seen)
+	}
 	return out
 }
 
@@ -225,8 +232,8 @@ func (w *textWork[P]) Baselines() error {
 	for _, split := range []struct {
 		name string
 		set  *conversation.Set
-	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}} {
-		if split.set.Len() == 0 {
+	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
+		if split.set == nil || split.set.Len() == 0 {
 			continue
 		}
 		if err := w.baseline(split.name, "majority", split.set, func(conversation.Sample) string { return most }); err != nil {

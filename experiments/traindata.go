@@ -79,6 +79,9 @@ func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)
 	}
+	if d.seen != nil {
+		out.Train = d.source(d.seen)
+	}
 	return out
 }
 

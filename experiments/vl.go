@@ -67,6 +67,13 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	}
 	var proc *processor.Processor
 	var err error
+	if c.VL.Path != nil {
+		path, err := r.modelOf(vl.Kind, *c.VL.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.VL.Path = &path
+	}
 	switch {
 	case c.VL.Path != nil:
 		if proc, err = processor.Open(*c.VL.Path); err != nil {

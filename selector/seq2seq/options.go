@@ -9,7 +9,7 @@ import (
 
 // Options configures the policy (config section seq2seq).
 type Options struct {
-	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; null = a small model from random weights (scratch)"`
+	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; or a run, or one of its checkpoints: the model that it trained, adapters merged; null = a small model from random weights (scratch)"`
 	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
 	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file), for float16 folders float32 everywhere. Trained weights are float32 always" enum:"auto,float32,bfloat16"`
 

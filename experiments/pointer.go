@@ -35,6 +35,11 @@ func newPointerWork(r *run) (workload, error) {
 		return nil, err
 	}
 	data := newTrainData(bundle)
+	if n := c.Data.Eval.TrainQueries; n != nil {
+		if data.seen = data.trained(*n); data.seen == nil {
+			return nil, usagef("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+		}
+	}
 	if _, err := planOf(c, &pointerWork{trainData: data, run: r}); err != nil { // before any weight is read
 		return nil, err
 	}

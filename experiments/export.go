@@ -304,34 +304,56 @@ func isModel(dir string) bool {
 	return err == nil && len(files) > 0
 }
 
-// baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, "" where it
-// had none or is not there.
+// baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, or of the run
+// that it started from; "" where there was none or its run is not there.
 func baseOf(checkpoint, kind string) string {
-	if own := besideCheckpoint(checkpoint); isModel(own) { // modelOf wrote it
-		return own
+	const generations = 100 // runs may be edited into a circle
+	for range generations {
+		if own := besideCheckpoint(checkpoint); isModel(own) { // modelOf wrote it
+			return own
+		}
+		base, start := startOfRun(runOf(checkpoint), kind)
+		if base != "" || start == "" {
+			return base
+		}
+		next, err := resolveCheckpoint(start)
+		if err != nil {
+			return ""
+		}
+		checkpoint = next
 	}
+	return ""
+}
+
+// startOfRun is what a run started from: a model folder, or a checkpoint; "" for what it did not.
+func startOfRun(dir, kind string) (base, checkpoint string) {
 	type section struct {
 		Path string `yaml:"path"`
 	}
 	var c struct {
 		VL      section `yaml:"vl"`
 		Seq2Seq section `yaml:"seq2seq"`
+		Init    struct {
+			Checkpoint string `yaml:"checkpoint"`
+		} `yaml:"init"`
 	}
-	dir := runOf(checkpoint)
 	text, err := os.ReadFile(filepath.Join(dir, runMarker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
-		return ""
+		return "", ""
 	}
-	base := c.VL.Path
+	base = c.VL.Path
 	if kind == seq2seq.Kind {
 		base = c.Seq2Seq.Path
 	}
-	if base == "" || filepath.IsAbs(base) {
-		return base
+	from := func(path string) string { // relative to where the run was started
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		saved, err := readSaved(dir)
+		if err != nil {
+			return path
+		}
+		return filepath.Join(saved.Hydra.Runtime.Cwd, path)
 	}
-	saved, err := readSaved(dir)
-	if err != nil {
-		return base
-	}
-	return filepath.Join(saved.Hydra.Runtime.Cwd, base) // relative to where the run was started
+	return from(base), from(c.Init.Checkpoint)
 }

@@ -173,13 +173,18 @@ func keepSeq2Seq(dir string, m *seq2seq.Model, t *tokenizer.Tokenizer) error {
 // builtinWords trains a small vocabulary on the texts of the data.
 func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokenizer.Tokenizer, error) {
 	var corpus []string
-	step := max(1, b.Train.Len()/corpusSamples)
-	for i := 0; i < b.Train.Len(); i += step {
-		s, err := b.Train.Sample(i)
-		if err != nil {
-			return nil, err
+	for _, set := range []*conversation.Set{b.Train, b.Demos} {
+		if set == nil {
+			continue
 		}
-		corpus = append(corpus, s.Text(), s.Reference)
+		step := max(1, set.Len()/corpusSamples)
+		for i := 0; i < set.Len(); i += step {
+			s, err := set.Sample(i)
+			if err != nil {
+				return nil, err
+			}
+			corpus = append(corpus, s.Text(), s.Reference)
+		}
 	}
 	layout := tokenizer.T5
 	if sizes.Model == "bart" {

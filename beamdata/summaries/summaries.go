@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
 	"fulcrum/internal/rng"
 )
 
 // Names of the splits.
 const (
-	Train = "train"
-	Val   = "val"
-	Test  = "test"
+	Train  = "train"
+	Val    = "val"
+	Test   = "test"
+	Drafts = "drafts" // no split: what sft may imitate before
 )
 
 // Options is the section data.summaries of the configuration.
@@ -26,12 +26,13 @@ type Options struct {
 	Test  int     `koanf:"test" help:"held-out reports" range:"[0,inf)"`
 	Seed  int64   `koanf:"seed" help:"seed of all reports"`
 	Talks float64 `koanf:"talks" help:"share of the reports that are written as a talk of two, not as a table" range:"[0,1]"`
-	Task  string  `koanf:"task" help:"summary, or draft: one to three sentences about any of the facts, which teaches a model from random weights to read and write before it learns what matters" enum:"summary,draft"`
+
+	Drafts int `koanf:"drafts" help:"sft imitates this many drafts instead of the summaries: one to three sentences about any of the facts of other reports, which teach a model from random weights to read and write before it learns what matters; 0 = none" range:"[0,inf)"`
 }
 
 // DefaultOptions returns a set that a tiny model learns in minutes.
 func DefaultOptions() Options {
-	return Options{Train: 4000, Val: 300, Test: 500, Talks: 0.25, Task: "summary"}
+	return Options{Train: 4000, Val: 300, Test: 500, Talks: 0.25}
 }
 
 // Validate reports values out of range.
@@ -40,16 +41,13 @@ func (o Options) Validate() error {
 	for _, n := range []struct {
 		key         string
 		value, from int
-	}{{"train", o.Train, 1}, {"val", o.Val, 1}, {"test", o.Test, 0}} {
+	}{{"train", o.Train, 1}, {"val", o.Val, 1}, {"test", o.Test, 0}, {"drafts", o.Drafts, 0}} {
 		if n.value < n.from {
 			errs = append(errs, option.Errorf(n.key, "want at least %d, got %d", n.from, n.value))
 		}
 	}
 	if !(o.Talks >= 0 && o.Talks <= 1) {
 		errs = append(errs, option.Errorf("talks", "want a number in [0, 1], got %v", o.Talks))
-	}
-	if o.Task != "summary" && o.Task != "draft" {
-		errs = append(errs, option.Errorf("task", "%v", registry.Unknown("task", o.Task, []string{"summary", "draft"})))
 	}
 	return errors.Join(errs...)
 }
@@ -70,7 +68,7 @@ func (s *Set) Options() Options { return s.opt }
 
 // Len returns the number of examples of a split.
 func (s *Set) Len(split string) int {
-	return map[string]int{Train: s.opt.Train, Val: s.opt.Val, Test: s.opt.Test}[split]
+	return map[string]int{Train: s.opt.Train, Val: s.opt.Val, Test: s.opt.Test, Drafts: s.opt.Drafts}[split]
 }
 
 // Example is one report and its summary.
@@ -92,7 +90,7 @@ func (s *Set) Example(split string, i int) Example {
 	} else {
 		e.Source = st.table()
 	}
-	if s.opt.Task == "draft" {
+	if split == Drafts {
 		e.Target = st.draft(r)
 	} else {
 		e.Target, e.Writer = st.summary(r)

@@ -54,20 +54,16 @@ func TestExamples(t *testing.T) {
 
 func TestDrafts(t *testing.T) {
 	opt := DefaultOptions()
-	set, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Task = "draft"
+	opt.Drafts = 200
 	drafts, err := New(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	distractors := 0
 	for i := range 200 {
-		d := drafts.Example(Train, i)
-		if d.Source != set.Example(Train, i).Source {
-			t.Fatalf("report %d differs between the tasks", i)
+		d := drafts.Example(Drafts, i)
+		if d.Source == drafts.Example(Train, i).Source {
+			t.Fatalf("draft %d is of a training report", i)
 		}
 		if s := strings.Count(d.Target, "."); s < 1 || s > 3 {
 			t.Errorf("%d sentences: %s", s, d.Target)
@@ -155,9 +151,9 @@ func (s story) long(share float64) string {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for want, edit := range map[string]func(*Options){
-		"train: want at least 1":       func(o *Options) { o.Train = 0 },
-		"talks: want a number":         func(o *Options) { o.Talks = 2 },
-		"task: unknown task \"drift\"": func(o *Options) { o.Task = "drift" },
+		"train: want at least 1":  func(o *Options) { o.Train = 0 },
+		"talks: want a number":    func(o *Options) { o.Talks = 2 },
+		"drafts: want at least 0": func(o *Options) { o.Drafts = -1 },
 	} {
 		opt := DefaultOptions()
 		edit(&opt)

@@ -55,7 +55,7 @@ func Open(opt Options) (*conversation.Bundle, error) {
 // finish chooses the demonstrations and seals the bundle.
 func finish(b *conversation.Bundle, opt Options) (*conversation.Bundle, error) {
 	if opt.Demos != nil {
-		b.Demos = b.Train.First(*opt.Demos)
+		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
 	}
 	if b.Seal(); cmp.Or(b.Train, b.Val, b.Eval) == nil {
 		return nil, errors.New("data=texts needs a file: data.texts.train=FILE")

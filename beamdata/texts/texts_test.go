@@ -206,6 +206,14 @@ func TestSummaries(t *testing.T) {
 	if err != nil || s.Text() != "summarize: "+e.Source || s.Reference != e.Target {
 		t.Errorf("got %+v, %v\nwant %+v", s, err, e)
 	}
+	sizes.Drafts = 7
+	if b, err = Summaries(sizes, opt); err != nil || b.Demos.Len() != 7 {
+		t.Errorf("%d drafts (%v), want 7", b.Demos.Len(), err)
+	}
+	if d, err := b.Demos.Sample(3); err != nil || !strings.HasPrefix(d.Text(), "summarize: ") || d.Reference == s.Reference {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	sizes.Drafts = 0
 	sizes.Seed++
 	if other, err := Summaries(sizes, opt); err != nil || other.Fingerprint == b.Fingerprint {
 		t.Errorf("another seed gives the same fingerprint (%v)", err)

@@ -16,6 +16,12 @@ type spy struct {
 
 func (s *spy) reset() { s.seen, s.logp = nil, nil }
 
+// Clone returns a clone that samples on the source behind a part too, and has a memory of its own.
+func (s *spy) Clone() selector.Policy {
+	_, seen := watch(s.Policy.Clone())
+	return seen
+}
+
 // Forward is the policy's.
 func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	out := s.Policy.Forward(b, opt)

@@ -696,6 +696,8 @@ func TestTokenOptions(t *testing.T) {
 		want   string
 	}{
 		{func(o *GRPOOptions) { o.Ratio = "sequence" }, "loss: want grpo, gspo or ppo_clip with ratio=sequence: dapo averages over tokens (ratio=token)"},
+		{func(o *GRPOOptions) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got phase_start"},
+		{func(o *GRPOOptions) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got init"},
 		{func(o *GRPOOptions) { o.Rollout, o.ZeroVariance = "offline", "resample" }, "zero_variance: want keep or filter with rollout=offline: there are no other groups than the recorded ones"},
 		{func(o *GRPOOptions) { o.KL.Estimator = "exact" }, "kl.estimator: want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here"},
 		{func(o *GRPOOptions) { o.KL.Reference, o.KL.SyncSteps = "epoch_start", intp(3) }, "sync_steps: want null with reference=epoch_start, which refreshes the reference by the epoch"},

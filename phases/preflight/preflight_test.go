@@ -31,6 +31,7 @@ type rig struct {
 	trial  Trial
 	stages []Stage
 	opt    Options
+	online *phases.GRPOOptions // of the last stage
 }
 
 func newRig(t *testing.T) *rig {
@@ -70,7 +71,8 @@ func newRig(t *testing.T) *rig {
 				return phases.NewGRPO("grpo_online", online, optim, lr, s, 8), nil
 			}},
 		},
-		opt: DefaultOptions(),
+		opt:    DefaultOptions(),
+		online: &online,
 	}
 }
 
@@ -174,6 +176,17 @@ func TestHealthyPhases(t *testing.T) {
 	}
 	if !slices.Equal(before, r.trial.Policy.Params().Values()) {
 		t.Error("the run's own policy has moved")
+	}
+}
+
+// Old policies of their own sample in a trial too, and are refreshed in it or not.
+func TestHealthyOldPolicies(t *testing.T) {
+	for _, every := range []int{2, 1000} {
+		r := newRig(t)
+		r.online.OldPolicy, r.online.UpdateOldAfter, r.opt.Steps = "every_n", every, 4
+		if found := r.found(t); len(found) > 0 {
+			t.Errorf("update_old_after %d: %+v", every, found)
+		}
 	}
 }
 

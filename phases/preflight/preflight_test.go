@@ -190,6 +190,26 @@ func TestHealthyOldPolicies(t *testing.T) {
 	}
 }
 
+// endless is a policy whose samples are all cut at the length limit.
+type endless struct{ *pointer.Policy }
+
+func (e endless) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	b := e.Policy.Sample(src, queries, g, t, temperature, seed)
+	b.Truncated = slices.Repeat([]bool{true}, len(b.Valid))
+	return b
+}
+
+func (e endless) Clone() selector.Policy { return endless{e.Policy.Clone().(*pointer.Policy)} }
+
+// With mask_truncated, a policy that does not end by itself yet still gives a trial something to look at.
+func TestNothingButCutCompletions(t *testing.T) {
+	r := newRig(t)
+	r.trial.Policy, r.online.MaskTruncated = endless{r.trial.Policy.(*pointer.Policy)}, true
+	if found := r.found(t); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

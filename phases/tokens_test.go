@@ -342,7 +342,7 @@ func TestTokenPhasesLearn(t *testing.T) {
 func TestEpochsWithoutSignalAreReported(t *testing.T) {
 	for precision, want := range map[float64]int{10: 1, 0: 0} { // rewards lie within 1.5 of each other
 		rec := &memory{}
-		phase := tokenGRPO(func(o *GRPOOptions) { o.Advantage.Precision = precision })
+		phase := tokenGRPO(func(o *GRPOOptions) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
 		_, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []Phase{phase}}, tokenEnv(t, rec, t.TempDir()), nil)
 		var stop *doctor.StopError
 		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {

@@ -169,7 +169,7 @@ func (w *textWork[P]) Records(phase string) (selector.Source, error) {
 // Online are the training samples with rewards for new completions.
 func (w *textWork[P]) Online(phase string) (selector.Source, error) {
 	if w.rewards == nil {
-		return nil, usagef("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.vqa.weight=1, …)", phase)
+		return nil, usagef("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
 	}
 	return w.source(w.bundle.Train), nil
 }
@@ -179,7 +179,7 @@ func (w *textWork[P]) PhasesData() phases.Data {
 	c := w.run.cfg
 	out := c.phasesData(c.SFT.Average)
 	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
-	out.Shots, out.EvalBatch = w.text.MaxTokens, c.Data.BatchSize
+	out.Shots, out.ShotsKey, out.EvalBatch = w.text.MaxTokens, w.limit, c.Data.BatchSize
 	if w.bundle.Eval.Len() > 0 {
 		out.Eval = w.source(w.bundle.Eval)
 	}

@@ -172,6 +172,7 @@ func (s *scheduler) limits(i int) doctor.Limits {
 		lim = p.Limits()
 	}
 	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	lim.LengthKey = s.env.Data.ShotsKey
 	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
 		lim.HalfPrecision = p.HalfPrecision()
 	}

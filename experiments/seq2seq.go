@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/tokenizer"
+	"fulcrum/reports"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
 )
@@ -75,9 +76,11 @@ type words struct {
 	longest int // tokens of a source
 }
 
-// source returns the ids of a source with its special tokens; a longer one is cut, its end kept.
-func (w words) source(text string) []int64 {
-	ids := w.tokens.EncodeSpecial(text)
+// source returns the ids of a source with its special tokens, cut to the longest that is read.
+func (w words) source(text string) []int64 { return w.cut(w.tokens.EncodeSpecial(text)) }
+
+// cut shortens the ids of a source; the special token at its end stays.
+func (w words) cut(ids []int64) []int64 {
 	if len(ids) <= w.longest {
 		return ids
 	}
@@ -202,6 +205,13 @@ func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
 type seq2seqText struct {
 	words
 	model *seq2seq.Model
+	log   *reports.Log
+	told  bool // that a source was cut
+}
+
+// warner is the part of a run's log that a text model needs.
+type warner interface {
+	Warnf(format string, args ...any)
 }
 
 func newSeq2SeqText(r *run) (textModel, error) {
@@ -216,18 +226,26 @@ func newSeq2SeqText(r *run) (textModel, error) {
 	if refused := model.Generation().Refused; len(refused) > 0 && r.cfg.Task == "generate" {
 		r.log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
 	}
-	return &seq2seqText{w, model}, nil
+	if p := model.Config().Positions; p > 0 && r.cfg.Task == "generate" && r.cfg.Generate.MaxNewTokens > p {
+		model.Free()
+		return nil, usagef("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
+	}
+	return &seq2seqText{words: w, model: model, log: r.log}, nil
 }
 
 func (t *seq2seqText) Free() { t.model.Free() }
 
 func (t *seq2seqText) Prompt(line promptLine, _ string) (any, int, error) {
-	ids := line.SourceIDs
+	ids := []int64(line.SourceIDs)
 	switch {
 	case line.Source != nil && ids != nil:
 		return nil, 0, errors.New("want source or source_ids, got both")
 	case line.Source != nil:
-		ids = t.source(*line.Source)
+		all := t.tokens.EncodeSpecial(*line.Source)
+		if ids = t.cut(all); len(ids) < len(all) && !t.told {
+			t.told = true
+			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a word", line.ID, len(all), len(ids))
+		}
 	case len(ids) == 0:
 		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
 	}
@@ -248,6 +266,9 @@ func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckC
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how := seq2seq.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
+		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
+	}
 	for i := range ps {
 		how.Streams = append(how.Streams, first+i)
 	}

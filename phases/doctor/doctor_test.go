@@ -222,6 +222,22 @@ func kl(change func(step int, x float64) float64) func(int, map[string]any) {
 	}
 }
 
+// TestNoSignalInAShortPhase: a phase with fewer steps than the check looks back over is warned of, not stopped.
+func TestNoSignalInAShortPhase(t *testing.T) {
+	for steps, want := range map[int]Severity{4: Warning, 20: Stop} {
+		lim := grpoLimits()
+		lim.StepsPerEpoch, lim.TotalSteps = steps, steps
+		found, _ := play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+			m := grpoRow(step)
+			m["signal_share"] = 0.0
+			return m
+		}, epochRow, nil)
+		if i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "no_signal" }); i < 0 || found[i].Severity != want {
+			t.Errorf("%d steps: found %+v, want no_signal as a %s", steps, found, want)
+		}
+	}
+}
+
 // TestChecks: every check speaks of its failure, in time, once, with the key to change; no other check is drawn in.
 func TestChecks(t *testing.T) {
 	seen := map[string]bool{}

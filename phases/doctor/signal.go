@@ -13,7 +13,11 @@ func (d *Doctor) noSignal(r row) {
 	if !ok || share >= o.Limit {
 		return
 	}
-	d.say(o.Severity, "no_signal", d.rewardKey(), share, o.Limit,
+	severity := o.Severity
+	if severity == Stop && d.lim.TotalSteps < o.Steps { // few groups to judge by, and the phase is over before a stop saves anything
+		severity = Warning
+	}
+	d.say(severity, "no_signal", d.rewardKey(), share, o.Limit,
 		"%s of the groups of the last steps have a learning signal (rewards that differ), want at least %s: nothing pulls the policy but noise%s; %s",
 		percent(share), percent(o.Limit), ifThen(d.lim.Policy != nil, " and the KL", ""),
 		ifThen(d.lim.Online, "warm it up with sft or rce, sample larger groups ("+d.key("group_size")+"), or choose rewards with partial credit ("+d.rewardKey()+")",

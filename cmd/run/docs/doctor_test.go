@@ -87,7 +87,8 @@ clip of the advantages, the loss as the sum of its parts.
 
 ## Checks
 
-"Threshold" is the default of ` + "`limit`" + ` and of ` + "`steps`" + `; PHASE is the phase's section: sft, rce, grpo or grpo_online.
+"Threshold" is the default of ` + "`limit`" + ` and of ` + "`steps`" + `; PHASE is the phase's section: sft, rce, grpo or grpo_online. In a
+phase with fewer steps than that a check speaks at the end; ` + "`no_signal`" + ` is then a warning, since a stop would save nothing.
 
 `
 

@@ -40,11 +40,34 @@ func newSeq2SeqWork(r *run) (workload, error) {
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
-	if err := w.check(model); err != nil {
+	err = w.check(model)
+	if err == nil {
+		err = w.warnOfCutSources(words)
+	}
+	if err != nil {
 		w.policy.Free()
 		return nil, err
 	}
 	return w, nil
+}
+
+// warnOfCutSources says how many sources are longer than the model reads.
+func (w *seq2seqWork) warnOfCutSources(words words) error {
+	const looked = 256
+	n, cut := min(looked, w.bundle.Train.Len()), 0
+	for i := range n {
+		s, err := w.bundle.Train.Sample(i)
+		if err != nil {
+			return err
+		}
+		if len(words.tokens.EncodeSpecial(s.Messages[0].Text)) > words.longest {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.run.log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+	}
+	return nil
 }
 
 // check refuses data and lengths that the model cannot do, and reads a few samples.

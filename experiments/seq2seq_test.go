@@ -179,6 +179,9 @@ func TestTextModelLimits(t *testing.T) {
 	if p := generate(); p.code != 0 || strings.Count(p.stderr, "is cut to 128") != 1 {
 		t.Errorf("code %d, want 0 and one warning of a source cut to 128 tokens\n%s", p.code, p.stderr)
 	}
+	if p := run(t, tinySummaries("t5", "seq2seq.max_source_tokens=8", "dry_run=true", "hydra.run.dir="+folder(t))...); p.code != 0 || !strings.Contains(p.stderr, "sources are longer than seq2seq.max_source_tokens=8") {
+		t.Errorf("code %d, want 0 and a warning of cut training sources\n%s", p.code, p.stderr)
+	}
 	for _, tc := range []struct{ override, want string }{
 		{"generate.max_new_tokens=129", "generate.max_new_tokens=129: the model has 128 positions"},
 		{"generate.out=" + root, "this is a folder: want the name of a file"},

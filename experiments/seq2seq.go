@@ -232,11 +232,6 @@ type seq2seqText struct {
 	told  bool // that a source was cut
 }
 
-// warner is the part of a run's log that a text model needs.
-type warner interface {
-	Warnf(format string, args ...any)
-}
-
 func newSeq2SeqText(r *run) (textModel, error) {
 	if err := r.mapTorch(func() error { return nil }); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -73,13 +71,19 @@ type rougeCI struct {
 
 // idText is a line with the bytes of its id as the key that joins files.
 type idText struct {
-	id   string // JSON
-	text string
+	id     string // JSON
+	text   string
+	number int // of the line, from 1
 }
 
 // evaluateRouge scores every prediction against the reference of the same id.
 func (r *run) evaluateRouge() error {
 	opt := r.cfg.Evaluate
+	out := outOr(opt.Out, r.dir, "rouge.jsonl")
+	err := prepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions, "evaluate.references": *opt.References})
+	if err != nil {
+		return err
+	}
 	predictions, err := readTexts(*opt.Predictions, "evaluate.predictions", true)
 	if err != nil {
 		return err
@@ -106,8 +110,7 @@ func (r *run) evaluateRouge() error {
 		}
 		r.log.Warnf("%s: %d of %d references have no prediction: %s", *opt.Predictions, missing, len(references), how)
 	}
-	out, err := r.writeRouge(e, lines)
-	if err != nil {
+	if err := r.writeRouge(e, lines, out); err != nil {
 		return err
 	}
 	e.print(os.Stdout, out)
@@ -123,26 +126,23 @@ func readTexts(path, key string, completions bool) ([]idText, error) {
 	defer f.Close()
 	var out []idText
 	first := map[string]int{} // line of each id
-	r := bufio.NewReaderSize(f, 1<<20)
-	for number := 1; ; number++ {
-		raw, readErr := r.ReadBytes('\n')
-		if readErr != nil && !errors.Is(readErr, io.EOF) {
-			return nil, fmt.Errorf("cannot read %s: %w", path, readErr)
+	err = eachLine(path, f, func(number int, raw []byte, err error) error {
+		var x idText
+		if err == nil {
+			x, err = parseText(raw, completions)
 		}
-		if raw = bytes.TrimSpace(raw); len(raw) > 0 {
-			x, err := parseText(raw, completions)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", path, number, err)
-			}
-			if line, twice := first[x.id]; twice {
-				return nil, fmt.Errorf("%s:%d: the id %s is that of line %d already", path, number, x.id, line)
-			}
-			first[x.id] = number
-			out = append(out, x)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, err)
 		}
-		if readErr != nil {
-			break
+		if line, twice := first[x.id]; twice {
+			return fmt.Errorf("%s:%d: the id %s is that of line %d already", path, number, x.id, line)
 		}
+		first[x.id], x.number = number, number
+		out = append(out, x)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s holds no text: want one {\"id\", \"text\"} a line", path)
@@ -155,7 +155,7 @@ func parseText(raw []byte, completions bool) (idText, error) {
 	if err := json.Unmarshal(raw, &line); err != nil {
 		return idText{}, jsonFault(err)
 	}
-	if len(line.ID) == 0 || line.ID[0] == '{' || line.ID[0] == '[' || string(line.ID) == "null" {
+	if len(line.ID) == 0 || strings.ContainsRune("{[ntf", rune(line.ID[0])) { // an object, a list, null, true, false
 		return idText{}, errors.New(`want an "id", a text or a number`)
 	}
 	id, err := oneSpelling(line.ID)
@@ -169,7 +169,7 @@ func parseText(raw []byte, completions bool) (idText, error) {
 	if text == nil {
 		return idText{}, fmt.Errorf(`id %s: want a "text"`, id)
 	}
-	return idText{id, *text}, nil
+	return idText{id: id, text: *text}, nil
 }
 
 // oneSpelling writes a JSON text without needless escapes: "é" and "\u00e9" are one id.
@@ -185,6 +185,17 @@ func oneSpelling(id json.RawMessage) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
+// otherKind says that an id is there as a text in place of a number, or the reverse.
+func otherKind(id string, known map[string]bool) string {
+	if quoted := `"` + id + `"`; known[quoted] {
+		return ": there it is the text " + quoted
+	}
+	if bare := strings.Trim(id, `"`); bare != id && known[bare] {
+		return ": there it is the number " + bare
+	}
+	return ""
+}
+
 // matchTexts refuses predictions without a reference and treats references without a prediction as
 // evaluate.missing says.
 func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
@@ -194,7 +205,7 @@ func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored [
 	}
 	for _, x := range predictions {
 		if !known[x.id] {
-			return nil, 0, fmt.Errorf("%s: the id %s is not in %s", *opt.Predictions, x.id, *opt.References)
+			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References, otherKind(x.id, known))
 		}
 		has[x.id] = true
 	}
@@ -208,7 +219,7 @@ func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored [
 			absent = append(absent, x.id)
 		}
 		if opt.missing() == "zero" {
-			scored = append(scored, idText{x.id, ""})
+			scored = append(scored, idText{id: x.id})
 		}
 	}
 	if missing > len(absent) {
@@ -275,32 +286,20 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 	}
 }
 
-// writeRouge writes the scores of every text and report.md, and returns the path of the former.
-func (r *run) writeRouge(e rougeEvaluation, lines []rougeLine) (string, error) {
-	out := filepath.Join(r.dir, "rouge.jsonl")
-	if r.cfg.Evaluate.Out != nil {
-		out = *r.cfg.Evaluate.Out
-	}
-	for _, in := range []string{e.Predictions, e.References} {
-		if sameFile(in, out) {
-			return "", usagef("evaluate.out=%s: this is an input, which would be overwritten", out)
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return "", fmt.Errorf("evaluate.out=%s: %w", out, err)
-	}
+// writeRouge writes the scores of every text to out, and report.md.
+func (r *run) writeRouge(e rougeEvaluation, lines []rougeLine, out string) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	for _, l := range lines {
 		if err := encoder.Encode(l); err != nil {
-			return "", err
+			return err
 		}
 	}
 	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
-		return "", err
+		return err
 	}
-	return out, reports.WriteText(r.dir, e.markdown())
+	return reports.WriteText(r.dir, e.markdown())
 }
 
 func (e rougeEvaluation) print(w io.Writer, out string) {

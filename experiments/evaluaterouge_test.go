@@ -159,15 +159,23 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"an id twice", good + "\n" + `{"id": 1, "text": "c"}`, good, nil, 1, "p.jsonl:4: the id 1 is that of line 1 already"},
 		{"a reference twice", good, good + good, nil, 1, "r.jsonl:3: the id 1 is that of line 1 already"},
 		{"a missing prediction", `{"id": 2, "text": "b"}`, good, nil, 1, "p.jsonl: 1 of 2 references have no prediction: 1 (evaluate.missing=skip leaves them out, zero scores them 0)"},
-		{"an unknown prediction", good + `{"id": "3", "text": "b"}`, good, nil, 1, `p.jsonl: the id "3" is not in`},
+		{"an unknown prediction", good + `{"id": "3", "text": "b"}`, good, nil, 1, `p.jsonl:3: the id "3" is not in`},
+		{"a text for a number", good + `{"id": "2", "text": "b"}`, good, nil, 1, `r.jsonl: there it is the number 2`},
+		{"a number for a text", good + `{"id": 3, "text": "b"}`, good + `{"id": "3", "text": "b"}`, nil, 1, `r.jsonl: there it is the text "3"`},
+		{"a true id", `{"id": true, "text": "b"}`, good, nil, 1, `p.jsonl:1: want an "id", a text or a number`},
+		{"a list", `[` + good + `]`, good, nil, 1, `p.jsonl:1: want one JSON object`},
+		{"another encoding", good + "{\"id\": 3, \"text\": \"caf\xe9\"}", good, nil, 1, "p.jsonl:3: not UTF-8"},
+		{"a byte order mark and Windows line ends", "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n\r\n"), good, nil, 0, ""},
+		{"a folder as input", good, good, []string{"evaluate.references=DIR"}, 1, "cannot read"},
+		{"a folder as output", good, good, []string{"evaluate.out=DIR"}, 2, "this is a folder: want the name of a file"},
 		{"no text", good + `{"id": 3}`, good, nil, 1, `p.jsonl:3: id 3: want a "text"`},
-		{"a text that is none", `{"id": 3, "text": 4}`, good, nil, 1, `p.jsonl:1: "text": want another type, got a number`},
+		{"a text that is none", `{"id": 3, "text": 4}`, good, nil, 1, `p.jsonl:1: "text": want a text, got a number`},
 		{"no id", `{"text": "x"}`, good, nil, 1, `p.jsonl:1: want an "id", a text or a number`},
 		{"damage", good + `{"id": `, good, nil, 1, "p.jsonl:3: want one JSON object: unexpected end of JSON input"},
 		{"an empty file", "\n", good, nil, 1, "p.jsonl holds no text"},
 		{"no file", good, good, []string{"evaluate.references=nowhere"}, 1, "nowhere: no such file: set evaluate.references to an existing one"},
 		{"nothing to score", good, good, []string{"evaluate.predictions=null"}, 2, "evaluate.predictions"},
-		{"an input as output", good, good, []string{"evaluate.out=IN"}, 2, "this is an input, which would be overwritten"},
+		{"an input as output", good, good, []string{"evaluate.out=IN"}, 2, "this is evaluate.predictions, which would be overwritten"},
 		{"the missing left out", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=skip"}, 0, "1 of 2 references have no prediction: they are left out"},
 		{"the missing count as empty", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=zero"}, 0, "they count as empty texts"},
 	} {
@@ -177,7 +185,7 @@ func TestEvaluateRougeInputs(t *testing.T) {
 			write(t, p, tc.predictions)
 			write(t, r, tc.references)
 			for i := range tc.more {
-				tc.more[i] = strings.Replace(tc.more[i], "IN", p, 1)
+				tc.more[i] = strings.NewReplacer("IN", p, "DIR", work).Replace(tc.more[i])
 			}
 			got := run(t, append([]string{"task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=" + p, "evaluate.references=" + r, "hydra.run.dir=" + folder(t)}, tc.more...)...)
 			if got.code != tc.code || !strings.Contains(got.stderr, tc.want) {

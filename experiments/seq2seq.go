@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/tokenizer"
+	"fulcrum/reports"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
 )
@@ -39,11 +40,34 @@ func newSeq2SeqWork(r *run) (workload, error) {
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
-	if err := w.check(model); err != nil {
+	err = w.check(model)
+	if err == nil {
+		err = w.warnOfCutSources(words)
+	}
+	if err != nil {
 		w.policy.Free()
 		return nil, err
 	}
 	return w, nil
+}
+
+// warnOfCutSources says how many sources are longer than the model reads.
+func (w *seq2seqWork) warnOfCutSources(words words) error {
+	const looked = 256
+	n, cut := min(looked, w.bundle.Train.Len()), 0
+	for i := range n {
+		s, err := w.bundle.Train.Sample(i)
+		if err != nil {
+			return err
+		}
+		if len(words.tokens.EncodeSpecial(s.Messages[0].Text)) > words.longest {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.run.log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+	}
+	return nil
 }
 
 // check refuses data and lengths that the model cannot do, and reads a few samples.
@@ -75,9 +99,11 @@ type words struct {
 	longest int // tokens of a source
 }
 
-// source returns the ids of a source with its special tokens; a longer one is cut, its end kept.
-func (w words) source(text string) []int64 {
-	ids := w.tokens.EncodeSpecial(text)
+// source returns the ids of a source with its special tokens, cut to the longest that is read.
+func (w words) source(text string) []int64 { return w.cut(w.tokens.EncodeSpecial(text)) }
+
+// cut shortens the ids of a source; the special token at its end stays.
+func (w words) cut(ids []int64) []int64 {
 	if len(ids) <= w.longest {
 		return ids
 	}
@@ -214,6 +240,8 @@ func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
 type seq2seqText struct {
 	words
 	model *seq2seq.Model
+	log   *reports.Log
+	told  bool // that a source was cut
 }
 
 func newSeq2SeqText(r *run) (textModel, error) {
@@ -228,18 +256,26 @@ func newSeq2SeqText(r *run) (textModel, error) {
 	if refused := model.Generation().Refused; len(refused) > 0 && r.cfg.Task == "generate" {
 		r.log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
 	}
-	return &seq2seqText{w, model}, nil
+	if p := model.Config().Positions; p > 0 && r.cfg.Task == "generate" && r.cfg.Generate.MaxNewTokens > p {
+		model.Free()
+		return nil, usagef("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
+	}
+	return &seq2seqText{words: w, model: model, log: r.log}, nil
 }
 
 func (t *seq2seqText) Free() { t.model.Free() }
 
 func (t *seq2seqText) Prompt(line promptLine, _ string) (any, int, error) {
-	ids := line.SourceIDs
+	ids := []int64(line.SourceIDs)
 	switch {
 	case line.Source != nil && ids != nil:
 		return nil, 0, errors.New("want source or source_ids, got both")
 	case line.Source != nil:
-		ids = t.source(*line.Source)
+		all := t.tokens.EncodeSpecial(*line.Source)
+		if ids = t.cut(all); len(ids) < len(all) && !t.told {
+			t.told = true
+			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a word", line.ID, len(all), len(ids))
+		}
 	case len(ids) == 0:
 		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
 	}
@@ -260,6 +296,9 @@ func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckC
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how := seq2seq.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
+		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
+	}
 	for i := range ps {
 		how.Streams = append(how.Streams, first+i)
 	}

@@ -56,34 +56,41 @@ func TestGenerateFromTexts(t *testing.T) {
 	t.Parallel()
 	r, root := openTexts(t)
 	for _, model := range tinyTexts() {
-		var want struct{ IDs [][]int64 }
 		kind, end := "greedy_real_eos", int64(1)
 		if model == "tiny_bart" {
 			kind, end = "forced_bos_eos", 2
 		}
-		if err := json.Unmarshal(r[model].Generation[kind], &want); err != nil {
-			t.Fatal(err)
+		checkGreedy(t, r, root, model, kind, end)
+		checkGreedy(t, r, root, model, "greedy_ignore_eos", -1, "generate.ignore_eos=true") // nothing ends or is forced
+	}
+}
+
+// checkGreedy compares the answers to the reference's source texts with its ids, which end at the first end.
+func checkGreedy(t *testing.T, r textReference, root, model, kind string, end int64, more ...string) {
+	t.Helper()
+	var want struct{ IDs [][]int64 }
+	if err := json.Unmarshal(r[model].Generation[kind], &want); err != nil {
+		t.Fatal(err)
+	}
+	var lines []map[string]any
+	for i, text := range r[model].Forward.Sources {
+		lines = append(lines, map[string]any{"id": i, "source": text})
+	}
+	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
+	writeLines(t, in, root, lines...)
+	mustRun(t, textModel(root, model, append(more, "task=generate", "generate.in="+in, "generate.out="+out, fmt.Sprint("generate.max_new_tokens=", len(want.IDs[0])-1),
+		"generate.do_sample=false", "generate.batch_size=2", "hydra.run.dir="+folder(t))...)...)
+	got := readAnswers(t, out)
+	if len(got) != len(want.IDs) {
+		t.Fatalf("%s %s: %d answers, want %d", model, kind, len(got), len(want.IDs))
+	}
+	for i, a := range got {
+		expect := want.IDs[i][1:] // after the start token
+		if at := slices.Index(expect, end); at >= 0 {
+			expect = expect[:at+1]
 		}
-		var lines []map[string]any
-		for i, text := range r[model].Forward.Sources {
-			lines = append(lines, map[string]any{"id": i, "source": text})
-		}
-		in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
-		writeLines(t, in, root, lines...)
-		mustRun(t, textModel(root, model, "task=generate", "generate.in="+in, "generate.out="+out, fmt.Sprint("generate.max_new_tokens=", len(want.IDs[0])-1),
-			"generate.do_sample=false", "generate.batch_size=2", "hydra.run.dir="+folder(t))...)
-		got := readAnswers(t, out)
-		if len(got) != len(want.IDs) {
-			t.Fatalf("%s: %d answers, want %d", model, len(got), len(want.IDs))
-		}
-		for i, a := range got {
-			expect := want.IDs[i][1:] // after the start token
-			if at := slices.Index(expect, end); at >= 0 {
-				expect = expect[:at+1]
-			}
-			if !slices.Equal(a.CompletionIDs, expect) {
-				t.Errorf("%s row %d: %v, want %v", model, i, a.CompletionIDs, expect)
-			}
+		if !slices.Equal(a.CompletionIDs, expect) {
+			t.Errorf("%s %s row %d: %v, want %v", model, kind, i, a.CompletionIDs, expect)
 		}
 	}
 }
@@ -128,13 +135,15 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	_, root := openTexts(t)
 	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
-	text := `{"id": 1, "source": "The bridge is closed.", "completion": "closed"}
+	text := "\ufeff" + `{"id": 1, "source": "The bridge is closed.", "completion": "closed"}
 {"id": 2, "completion": "x"}
 {"id": 3, "source": "a", "source_ids": [5], "completion": "x"}
 {"id": 4, "source_ids": [5, 4000], "completion": "x"}
 {"id": 5, "source": 7, "completion": "x"}
 {"id": 6, "source_ids": [5, 2], "completion_ids": [7]}
 {"id": 7, "source_ids": [5, 2], "completion_ids": [` + strings.Repeat("7,", 128) + `7]}
+{"id": 8, "source_ids": [5, null, 2], "completion": "x"}
+{"id": 9, "source": "caf` + "\xe9" + `", "completion": "x"}
 `
 	if err := os.WriteFile(in, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -143,7 +152,8 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 	if p.code != 1 {
 		t.Errorf("exit code %d, want 1\n%s", p.code, p.stderr)
 	}
-	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both", in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions", "5 bad lines: 2, 3, 4, 5, 7"} {
+	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both", in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions",
+		in + ":8: want one JSON object: entry 1 of a list of token ids is null", in + ":9: not UTF-8", "7 bad lines: 2, 3, 4, 5, 7, 8, 9"} {
 		if !strings.Contains(p.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.stderr)
 		}
@@ -154,6 +164,33 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 	}
 	if ids := got[0].CompletionIDs; len(ids) < 2 || ids[0] != 0 {
 		t.Errorf("completion %v: want <s> before the text, as BART writes it", ids)
+	}
+}
+
+// A source that is cut is told once, and a wrong length or path is an error before any line is read.
+func TestTextModelLimits(t *testing.T) {
+	t.Parallel()
+	_, root := openTexts(t)
+	in := filepath.Join(t.TempDir(), "in.jsonl")
+	writeLines(t, in, root, map[string]any{"id": "long", "source": strings.Repeat("The bridge is closed. ", 200)}, map[string]any{"id": "longer", "source": strings.Repeat("closed ", 900)})
+	generate := func(more ...string) result {
+		return run(t, append(textModel(root, "tiny_bart", "task=generate", "generate.in="+in, "generate.max_new_tokens=2", "hydra.run.dir="+folder(t)), more...)...)
+	}
+	if p := generate(); p.code != 0 || strings.Count(p.stderr, "is cut to 128") != 1 {
+		t.Errorf("code %d, want 0 and one warning of a source cut to 128 tokens\n%s", p.code, p.stderr)
+	}
+	if p := run(t, tinySummaries("t5", "seq2seq.max_source_tokens=8", "dry_run=true", "hydra.run.dir="+folder(t))...); p.code != 0 || !strings.Contains(p.stderr, "sources are longer than seq2seq.max_source_tokens=8") {
+		t.Errorf("code %d, want 0 and a warning of cut training sources\n%s", p.code, p.stderr)
+	}
+	for _, tc := range []struct{ override, want string }{
+		{"generate.max_new_tokens=129", "generate.max_new_tokens=129: the model has 128 positions"},
+		{"generate.out=" + root, "this is a folder: want the name of a file"},
+		{"generate.in=" + root, "this is a folder: want a file of JSON lines"},
+		{"seq2seq.path=nowhere", "seq2seq.path: nowhere: no such folder"},
+	} {
+		if p := generate(tc.override); p.code != 2 || !strings.Contains(p.stderr, tc.want) {
+			t.Errorf("%s: code %d, %s\nwant 2, %s", tc.override, p.code, p.stderr, tc.want)
+		}
 	}
 }
 

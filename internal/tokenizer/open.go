@@ -19,6 +19,9 @@ import (
 // with the added tokens of tokenizer_config.json or added_tokens.json. What this package cannot do
 // (another kind of model, normalizer, rule) is an error that names it, never a near miss.
 func Open(folder string) (*Tokenizer, error) {
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such folder", folder)
+	}
 	config, err := readOptional(filepath.Join(folder, "tokenizer_config.json"))
 	if err != nil {
 		return nil, err

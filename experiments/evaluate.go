@@ -67,11 +67,21 @@ func (o EvaluateOptions) Validate() error {
 			errs = append(errs, option.Errorf(key, "task=evaluate %s: evaluate.%s=FILE", what, key))
 		}
 	}
+	not := func(key string, path *string) {
+		if path != nil {
+			errs = append(errs, option.Errorf(key, "evaluate.metric=%s does not read it", o.Metric))
+		}
+	}
 	if o.Metric == "rouge" {
+		not("results", o.Results)
+		not("annotations", o.Annotations)
+		not("questions", o.Questions)
 		needs("predictions", o.Predictions, "with metric=rouge scores predictions")
 		needs("references", o.References, "with metric=rouge needs the references")
 		return errors.Join(errs...)
 	}
+	not("predictions", o.Predictions)
+	not("references", o.References)
 	needs("results", o.Results, "scores a result file")
 	needs("annotations", o.Annotations, "needs the ground truths")
 	return errors.Join(errs...)

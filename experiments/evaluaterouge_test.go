@@ -175,6 +175,7 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"an empty file", "\n", good, nil, 1, "p.jsonl holds no text"},
 		{"no file", good, good, []string{"evaluate.references=nowhere"}, 1, "nowhere: no such file: set evaluate.references to an existing one"},
 		{"nothing to score", good, good, []string{"evaluate.predictions=null"}, 2, "evaluate.predictions"},
+		{"a file of the other metric", good, good, []string{"evaluate.results=x.json"}, 2, "evaluate.results=x.json: evaluate.metric=rouge does not read it"},
 		{"an input as output", good, good, []string{"evaluate.out=IN"}, 2, "this is evaluate.predictions, which would be overwritten"},
 		{"the missing left out", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=skip"}, 0, "1 of 2 references have no prediction: they are left out"},
 		{"the missing count as empty", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=zero"}, 0, "they count as empty texts"},

@@ -238,11 +238,19 @@ Scratch &scratch() {
   return s;
 }
 
+// The rows of one head lie as far apart as all heads are wide, and the processor does not foresee the next: where a loop
+// goes through rows it asks for those to come.
+constexpr int64_t kAhead = 12;
+INLINE void fetch(const float *row, int64_t d) {
+  for (int64_t j = 0; j < d; j += 16) __builtin_prefetch(row + j);  // a line of the cache each
+}
+
 // Panels of xᵀ [d, keys]: [keys/16][d][16], zeros beyond the last key.
 void pack_transposed(const float *x, int64_t stride, const Span &s, int64_t d, float *panels) {
   const int64_t keys = s.keys();
   for (int64_t t = 0; t < tiles(keys); t++, panels += d * kTile)
     for (int64_t l = 0; l < kTile; l++) {
+      if (t * kTile + l + kAhead < keys) fetch(x + s.key(t * kTile + l + kAhead) * stride, d);
       const float *from = t * kTile + l < keys ? x + s.key(t * kTile + l) * stride : nullptr;
       for (int64_t j = 0; j < d; j++) panels[j * kTile + l] = from == nullptr ? 0 : from[j];
     }
@@ -250,14 +258,16 @@ void pack_transposed(const float *x, int64_t stride, const Span &s, int64_t d, f
 // Panels of a matrix of n rows of d: [d/16][n][16], zeros beyond the last column; row(i) is where row i lies.
 template <class Row>
 void pack_rows(int64_t n, int64_t d, float *panels, Row row) {
-  for (int64_t t = 0; t < tiles(d); t++) {
-    const int64_t width = std::min(kTile, d - t * kTile);
-    for (int64_t i = 0; i < n; i++, panels += kTile) {
-      const float *from = row(i) + t * kTile;
+  for (int64_t i = 0; i < n; i++, panels += kTile) {
+    if (i + kAhead < n) fetch(row(i + kAhead), d);
+    const float *from = row(i);
+    for (int64_t t = 0; t < tiles(d); t++) {
+      float *to = panels + t * n * kTile;
+      const int64_t width = std::min(kTile, d - t * kTile);
       if (width == kTile) {
-        std::memcpy(panels, from, kTile * sizeof(float));
+        std::memcpy(to, from + t * kTile, kTile * sizeof(float));
       } else {
-        for (int64_t j = 0; j < kTile; j++) panels[j] = j < width ? from[j] : 0;
+        for (int64_t j = 0; j < kTile; j++) to[j] = j < width ? from[t * kTile + j] : 0;
       }
     }
   }
@@ -282,6 +292,7 @@ int64_t block_rows(const Heads &heads, const Span &s) { return std::min(s.q_len,
 void gather(const Block &b, const float *x, float scale, float *out) {
   const int64_t d = b.heads.d;
   for (int64_t r = 0; r < b.rows(); r++) {
+    if (r + kAhead < b.rows()) fetch(x + b.row(r + kAhead) * d, d);
     const float *from = x + b.row(r) * d;
     for (int64_t j = 0; j < d; j++) out[r * d + j] = from[j] * scale;
   }
@@ -347,7 +358,8 @@ void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t,
     add_product(p, 1, width, limit, panels, rows * kTile, rows, dp / kTile, dv, dp);
     product(g, d, 1, rows, vt, d * kTile, d, end / kTile, dz, width);
     for (int64_t r = 0; r < rows; r++) {
-      softmax_back_row(p + r * width, dz + r * width, end, dot(t.dout + b.row(r) * d, t.out + b.row(r) * d, d));
+      if (r + kAhead < rows) fetch(t.out + b.row(r + kAhead) * d, d);
+      softmax_back_row(p + r * width, dz + r * width, end, dot(g + r * d, t.out + b.row(r) * d, d));
       if (t.dbias.data != nullptr) add_row(b.bias(t.dbias, r), dz + r * width, b.visible(r));
     }
     pack_rows(rows, d, panels, [&](int64_t r) { return a + r * d; });
@@ -357,6 +369,10 @@ void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t,
       for (int64_t j = 0; j < d; j++) t.dq[b.row(r) * d + j] = scale * p[r * dp + j];
   }
   for (int64_t l = 0; l < keys; l++) {
+    if (l + kAhead < keys) {
+      fetch(t.dk + s.key(l + kAhead) * stride + h * d, d);
+      fetch(t.dv + s.key(l + kAhead) * stride + h * d, d);
+    }
     float *to_k = t.dk + s.key(l) * stride + h * d, *to_v = t.dv + s.key(l) * stride + h * d;
     for (int64_t j = 0; j < d; j++) {
       to_k[j] += dk[l * dp + j];

@@ -200,8 +200,8 @@ type cache struct {
 	k, v           []torchx.Tensor // a layer each: [sequences·max, H, D]
 	crossK, crossV []torchx.Tensor // a layer each: [source rows, H, D]
 	at             torchx.Tensor   // [sequences] int64: where the keys and values of this step go
-	bias           torchx.Tensor   // T5: [H, max] of a distance of max-1 … 0
-	max, step      int
+	bias           *bias           // T5: of the distances that fit in max
+	max            int
 }
 
 // store keeps the keys and values of layer i and returns all of them.
@@ -209,11 +209,6 @@ func (c *cache) store(i int, k, v torchx.Tensor) (allK, allV torchx.Tensor) {
 	torchx.WriteRowsAt(c.k[i], c.at, k)
 	torchx.WriteRowsAt(c.v[i], c.at, v)
 	return c.k[i], c.v[i]
-}
-
-// biasAt returns what this step's tokens add to their scores [H, 1, step+1].
-func (c *cache) biasAt() torchx.Tensor {
-	return torchx.Unsqueeze(torchx.Narrow(c.bias, 1, c.max-1-c.step, c.step+1), 1)
 }
 
 // decoding is generation with a cache.
@@ -260,7 +255,7 @@ func (m *Model) prefill(sources [][]int64, all []*sequence, maxNew int) *decodin
 		c.v = append(c.v, torchx.FullLike(m.params.Flat(), 0, m.dtype, len(all)*maxNew, heads, dim))
 	}
 	if t, ok := m.net.(*t5); ok {
-		c.bias = t.distanceBias(maxNew)
+		c.bias = t.distanceBias("decoder", maxNew)
 	}
 	return d
 }
@@ -307,7 +302,7 @@ func (d *decoding) step(live []*sequence) torchx.Tensor {
 		source.Q, source.QLen = i, 1
 		in.cross = append(in.cross, source)
 	}
-	c.at, c.step = m.int64s(at), t
+	c.at = m.int64s(at)
 	return m.logits(m.scaled(m.run(in, torchx.Tensor{}, &pass{})))
 }
 

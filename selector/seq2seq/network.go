@@ -85,7 +85,7 @@ func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *pa
 		k, v = in.cache.store(i, k, v)
 	}
 	if in.bias != nil {
-		return m.merge(a, in.bias.attend(q, k, v, a.scale), p)
+		return m.merge(a, torchx.AttendBiased(q, k, v, in.self, a.scale, in.bias.scores, in.bias.zero), p)
 	}
 	return m.merge(a, torchx.Attend(q, k, v, in.self, a.scale), p)
 }

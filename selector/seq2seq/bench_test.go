@@ -176,7 +176,7 @@ func timed(f func()) float64 {
 
 func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
-	return x[len(x)/2]
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // eachCase runs a benchmark for every case of every workload, after a round that warms up.

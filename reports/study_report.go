@@ -434,6 +434,9 @@ func (v *studyView) writeSettingsOfArms(d *document) {
 		from := "fresh weights from seed"
 		if a.From != "" {
 			from = fmt.Sprintf("`%s`, its %s checkpoint", a.From, a.Checkpoint)
+			if a.As != "" {
+				from += fmt.Sprintf(" as `%s`, adapters merged", a.As)
+			}
 		}
 		rows = append(rows, []string{"`" + a.Name + "`", plain(a.Label), from, tableCode(a.Overrides)})
 	}

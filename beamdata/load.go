@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -42,8 +43,8 @@ func Load(opt Options) (*Bundle, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	if opt.Format == "conversations" || opt.Name == "conversations" {
-		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations are for the token policies (policy=qwen2_5_vl); the selector reads beams", opt.Name, opt.Format)
+	if opt.Format == "conversations" || slices.Contains([]string{"conversations", "texts", "summaries"}, opt.Name) {
+		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies (policy=qwen2_5_vl, policy=seq2seq); the selector reads beams", opt.Name, opt.Format)
 	}
 	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}}}
 	var err error

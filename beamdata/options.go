@@ -6,6 +6,8 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
+	"fulcrum/beamdata/summaries"
+	"fulcrum/beamdata/texts"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/rewardutil"
@@ -13,7 +15,7 @@ import (
 
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
-	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files) or conversations (explicit files, for the token policies)" enum:"shapes,okvqa,beams,conversations"`
+	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also conversations and texts (explicit files) and summaries (built in)" enum:"shapes,okvqa,beams,conversations,texts,summaries"`
 	Root       *string `koanf:"root" help:"folder of the okvqa files, or from which the paths in conversations start"`
 	Beams      *string `koanf:"beams" help:"beam file: legacy or RL"`
 	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id"`
@@ -34,6 +36,8 @@ type Options struct {
 
 	Shapes        shapes.Options              `koanf:"shapes"`
 	Conversations conversation.Options        `koanf:"conversations" help:"what the token policies read"`
+	Texts         texts.Options               `koanf:"texts" help:"sources with targets, for the token policies"`
+	Summaries     summaries.Options           `koanf:"summaries" help:"the built-in reports to summarise"`
 	Eval          EvalOptions                 `koanf:"eval"`
 	Normalize     rewardutil.NormalizeOptions `koanf:"normalize"`
 	Reward        rewardutil.RewardOptions    `koanf:"reward"`
@@ -50,6 +54,18 @@ type Options struct {
 type EvalOptions struct {
 	Beams  *string `koanf:"beams" help:"beam file of the evaluation queries"`
 	Reader *string `koanf:"reader" help:"reward table of the evaluation queries"`
+
+	TrainQueries *int `koanf:"train_queries" help:"so many training queries, evenly spread, are evaluated beside the held-out ones (split train): how much of a gain carries over; null = none" range:"[1,inf)"`
+}
+
+// Spread returns n of total indices, evenly spread; all where there are no more.
+func Spread(n, total int) []int {
+	n = min(n, total)
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i * total / n
+	}
+	return out
 }
 
 // DefaultOptions returns the built-in data with the defaults of the contract.
@@ -58,6 +74,7 @@ func DefaultOptions() Options {
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
 		SkipFallback: true, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
+		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(),
 	}
 }
 
@@ -69,7 +86,7 @@ func (o Options) Validate() error {
 			errs = append(errs, option.Errorf(key, "%s", registry.Unknown(key, value, names)))
 		}
 	}
-	oneOf("name", o.Name, "shapes", "okvqa", "beams", "conversations")
+	oneOf("name", o.Name, "shapes", "okvqa", "beams", "conversations", "texts", "summaries")
 	oneOf("format", o.Format, "auto", "legacy", "rl", "conversations")
 	oneOf("legacy_pool", o.LegacyPool, "gathered", "full_table")
 	if !(o.TrainRatio >= 0 && o.TrainRatio <= 1) {
@@ -100,6 +117,10 @@ func (o Options) Validate() error {
 	case "conversations":
 		if o.Conversations.Train == nil {
 			errs = append(errs, option.Errorf("conversations.train", "data=conversations needs a file: data.conversations.train=FILE.json"))
+		}
+	case "texts":
+		if o.Texts.Train == nil {
+			errs = append(errs, option.Errorf("texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl"))
 		}
 	case "beams":
 		if o.Beams == nil && o.Records == nil && o.Reader == nil && o.Eval.Beams == nil && o.Eval.Reader == nil {

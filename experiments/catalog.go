@@ -26,6 +26,7 @@ func Policies() *registry.Table[workloadMaker] {
 	t := registry.New[workloadMaker]("policy")
 	t.Add("pointer", newPointerWork)
 	t.Add("qwen2_5_vl", newVLWork)
+	t.Add("seq2seq", newSeq2SeqWork)
 	return t
 }
 
@@ -33,6 +34,7 @@ func Policies() *registry.Table[workloadMaker] {
 func textModels() *registry.Table[func(r *run) (textModel, error)] {
 	t := registry.New[func(r *run) (textModel, error)]("token policy")
 	t.Add("qwen2_5_vl", newVLText)
+	t.Add("seq2seq", newSeq2SeqText)
 	return t
 }
 

@@ -11,6 +11,7 @@ import (
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"
 )
 
@@ -23,7 +24,7 @@ type Config struct {
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
-	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl)" enum:"pointer,qwen2_5_vl"`
+	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)" enum:"pointer,qwen2_5_vl,seq2seq"`
 	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
 
 	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
@@ -31,6 +32,7 @@ type Config struct {
 	Init       InitOptions                  `koanf:"init" help:"where the initial weights come from"`
 	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
 	VL         vl.Options                   `koanf:"vl" help:"the vision-language model (policy=qwen2_5_vl)"`
+	Seq2Seq    seq2seq.Options              `koanf:"seq2seq" help:"the encoder-decoder (policy=seq2seq)"`
 	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
 	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
 	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
@@ -67,7 +69,7 @@ func DefaultConfig() *Config {
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
-		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(),
+		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
@@ -86,6 +88,8 @@ func (c *Config) Uses(section string) bool {
 		return c.Task != "evaluate" && c.Policy == "pointer"
 	case "vl":
 		return c.Task != "evaluate" && c.Policy == "qwen2_5_vl"
+	case "seq2seq":
+		return c.Task != "evaluate" && c.Policy == "seq2seq"
 	case "rewards":
 		return c.Task == "train" && c.Policy != "pointer"
 	}

@@ -21,31 +21,69 @@ import (
 	"fulcrum/rewardutil"
 )
 
-// EvaluateOptions configures task=evaluate: answers somebody generated, against ground truths. It needs no
-// policy, no training data and no libtorch.
+// EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
+// needs no policy, no training data and no libtorch.
 type EvaluateOptions struct {
-	Metric      string  `koanf:"metric" help:"vqa: the official VQA accuracy, leave-one-out over the ten answers" enum:"vqa"`
+	Metric      string  `koanf:"metric" help:"vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as Google's rouge_score" enum:"vqa,rouge"`
+	Predictions *string `koanf:"predictions" help:"metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)"`
+	References  *string `koanf:"references" help:"metric=rouge: the texts to score them against, one {id, text} a line"`
+	Stemmer     bool    `koanf:"stemmer" help:"metric=rouge: compare Porter stems of words longer than three letters"`
 	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
 	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
 	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
-	Missing     string  `koanf:"missing" help:"annotated questions without a result: left out and counted, an error, or scored 0" enum:"skip,error,zero"`
-	Out         *string `koanf:"out" help:"accuracies by question and type; null = evaluate.json in the run folder"`
+	Missing     *string `koanf:"missing" help:"ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error for rouge)" enum:"skip,error,zero"`
+	Out         *string `koanf:"out" help:"vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1: {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)"`
 }
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.
 func DefaultEvaluateOptions() EvaluateOptions {
-	return EvaluateOptions{Metric: "vqa", Missing: "skip"}
+	return EvaluateOptions{Metric: "vqa"}
+}
+
+// scored is the file that is judged.
+func (o EvaluateOptions) scored() string {
+	if o.Metric == "rouge" {
+		return *o.Predictions
+	}
+	return *o.Results
+}
+
+// missing is what ground truths without a result count as.
+func (o EvaluateOptions) missing() string {
+	switch {
+	case o.Missing != nil:
+		return *o.Missing
+	case o.Metric == "rouge":
+		return "error"
+	}
+	return "skip"
 }
 
 // Validate reports the files that are missing from the command line, all at once.
 func (o EvaluateOptions) Validate() error {
 	var errs []error
-	if o.Results == nil {
-		errs = append(errs, option.Errorf("results", "task=evaluate scores a result file: evaluate.results=FILE"))
+	needs := func(key string, path *string, what string) {
+		if path == nil {
+			errs = append(errs, option.Errorf(key, "task=evaluate %s: evaluate.%s=FILE", what, key))
+		}
 	}
-	if o.Annotations == nil {
-		errs = append(errs, option.Errorf("annotations", "task=evaluate needs the ground truths: evaluate.annotations=FILE"))
+	not := func(key string, path *string) {
+		if path != nil {
+			errs = append(errs, option.Errorf(key, "evaluate.metric=%s does not read it", o.Metric))
+		}
 	}
+	if o.Metric == "rouge" {
+		not("results", o.Results)
+		not("annotations", o.Annotations)
+		not("questions", o.Questions)
+		needs("predictions", o.Predictions, "with metric=rouge scores predictions")
+		needs("references", o.References, "with metric=rouge needs the references")
+		return errors.Join(errs...)
+	}
+	not("predictions", o.Predictions)
+	not("references", o.References)
+	needs("results", o.Results, "scores a result file")
+	needs("annotations", o.Annotations, "needs the ground truths")
 	return errors.Join(errs...)
 }
 
@@ -64,9 +102,22 @@ type evaluation struct {
 	rewardutil.VQAReport
 }
 
+// evaluated is what task=evaluate leaves in summary.json.
+type evaluated interface {
+	markdown() string
+	best() *reports.BestSummary // what a sweep compares
+}
+
+func (e evaluation) best() *reports.BestSummary {
+	return &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)}
+}
+
 // evaluate runs task=evaluate.
 func evaluate(_ context.Context, r *run) error {
 	opt := r.cfg.Evaluate
+	if opt.Metric == "rouge" {
+		return r.evaluateRouge()
+	}
 	annotations, err := readAnnotations(*opt.Annotations)
 	if err != nil {
 		return err
@@ -88,11 +139,11 @@ func evaluate(_ context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Missing, Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
+	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.missing(), Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
 	e.count(annotations)
 	if missing > 0 {
 		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
-		if opt.Missing == "zero" {
+		if opt.missing() == "zero" {
 			how = "they score 0"
 		}
 		r.log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
@@ -273,11 +324,11 @@ func complete(opt EvaluateOptions, annotations []rewardutil.VQAAnnotation, resul
 		if len(absent) < 5 {
 			absent = append(absent, fmt.Sprint(a.QuestionID))
 		}
-		if opt.Missing == "zero" {
+		if opt.missing() == "zero" {
 			scored = append(slices.Clip(scored), rewardutil.VQAResult{QuestionID: a.QuestionID, Answer: noAnswer})
 		}
 	}
-	if missing > 0 && opt.Missing == "error" {
+	if missing > 0 && opt.missing() == "error" {
 		more := ""
 		if missing > len(absent) {
 			more = ", …"
@@ -372,7 +423,7 @@ func (e evaluation) markdown() string {
 // recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
 // paired comparisons (run report A B).
 func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) error {
-	r.evaluation = &e
+	r.evaluation = e
 	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
 	for i, s := range scored {
 		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
@@ -395,7 +446,7 @@ func rewriteEvaluation(dir string) error {
 
 // evaluationReport is the report of a finished task=evaluate, from its summary.
 func evaluationReport(dir string) (string, error) {
-	var summary struct{ Evaluation *evaluation }
+	var summary struct{ Evaluation json.RawMessage }
 	path := filepath.Join(dir, "summary.json")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -407,5 +458,18 @@ func evaluationReport(dir string) (string, error) {
 	if summary.Evaluation == nil {
 		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
 	}
-	return summary.Evaluation.markdown(), nil
+	var kind struct{ Metric string }
+	var vqa evaluation
+	var rouge rougeEvaluation
+	if err := json.Unmarshal(summary.Evaluation, &kind); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	var outcome evaluated = &vqa
+	if kind.Metric == "rouge" {
+		outcome = &rouge
+	}
+	if err := json.Unmarshal(summary.Evaluation, outcome); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return outcome.markdown(), nil
 }

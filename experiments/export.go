@@ -17,8 +17,11 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/pointer"
+	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )
@@ -34,7 +37,7 @@ func exportCheckpoint(args []string) error {
 	format := flags.String("format", "", "layout to write")
 	out := flags.String("out", "", "file to write; default: beside the checkpoint")
 	force := flags.Bool("force", false, "replace an existing file")
-	base := flags.String("base", "", "model folder that adapters belong to; default: the run's vl.path (hf, peft)")
+	base := flags.String("base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
 	dtype := flags.String("dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	if err := flags.Parse(args); err != nil {
 		return usagef("checkpoint export: %v; %s", err, usage)
@@ -65,14 +68,14 @@ func exportCheckpoint(args []string) error {
 	}
 	if kind, err := policyOf(path); err != nil {
 		return err
-	} else if folders := slices.Contains(folderFormats(), *format); folders != (kind == vl.Kind) {
+	} else if folders := slices.Contains(folderFormats(), *format); folders != isText(kind) {
 		formats := pointer.ExportFormats()
-		if kind == vl.Kind {
+		if isText(kind) {
 			formats = folderFormats()
 		}
 		return usagef("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
-		return exportModel(path, *out, *format, *base, *dtype)
+		return exportModel(kind, path, *out, *format, *base, *dtype)
 	}
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
@@ -86,7 +89,7 @@ func exportCheckpoint(args []string) error {
 	return nil
 }
 
-// folderFormats are the formats that are folders, of the vision-language policy.
+// folderFormats are the formats that are folders, of the token policies.
 func folderFormats() []string { return []string{"hf", "peft"} }
 
 func exportFormats() []string { return append(pointer.ExportFormats(), folderFormats()...) }
@@ -145,85 +148,212 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }
 
-// exportModel writes a checkpoint of the vision-language policy as a Hugging Face folder: the whole model with
-// adapters merged (hf), or its adapters alone (peft).
-func exportModel(path, out, format, base, dtype string) (err error) {
+func isText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
+
+// folderModel is a token policy's model that can be written as a Hugging Face folder.
+type folderModel interface {
+	Adapted() *lora.Config
+	SaveAdapter(path, baseName string) error
+	SaveMerged(path, dtype string) error
+	Params() *torchx.Params
+	Free()
+}
+
+// openFolderModel rebuilds the model of a checkpoint onto its base ("": from scratch) and returns what writes the files
+// beside its weights, which lie in folder.
+func openFolderModel(kind, path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
+	if kind == seq2seq.Kind {
+		options := seq2seq.DefaultOptions()
+		options.Path = base
+		model, err := seq2seq.OpenCheckpoint(path, options, "cpu", 0, warn)
+		return model, func(out string) error {
+			tokens, err := tokenizer.Open(folder)
+			if err != nil {
+				return err
+			}
+			return tokens.Save(out)
+		}, err
+	}
+	options := vl.DefaultOptions()
+	options.Path = base
+	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	return model, func(out string) error {
+		proc, err := processor.Open(folder)
+		if err != nil {
+			return err
+		}
+		return proc.Save(out)
+	}, err
+}
+
+// exportModel writes a checkpoint of a token policy as a Hugging Face folder: the whole model with adapters merged (hf),
+// or its adapters alone (peft).
+func exportModel(kind, path, out, format, base, dtype string) error {
 	if err := torchx.Load(); err != nil {
 		return err
 	}
 	torchx.Attach(1)
-	options := vl.DefaultOptions()
-	if base == "" {
-		base = baseOf(path)
-	}
-	folder := base
-	if base != "" {
-		options.Path = &base
-	} else {
-		folder = besideCheckpoint(path)
-	}
-	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
-	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	trained, err := writeModel(kind, path, out, format, base, dtype)
 	if err != nil {
 		return err
+	}
+	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, trained, format, out)
+	return nil
+}
+
+// writeModel writes the folder, complete or not at all, and returns how many weights of it were trained. libtorch is
+// there.
+func writeModel(kind, path, out, format, base, dtype string) (trained int, err error) {
+	if base == "" {
+		base = baseOf(path, kind)
+	}
+	folder, onto := besideCheckpoint(path), (*string)(nil)
+	if base != "" {
+		folder, onto = base, &base
+	}
+	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
+	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
+	if err != nil {
+		return 0, err
 	}
 	defer model.Free()
 	tmp, err := os.MkdirTemp(filepath.Dir(out), ".export.tmp*") // complete or absent
 	if err != nil {
-		return fmt.Errorf("--out=%s: %w", out, err)
+		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
 	defer os.RemoveAll(tmp)
 	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
+		return 0, err
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return usagef("--format=peft: %s has no adapters (vl.lora.enabled=true trains some); hf writes the whole model", path)
+			return 0, usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
-		err = saveWhole(model, folder, tmp, dtype)
+		if err = model.SaveMerged(tmp, dtype); err == nil {
+			err = saveText(tmp)
+		}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := atomicfile.RemoveAll(out); err != nil {
-		return err
+		return 0, err
 	}
 	if err := os.Rename(tmp, out); err != nil {
-		return fmt.Errorf("--out=%s: %w", out, err)
+		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
-	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, model.Params().Numel(), format, out)
-	return atomicfile.SyncDir(filepath.Dir(out))
+	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// saveWhole writes weights, configuration and what turns conversations into tokens.
-func saveWhole(model *vl.Model, folder, out, dtype string) error {
-	proc, err := processor.Open(folder)
+// sectionOf is the configuration section of a token policy.
+func sectionOf(kind string) string {
+	if kind == seq2seq.Kind {
+		return "seq2seq"
+	}
+	return "vl"
+}
+
+// modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
+// policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
+// folder of this run once, and found there by everything that opens this run later.
+func (r *run) modelOf(kind, path string) (string, error) {
+	key := sectionOf(kind) + ".path"
+	out := filepath.Join(r.dir, modelFolder)
+	if isModel(out) { // a resume
+		return out, nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+		return path, nil
+	}
+	checkpoint, err := resolveCheckpoint(path)
 	if err != nil {
-		return err
+		return path, nil // what opens the folder says what is wrong with it
 	}
-	if err := model.SaveMerged(out, dtype); err != nil {
-		return err
+	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
+		checkpoint = real
 	}
-	return proc.Save(out)
+	if of, err := policyOf(checkpoint); err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	} else if of != kind {
+		return "", usagef("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
+	}
+	if r.cfg.DryRun { // leaves nothing behind
+		tmp, err := os.MkdirTemp("", "fulcrum-model")
+		if err != nil {
+			return "", err
+		}
+		r.closers = append(r.closers, removed(tmp))
+		out = filepath.Join(tmp, modelFolder)
+	}
+	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
+		return "", fmt.Errorf("%s=%s: %w", key, path, err)
+	}
+	return out, nil
 }
 
-// baseOf is the vl.path of the run that wrote a checkpoint, "" where it had none or is not there.
-func baseOf(checkpoint string) string {
+// removed is a folder that goes when it is closed.
+type removed string
+
+func (dir removed) Close() error { return os.RemoveAll(string(dir)) }
+
+// isModel reports whether a folder has weights: that of a run from scratch has none.
+func isModel(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	return err == nil && len(files) > 0
+}
+
+// baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, or of the run
+// that it started from; "" where there was none or its run is not there.
+func baseOf(checkpoint, kind string) string {
+	const generations = 100 // runs may be edited into a circle
+	for range generations {
+		if own := besideCheckpoint(checkpoint); isModel(own) { // modelOf wrote it
+			return own
+		}
+		base, start := startOfRun(runOf(checkpoint), kind)
+		if base != "" || start == "" {
+			return base
+		}
+		next, err := resolveCheckpoint(start)
+		if err != nil {
+			return ""
+		}
+		checkpoint = next
+	}
+	return ""
+}
+
+// startOfRun is what a run started from: a model folder, or a checkpoint; "" for what it did not.
+func startOfRun(dir, kind string) (base, checkpoint string) {
+	type section struct {
+		Path string `yaml:"path"`
+	}
 	var c struct {
-		VL struct {
-			Path string `yaml:"path"`
-		} `yaml:"vl"`
+		VL      section `yaml:"vl"`
+		Seq2Seq section `yaml:"seq2seq"`
+		Init    struct {
+			Checkpoint string `yaml:"checkpoint"`
+		} `yaml:"init"`
 	}
-	dir := runOf(checkpoint)
 	text, err := os.ReadFile(filepath.Join(dir, runMarker))
-	if err != nil || yaml.Unmarshal(text, &c) != nil || c.VL.Path == "" || filepath.IsAbs(c.VL.Path) {
-		return c.VL.Path
+	if err != nil || yaml.Unmarshal(text, &c) != nil {
+		return "", ""
 	}
-	saved, err := readSaved(dir)
-	if err != nil {
-		return c.VL.Path
+	base = c.VL.Path
+	if kind == seq2seq.Kind {
+		base = c.Seq2Seq.Path
 	}
-	return filepath.Join(saved.Hydra.Runtime.Cwd, c.VL.Path) // relative to where the run was started
+	from := func(path string) string { // relative to where the run was started
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		saved, err := readSaved(dir)
+		if err != nil {
+			return path
+		}
+		return filepath.Join(saved.Hydra.Runtime.Cwd, path)
+	}
+	return from(base), from(c.Init.Checkpoint)
 }

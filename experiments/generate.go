@@ -11,11 +11,11 @@ import (
 // GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
 // else from HuggingFace's defaults.
 type GenerateOptions struct {
-	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}"`
+	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}; for policy=seq2seq {\"id\", \"source\"}, or \"source_ids\""`
 	Out               *string  `koanf:"out" help:"file to write; null = generations.jsonl in the run folder"`
 	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)"`
 	DoSample          *bool    `koanf:"do_sample" help:"sample; false = greedy; null = as the model's generation_config.json says"`
-	IgnoreEOS         bool     `koanf:"ignore_eos" help:"go on after the end-of-sequence token, up to max_new_tokens"`
+	IgnoreEOS         bool     `koanf:"ignore_eos" help:"go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token"`
 	Temperature       *float64 `koanf:"temperature" help:"of sampling" range:"(0,inf)"`
 	TopP              *float64 `koanf:"top_p" help:"sample from the most likely tokens that hold this much probability" range:"(0,1]"`
 	TopK              *int     `koanf:"top_k" help:"sample from the k most likely tokens; 0 = all" range:"[0,inf)"`

@@ -35,6 +35,11 @@ func newPointerWork(r *run) (workload, error) {
 		return nil, err
 	}
 	data := newTrainData(bundle)
+	if n := c.Data.Eval.TrainQueries; n != nil {
+		if data.seen = data.trained(*n); data.seen == nil {
+			return nil, usagef("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+		}
+	}
 	if _, err := planOf(c, &pointerWork{trainData: data, run: r}); err != nil { // before any weight is read
 		return nil, err
 	}
@@ -70,7 +75,7 @@ func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
 	return w.run.examples(w.bundle, env, result)
 }
 
-func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.shots()) }
+func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.seen, w.shots()) }
 
 // loadData reads the selector's data and makes the device ready.
 func (r *run) loadData() (*beamdata.Bundle, error) {
@@ -144,11 +149,11 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are
 // some, on the validation and held-out queries.
-func (r *run) baselines(b *beamdata.Bundle, shots int) error {
+func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error {
 	for _, split := range []struct {
 		name string
 		set  *beamdata.Set
-	}{{"val", b.Val}, {b.EvalName, b.Eval}} {
+	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
 		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
 			continue
 		}

@@ -33,6 +33,7 @@ type effort struct {
 	queries int  // of a batch
 	short   bool // completions and groups must be small
 	long    bool // a whole step takes minutes: its memory is not measured
+	rough   bool // log-probabilities have less than 24 bits
 }
 
 // preflight looks at the data of a fresh run, and tries its phases on clones of the policy, before the first
@@ -50,8 +51,7 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 	p, special := w.(prober)
 	if special {
 		e = p.effort(opt.Queries)
-		opt.Queries, trial.Unused = e.queries, p.unused
-		trial.Rough = c.VL.DType != "float32" && (c.VL.DType != "auto" || r.device != "cpu")
+		opt.Queries, trial.Unused, trial.Rough = e.queries, p.unused, e.rough
 	}
 	if !e.long {
 		if err := r.memory(ctx, trial, r.stages(w, plan, false)); err != nil {

@@ -1,60 +1,20 @@
 package experiments
 
 import (
-	"cmp"
 	"image"
 	"image/color"
 	"math"
-	"slices"
 
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
-	"fulcrum/selector/prompts"
 	"fulcrum/selector/vl"
-	"fulcrum/selector/vl/processor"
 )
 
-// This file is what the preflight asks of a vision-language run besides its phases: does the model read images and
-// text, do images help it, are its adapters there.
-
-// Audit looks at the conversations: the recorded completions that phases of this run learn from, and all splits.
-func (w *vlWork) Audit(lim audit.Limits) ([]audit.Fault, error) {
-	c, b := w.run.cfg, w.bundle
-	var imitated, compared *conversation.Set
-	for _, name := range c.Schedule {
-		switch {
-		case name == "rce" && c.RCE.Epochs > 0 && c.RCE.Rollout != "online":
-			imitated = b.Train
-		case name == "grpo" && c.GRPO.Epochs > 0 && c.GRPO.Rollout != "online",
-			name == "grpo_online" && c.GRPOOnline.Epochs > 0 && c.GRPOOnline.Rollout != "online":
-			compared = b.Train
-		}
-	}
-	return b.Audit(imitated, compared, lim)
-}
-
-// probeFlops bounds the work of a trial step on the CPU, in multiply-adds: a second or two. A GPU does a hundred times
-// as much.
-const probeFlops = 2e10
-
-// effort takes the model's size for what a trial step costs: forward and backward over prompts and completions.
-func (w *vlWork) effort(most int) effort {
-	budget := probeFlops
-	if w.run.device != "cpu" {
-		budget *= 100
-	}
-	prompt := 100.0
-	if p, err := w.source(w.bundle.Train).Prompt(0); err == nil {
-		prompt = float64(len(p.IDs))
-	}
-	c := w.run.cfg
-	completions := float64(max(c.RCE.GroupSize, c.GRPO.GroupSize)) * float64(w.maxTokens())
-	query := 3 * float64(w.policy.Model().Size()) * (prompt + completions)
-	return effort{queries: max(2, min(most, int(budget/query))), short: 2*query > budget, long: float64(c.Data.BatchSize)*query > 50*budget}
-}
+// This file is what the preflight asks of a vision-language run besides what it asks of every token policy: does the
+// model read images, and do they help it.
 
 // unused says why a tensor may have no gradient: no sample of the batch has an image.
 func (w *vlWork) unused(b *selector.Batch, name string) string {
@@ -70,34 +30,6 @@ func (w *vlWork) unused(b *selector.Batch, name string) string {
 	return ""
 }
 
-// Largest returns the n samples with the longest prompts and targets among those looked at, by their texts.
-func (w *vlWork) Largest(src selector.Source, n int) []int {
-	const looked = 512
-	set := src.(*vlSource).Set()
-	type sized struct{ query, size int }
-	var all []sized
-	for i := 0; i < set.Len(); i += audit.Every(set.Len(), max(looked, n)) {
-		s, err := set.Sample(i)
-		if err != nil {
-			continue
-		}
-		size := len(s.Text()) + len(s.Reference)
-		for _, c := range s.Completions {
-			size += len(c.Text)
-		}
-		all = append(all, sized{i, size})
-	}
-	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(b.size, a.size) })
-	var out []int
-	for _, s := range all[:min(n, len(all))] {
-		out = append(out, s.query)
-	}
-	return out
-}
-
-// sense is a prompt of a sample, and completions to be scored.
-type sense = prompts.List[*processor.Prompt]
-
 // Senses tries the model on some samples: with other images and texts, with images of other samples, and without
 // adapters.
 func (w *vlWork) Senses(report *preflight.Report, e effort) error {
@@ -105,38 +37,23 @@ func (w *vlWork) Senses(report *preflight.Report, e effort) error {
 	if err != nil {
 		return err
 	}
-	few := samples[:min(len(samples), max(2, min(4, e.queries)))]
-	own, err := w.list(few, func(i int) []chat.Message { return few[i].Messages })
-	if err != nil {
-		return err
-	}
-	if own.Len() == 0 {
-		return nil
-	}
-	s := preflight.Senses{Own: own}
-	next := func(i int) conversation.Sample { return few[(i+1)%len(few)] }
-	for _, of := range []struct {
-		to    *selector.Source
-		alter func(i int) []chat.Message
-		ok    bool
-	}{
-		{&s.OtherImage, func(i int) []chat.Message { return withImagesOf(few[i].Messages, next(i).Messages) }, len(few) > 1 && pictures(few[0].Messages) > 0},
-		{&s.BlankImage, func(i int) []chat.Message { return withImagesOf(few[i].Messages, grey()) }, pictures(few[0].Messages) > 0},
-		{&s.OtherText, func(i int) []chat.Message { return withTextOf(few[i].Messages, next(i).Messages) }, len(few) > 1},
-	} {
-		if !of.ok {
-			continue
+	few := samples[:min(len(samples), e.few())]
+	var s preflight.Senses
+	if len(few) > 0 && pictures(few[0].Messages) > 0 {
+		if len(few) > 1 {
+			s.OtherImage, err = w.list(few, func(i int) []chat.Message {
+				return withImagesOf(few[i].Messages, few[(i+1)%len(few)].Messages)
+			})
+			if err != nil {
+				return err
+			}
 		}
-		src, err := w.list(few, of.alter)
-		if err != nil {
+		if s.BlankImage, err = w.list(few, func(i int) []chat.Message { return withImagesOf(few[i].Messages, grey()) }); err != nil {
 			return err
 		}
-		*of.to = src
 	}
-	report.Reads(w.policy, s)
-	report.Adapters(w.policy, own)
-	if w.run.cfg.VL.Adapter != nil && w.run.cfg.Init.Checkpoint == nil {
-		report.AdapterKeys(w.policy.Model().CheckAdapter())
+	if asked, err := w.senses(report, few, s); err != nil || !asked {
+		return err
 	}
 	if fresh := w.run.cfg.VL.Path == nil && w.run.cfg.Init.Checkpoint == nil; fresh || e.short {
 		return nil
@@ -169,7 +86,7 @@ func (w *vlWork) imagesHelp(report *preflight.Report, samples []conversation.Sam
 	}
 	uniform := make([]float64, len(mine))
 	for i, c := range own.Completions {
-		uniform[i] = -float64(len(c)) * math.Log(float64(w.policy.Model().Config().Vocab))
+		uniform[i] = -float64(len(c)) * math.Log(float64(w.vocab))
 	}
 	report.ImagesHelp(w.policy, own, other, uniform)
 	return nil
@@ -195,20 +112,6 @@ func (w *vlWork) withImages(n int) ([]conversation.Sample, error) {
 	}
 	all := append(with, without...)
 	return all[:min(n, len(all))], nil
-}
-
-// list renders prompts that end in the samples' targets.
-func (w *vlWork) list(samples []conversation.Sample, messages func(i int) []chat.Message) (sense, error) {
-	var out sense
-	for i, s := range samples {
-		p, err := w.processor.Prompt(messages(i))
-		if err != nil {
-			return out, err
-		}
-		tokens := append(w.processor.Tokenizer().Encode(s.Reference), w.policy.Model().EOS()[0])
-		out.Prompts, out.Completions = append(out.Prompts, p), append(out.Completions, tokens[:min(len(tokens), w.maxTokens())])
-	}
-	return out, nil
 }
 
 // pictures counts the image parts of a prompt.
@@ -240,46 +143,6 @@ func withImagesOf(messages, others []chat.Message) []chat.Message {
 		}
 		return images[k%len(images)]
 	})
-}
-
-// withTextOf returns messages whose last text is the last text of others.
-func withTextOf(messages, others []chat.Message) []chat.Message {
-	text := ""
-	for _, m := range others {
-		if m.Text != "" && m.Role == "user" {
-			text = m.Text
-		}
-		for _, p := range m.Parts {
-			if p.Type == chat.Text {
-				text = p.Text
-			}
-		}
-	}
-	out := replace(messages, chat.Text, func(_ int, p chat.Part) chat.Part {
-		p.Text = text + " ."
-		return p
-	})
-	for i := range out {
-		if out[i].Role == "user" && out[i].Parts == nil {
-			out[i].Text = text + " ."
-		}
-	}
-	return out
-}
-
-// replace returns messages with their parts of one type exchanged; k counts them.
-func replace(messages []chat.Message, kind string, with func(k int, p chat.Part) chat.Part) []chat.Message {
-	out, k := slices.Clone(messages), 0
-	for i := range out {
-		out[i].Parts = slices.Clone(out[i].Parts)
-		for j, p := range out[i].Parts {
-			if p.Type == kind {
-				out[i].Parts[j] = with(k, p)
-				k++
-			}
-		}
-	}
-	return out
 }
 
 // grey is a prompt with one picture without content.

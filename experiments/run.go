@@ -50,7 +50,7 @@ type run struct {
 	plotter    *reports.Plotter
 	data       reports.DataSummary
 	result     *phases.Result
-	evaluation *evaluation       // of task=evaluate
+	evaluation evaluated         // of task=evaluate
 	earlier    sittings          // before a resume
 	closers    []io.Closer       // at the end of the task
 	found      []reports.Finding // of this sitting, that depend on the machine: they stand in no row
@@ -270,7 +270,7 @@ func (r *run) title() string {
 func (r *run) headline() string {
 	switch r.cfg.Task {
 	case "evaluate":
-		return r.title() + " " + *r.cfg.Evaluate.Results
+		return r.title() + " " + r.cfg.Evaluate.scored()
 	case "generate":
 		return r.title() + " " + *r.cfg.Generate.In
 	case "score":
@@ -385,8 +385,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 		}
 	}
 	if e := r.evaluation; e != nil {
-		s.Evaluation = e
-		s.Best = &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)} // what a sweep compares
+		s.Evaluation, s.Best = e, e.best()
 	}
 	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)

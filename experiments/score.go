@@ -11,7 +11,7 @@ import (
 
 // ScoreOptions configures task=score.
 type ScoreOptions struct {
-	In        *string `koanf:"in" help:"prompts and completions: JSON lines {\"id\", \"messages\", …, \"completion_ids\" or \"completion\"}"`
+	In        *string `koanf:"in" help:"prompts and completions: JSON lines {\"id\", \"messages\" …, \"completion_ids\" or \"completion\"}; \"source\" or \"source_ids\" in place of messages for policy=seq2seq"`
 	Out       *string `koanf:"out" help:"file to write; null = scores.jsonl in the run folder"`
 	BatchSize int     `koanf:"batch_size" help:"lines scored at once" range:"[1,inf)"`
 }
@@ -51,6 +51,9 @@ func score(ctx context.Context, r *run) error {
 		parse: func(req *request) error {
 			ids, err := completionOf(req.line, model)
 			req.ids = ids
+			if c, ok := model.(completionChecker); ok && err == nil {
+				err = c.CheckCompletion(ids)
+			}
 			return err
 		},
 		answer: func(_ context.Context, requests []request, _ int) ([]any, error) {
@@ -74,6 +77,9 @@ func score(ctx context.Context, r *run) error {
 		}}
 	return t.do(ctx)
 }
+
+// completionChecker is a textModel that cannot score every completion.
+type completionChecker interface{ CheckCompletion(ids []int64) error }
 
 // completionOf is the completion of a line as token ids.
 func completionOf(line promptLine, model textModel) ([]int64, error) {

@@ -3,7 +3,6 @@ package experiments
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +25,12 @@ import (
 type promptLine struct {
 	ID            json.RawMessage `json:"id"`
 	Messages      json.RawMessage `json:"messages"`
+	Source        *string         `json:"source"`     // of an encoder-decoder
+	SourceIDs     tokenIDs        `json:"source_ids"` // or its token ids
 	Images        []string        `json:"images"`
 	Videos        []videoEntry    `json:"videos"`
 	Completion    *string         `json:"completion"`
-	CompletionIDs []int64         `json:"completion_ids"`
+	CompletionIDs tokenIDs        `json:"completion_ids"`
 }
 
 // videoEntry is a list of frames at a rate, or a video file.
@@ -105,11 +106,11 @@ func (t *textTask) do(ctx context.Context) error {
 		return usagef("%s.in=%s: %v", t.name, t.in, reason(err))
 	}
 	defer file.Close()
-	if sameFile(t.in, t.out) {
-		return usagef("%s.out=%s: this is %s.in, which would be overwritten", t.name, t.out, t.name)
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return usagef("%s.in=%s: this is a folder: want a file of JSON lines", t.name, t.in)
 	}
-	if err := os.MkdirAll(filepath.Dir(t.out), 0o755); err != nil {
-		return usagef("%s.out=%s: %v", t.name, t.out, err)
+	if err := prepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
+		return err
 	}
 	out, err := atomicfile.Create(t.out)
 	if err != nil {
@@ -146,27 +147,22 @@ func (t *textTask) do(ctx context.Context) error {
 		return nil
 	}
 	var batch []request
-	r := bufio.NewReaderSize(file, 1<<20)
-	for number := 1; ; number++ {
-		text, readErr := r.ReadBytes('\n')
-		if readErr != nil && !errors.Is(readErr, io.EOF) {
-			return fmt.Errorf("cannot read %s: %w", t.in, readErr)
+	err = eachLine(t.in, file, func(number int, text []byte, fault error) error {
+		req, err := t.request(number, text, fault)
+		if err != nil {
+			bad = append(bad, badLine{number, err})
+			t.run.log.Warnf("%s:%d: %v", t.in, number, err)
+			return nil
 		}
-		if len(bytes.TrimSpace(text)) > 0 {
-			req, err := t.request(number, text)
-			if err != nil {
-				bad = append(bad, badLine{number, err})
-				t.run.log.Warnf("%s:%d: %v", t.in, number, err)
-			} else if batch = append(batch, req); len(batch) == t.batch {
-				if err := flush(batch); err != nil {
-					return err
-				}
-				batch = batch[:0]
-			}
+		if batch = append(batch, req); len(batch) < t.batch {
+			return nil
 		}
-		if readErr != nil {
-			break
-		}
+		full := batch
+		batch = nil
+		return flush(full)
+	})
+	if err != nil {
+		return err
 	}
 	if err := flush(batch); err != nil {
 		return err
@@ -201,9 +197,12 @@ func badLines(bad []badLine) string {
 	return fmt.Sprintf("%d bad lines: %s", len(bad), strings.Join(numbers, ", "))
 }
 
-// request reads one line.
-func (t *textTask) request(number int, text []byte) (request, error) {
+// request reads one line, which fault says is unreadable.
+func (t *textTask) request(number int, text []byte, fault error) (request, error) {
 	req := request{number: number}
+	if fault != nil {
+		return req, fault
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&req.line); err != nil {
 		return req, jsonFault(err)
@@ -222,27 +221,6 @@ func (t *textTask) request(number int, text []byte) (request, error) {
 		err = t.parse(&req)
 	}
 	return req, err
-}
-
-// jsonFault says what is wrong with a line in the terms of JSON.
-func jsonFault(err error) error {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "completion": "a text", "completion_ids": "a list of token ids"}
-		field, _, _ := strings.Cut(mismatch.Field, ".")
-		return fmt.Errorf("%q: want %s, got a %s", mismatch.Field, cmp.Or(want[field], "another type"), mismatch.Value)
-	}
-	if mismatch != nil {
-		return fmt.Errorf("want one JSON object, got a %s", mismatch.Value)
-	}
-	return fmt.Errorf("want one JSON object: %w", err)
-}
-
-// sameFile reports whether two paths lead to one existing file.
-func sameFile(a, b string) bool {
-	x, errA := os.Stat(a)
-	y, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // reason is an error without the path that the message names already.
@@ -285,4 +263,23 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
 	}
 	return chat.Resolve(msgs, dir), nil
+}
+
+// textModel opens the token policy that the configuration names.
+func (r *run) textModel() (textModel, error) {
+	make, err := textModels().Get(r.cfg.Policy)
+	if err != nil {
+		return nil, usagef("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))
+	}
+	return make(r)
+}
+
+// first returns the first value that is given.
+func first[T any](otherwise T, values ...*T) T {
+	for _, v := range values {
+		if v != nil {
+			return *v
+		}
+	}
+	return otherwise
 }

@@ -12,7 +12,8 @@ import (
 type trainData struct {
 	bundle  *beamdata.Bundle
 	sources map[*beamdata.Set]*pointer.Source
-	endAt   int // recorded candidates of fewer examples end with a Stop; 0 = none do
+	seen    *beamdata.Set // training queries that are evaluated; nil: none
+	endAt   int           // recorded candidates of fewer examples end with a Stop; 0 = none do
 }
 
 func newTrainData(b *beamdata.Bundle) *trainData {
@@ -35,6 +36,16 @@ func (d *trainData) serve(p *pointer.Policy) {
 	for _, src := range d.sources {
 		src.EndRecorded(d.endAt)
 	}
+}
+
+// trained returns n training queries, evenly spread, whose selections can be scored; nil where none can.
+func (d *trainData) trained(n int) *beamdata.Set {
+	for _, set := range []*beamdata.Set{d.bundle.Online, d.bundle.RCE, d.bundle.Records} {
+		if set != nil && set.Len() > 0 && set.Scorer != nil {
+			return set.Subset(beamdata.Spread(n, set.Len()))
+		}
+	}
+	return nil
 }
 
 // Beams are the recorded beams that sft and rce imitate.
@@ -78,6 +89,9 @@ func (d *trainData) phasesData(c *Config, shots int) phases.Data {
 	}
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)
+	}
+	if d.seen != nil {
+		out.Train = d.source(d.seen)
 	}
 	return out
 }

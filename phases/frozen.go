@@ -201,6 +201,7 @@ func (f *frozenPolicy) free() {
 func (g *GRPO) freezePolicies() error {
 	switch g.opt.OldPolicy {
 	case "batch":
+		g.old = &frozenPolicy{Policy: g.env.Policy}
 	case "init":
 		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
 		if n := g.opt.OldPolicyHeads; n != nil {
@@ -271,7 +272,7 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 		batch = g.batch // whose memory a step needs anyway
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if f == nil || !f.constant || f.known != nil {
+		if !f.constant || f.known != nil {
 			continue
 		}
 		dist := f == g.reference && g.opt.KL.Estimator == "exact"

@@ -17,7 +17,7 @@ type GRPOOptions struct {
 	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
 	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
-	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the policy and scored by the reader" enum:"offline,online"`
+	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and scored by the reader or the rewards" enum:"offline,online"`
 	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
 	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature), which the loss sees too" range:"(0,inf)"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
@@ -32,9 +32,9 @@ type GRPOOptions struct {
 	KL             rewardutil.KLOptions                `koanf:"kl" help:"KL penalty against the reference policy"`
 	Temperature    rewardutil.PolicyTemperatureOptions `koanf:"temperature" help:"KL-driven temperature of the policy: sharpened while KL is low, softened while it is high"`
 	Freeze         []string                            `koanf:"freeze" help:"parameters whose name contains one of these stay as they are in this phase"`
-	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator: that of the run's start, of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"init,phase_start,epoch_start,every_n,batch"`
+	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then importance weights): that of the run's start, of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"init,phase_start,epoch_start,every_n,batch"`
 	OldPolicyHeads *int                                `koanf:"old_policy_heads" help:"attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's, whatever was trained" range:"[1,inf)"`
-	UpdateOldAfter int                                 `koanf:"update_old_after" help:"steps between refreshes (old_policy=every_n)" range:"[1,inf)"`
+	UpdateOldAfter int                                 `koanf:"update_old_after" help:"optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to num_iterations: at every batch, without a copy of the weights, as with old_policy=batch" range:"[1,inf)"`
 	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
 	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)"`
 	Completions    CompletionOptions                   `koanf:"completions" help:"sampled completions kept in completions.jsonl (token policies)"`
@@ -64,8 +64,8 @@ func (o GRPOOptions) Validate() error {
 	if h := o.Clip.EpsilonHigh; h != nil && *h < o.Clip.Epsilon {
 		return option.Errorf("clip.epsilon_high", "want at least epsilon = %g, got %g", o.Clip.Epsilon, *h)
 	}
-	if o.Rollout == "online" && o.OldPolicy != "batch" {
-		return option.Errorf("old_policy", "want batch with rollout=online (the policy that sampled a group is the old policy), got %s", o.OldPolicy)
+	if o.Rollout == "online" && (o.OldPolicy == "init" || o.OldPolicy == "phase_start") {
+		return option.Errorf("old_policy", "want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got %s", o.OldPolicy)
 	}
 	if o.OldPolicyHeads != nil && o.OldPolicy != "init" {
 		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s", o.OldPolicy)
@@ -112,7 +112,7 @@ type GRPO struct {
 	learn     *learner
 	beta      *rewardutil.KLController
 	temp      *rewardutil.PolicyTemperature
-	old       *frozenPolicy // ratio's denominator; nil with old_policy=batch; may be reference
+	old       *frozenPolicy // ratio's denominator, and what samples; the policy itself with old_policy=batch; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
 	startsOld bool          // the phase starts with the old policy's weights
@@ -126,6 +126,9 @@ type GRPO struct {
 func NewGRPO(name string, opt GRPOOptions, optim OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int) *GRPO {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
+	}
+	if opt.OldPolicy == "every_n" && opt.UpdateOldAfter <= opt.NumIterations {
+		opt.OldPolicy = "batch" // the same policy, without a copy of its weights
 	}
 	return &GRPO{name: name, opt: opt, optim: optim, sched: sched, src: src, batch: batch}
 }

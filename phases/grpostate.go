@@ -20,7 +20,7 @@ func (g *GRPO) unsaved() map[string]selector.Policy {
 	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
 		k["reference"] = g.reference.Policy
 	}
-	if g.old != nil && g.old != g.reference && g.opt.OldPolicy != "init" {
+	if g.old != g.reference && g.opt.OldPolicy != "init" && g.opt.OldPolicy != "batch" {
 		k["old"] = g.old.Policy
 	}
 	return k

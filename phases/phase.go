@@ -128,7 +128,10 @@ type Env struct {
 type Data struct {
 	Val   selector.Source // validation queries; chooses the best checkpoint
 	Eval  selector.Source // held-out queries that enter no choice; may be nil
+	Train selector.Source // training queries that are evaluated beside them, as split train; may be nil
 	Shots int             // S, the number of examples to select; of token policies, the most tokens of a completion
+	// ShotsKey is the configuration key that says so, for advice.
+	ShotsKey string
 
 	// EvalBatch is how many queries a validation pass evaluates at once; 0 = 128. The last bits of a matrix
 	// product depend on its shape, so it is part of what makes runs equal.

@@ -190,7 +190,7 @@ func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 		b := r.src.Recorded(queries)
 		return b, finiteRewards(b, r.optim.GoOn)
 	}
-	b, err := sampleGroups(r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	b, err := sampleGroups(r.env.Policy, r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
 	if err == nil {
 		err = finiteRewards(b, r.optim.GoOn)
 	}

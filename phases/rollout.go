@@ -107,22 +107,22 @@ func (g *GRPO) gather(step int, queries []int) (groups, drawn *selector.Batch, e
 	return groups, drawn, nil
 }
 
-// draw returns the recorded groups of queries, or samples and scores new ones. The samples depend on the
-// policy, the seed and the counters alone.
+// draw returns the recorded groups of queries, or scored samples of the old policy: its ratios are then importance
+// weights. The samples depend on that policy, the seed and the counters alone.
 func (g *GRPO) draw(queries []int, counters ...int) (*selector.Batch, error) {
 	if g.opt.Rollout == "offline" {
 		return g.src.Recorded(queries), nil
 	}
-	return sampleGroups(g.env, g.src, queries, g.opt.GroupSize, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, counters...))
+	return sampleGroups(g.old, g.env, g.src, queries, g.opt.GroupSize, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, counters...))
 }
 
-// sampleGroups draws g candidates for each query from the policy and has them scored.
-func sampleGroups(env *Env, src selector.Source, queries []int, g int, temperature float64, key uint64) (*selector.Batch, error) {
+// sampleGroups draws g candidates for each query from a policy and has them scored.
+func sampleGroups(p selector.Policy, env *Env, src selector.Source, queries []int, g int, temperature float64, key uint64) (*selector.Batch, error) {
 	scorer, ok := src.(selector.Scorer)
 	if !ok || !scorer.CanScore() {
 		return nil, fmt.Errorf("%s has no reward function: sampled candidates cannot be scored", src.Name())
 	}
-	b := env.Policy.Sample(src, queries, g, env.Data.Shots, temperature, key)
+	b := p.Sample(src, queries, g, env.Data.Shots, temperature, key)
 	return b, scorer.Score(b)
 }
 

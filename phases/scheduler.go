@@ -172,6 +172,7 @@ func (s *scheduler) limits(i int) doctor.Limits {
 		lim = p.Limits()
 	}
 	_, lim.Text = s.env.Policy.(selector.ExactKL)
+	lim.LengthKey = s.env.Data.ShotsKey
 	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
 		lim.HalfPrecision = p.HalfPrecision()
 	}
@@ -538,16 +539,29 @@ func referenceOf(phase Phase) string {
 	return initReference
 }
 
-// evaluateHeldOut scores a policy on the queries that enter no choice; nil where there are none.
-func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (*Validation, error) {
-	if s.env.Data.Eval == nil {
-		return nil, nil
+// evaluateHeldOut scores a policy on the queries that enter no choice: held-out ones, whose result it returns (nil
+// where there are none), and training queries.
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation, err error) {
+	data := s.env.Data
+	for _, of := range []struct {
+		split string
+		src   selector.Source
+	}{{data.EvalName, data.Eval}, {"train", data.Train}} {
+		if of.src == nil {
+			continue
+		}
+		v, err := Validate(p, reference, of.src, data)
+		if err != nil {
+			return nil, fmt.Errorf("evaluating %s on %s: %w", name, of.split, err)
+		}
+		if of.src == data.Eval {
+			held = &v
+		}
+		if err := s.recordEval(of.split, name, phase, epoch, of.src, v, referenceName); err != nil {
+			return nil, err
+		}
 	}
-	v, err := Validate(p, reference, s.env.Data.Eval, s.env.Data)
-	if err != nil {
-		return nil, fmt.Errorf("evaluating %s on %s: %w", name, s.env.Data.EvalName, err)
-	}
-	return &v, s.recordEval(s.env.Data.EvalName, name, phase, epoch, s.env.Data.Eval, v, referenceName)
+	return held, nil
 }
 
 // recordEval records an evaluation as a row, and query by query for paired comparisons.

@@ -342,7 +342,7 @@ func TestTokenPhasesLearn(t *testing.T) {
 func TestEpochsWithoutSignalAreReported(t *testing.T) {
 	for precision, want := range map[float64]int{10: 1, 0: 0} { // rewards lie within 1.5 of each other
 		rec := &memory{}
-		phase := tokenGRPO(func(o *GRPOOptions) { o.Advantage.Precision = precision })
+		phase := tokenGRPO(func(o *GRPOOptions) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
 		_, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []Phase{phase}}, tokenEnv(t, rec, t.TempDir()), nil)
 		var stop *doctor.StopError
 		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {
@@ -696,6 +696,8 @@ func TestTokenOptions(t *testing.T) {
 		want   string
 	}{
 		{func(o *GRPOOptions) { o.Ratio = "sequence" }, "loss: want grpo, gspo or ppo_clip with ratio=sequence: dapo averages over tokens (ratio=token)"},
+		{func(o *GRPOOptions) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got phase_start"},
+		{func(o *GRPOOptions) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got init"},
 		{func(o *GRPOOptions) { o.Rollout, o.ZeroVariance = "offline", "resample" }, "zero_variance: want keep or filter with rollout=offline: there are no other groups than the recorded ones"},
 		{func(o *GRPOOptions) { o.KL.Estimator = "exact" }, "kl.estimator: want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here"},
 		{func(o *GRPOOptions) { o.KL.Reference, o.KL.SyncSteps = "epoch_start", intp(3) }, "sync_steps: want null with reference=epoch_start, which refreshes the reference by the epoch"},

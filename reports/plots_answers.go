@@ -30,7 +30,7 @@ func lengthFigure(run *Run) *figure {
 	cut.share, cut.yMin = true, 0
 	cut.addSteps(run, "truncated_share", "cut at the limit", blue)
 	cut.addEpochDots(run, "val_truncated_share", "greedy, on validation questions", vermillion)
-	return stack("Length of completions", "The end token counts. A completion that reaches vl.generation.max_new_tokens without it is cut.\nPhases that imitate show the lengths of their targets.", length, cut)
+	return stack("Length of completions", "The end token counts. A completion that reaches generation.max_new_tokens without it is cut.\nPhases that imitate show the lengths of their targets.", length, cut)
 }
 
 // sampledRewardFigure shows what the sampled completions earn, how much a group's rewards differ, and the

@@ -195,7 +195,7 @@ func plannedResult(stages []StageResult) *StageResult {
 		if found == nil {
 			return true
 		}
-		if held, was := s.Split != "val", found.Split != "val"; held != was {
+		if held, was := heldOut(s.Split), heldOut(found.Split); held != was {
 			return held
 		}
 		if s.Split != found.Split || s.Metric != found.Metric {
@@ -210,6 +210,9 @@ func plannedResult(stages []StageResult) *StageResult {
 	}
 	return found
 }
+
+// heldOut reports whether a split is neither trained on nor chosen by.
+func heldOut(split string) bool { return split != "val" && split != "train" }
 
 func capital(s string) string {
 	if s == "" {
@@ -374,7 +377,7 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 	if s.Data.Synthetic {
 		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
 	}
-	if s.Best != nil && slices.ContainsFunc(stages, func(r StageResult) bool { return r.Split != "val" }) {
+	if s.Best != nil && slices.ContainsFunc(stages, func(r StageResult) bool { return heldOut(r.Split) }) {
 		items = append(items, "The val split chose the best checkpoint, so its numbers for it are a little flattering; the other splits entered no choice.")
 	}
 	for _, phase := range run.Phases() {

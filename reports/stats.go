@@ -123,6 +123,16 @@ func meanSE(x []float64) (mean, se float64) {
 	return mean, math.Sqrt(squares / (n - 1) / n)
 }
 
+// MeanInterval returns the mean of x and its interval by Student's t, nil for fewer than two values.
+func MeanInterval(x []float64, level float64) (mean float64, interval *Interval) {
+	mean, se := meanSE(x)
+	if len(x) < 2 {
+		return mean, nil
+	}
+	half := distuv.StudentsT{Sigma: 1, Nu: float64(len(x) - 1)}.Quantile(0.5+level/2) * se
+	return mean, &Interval{mean - half, mean + half}
+}
+
 // QuestionsNeeded returns how many questions a two-sided test at level alpha needs to find a mean
 // difference of this size with the given power (normal approximation), 0 when there is none to find.
 func QuestionsNeeded(mean, sd, alpha, power float64) int {

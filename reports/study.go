@@ -20,6 +20,7 @@ type StudyArm struct {
 	Label      string   `json:"label"` // what readers see
 	From       string   `json:"from"`  // arm whose run of the same seed it starts from; "" = fresh weights
 	Checkpoint string   `json:"checkpoint"`
+	As         string   `json:"as,omitempty"` // key that names the checkpoint; "" = init.checkpoint
 	Overrides  []string `json:"overrides"`
 }
 

@@ -96,6 +96,8 @@ func (s *studySetting) label(name string) string {
 		return "the best recorded beam"
 	case policyOracle:
 		return "the oracle"
+	case policyReference:
+		return "the target answers"
 	}
 	return name
 }

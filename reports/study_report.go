@@ -17,6 +17,7 @@ func (v *studyView) report(figures []sweepFigure) string {
 	v.writeAnswers(&d)
 	v.writeReading(&d)
 	v.writeArms(&d)
+	v.writeSplits(&d)
 	v.writePlots(&d, figures)
 	v.writeBeta(&d)
 	v.writeOthers(&d)
@@ -75,9 +76,17 @@ func (v *studyView) dataSentence() string {
 	}
 	data, counts := run.Summary.Data, []string{}
 	for _, name := range sortedCounts(data.Counts) {
-		counts = append(counts, fmt.Sprintf("%s %s", thousands(data.Counts[name]), plain(strings.ReplaceAll(strings.TrimSuffix(name, "_queries"), "_", " "))))
+		what := name
+		for _, unit := range []string{"_queries", "_samples"} {
+			what = strings.TrimSuffix(what, unit)
+		}
+		counts = append(counts, fmt.Sprintf("%s %s", thousands(data.Counts[name]), plain(strings.ReplaceAll(what, "_", " "))))
 	}
-	text := fmt.Sprintf("Data %s (%s queries), %s.", plain(data.Name), strings.Join(counts, ", "), plural(data.Shots, "shot"))
+	text := fmt.Sprintf("Data %s (%s %s)", plain(data.Name), strings.Join(counts, ", "), run.wording("queries", "samples"))
+	if !run.answers() {
+		text += ", " + plural(data.Shots, "shot")
+	}
+	text += "."
 	if data.Synthetic {
 		text += " " + capital(strings.TrimSuffix(plain(data.Notice), ".")) + "."
 	}
@@ -192,7 +201,11 @@ func (v *studyView) writeArms(d *document) {
 		d.table([]string{"policy", "starts from", ">steps", ">reward on " + plain(split), ">SE, questions", ">SD, seeds", ">gain over init", ">accuracy", ">KL", ">best checkpoint"},
 			rows)
 	}
-	d.paragraph("Reward is the mean over questions and seeds of the greedy selection; the standard error is over questions, of scores averaged over seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the checkpoint that validation prefers.")
+	greedy := "greedy selection"
+	if run := v.first(); run != nil {
+		greedy = run.wording(greedy, "greedy answer")
+	}
+	d.paragraph("Reward is the mean over questions and seeds of the %s; the standard error is over questions, of scores averaged over seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the checkpoint that validation prefers.", greedy)
 }
 
 // baselineRow is a line of the table of arms; nil when the runs have no such baseline.
@@ -421,6 +434,9 @@ func (v *studyView) writeSettingsOfArms(d *document) {
 		from := "fresh weights from seed"
 		if a.From != "" {
 			from = fmt.Sprintf("`%s`, its %s checkpoint", a.From, a.Checkpoint)
+			if a.As != "" {
+				from += fmt.Sprintf(" as `%s`, adapters merged", a.As)
+			}
 		}
 		rows = append(rows, []string{"`" + a.Name + "`", plain(a.Label), from, tableCode(a.Overrides)})
 	}

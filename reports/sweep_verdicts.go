@@ -78,7 +78,7 @@ func (r *Run) heldOut() (split, metric string, ok bool) {
 			continue
 		}
 		e := table[0]
-		if !ok || split == "val" && e.Split != "val" {
+		if !ok || !heldOut(split) && heldOut(e.Split) {
 			split, metric, ok = e.Split, e.Metric, true
 		}
 	}

@@ -115,6 +115,9 @@ func TestRougeReward(t *testing.T) {
 	// stemmed: unigrams 3 of 3 and 4, pairs 2 of 2 and 3, subsequence 3
 	want := (6./7 + 4./5 + 6./7) / 3
 	golden.Close(t, []float64{score1(t, o, it)}, []float64{want}, 1e-15)
+	o.Shares = []float64{1, 3, 0}
+	golden.Close(t, []float64{score1(t, o, it)}, []float64{(6./7 + 3*4./5) / 4}, 1e-15)
+	o.Shares = nil
 	o.Types, o.Measure, o.Stem = []string{"rougeLsum"}, "recall", false
 	golden.Close(t, []float64{score1(t, o, it)}, []float64{0.5}, 1e-15)
 }
@@ -300,6 +303,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"clip", func(o *TextRewardOptions) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
 		{"negative weight", func(o *TextRewardOptions) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
 		{"no shares", func(o *TextRewardOptions) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
+		{"a share too few", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},
+		{"no share", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{0, 0, 0} }, "rewards.rouge.shares: want at least one above 0"},
 		{"unknown measure", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} }, `rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
 		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of any, comma, got "commas" (did you mean comma?)`},
 		{"no scorer", func(o *TextRewardOptions) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},

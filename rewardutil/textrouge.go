@@ -3,19 +3,22 @@ package rewardutil
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 )
 
 // RougeOptions configures the reward for saying what the reference says.
 type RougeOptions struct {
-	Weight  float64  `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Types   []string `koanf:"types" help:"measures to average" enum:"rouge1,rouge2,rougeL,rougeLsum"`
-	Measure string   `koanf:"measure" help:"part of each measure" enum:"f1,precision,recall"`
-	Stem    bool     `koanf:"stem" help:"compare Porter stems"`
+	Weight  float64   `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
+	Types   []string  `koanf:"types" help:"measures to average" enum:"rouge1,rouge2,rougeL,rougeLsum"`
+	Shares  []float64 `koanf:"shares" help:"share of each of types in their average (empty = equal); their sum divides it"`
+	Measure string    `koanf:"measure" help:"part of each measure" enum:"f1,precision,recall"`
+	Stem    bool      `koanf:"stem" help:"compare Porter stems"`
 }
 
 // DefaultRougeOptions returns the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
 func DefaultRougeOptions() RougeOptions {
-	return RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Measure: "f1", Stem: true}
+	return RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true}
 }
 
 // Validate reports unknown names.
@@ -28,20 +31,38 @@ func (o RougeOptions) Validate() error {
 	for _, name := range o.Types {
 		errs = append(errs, oneOf("types", name, "rouge1", "rouge2", "rougeL", "rougeLsum"))
 	}
+	if len(o.Shares) > 0 {
+		sum := 0.0
+		for _, s := range o.Shares {
+			errs = append(errs, want(s >= 0 && !math.IsInf(s, 0), "shares", "want numbers of at least 0, got %v", s))
+			sum += s
+		}
+		errs = append(errs,
+			want(len(o.Shares) == len(o.Types), "shares", "want one for each of the %d types, got %d", len(o.Types), len(o.Shares)),
+			want(sum > 0, "shares", "want at least one above 0"))
+	}
 	return errors.Join(errs...)
 }
 
-// Score returns the mean of the chosen measures (Rouge) of each completion's answer part against its
+// Score returns the mean, weighted by Shares, of the chosen measures (Rouge) of each completion's answer part against its
 // reference's, in [0, 1].
 func (o RougeOptions) Score(_ context.Context, items []TextItem) ([]float64, error) {
 	out := make([]float64, len(items))
+	shares := o.Shares
+	if len(shares) == 0 {
+		shares = slices.Repeat([]float64{1}, len(o.Types))
+	}
+	sum := 0.0
+	for _, s := range shares {
+		sum += s
+	}
 	for i, it := range items {
 		if it.Reference == "" {
 			return nil, itemErrorf(items, i, "ROUGE needs a reference completion, and the record has none")
 		}
 		scores := Rouge(Answer(it.Reference), Answer(it.Completion), o.Stem)
-		for _, name := range o.Types {
-			out[i] += o.part(scores.named(name)) / float64(len(o.Types))
+		for k, name := range o.Types {
+			out[i] += o.part(scores.named(name)) * shares[k] / sum
 		}
 	}
 	return out, nil

@@ -11,7 +11,7 @@ import (
 // of imitated and of baseline (offline GRPO) are looked at; either may be nil. Records are decoded for it, so large
 // sets are sampled evenly.
 func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) ([]audit.Fault, error) {
-	d := describer{seed: maphash.MakeSeed(), sources: map[source]int64{}}
+	d := describer{seed: maphash.MakeSeed(), sources: map[Source]int64{}}
 	var splits []audit.Split
 	for _, of := range []struct {
 		name   string
@@ -37,7 +37,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) ([]audit.Fault
 // describer hashes what a policy sees of samples.
 type describer struct {
 	seed    maphash.Seed
-	sources map[source]int64 // number of each, so that rows of different files differ
+	sources map[Source]int64 // number of each, so that rows of different files differ
 }
 
 // split lists the samples of a set, with what they hold; where there are many, of some of them, evenly.

@@ -17,8 +17,8 @@ func auditLimits() audit.Limits {
 // listed is a source of samples in memory.
 type listed []Sample
 
-func (l *listed) sample(row int64) (Sample, error) { return (*l)[row], nil }
-func (l *listed) fingerprint() string              { return "listed" }
+func (l *listed) Sample(row int64) (Sample, error) { return (*l)[row], nil }
+func (l *listed) Fingerprint() string              { return "listed" }
 
 func (l *listed) set(name string) *Set {
 	s := &Set{Name: name, source: l}

@@ -22,8 +22,8 @@ type Bundle struct {
 	Fingerprint string         // over all sets and so over the split
 }
 
-// seal drops empty sets and fills in sizes and fingerprint.
-func (b *Bundle) seal() *Bundle {
+// Seal drops empty sets, fills in sizes and fingerprint, and returns the bundle.
+func (b *Bundle) Seal() *Bundle {
 	b.Counts = map[string]int{}
 	h := sha256.New()
 	for _, part := range []struct {

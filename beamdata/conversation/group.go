@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/rng"
 )
 
@@ -75,7 +76,7 @@ func stringEnd(b []byte) int {
 		if n < 0 {
 			break
 		}
-		if at += n + 1; !escaped(b, at-1) {
+		if at += n + 1; !jsonrecords.Escaped(b, at-1) {
 			return at
 		}
 	}
@@ -105,10 +106,10 @@ func valueEnd(b []byte) int {
 	return len(b)
 }
 
-// split chooses the validation rows: all but floor(ratio·n), by seed and row alone, so that a training seed
+// Split chooses the validation rows: all but floor(ratio·n), by seed and row alone, so that a training seed
 // moves no sample. Rows of one group go to one side together: two questions about one picture never
 // stand on both. groups may be nil.
-func split(n int, groups []uint64, ratio float64, seed int64) (train, val []int64) {
+func Split(n int, groups []uint64, ratio float64, seed int64) (train, val []int64) {
 	order := make([]int, n)
 	mates := map[uint64][]int{}
 	for i := range order {

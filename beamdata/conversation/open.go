@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"fulcrum/beamdata/jsonrecords"
 )
 
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
@@ -23,9 +25,9 @@ func Open(opt Options) (*Bundle, error) {
 			return nil, err
 		}
 		if splits {
-			train, val := split(src.len(), src.index.groups, opt.TrainRatio, opt.SplitSeed)
-			src.index.groups = nil // of no more use
-			b.Train, b.Val = &Set{Name: "train", source: src, rows: train}, &Set{Name: "val", source: src, rows: val}
+			train, val := Split(src.index.Len(), src.groups, opt.TrainRatio, opt.SplitSeed)
+			src.groups = nil // of no more use
+			b.Train, b.Val = NewSet("train", src, train), NewSet("val", src, val)
 		} else {
 			b.Train = src.all("train")
 		}
@@ -55,7 +57,7 @@ func Open(opt Options) (*Bundle, error) {
 			return nil, err
 		}
 	}
-	if b.seal(); b.Train == nil && b.Val == nil && b.Eval == nil {
+	if b.Seal(); b.Train == nil && b.Val == nil && b.Eval == nil {
 		return nil, errors.New("data=conversations needs a file: data.conversations.train=FILE")
 	}
 	return b, nil
@@ -63,38 +65,37 @@ func Open(opt Options) (*Bundle, error) {
 
 // file is the source of a conversations file.
 type file struct {
-	index   *index
+	index   *jsonrecords.Index
+	groups  []uint64 // hash of each record's pictures, 0 = none; nil unless asked for
 	root    string
 	wording wording
 }
 
 func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
-	x, err := scan(path, withGroups)
+	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording()}
+	var visit func([]byte)
+	if withGroups {
+		visit = func(record []byte) { f.groups = append(f.groups, pictureGroup(record)) }
+	}
+	x, err := jsonrecords.Scan(path, visit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data.conversations.%s: %s does not exist: want a JSON or JSONL file of conversations", key, path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(x.start) == 0 {
+	if x.Len() == 0 {
 		return nil, fmt.Errorf("%s holds no record", path)
 	}
-	return &file{x, cmp.Or(opt.Root, filepath.Dir(path)), opt.wording()}, nil
+	f.index = x
+	return f, nil
 }
 
-func (f *file) len() int { return len(f.index.start) }
+func (f *file) all(name string) *Set { return NewSet(name, f, Rows(f.index.Len())) }
 
-func (f *file) all(name string) *Set {
-	s := &Set{Name: name, source: f, rows: make([]int64, f.len())}
-	for i := range s.rows {
-		s.rows[i] = int64(i)
-	}
-	return s
-}
-
-// sample decodes a record. Its number in messages counts from 1, as lines do.
-func (f *file) sample(row int64) (Sample, error) {
-	raw, err := f.index.read(row)
+// Sample decodes a record. Its number in messages counts from 1, as lines do.
+func (f *file) Sample(row int64) (Sample, error) {
+	raw, err := f.index.Read(row)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -112,12 +113,13 @@ func (f *file) sample(row int64) (Sample, error) {
 
 func (f *file) at(row int64, name string) string {
 	if name == "" {
-		return fmt.Sprintf("%s:record %d", f.index.path, row+1)
+		return fmt.Sprintf("%s:record %d", f.index.Path, row+1)
 	}
-	return fmt.Sprintf("%s:record %d (id %s)", f.index.path, row+1, name)
+	return fmt.Sprintf("%s:record %d (id %s)", f.index.Path, row+1, name)
 }
 
-func (f *file) fingerprint() string { return fmt.Sprintf("%s %+v", f.index.digest, f.wording) }
+// Fingerprint covers the file and what the options add to it.
+func (f *file) Fingerprint() string { return fmt.Sprintf("%s %+v", f.index.Digest, f.wording) }
 
 // check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
 // samples are right by construction.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/chat"
 )
 
@@ -231,7 +232,8 @@ func TestSplit(t *testing.T) {
 }
 
 func TestRecordsLongerThanAChunk(t *testing.T) {
-	long := strings.Repeat(`\\\"é`, chunkSize/2)
+	const half = 1 << 19 // of a chunk that is read at once
+	long := strings.Repeat(`\\\"é`, half)
 	path := filepath.Join(write(t, map[string]string{
 		"long.jsonl": `{"conversations": [{"from": "human", "value": "` + long + `"}]}` + "\n" + `{"id": "next", "conversations": [{"from": "human", "value": "?"}]}`,
 	}), "long.jsonl")
@@ -242,7 +244,7 @@ func TestRecordsLongerThanAChunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := b.Eval.Sample(0)
-	if err != nil || len(first.Messages[0].Text) != chunkSize/2*4 {
+	if err != nil || len(first.Messages[0].Text) != half*4 {
 		t.Errorf("first record: %d bytes of text, %v", len(first.Messages[0].Text), err)
 	}
 	if second, err := b.Eval.Sample(1); err != nil || second.Name != "next" {
@@ -298,16 +300,16 @@ func FuzzScan(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		x, err := scan(path, true)
+		x, err := jsonrecords.Scan(path, func(record []byte) { pictureGroup(record) })
 		if err != nil {
 			return
 		}
 		var list []json.RawMessage
-		if json.Unmarshal(content, &list) == nil && len(list) != len(x.start) {
-			t.Fatalf("%d records, want %d", len(x.start), len(list))
+		if json.Unmarshal(content, &list) == nil && len(list) != x.Len() {
+			t.Fatalf("%d records, want %d", x.Len(), len(list))
 		}
-		for row := range x.start {
-			raw, err := x.read(int64(row))
+		for row := range x.Len() {
+			raw, err := x.Read(int64(row))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +329,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	b.SetBytes(info.Size())
 	for b.Loop() {
-		if _, err := scan(path, true); err != nil {
+		if _, err := jsonrecords.Scan(path, func(record []byte) { pictureGroup(record) }); err != nil {
 			b.Fatal(err)
 		}
 	}

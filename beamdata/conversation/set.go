@@ -12,14 +12,28 @@ import (
 type Set struct {
 	Name string // train, val, eval
 
-	source source
+	source Source
 	rows   []int64 // rows of the source; sample i is row rows[i]
 }
 
-// source makes the samples of rows.
-type source interface {
-	sample(row int64) (Sample, error)
-	fingerprint() string // of the whole source
+// Source makes the samples of rows. It is safe for concurrent use.
+type Source interface {
+	Sample(row int64) (Sample, error)
+	Fingerprint() string // of the whole source
+}
+
+// NewSet returns the samples of these rows of a source.
+func NewSet(name string, src Source, rows []int64) *Set {
+	return &Set{Name: name, source: src, rows: rows}
+}
+
+// Rows returns 0 to n-1: all rows of a source of n.
+func Rows(n int) []int64 {
+	rows := make([]int64, n)
+	for i := range rows {
+		rows[i] = int64(i)
+	}
+	return rows
 }
 
 // Len returns the number of samples; a nil set has none.
@@ -34,7 +48,7 @@ func (s *Set) Len() int {
 func (s *Set) ID(i int) int64 { return s.rows[i] }
 
 // Sample returns sample i. Errors name file, record and field.
-func (s *Set) Sample(i int) (Sample, error) { return s.source.sample(s.rows[i]) }
+func (s *Set) Sample(i int) (Sample, error) { return s.source.Sample(s.rows[i]) }
 
 // Subset returns the samples with the given indices, in that order.
 func (s *Set) Subset(indices []int) *Set {
@@ -56,7 +70,7 @@ func (s *Set) First(n int) *Set {
 // Fingerprint returns a SHA-256 over the source's bytes and the samples chosen from it, in hex.
 func (s *Set) Fingerprint() string {
 	h := sha256.New()
-	fmt.Fprintln(h, s.source.fingerprint())
+	fmt.Fprintln(h, s.source.Fingerprint())
 	buf := make([]byte, 0, 8*len(s.rows))
 	for _, r := range s.rows {
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(r))

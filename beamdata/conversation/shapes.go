@@ -54,7 +54,7 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 			b.Demos = src.withCaptions(b.Demos, b.Train)
 		}
 	}
-	return b.seal(), nil
+	return b.Seal(), nil
 }
 
 // captionRow marks the rows that describe a scene: captionRow + a row about it.
@@ -93,7 +93,8 @@ func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
 	return (float64(c)*share(c-1) + float64(n-c)*share(c)) / float64(n)
 }
 
-func (s *shapesSource) sample(row int64) (Sample, error) {
+// Sample makes a question, or the description of a scene.
+func (s *shapesSource) Sample(row int64) (Sample, error) {
 	if row >= captionRow {
 		out := Sample{ID: row, Name: fmt.Sprintf("shapes caption %d", row-captionRow), Reference: s.questions.Caption(int(row - captionRow))}
 		out.Messages = s.ask(row-captionRow, shapes.Describe)
@@ -122,6 +123,7 @@ func (s *shapesSource) ask(row int64, text string) []chat.Message {
 	}}})
 }
 
-func (s *shapesSource) fingerprint() string {
+// Fingerprint covers all that the samples depend on.
+func (s *shapesSource) Fingerprint() string {
 	return fmt.Sprintf("shapes %+v %+v", s.questions.Options, s.wording)
 }

@@ -42,6 +42,8 @@ func TestStudyFaults(t *testing.T) {
 		{map[string]ArmOptions{"a": {Overrides: []string{"x=1", "hydra/launcher=slurm"}}}, QuestionOptions{}, "arms.a.overrides.1: hydra/launcher=slurm: the study itself sets"},
 		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), Overrides: []string{"init.checkpoint=x"}}}, QuestionOptions{}, "arms.b.overrides.0: init.checkpoint=x: the study itself sets init.checkpoint"},
 		{map[string]ArmOptions{"a": {Checkpoint: name("best")}}, QuestionOptions{}, "arms.a.checkpoint: want from as well"},
+		{map[string]ArmOptions{"a": {As: name("vl.path")}}, QuestionOptions{}, "arms.a.as: want from as well"},
+		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), As: name("vl.path"), Overrides: []string{"vl.path=x"}}}, QuestionOptions{}, "arms.b.overrides.0: vl.path=x: the study itself sets vl.path"},
 		{map[string]ArmOptions{"a": {From: name("a")}}, QuestionOptions{}, "arms.a.from: the arms a ← a start from each other"},
 		{map[string]ArmOptions{"c": {From: name("b")}, "b": {From: name("a")}, "a": {From: name("c")}}, QuestionOptions{}, "arms.a.from: the arms a ← c ← b ← a start from each other"},
 		{map[string]ArmOptions{"oracle": {}}, QuestionOptions{}, "arms.oracle: oracle is a baseline"},

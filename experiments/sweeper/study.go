@@ -21,6 +21,7 @@ const Study = "study"
 type ArmOptions struct {
 	From       *string  `koanf:"from" help:"arm whose finished run, of the same seed and the same other swept values, this one starts from (init.checkpoint); null = fresh weights"`
 	Checkpoint *string  `koanf:"checkpoint" help:"which of that run's checkpoints; null = last: every step of the stage before is behind the next one, as in a schedule of both" enum:"last,best"`
+	As         *string  `koanf:"as" help:"key that names that checkpoint to this arm; null = init.checkpoint, which goes on with what was trained there; vl.path and seq2seq.path start from the model that came of it, adapters merged" enum:"init.checkpoint,vl.path,seq2seq.path"`
 	Overrides  []string `koanf:"overrides" help:"what the arm sets; the command line comes after it"`
 	Label      *string  `koanf:"label" help:"what reports call it; null = its name"`
 }
@@ -37,6 +38,16 @@ type QuestionOptions struct {
 // armName is what may stand as a key, a value of the override grammar and a word in a table.
 func armName(name string) bool {
 	return regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*$`).MatchString(name)
+}
+
+// startKey is the key by which an arm is told where to start, unless it says otherwise.
+const startKey = "init.checkpoint"
+
+func (a ArmOptions) as() string {
+	if a.As != nil {
+		return *a.As
+	}
+	return startKey
 }
 
 // study checks arms and questions: names, parents, circles.
@@ -56,13 +67,15 @@ func (o Options) study() error {
 			if !ok && !strings.HasPrefix(override, "~") {
 				errs = append(errs, option.Errorf(fmt.Sprintf("arms.%s.overrides.%d", name, i), "want key=value, got %s", override))
 			}
-			if key = strings.TrimLeft(key, "+~"); key == "init.checkpoint" && arm.From != nil || key == "seed" || strings.HasPrefix(key, "hydra") {
+			if key = strings.TrimLeft(key, "+~"); arm.From != nil && key == arm.as() || key == "seed" || strings.HasPrefix(key, "hydra") {
 				errs = append(errs, option.Errorf(fmt.Sprintf("arms.%s.overrides.%d", name, i), "%s: the study itself sets %s", override, key))
 			}
 		}
 		switch {
 		case arm.From == nil && arm.Checkpoint != nil:
 			errs = append(errs, option.Errorf("arms."+name+".checkpoint", "want from as well: the arm that the checkpoint is of"))
+		case arm.From == nil && arm.As != nil:
+			errs = append(errs, option.Errorf("arms."+name+".as", "want from as well: the arm that it starts from"))
 		case arm.From == nil:
 		case !has(o.Arms, *arm.From):
 			errs = append(errs, option.Errorf("arms."+name+".from", "%v", registry.Unknown("arm", *arm.From, names)))
@@ -125,6 +138,9 @@ func (o Options) StudyOf(order []string) *reports.Study {
 			arm.From, arm.Checkpoint = *opt.From, "last"
 			if opt.Checkpoint != nil {
 				arm.Checkpoint = *opt.Checkpoint
+			}
+			if key := opt.as(); key != startKey {
+				arm.As = key
 			}
 		}
 		s.Arms = append(s.Arms, arm)

@@ -78,6 +78,7 @@ func (p pair) before(q pair) bool { return p.rank < q.rank || p.rank == q.rank &
 type scratch struct {
 	prev, next []int32
 	heap       []pair
+	steps      []step
 	ids        []int32
 	cache      map[string][2]int32 // piece → its ids in kept, from and to
 	kept       []int32

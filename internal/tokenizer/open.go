@@ -19,6 +19,9 @@ import (
 // with the added tokens of tokenizer_config.json or added_tokens.json. What this package cannot do
 // (another kind of model, normalizer, rule) is an error that names it, never a near miss.
 func Open(folder string) (*Tokenizer, error) {
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such folder", folder)
+	}
 	config, err := readOptional(filepath.Join(folder, "tokenizer_config.json"))
 	if err != nil {
 		return nil, err
@@ -78,15 +81,26 @@ func parse(data []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
+	t, err := parseModel(f)
+	if err != nil {
+		return nil, err
+	}
+	t.wrap, err = readTemplate(f.PostProcessor)
+	return t, err
+}
+
+// parseModel reads all but the special tokens around a text.
+func parseModel(f file) (*Tokenizer, error) {
+	if kind := typeOf(f.Model); kind == "Unigram" {
+		return parseUnigram(f)
+	}
 	var r rules
-	if err := r.readNormalizer(f.Normalizer); err != nil {
+	var err error
+	if r.normalize, err = readNormalizers(f.Normalizer); err != nil {
 		return nil, err
 	}
 	if err := r.readPreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
-	}
-	if kind := typeOf(f.PostProcessor); kind != "" && kind != "ByteLevel" {
-		return nil, unsupported("post_processor", kind, "ByteLevel", "none")
 	}
 	if kind := typeOf(f.Decoder); kind != "" && kind != "ByteLevel" {
 		return nil, unsupported("decoder", kind, "ByteLevel")
@@ -103,15 +117,15 @@ func parse(data []byte) (*Tokenizer, error) {
 	}
 	if err := json.Unmarshal(f.Model, &m); err != nil {
 		if kind := typeOf(f.Model); kind != "BPE" { // whose vocabulary may have another shape
-			return nil, unsupported("model", kind, "BPE")
+			return nil, unsupported("model", kind, "BPE", "Unigram")
 		}
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	switch {
 	case m.Type == nil && m.Merges == nil:
-		return nil, unsupported("model", "without a type", "BPE")
+		return nil, unsupported("model", "without a type", "BPE", "Unigram")
 	case m.Type != nil && *m.Type != "BPE":
-		return nil, unsupported("model", *m.Type, "BPE")
+		return nil, unsupported("model", *m.Type, "BPE", "Unigram")
 	case m.Dropout != nil && *m.Dropout != 0:
 		return nil, unsupported("model.dropout", strconv.FormatFloat(*m.Dropout, 'g', -1, 64), "none")
 	case m.Prefix != nil && *m.Prefix != "":
@@ -148,20 +162,6 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 		pairs[i] = [2]string{left, right}
 	}
 	return pairs, nil
-}
-
-func (r *rules) readNormalizer(raw json.RawMessage) error {
-	parts, err := sequence(raw, "normalizers")
-	if err != nil {
-		return fmt.Errorf("normalizer: %w", err)
-	}
-	for _, p := range parts {
-		if kind := typeOf(p); kind != "NFC" {
-			return unsupported("normalizer", kind, "NFC", "none")
-		}
-		r.nfc = true
-	}
-	return nil
 }
 
 // readPreTokenizer accepts Split with the pattern of Qwen2 followed by ByteLevel without its own
@@ -258,7 +258,7 @@ func unsupported(what, got string, want ...string) error {
 func openParts(folder string, config []byte) (*Tokenizer, error) {
 	data, err := os.ReadFile(filepath.Join(folder, "vocab.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt")
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
 	if err != nil {
 		return nil, err
@@ -282,13 +282,25 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		}
 	}
 	var r rules
-	switch strings.TrimSuffix(c.Class, "Fast") {
-	case "Qwen2Tokenizer", "": // the class is absent from hand-made folders: the newer rule
-		r = rules{split: Qwen2, nfc: true}
+	_, start := vocab["<s>"]
+	_, end := vocab["</s>"]
+	roberta := false // RoBERTa's special tokens, BART's too: their oldest folders name no class
+	switch class := strings.TrimSuffix(c.Class, "Fast"); class {
+	case "BartTokenizer", "RobertaTokenizer", "":
+		if roberta = start && end; roberta {
+			r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+			break
+		}
+		if class != "" {
+			return nil, fmt.Errorf("vocab.json lacks <s> or </s>, which %s puts around a text", class)
+		}
+		fallthrough
+	case "Qwen2Tokenizer": // and hand-made folders without a class: the newer rule
+		r = rules{split: Qwen2, normalize: []normalizer{nfcForm{}}}
 	case "GPT2Tokenizer":
 		r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
 	default:
-		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer")
+		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer", "BartTokenizer", "RobertaTokenizer")
 	}
 	var added []Added
 	for _, key := range slices.Sorted(maps.Keys(c.Added)) {
@@ -303,7 +315,18 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
-	return build(vocab, pairs, added, r)
+	if c.Added == nil && roberta {
+		for _, token := range []string{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} {
+			if id, ok := vocab[token]; ok {
+				added = append(added, Added{ID: id, Content: token, Special: true, LStrip: token == "<mask>"})
+			}
+		}
+	}
+	t, err := build(vocab, pairs, added, r)
+	if err == nil && roberta {
+		t.wrap = template{before: []int64{int64(vocab["<s>"])}, after: []int64{int64(vocab["</s>"])}}
+	}
+	return t, err
 }
 
 // readAddedTokens reads added_tokens.json, token → id: the oldest layout, which says nothing of flags.

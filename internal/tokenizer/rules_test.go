@@ -98,13 +98,14 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, old, new, want string }{
-		{"another model", `"type": "BPE"`, `"type": "Unigram"`, `model "Unigram" is not supported (supported: BPE)`},
-		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`, `model "WordLevel" is not supported (supported: BPE)`},
-		{"another normalizer", `"type": "NFC"`, `"type": "NFKC"`, `normalizer "NFKC" is not supported (supported: NFC, none)`},
+		{"another model", `"type": "BPE"`, `"type": "Unigram"`, `model.vocab: want a list of [piece, score]`},
+		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`, `model "WordLevel" is not supported (supported: BPE, Unigram)`},
+		{"another normalizer", `"type": "NFC"`, `"type": "NFKC"`, `normalizer "NFKC" is not supported (supported: NFC, Precompiled, Strip, Replace, none)`},
 		{"another pattern", `\\p{N}|`, `\\p{N}{1,3}|`, `(supported: the pattern of Qwen2 or GPT-2, Isolated)`},
 		{"another behavior", `"Isolated"`, `"Removed"`, `behavior Removed`},
 		{"another pre-tokenizer", `"type": "Split"`, `"type": "Metaspace"`, `pre_tokenizer "Metaspace" is not supported`},
-		{"a template of special tokens", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "TemplateProcessing"`, `post_processor "TemplateProcessing" is not supported`},
+		{"a template without the text", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "TemplateProcessing"`, `post_processor: TemplateProcessing: single has no Sequence`},
+		{"another post-processor", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "Prompt"`, `post_processor "Prompt" is not supported`},
 		{"another decoder", `"decoder": {"type": "ByteLevel"`, `"decoder": {"type": "WordPiece"`, `decoder "WordPiece" is not supported`},
 		{"byte fallback", `"byte_fallback": false`, `"byte_fallback": true`, `model.byte_fallback "true" is not supported`},
 		{"a suffix", `"end_of_word_suffix": ""`, `"end_of_word_suffix": "</w>"`, `model.end_of_word_suffix "</w>" is not supported`},
@@ -129,7 +130,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"an empty folder", nil, "no tokenizer: want tokenizer.json, or vocab.json and merges.txt"},
 		{"another class", map[string]string{"vocab.json": "{}", "merges.txt": "", "tokenizer_config.json": `{"tokenizer_class":"T5Tokenizer"}`},
-			`tokenizer_class "T5Tokenizer" is not supported (supported: Qwen2Tokenizer, GPT2Tokenizer)`},
+			`tokenizer_class "T5Tokenizer" is not supported (supported: Qwen2Tokenizer, GPT2Tokenizer, BartTokenizer, RobertaTokenizer)`},
 		{"a bad merge", map[string]string{"vocab.json": "{}", "merges.txt": "#version: 0.2\na b\nc\n"}, `merges.txt:3: "c", want two tokens and one space`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

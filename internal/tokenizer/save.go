@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/atomicfile"
 )
 
-// Save writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json into folder, which
-// exists, as HuggingFace writes them. tokenizer_config.json is that of the opened folder where there
-// was one.
+// Save writes tokenizer.json and tokenizer_config.json into folder, which exists, as HuggingFace writes
+// them, and for BPE also vocab.json and merges.txt. tokenizer_config.json is that of the opened folder
+// where there was one.
 func (t *Tokenizer) Save(folder string) error {
 	tokenizer, err := t.json()
 	if err != nil {
@@ -24,18 +25,23 @@ func (t *Tokenizer) Save(folder string) error {
 			return err
 		}
 	}
-	vocab, err := t.vocabJSON()
-	if err != nil {
-		return err
-	}
-	merges := []byte("#version: 0.2\n")
-	for _, p := range t.pairs {
-		merges = append(merges, p[0]+" "+p[1]+"\n"...)
-	}
-	for _, f := range []struct {
+	type part struct {
 		name string
 		data []byte
-	}{{"vocab.json", vocab}, {"merges.txt", merges}, {"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}} {
+	}
+	parts := []part{{"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}}
+	if t.unigram == nil {
+		vocab, err := t.vocabJSON()
+		if err != nil {
+			return err
+		}
+		merges := []byte("#version: 0.2\n")
+		for _, p := range t.pairs {
+			merges = append(merges, p[0]+" "+p[1]+"\n"...)
+		}
+		parts = append([]part{{"vocab.json", vocab}, {"merges.txt", merges}}, parts...)
+	}
+	for _, f := range parts {
 		if err := atomicfile.Write(filepath.Join(folder, f.name), f.data, 0o644); err != nil {
 			return err
 		}
@@ -64,40 +70,6 @@ func (t *Tokenizer) vocabJSON() ([]byte, error) {
 
 // json returns tokenizer.json.
 func (t *Tokenizer) json() ([]byte, error) {
-	vocab, err := t.vocabJSON()
-	if err != nil {
-		return nil, err
-	}
-	merges := make([]string, len(t.pairs))
-	for i, p := range t.pairs {
-		merges[i] = p[0] + " " + p[1]
-	}
-	byteLevel := func(prefixSpace, useRegex bool) map[string]any {
-		return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
-	}
-	var normalizer, pre any
-	if t.rules.nfc {
-		normalizer = map[string]any{"type": "NFC"}
-	}
-	switch t.rules.split {
-	case GPT2:
-		pre = byteLevel(t.rules.prefixSpace, true)
-	case Qwen2:
-		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
-		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
-	}
-	model := struct {
-		Type         string          `json:"type"`
-		Dropout      *float64        `json:"dropout"`
-		Unk          *string         `json:"unk_token"`
-		Prefix       string          `json:"continuing_subword_prefix"`
-		Suffix       string          `json:"end_of_word_suffix"`
-		FuseUnk      bool            `json:"fuse_unk"`
-		ByteFallback bool            `json:"byte_fallback"`
-		IgnoreMerges bool            `json:"ignore_merges"`
-		Vocab        json.RawMessage `json:"vocab"`
-		Merges       []string        `json:"merges"`
-	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}
 	f := struct {
 		Version       string  `json:"version"`
 		Truncation    any     `json:"truncation"`
@@ -108,15 +80,94 @@ func (t *Tokenizer) json() ([]byte, error) {
 		PostProcessor any     `json:"post_processor"`
 		Decoder       any     `json:"decoder"`
 		Model         any     `json:"model"`
-	}{"1.0", nil, nil, t.Added(), normalizer, pre, byteLevel(false, false), byteLevel(false, false), model}
+	}{Version: "1.0", AddedTokens: t.Added(), Normalizer: t.normalizerJSON(), PostProcessor: t.templateJSON()}
 	if f.AddedTokens == nil {
 		f.AddedTokens = []Added{}
+	}
+	var err error
+	if t.unigram != nil {
+		f.PreTokenizer, f.Decoder, f.Model = t.unigramJSON()
+	} else {
+		if f.PostProcessor == nil {
+			f.PostProcessor = byteLevel(false, false)
+		}
+		f.Decoder = byteLevel(false, false)
+		f.PreTokenizer, f.Model, err = t.bpeJSON()
+	}
+	if err != nil {
+		return nil, err
 	}
 	return encodeJSON(f)
 }
 
+func (t *Tokenizer) normalizerJSON() any {
+	var steps []any
+	for _, n := range t.rules.normalize {
+		steps = append(steps, n.json())
+	}
+	switch len(steps) {
+	case 0:
+		return nil
+	case 1:
+		return steps[0]
+	}
+	return map[string]any{"type": "Sequence", "normalizers": steps}
+}
+
+func byteLevel(prefixSpace, useRegex bool) map[string]any {
+	return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
+}
+
+// bpeJSON returns pre_tokenizer and model of byte-level BPE.
+func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
+	vocab, err := t.vocabJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	merges := make([]string, len(t.pairs))
+	for i, p := range t.pairs {
+		merges[i] = p[0] + " " + p[1]
+	}
+	switch t.rules.split {
+	case GPT2:
+		pre = byteLevel(t.rules.prefixSpace, true)
+	case Qwen2:
+		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
+	}
+	return pre, struct {
+		Type         string          `json:"type"`
+		Dropout      *float64        `json:"dropout"`
+		Unk          *string         `json:"unk_token"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Suffix       string          `json:"end_of_word_suffix"`
+		FuseUnk      bool            `json:"fuse_unk"`
+		ByteFallback bool            `json:"byte_fallback"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Merges       []string        `json:"merges"`
+	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}, nil
+}
+
+// unigramJSON returns pre_tokenizer, decoder and model of a Unigram tokenizer.
+func (t *Tokenizer) unigramJSON() (pre, decoder, model any) {
+	w := t.rules.words
+	pre, decoder = w.json(w.prefix), w.json(w.decodePrefix)
+	if w.whiteSpace {
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{map[string]any{"type": "WhitespaceSplit"}, pre}}
+	}
+	return pre, decoder, struct {
+		Type         string  `json:"type"`
+		Unk          int32   `json:"unk_id"`
+		Vocab        []piece `json:"vocab"`
+		ByteFallback bool    `json:"byte_fallback"`
+	}{"Unigram", t.unigram.unk, t.unigram.pieces, false}
+}
+
 // configJSON returns the tokenizer_config.json of a tokenizer that was not opened from a folder. The
-// end of a turn is <|im_end|> and the padding <|endoftext|>, where the tokenizer has them.
+// end of a turn is <|im_end|> and the padding <|endoftext|>, or </s> and <pad>, where the tokenizer has
+// them. Where a template or Unigram says more than the class of Qwen2 or GPT-2, tokenizer.json alone
+// decides (PreTrainedTokenizerFast).
 func (t *Tokenizer) configJSON() ([]byte, error) {
 	type flags struct {
 		Content    string `json:"content"`
@@ -130,7 +181,7 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	special := []string{}
 	for _, a := range t.Added() {
 		decoder[fmt.Sprint(a.ID)] = flags{a.Content, a.LStrip, a.Normalized, a.RStrip, a.SingleWord, a.Special}
-		if a.Special && a.Content != "<|endoftext|>" {
+		if a.Special && !slices.Contains([]string{"<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>"}, a.Content) {
 			special = append(special, a.Content)
 		}
 	}
@@ -143,13 +194,16 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 		return nil
 	}
 	class := "Qwen2Tokenizer"
-	if t.rules.split == GPT2 {
+	switch {
+	case t.unigram != nil || t.templateJSON() != nil:
+		class = "PreTrainedTokenizerFast"
+	case t.rules.split == GPT2:
 		class = "GPT2Tokenizer"
 	}
 	return encodeJSON(map[string]any{
 		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,
-		"additional_special_tokens": special, "bos_token": nil, "eos_token": token("<|im_end|>", "<|endoftext|>"),
-		"pad_token": token("<|endoftext|>"), "unk_token": nil, "clean_up_tokenization_spaces": t.rules.cleanUp,
+		"additional_special_tokens": special, "bos_token": token("<s>"), "eos_token": token("<|im_end|>", "<|endoftext|>", "</s>"),
+		"pad_token": token("<|endoftext|>", "<pad>"), "unk_token": token("<unk>"), "mask_token": token("<mask>"), "clean_up_tokenization_spaces": t.rules.cleanUp,
 		"errors": "replace", "model_max_length": 131072, "split_special_tokens": false,
 	})
 }

@@ -1,13 +1,15 @@
 // Package tokenizer turns text into token ids and back, as the tokenizers of HuggingFace do: byte-level
-// BPE with the rules of Qwen2 and GPT-2.
+// BPE with the rules of Qwen2 and GPT-2 (Qwen2.5, BART), and the Unigram model of SentencePiece (T5).
 //
 //	t, err := tokenizer.Open("Qwen2.5-VL-3B-Instruct")
-//	ids := t.Encode("Hello world")
+//	ids := t.Encode("Hello world")              // the text alone
+//	ids = t.EncodeSpecial("Hello world")        // with what the model expects around it: … </s>
 //	text := t.Decode(ids, false)
 //
-// Encoding takes four steps: cut the text at the added tokens (<|im_start|> and the like), bring the
-// parts to NFC, cut those into pieces by the model's rule (split.go), and merge the bytes of each piece
-// (bpe.go). The package knows nothing of chats or models.
+// Encoding takes four steps: cut the text at the added tokens (<|im_start|> and the like), normalise the
+// parts (normalize.go, charsmap.go), cut those into pieces by the model's rule (split.go, metaspace.go),
+// and find the tokens of each piece: by merging its bytes (bpe.go) or as the likeliest sequence
+// (unigram.go). The package knows nothing of chats or models.
 package tokenizer
 
 import (
@@ -32,45 +34,50 @@ type Added struct {
 
 // Tokenizer is a vocabulary with its rules. It is safe for concurrent use.
 type Tokenizer struct {
-	rules  rules
-	bpe    merges
-	pairs  [][2]string // the merges as given, by rank
-	ids    map[string]int
-	tokens []entry // by id; a hole is a zero entry
-	byteID [256]int32
-	raw    *matcher // added tokens that are found in the text as it stands
-	normal *matcher // added tokens that are found in the normalised text
-	config []byte   // tokenizer_config.json of the folder, kept for Save
-	pool   sync.Pool
+	rules   rules
+	wrap    template
+	unigram *unigram // nil: byte-level BPE
+	bpe     merges
+	pairs   [][2]string // the merges as given, by rank
+	ids     map[string]int
+	tokens  []entry // by id; a hole is a zero entry
+	byteID  [256]int32
+	raw     *matcher // added tokens that are found in the text as it stands
+	normal  *matcher // added tokens that are found in the normalised text
+	config  []byte   // tokenizer_config.json of the folder, kept for Save
+	pool    sync.Pool
 }
 
 // entry is one token: as the vocabulary writes it, and the bytes that it stands for.
 type entry struct {
 	token, bytes string
 	added        *Added
+	inModel      bool // the model's vocabulary has it, as an added token or not
 }
 
 // rules say how text becomes pieces.
 type rules struct {
-	split        Split
-	nfc          bool // bring the text to NFC
-	prefixSpace  bool // a piece of text gets a leading space when it has none
-	ignoreMerges bool // a piece that is a token of its own is not merged
-	cleanUp      bool // Decode removes the spaces before punctuation
+	normalize    []normalizer // in order
+	words        words        // Unigram: how text is cut into words
+	split        Split        // BPE: how it is cut into pieces
+	prefixSpace  bool         // BPE: a piece of text gets a leading space when it has none
+	ignoreMerges bool         // BPE: a piece that is a token of its own is not merged
+	cleanUp      bool         // Decode removes the spaces before punctuation
 }
 
 // New returns a tokenizer with the rules of Qwen2. vocab and merges are written in GPT-2's byte
 // alphabet; every one of the 256 bytes and every result of a merge must be in vocab, and no two tokens
 // may share an id.
 func New(vocab map[string]int, merges [][2]string, added []Added) (*Tokenizer, error) {
-	return build(vocab, merges, added, rules{split: Qwen2, nfc: true})
+	return build(vocab, merges, added, rules{split: Qwen2, normalize: []normalizer{nfcForm{}}})
 }
 
 // maxID bounds the ids, so that a damaged file does not ask for a table of 2^62 tokens.
 const maxID = 1 << 24
 
-func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*Tokenizer, error) {
-	t := &Tokenizer{rules: r, pairs: pairs, ids: maps.Clone(vocab), bpe: make(merges, len(pairs))}
+// vocabulary returns a tokenizer with room for all ids and nothing in it yet.
+func vocabulary(vocab map[string]int, added []Added, r rules) (*Tokenizer, error) {
+	t := &Tokenizer{rules: r, ids: maps.Clone(vocab)}
 	if t.ids == nil {
 		t.ids = map[string]int{}
 	}
@@ -88,6 +95,17 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		size = max(size, a.ID+1)
 	}
 	t.tokens = make([]entry, size)
+	t.pool.New = func() any { return &scratch{cache: map[string][2]int32{}} }
+	return t, nil
+}
+
+// build returns a byte-level BPE tokenizer.
+func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*Tokenizer, error) {
+	t, err := vocabulary(vocab, added, r)
+	if err != nil {
+		return nil, err
+	}
+	t.pairs, t.bpe = pairs, make(merges, len(pairs))
 	letters, _ := alphabet()
 	byteOf := make(map[rune]byte, 256)
 	for b, r := range letters {
@@ -97,7 +115,7 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		if other := t.tokens[id].token; other != "" {
 			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
 		}
-		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf)}
+		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf), inModel: true}
 	}
 	for b, r := range letters {
 		id, ok := t.ids[string(r)]
@@ -125,7 +143,6 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 	if err := t.add(added); err != nil {
 		return nil, err
 	}
-	t.pool.New = func() any { return &scratch{cache: map[string][2]int32{}} }
 	return t, nil
 }
 
@@ -161,7 +178,7 @@ func (t *Tokenizer) add(added []Added) error {
 		if e := t.tokens[a.ID]; e.token != "" && e.token != a.Content {
 			return fmt.Errorf("tokens %q and %q share the id %d", e.token, a.Content, a.ID)
 		}
-		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a}
+		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a, inModel: t.tokens[a.ID].inModel}
 		t.ids[a.Content] = a.ID
 		if a.Normalized {
 			a.Content = t.normalize(a.Content)
@@ -190,15 +207,31 @@ func (t *Tokenizer) Encode(text string) []int64 {
 	return out
 }
 
+// EncodeSpecial returns the ids of text with the special tokens that the model expects before and after
+// it: "… </s>" for T5, "<s> … </s>" for BART, none for Qwen.
+func (t *Tokenizer) EncodeSpecial(text string) []int64 {
+	return slices.Concat(t.wrap.before, t.Encode(text), t.wrap.after)
+}
+
+// Special returns the ids that EncodeSpecial puts before and after a text.
+func (t *Tokenizer) Special() (before, after []int64) {
+	return slices.Clone(t.wrap.before), slices.Clone(t.wrap.after)
+}
+
 func (t *Tokenizer) normalize(text string) string {
-	if t.rules.nfc {
-		return nfc(text)
+	for _, n := range t.rules.normalize {
+		text = n.apply(text)
 	}
 	return text
 }
 
 // encodePart appends the ids of text between added tokens.
 func (t *Tokenizer) encodePart(text string, s *scratch) {
+	if t.unigram != nil {
+		atStart := len(s.ids) == 0
+		t.rules.words.cut(text, atStart, func(word string) { t.encodePiece(word, s) })
+		return
+	}
 	if t.rules.prefixSpace && text != "" {
 		if c, _ := classAt(text); c != space {
 			text = " " + text
@@ -223,7 +256,11 @@ func (t *Tokenizer) encodePiece(piece string, s *scratch) {
 		return
 	}
 	from := len(s.ids)
-	s.ids = t.appendMerged(s.ids, piece, s)
+	if t.unigram != nil {
+		s.ids = t.unigram.append(s.ids, piece, s)
+	} else {
+		s.ids = t.appendMerged(s.ids, piece, s)
+	}
 	if len(piece) > cachedPiece {
 		return
 	}
@@ -264,6 +301,7 @@ func (t *Tokenizer) whole(bytes []int32) (int32, bool) {
 // be padded) stands for nothing.
 func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) string {
 	var out strings.Builder
+	first := true
 	for _, id := range ids {
 		if id < 0 || id >= int64(len(t.tokens)) {
 			continue
@@ -272,7 +310,12 @@ func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) string {
 		if skipSpecial && e.added != nil && e.added.Special {
 			continue
 		}
-		out.WriteString(e.bytes)
+		if t.unigram != nil {
+			out.WriteString(t.rules.words.text(e.token, first))
+		} else {
+			out.WriteString(e.bytes)
+		}
+		first = first && e.token == ""
 	}
 	text := validUTF8(out.String())
 	if t.rules.cleanUp {
@@ -322,11 +365,11 @@ func (t *Tokenizer) Added() []Added {
 	return added
 }
 
-// vocab returns the tokens that are not added ones, by id.
+// vocab returns the tokens of the model's vocabulary, by id: all but the added tokens that it lacks.
 func (t *Tokenizer) vocab() (tokens []string, ids []int) {
 	byID := map[int]string{}
 	for id, e := range t.tokens {
-		if e.token != "" && e.added == nil {
+		if e.inModel {
 			byID[id] = e.token
 		}
 	}

@@ -55,6 +55,13 @@ type Span struct {
 // h reads key head h·Hk/Hq. Every row of q is in exactly one span. The softmax of scale·q·k is float32. One
 // operation serves training with a shared prompt, prefill, decoding (k and v are the cache) and windows.
 func Attend(q, k, v Tensor, spans []Span, scale float64) Tensor {
+	return AttendBiased(q, k, v, spans, scale, Tensor{}, 0)
+}
+
+// AttendBiased is Attend with a bias on the scores, of the query's head and its distance to the key (Raffel et al. 2020):
+// bias [Hq, distances], that of a key d places after its query at zero+d. Places count the keys of a span; its last row is
+// at the place of its last key. Without a bias it is Attend.
+func AttendBiased(q, k, v Tensor, spans []Span, scale float64, bias Tensor, zero int) Tensor {
 	must("attend", q, k, v)
 	flat := make([]C.int64_t, 0, 7*len(spans)+1)
 	for _, s := range spans {
@@ -67,7 +74,7 @@ func Attend(q, k, v Tensor, spans []Span, scale float64) Tensor {
 		}
 	}
 	var out C.Tensor
-	check("attend", C.fc_attend(q.c(), k.c(), v.c(), unsafe.SliceData(flat), C.int64_t(len(spans)), C.double(scale), &out), q, k, v)
+	check("attend", C.fc_attend(q.c(), k.c(), v.c(), unsafe.SliceData(flat), C.int64_t(len(spans)), C.double(scale), bias.c(), C.int64_t(zero), &out), q, k, v, bias)
 	return adopt(out)
 }
 

@@ -139,8 +139,8 @@ func TestRope(t *testing.T) {
 	}
 }
 
-// plainAttend is attention by loops: q [n, hq, d], k and v [m, hk, d].
-func plainAttend(q, k, v []float64, hq, hk, d int, spans []Span, scale float64) []float64 {
+// plainAttend is attention by loops: q [n, hq, d], k and v [m, hk, d], bias of a head and a distance.
+func plainAttend(q, k, v []float64, hq, hk, d int, spans []Span, scale float64, bias func(h, distance int) float64) []float64 {
 	out := make([]float64, len(q))
 	for _, s := range spans {
 		for i := range s.QLen {
@@ -161,7 +161,7 @@ func plainAttend(q, k, v []float64, hq, hk, d int, spans []Span, scale float64) 
 					for j := range d {
 						z += q[at+j] * k[(key*hk+kh)*d+j]
 					}
-					p[n] = math.Exp(scale * z)
+					p[n] = math.Exp(scale*z + bias(h, n-(s.PrefixLen+s.OwnLen-s.QLen+i)))
 					total += p[n]
 				}
 				for n, key := range keys {
@@ -207,7 +207,7 @@ func TestAttend(t *testing.T) {
 			defer Scope()()
 			x := operands(c.name, []int{c.n, c.hq, c.d}, []int{c.m, c.hk, c.d}, []int{c.m, c.hk, c.d})
 			scale := 1 / math.Sqrt(float64(c.d))
-			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, scale)
+			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, scale, func(_, _ int) float64 { return 0 })
 			for dtype, tol := range map[DType]float64{Float64: 1e-12, Float32: 1e-5, BFloat16: 0.05} {
 				q, k, v := From(x[0], c.n, c.hq, c.d).To(dtype), From(x[1], c.m, c.hk, c.d).To(dtype), From(x[2], c.m, c.hk, c.d).To(dtype)
 				golden.Close(t, Attend(q, k, v, c.spans, scale).Floats(), want, tol)
@@ -225,6 +225,65 @@ func TestAttendGradients(t *testing.T) {
 				return []Tensor{Attend(in[0], in[1], in[2], c.spans, 0.4)}
 			})
 		})
+	}
+}
+
+// biasReach is the distance that the biases of these tests reach, both ways: that of the longest case.
+const biasReach = 130
+
+func TestAttendBiased(t *testing.T) {
+	scoped(t)
+	for _, c := range attendCases() {
+		t.Run(c.name, func(t *testing.T) {
+			defer Scope()()
+			shapes := [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.hq, 2*biasReach + 1}}
+			x := operands(c.name, shapes...)
+			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, 0.4, func(h, distance int) float64 { return x[3][h*(2*biasReach+1)+biasReach+distance] })
+			for dtype, tol := range map[DType]float64{Float64: 1e-12, Float32: 1e-5, BFloat16: 0.05} {
+				q, k, v := From(x[0], shapes[0]...).To(dtype), From(x[1], shapes[1]...).To(dtype), From(x[2], shapes[2]...).To(dtype)
+				bias := From(x[3], shapes[3]...)
+				if dtype != Float64 {
+					bias = bias.To(Float32)
+				}
+				golden.Close(t, AttendBiased(q, k, v, c.spans, 0.4, bias, biasReach).Floats(), want, tol)
+				golden.Close(t, AttendBiased(q, k, v, c.spans, 0.4, RequireGrad(bias), biasReach).Floats(), want, tol)
+			}
+		})
+	}
+}
+
+// The gradient of the bias is the sum over all rows, spans and keys at its distance.
+func TestAttendBiasedGradients(t *testing.T) {
+	scoped(t)
+	for _, c := range attendCases() {
+		t.Run(c.name, func(t *testing.T) {
+			checkGradients(t, [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.hq, 2*biasReach + 1}}, 2e-5, func(in []Tensor) []Tensor {
+				return []Tensor{AttendBiased(in[0], in[1], in[2], c.spans, 0.4, in[3], biasReach)}
+			})
+		})
+	}
+}
+
+func TestAttendRefusesBiases(t *testing.T) {
+	scoped(t)
+	q, causal, all := Zeros(4, 2, 8), []Span{{QLen: 4, OwnLen: 4, Causal: true}}, []Span{{QLen: 4, OwnLen: 4}}
+	try := func(bias Tensor, spans []Span, zero int) error {
+		return Try(func() error { AttendBiased(q, q, q, spans, 1, bias, zero); return nil })
+	}
+	for _, fits := range []error{try(Zeros(2, 4), causal, 3), try(Zeros(2, 7), all, 3)} {
+		if fits != nil {
+			t.Error(fits)
+		}
+	}
+	for name, err := range map[string]error{
+		"too short to the left":   try(Zeros(2, 7), all, 2),
+		"too short to the right":  try(Zeros(2, 6), all, 3),
+		"without distance 0":      try(Zeros(2, 3), causal, 3),
+		"of another head's count": try(Zeros(1, 7), all, 3),
+	} {
+		if err == nil {
+			t.Errorf("a bias %s passed", name)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func Checks() []Check {
 		{"kl_not_zero", "policy and reference have the same weights and a KL: noise in the forward pass, or another reference than the one that is configured", "usually code; `PHASE.kl.reference`"},
 		{"kl_negative", "a KL that cannot be negative is", "usually code: log-probabilities of two distributions over different choices"},
 		{"entropy_collapse", "the policy answers nearly the same each time. While the sampled reward rises this is success, and nothing is said", "lower `PHASE.lr`, raise `PHASE.kl.beta`, `PHASE.entropy_weight`"},
-		{"all_truncated", "completions end at the length limit, not by themselves", "`vl.generation.max_new_tokens`, sft on complete answers"},
+		{"all_truncated", "completions end at the length limit, not by themselves", "`generation.max_new_tokens` of the policy's section (`vl`, `seq2seq`), sft on complete answers"},
 		{"gradient_spike", "one batch weighs as much as many others", "its rewards, `PHASE.lr`, `optim.grad_clip_norm`"},
 		{"zero_gradient", "there is a signal and no gradient", "usually code: detached log-probabilities, everything frozen"},
 		{"zero_lr", "a step changed nothing", "`PHASE.lr`, `lr_schedule`"},

@@ -6,12 +6,13 @@ import "math"
 // doctor holds the rows against it.
 type Limits struct {
 	StepsPerEpoch int
-	TotalSteps    int  // of the phase
-	Passes        int  // optimizer steps on each batch
-	StartsAtInit  bool // the phase starts with the weights of the run's initial policy
-	Online        bool // candidates are sampled from the policy
-	Text          bool // the policy's steps are tokens
-	HalfPrecision bool // the policy computes in 16 bits: equal weights agree less closely
+	TotalSteps    int    // of the phase
+	Passes        int    // optimizer steps on each batch
+	StartsAtInit  bool   // the phase starts with the weights of the run's initial policy
+	Online        bool   // candidates are sampled from the policy
+	Text          bool   // the policy's steps are tokens
+	LengthKey     string // the configuration key of the longest completion
+	HalfPrecision bool   // the policy computes in 16 bits: equal weights agree less closely
 
 	LR     float64 // peak
 	LRPlan Plan

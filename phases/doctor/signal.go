@@ -128,7 +128,7 @@ func (d *Doctor) entropyCollapse(r row) {
 func (d *Doctor) allTruncated(row) {
 	o := d.opt.AllTruncated
 	if share, ok := d.mean("truncated_share", o); ok && share > o.Limit {
-		d.say(o.Severity, "all_truncated", "vl.generation.max_new_tokens", share, o.Limit,
-			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise vl.generation.max_new_tokens, or teach the policy to end with sft", percent(share))
+		d.say(o.Severity, "all_truncated", d.lim.LengthKey, share, o.Limit,
+			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft", percent(share), d.lim.LengthKey)
 	}
 }

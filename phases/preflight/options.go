@@ -39,7 +39,7 @@ type Options struct {
 	TextIgnored     doctor.Limit  `koanf:"text_ignored" help:"least change of a log-probability when the prompt's text is another, in nats"`
 	ImagesDoNotHelp doctor.Limit  `koanf:"images_do_not_help" help:"standard errors by which answers are likelier with their own images than with others (not from scratch)"`
 	LoRAIgnored     doctor.Switch `koanf:"lora_ignored" help:"loaded adapters change the log-probabilities"`
-	AdapterKeys     doctor.Switch `koanf:"adapter_keys" help:"every tensor of vl.adapter stands in the model as it is in the file"`
+	AdapterKeys     doctor.Switch `koanf:"adapter_keys" help:"every tensor of vl.adapter or seq2seq.adapter stands in the model as it is in the file"`
 
 	Memory doctor.Limit `koanf:"memory" help:"largest share of the free memory that a step with the largest shapes takes; goes to run.log and summary.json only"`
 }

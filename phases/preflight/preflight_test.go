@@ -31,6 +31,7 @@ type rig struct {
 	trial  Trial
 	stages []Stage
 	opt    Options
+	online *phases.GRPOOptions // of the last stage
 }
 
 func newRig(t *testing.T) *rig {
@@ -70,7 +71,8 @@ func newRig(t *testing.T) *rig {
 				return phases.NewGRPO("grpo_online", online, optim, lr, s, 8), nil
 			}},
 		},
-		opt: DefaultOptions(),
+		opt:    DefaultOptions(),
+		online: &online,
 	}
 }
 
@@ -174,6 +176,37 @@ func TestHealthyPhases(t *testing.T) {
 	}
 	if !slices.Equal(before, r.trial.Policy.Params().Values()) {
 		t.Error("the run's own policy has moved")
+	}
+}
+
+// Old policies of their own sample in a trial too, and are refreshed in it or not.
+func TestHealthyOldPolicies(t *testing.T) {
+	for _, every := range []int{2, 1000} {
+		r := newRig(t)
+		r.online.OldPolicy, r.online.UpdateOldAfter, r.opt.Steps = "every_n", every, 4
+		if found := r.found(t); len(found) > 0 {
+			t.Errorf("update_old_after %d: %+v", every, found)
+		}
+	}
+}
+
+// endless is a policy whose samples are all cut at the length limit.
+type endless struct{ *pointer.Policy }
+
+func (e endless) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	b := e.Policy.Sample(src, queries, g, t, temperature, seed)
+	b.Truncated = slices.Repeat([]bool{true}, len(b.Valid))
+	return b
+}
+
+func (e endless) Clone() selector.Policy { return endless{e.Policy.Clone().(*pointer.Policy)} }
+
+// With mask_truncated, a policy that does not end by itself yet still gives a trial something to look at.
+func TestNothingButCutCompletions(t *testing.T) {
+	r := newRig(t)
+	r.trial.Policy, r.online.MaskTruncated = endless{r.trial.Policy.(*pointer.Policy)}, true
+	if found := r.found(t); len(found) > 0 {
+		t.Errorf("%+v", found)
 	}
 }
 

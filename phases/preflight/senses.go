@@ -124,10 +124,10 @@ func (r *Report) Adapters(p selector.Policy, src selector.Source) {
 	}
 }
 
-// AdapterKeys reports what is wrong with how an adapter folder was loaded; nil = nothing.
-func (r *Report) AdapterKeys(err error) {
+// AdapterKeys reports what is wrong with how the adapter folder of a configuration section was loaded; nil = nothing.
+func (r *Report) AdapterKeys(section string, err error) {
 	r.checks++
 	if err != nil {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "adapter_keys", Key: "vl.adapter", Message: err.Error()})
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "adapter_keys", Key: section + ".adapter", Message: err.Error()})
 	}
 }

@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"slices"
+
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -16,6 +18,12 @@ type spy struct {
 
 func (s *spy) reset() { s.seen, s.logp = nil, nil }
 
+// Clone returns a clone that samples on the source behind a part too, and has a memory of its own.
+func (s *spy) Clone() selector.Policy {
+	_, seen := watch(s.Policy.Clone())
+	return seen
+}
+
 // Forward is the policy's.
 func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	out := s.Policy.Forward(b, opt)
@@ -25,13 +33,18 @@ func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.O
 	return out
 }
 
-// Sample is the policy's, on the source behind a part.
+// Sample is the policy's, on the source behind a part. Where every completion was cut at the length limit, as those of
+// a policy that has learnt nothing yet are, they count as whole: mask_truncated would leave a trial nothing to look at.
 func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	p := partOf(src)
 	if p == nil {
 		return s.Policy.Sample(src, queries, g, t, temperature, seed)
 	}
-	return p.padded(s.Policy.Sample(p.inner, p.at(queries), g, t, temperature, seed))
+	b := s.Policy.Sample(p.inner, p.at(queries), g, t, temperature, seed)
+	if !slices.Contains(b.Truncated, false) {
+		b.Truncated = nil
+	}
+	return p.padded(b)
 }
 
 // MayStop reports whether the policy may end a candidate early.

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/rng"
 )
@@ -24,21 +23,13 @@ type Options struct {
 	Rank          int      `koanf:"rank" help:"rank r of the adapters" range:"[1,inf)"`
 	Alpha         float64  `koanf:"alpha" help:"the adapters' output is multiplied by alpha / rank" range:"(0,inf)"`
 	Dropout       float64  `koanf:"dropout" help:"dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
-	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in the decoder and in the vision tower alike (gate_proj, up_proj and down_proj stand in both)"`
+	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj and down_proj stand in the vision tower too)"`
 	RSLoRA        bool     `koanf:"rslora" help:"multiply by alpha / √rank instead (Kalajdzievski 2023)"`
 }
 
 // DefaultOptions adapts the attention of the decoder with rank 8 and alpha 32.
 func DefaultOptions() Options {
 	return Options{Enabled: true, Rank: 8, Alpha: 32, TargetModules: []string{"q_proj", "k_proj", "v_proj", "o_proj"}}
-}
-
-// Validate checks what one key alone can't show.
-func (o Options) Validate() error {
-	if o.Enabled && len(o.TargetModules) == 0 {
-		return option.Errorf("target_modules", "want at least one name while enabled is true")
-	}
-	return nil
 }
 
 // Config says which modules are adapted and how: what adapter_config.json says.
@@ -52,6 +43,7 @@ type Config struct {
 	AlphaPattern map[string]float64 // likewise
 	RSLoRA       bool
 	BaseModel    string // name of the base model, for readers
+	TaskType     string // PEFT's name of what the model does, written only; "" = CAUSAL_LM
 }
 
 // Config returns the adapters that the options ask for.

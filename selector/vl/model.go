@@ -189,6 +189,9 @@ func (m *Model) trainable() ([]torchx.Spec, error) {
 	}
 	modules, err := m.adapted.Select(m.cfg.linears())
 	if err != nil {
+		if m.opt.Adapter != nil {
+			return nil, fmt.Errorf("vl.adapter=%s is no adapter of this model: %w", *m.opt.Adapter, err)
+		}
 		return nil, fmt.Errorf("vl.lora: %w", err)
 	}
 	for _, a := range modules {

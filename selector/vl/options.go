@@ -93,12 +93,8 @@ func (o Options) Validate() error {
 	if o.Path == nil && o.Adapter != nil {
 		errs = append(errs, option.Errorf("adapter", "want path: adapters belong to a model folder"))
 	}
-	if err := o.LoRA.Validate(); err != nil {
-		var bad *option.Error
-		if errors.As(err, &bad) {
-			err = option.Errorf("lora."+bad.Key, "%s", bad.Msg)
-		}
-		errs = append(errs, err)
+	if o.LoRA.Enabled && len(o.LoRA.TargetModules) == 0 {
+		errs = append(errs, option.Errorf("lora.target_modules", "want at least one name while enabled is true"))
 	}
 	return errors.Join(errs...)
 }

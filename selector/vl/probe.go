@@ -1,11 +1,6 @@
 package vl
 
-import (
-	"fmt"
-	"slices"
-
-	"fulcrum/selector/lora"
-)
+import "fulcrum/selector/lora"
 
 // Size is the number of the model's weights, trained or not, adapters included.
 func (m *Model) Size() int {
@@ -26,30 +21,5 @@ func (m *Model) Size() int {
 // Reads reports whether a tensor has a part in prompts with or without images: the vision tower has none in text.
 func Reads(tensor string, images bool) bool { return images || !isVisual(tensor) }
 
-// CheckAdapter compares the model's adapters with the folder that they were loaded from (vl.adapter): every tensor
-// of the file stands in the model as it is there, and no other module has one.
-func (m *Model) CheckAdapter() error {
-	if m.opt.Adapter == nil {
-		return nil
-	}
-	a, err := lora.Read(*m.opt.Adapter)
-	if err != nil {
-		return err
-	}
-	if len(a.A) != len(m.modules) {
-		return fmt.Errorf("%s adapts %d modules, the model %d", *m.opt.Adapter, len(a.A), len(m.modules))
-	}
-	all := m.params.Values()
-	for name := range m.modules {
-		for _, of := range []struct {
-			key  string
-			want []float32
-		}{{lora.KeyA(name), a.A[name]}, {lora.KeyB(name), a.B[name]}} {
-			from, to := m.params.Range(of.key)
-			if !slices.Equal(all[from:to], of.want) {
-				return fmt.Errorf("%s: tensor %s was not loaded: the model has other values", *m.opt.Adapter, of.key)
-			}
-		}
-	}
-	return nil
-}
+// CheckAdapter compares the model's adapters with the folder that they were loaded from (vl.adapter).
+func (m *Model) CheckAdapter() error { return lora.Check(m.opt.Adapter, m.modules, m.params) }

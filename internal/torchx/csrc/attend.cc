@@ -9,6 +9,9 @@
 //
 // and backward does S and P again (Dao et al. 2022, arXiv:2205.14135): keeping P would cost as much time in memory
 // traffic as the product S, and N² memory. One row alone (decoding) goes through plain dot products.
+//
+// Scores may have a bias of the distance from query to key, one table row a head (Raffel et al. 2020): what a row of
+// scores gets is a slice of its head's row, and the slice's gradient is that row of dS.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -17,6 +20,7 @@
 #include <vector>
 
 #include "guard.h"
+#include "linear.h"
 #include "simd.h"
 
 namespace {
@@ -30,10 +34,18 @@ struct Span {
   int64_t keys() const { return prefix_len + own_len; }
   int64_t key(int64_t l) const { return l < prefix_len ? prefix + l : own + l - prefix_len; }      // where the l-th key lies
   int64_t visible(int64_t row) const { return causal ? keys() - q_len + row + 1 : keys(); }  // keys that a row sees: a prefix of all
+  int64_t place(int64_t row) const { return keys() - q_len + row; }                          // of a query among the keys: the last row's is the last key's
 };
 
 struct Heads {
   int64_t q, kv, group, d;  // query heads, key heads, query heads of a key head, width
+};
+
+// Numbers a head and distance [H, width]: that of keys d places after their query is at zero + d.
+struct Bias {
+  float *data;  // nullptr: none
+  int64_t width, zero;
+  float *row(int64_t head, int64_t place) const { return data == nullptr ? nullptr : data + head * width + zero - place; }  // from key 0 on
 };
 
 constexpr int64_t kTile = 16;  // columns of a panel
@@ -144,6 +156,11 @@ FULCRUM_SIMD void softmax_back_row(const float *p, float *dp, int64_t end, float
   for (int64_t j = 0; j < end; j += kLanes) store(dp + j, load(p + j) * (load(dp + j) - along));
 }
 
+// x += y
+FULCRUM_SIMD void add_row(float *x, const float *y, int64_t n) {
+  for (int64_t j = 0; j < n; j++) x[j] += y[j];
+}
+
 FULCRUM_SIMD float dot(const float *a, const float *b, int64_t k) {
   const int64_t whole = k / kLanes * kLanes;
   vf total = fill(0);
@@ -156,7 +173,7 @@ FULCRUM_SIMD float dot(const float *a, const float *b, int64_t k) {
 // --- one query row of G heads over the keys of their head, in place
 
 template <int G>
-INLINE void one_row(const float *q, const float *k, const float *v, int64_t stride, const Span &s, int64_t d, float scale, float *z, float *out) {
+INLINE void one_row(const float *q, const float *k, const float *v, int64_t stride, const Span &s, int64_t d, float scale, const float *bias, int64_t bias_stride, float *z, float *out) {
   const int64_t keys = s.keys(), whole = d / kLanes * kLanes;
   for (int64_t l = 0; l < keys; l++) {
     const float *kl = k + s.key(l) * stride;
@@ -172,7 +189,10 @@ INLINE void one_row(const float *q, const float *k, const float *v, int64_t stri
       z[g * keys + l] = total * scale;
     }
   }
-  for (int g = 0; g < G; g++) softmax_row(z + g * keys, keys, keys);
+  for (int g = 0; g < G; g++) {
+    if (bias != nullptr) add_row(z + g * keys, bias + g * bias_stride, keys);
+    softmax_row(z + g * keys, keys, keys);
+  }
   for (int64_t j = 0; j < whole; j += kLanes) {
     vf acc[G];
     for (int g = 0; g < G; g++) acc[g] = fill(0);
@@ -189,13 +209,18 @@ INLINE void one_row(const float *q, const float *k, const float *v, int64_t stri
       out[g * d + j] = total;
     }
 }
-FULCRUM_SIMD void decode(const float *q, const float *k, const float *v, int64_t stride, const Span &s, int64_t group, int64_t d, float scale, float *z, float *out) {
-  for (int64_t g = 0; g < group; g += 4, q += 4 * d, out += 4 * d) switch (group - g) {
-      case 1: one_row<1>(q, k, v, stride, s, d, scale, z, out); break;
-      case 2: one_row<2>(q, k, v, stride, s, d, scale, z, out); break;
-      case 3: one_row<3>(q, k, v, stride, s, d, scale, z, out); break;
-      default: one_row<4>(q, k, v, stride, s, d, scale, z, out);
+FULCRUM_SIMD void decode(const float *q, const float *k, const float *v, int64_t stride, const Span &s, const Heads &heads, int64_t head, float scale, const Bias &bias, float *z,
+                         float *out) {
+  const int64_t d = heads.d, end = head + heads.group, width = bias.width;
+  for (; head < end; head += 4, q += 4 * d, out += 4 * d) {
+    const float *b = bias.row(head, s.keys() - 1);
+    switch (end - head) {
+      case 1: one_row<1>(q, k, v, stride, s, d, scale, b, width, z, out); break;
+      case 2: one_row<2>(q, k, v, stride, s, d, scale, b, width, z, out); break;
+      case 3: one_row<3>(q, k, v, stride, s, d, scale, b, width, z, out); break;
+      default: one_row<4>(q, k, v, stride, s, d, scale, b, width, z, out);
     }
+  }
 }
 
 // --- one key head of one span
@@ -213,11 +238,19 @@ Scratch &scratch() {
   return s;
 }
 
+// The rows of one head lie as far apart as all heads are wide, and the processor does not foresee the next: where a loop
+// goes through rows it asks for those to come.
+constexpr int64_t kAhead = 12;
+INLINE void fetch(const float *row, int64_t d) {
+  for (int64_t j = 0; j < d; j += 16) __builtin_prefetch(row + j);  // a line of the cache each
+}
+
 // Panels of xᵀ [d, keys]: [keys/16][d][16], zeros beyond the last key.
 void pack_transposed(const float *x, int64_t stride, const Span &s, int64_t d, float *panels) {
   const int64_t keys = s.keys();
   for (int64_t t = 0; t < tiles(keys); t++, panels += d * kTile)
     for (int64_t l = 0; l < kTile; l++) {
+      if (t * kTile + l + kAhead < keys) fetch(x + s.key(t * kTile + l + kAhead) * stride, d);
       const float *from = t * kTile + l < keys ? x + s.key(t * kTile + l) * stride : nullptr;
       for (int64_t j = 0; j < d; j++) panels[j * kTile + l] = from == nullptr ? 0 : from[j];
     }
@@ -225,14 +258,16 @@ void pack_transposed(const float *x, int64_t stride, const Span &s, int64_t d, f
 // Panels of a matrix of n rows of d: [d/16][n][16], zeros beyond the last column; row(i) is where row i lies.
 template <class Row>
 void pack_rows(int64_t n, int64_t d, float *panels, Row row) {
-  for (int64_t t = 0; t < tiles(d); t++) {
-    const int64_t width = std::min(kTile, d - t * kTile);
-    for (int64_t i = 0; i < n; i++, panels += kTile) {
-      const float *from = row(i) + t * kTile;
+  for (int64_t i = 0; i < n; i++, panels += kTile) {
+    if (i + kAhead < n) fetch(row(i + kAhead), d);
+    const float *from = row(i);
+    for (int64_t t = 0; t < tiles(d); t++) {
+      float *to = panels + t * n * kTile;
+      const int64_t width = std::min(kTile, d - t * kTile);
       if (width == kTile) {
-        std::memcpy(panels, from, kTile * sizeof(float));
+        std::memcpy(to, from + t * kTile, kTile * sizeof(float));
       } else {
-        for (int64_t j = 0; j < kTile; j++) panels[j] = j < width ? from[j] : 0;
+        for (int64_t j = 0; j < kTile; j++) to[j] = j < width ? from[t * kTile + j] : 0;
       }
     }
   }
@@ -245,8 +280,10 @@ struct Block {
   const Heads &heads;
   int64_t h, first, count;
   int64_t rows() const { return heads.group * count; }
-  int64_t row(int64_t r) const { return (s.q + first + r % count) * heads.q + h * heads.group + r / count; }  // among rows of width d
+  int64_t row(int64_t r) const { return (s.q + first + r % count) * heads.q + head(r); }  // among rows of width d
+  int64_t head(int64_t r) const { return h * heads.group + r / count; }
   int64_t visible(int64_t r) const { return s.visible(first + r % count); }
+  float *bias(const Bias &b, int64_t r) const { return b.row(head(r), s.place(first + r % count)); }
   int64_t limit() const { return s.visible(first + count - 1); }  // keys that any row sees
 };
 
@@ -255,16 +292,18 @@ int64_t block_rows(const Heads &heads, const Span &s) { return std::min(s.q_len,
 void gather(const Block &b, const float *x, float scale, float *out) {
   const int64_t d = b.heads.d;
   for (int64_t r = 0; r < b.rows(); r++) {
+    if (r + kAhead < b.rows()) fetch(x + b.row(r + kAhead) * d, d);
     const float *from = x + b.row(r) * d;
     for (int64_t j = 0; j < d; j++) out[r * d + j] = from[j] * scale;
   }
 }
 
-void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, const float *k, const float *v, float scale, float *out, float *lse) {
+void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, const float *k, const float *v, float scale, const Bias &bias, float *out, float *lse) {
   const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   Scratch &mem = scratch();
   if (lse == nullptr && s.q_len == 1) {
-    decode(q + (s.q * heads.q + h * heads.group) * d, k + h * d, v + h * d, stride, s, heads.group, d, scale, mem.take(0, 4 * keys), out + (s.q * heads.q + h * heads.group) * d);
+    const int64_t head = h * heads.group, at = (s.q * heads.q + head) * d;
+    decode(q + at, k + h * d, v + h * d, stride, s, heads, head, scale, bias, mem.take(0, 4 * keys), out + at);
     return;
   }
   float *kt = mem.take(0, width * d), *vr = mem.take(1, keys * dp), *a = mem.take(2, step * heads.group * d);
@@ -277,6 +316,7 @@ void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, 
     gather(b, q, scale, a);
     product(a, d, 1, rows, kt, d * kTile, d, end / kTile, z, width);
     for (int64_t r = 0; r < rows; r++) {
+      if (bias.data != nullptr) add_row(z + r * width, b.bias(bias, r), b.visible(r));
       const float l = softmax_row(z + r * width, b.visible(r), end);
       if (lse != nullptr) lse[b.row(r)] = l;
     }
@@ -288,9 +328,10 @@ void forward_head(const Span &s, const Heads &heads, int64_t h, const float *q, 
 struct Saved {
   const float *q, *k, *v, *out, *lse, *dout;
   float *dq, *dk, *dv;
+  Bias bias, dbias;
 };
 
-// S = (scale Q) Kᵀ, so dQ = scale dS·K and dK = dSᵀ·(scale Q). dq rows are in one span each and are set; dk, dv are added to.
+// S = (scale Q) Kᵀ, so dQ = scale dS·K and dK = dSᵀ·(scale Q). dq rows are in one span each and are set; dk, dv, dbias are added to.
 void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t, float scale) {
   const int64_t d = heads.d, stride = heads.kv * d, keys = s.keys(), width = row_width(keys), dp = tiles(d) * kTile, step = block_rows(heads, s);
   const int64_t most = step * heads.group;
@@ -309,11 +350,18 @@ void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t,
     gather(b, t.q, scale, a);
     gather(b, t.dout, 1, g);
     product(a, d, 1, rows, kt, d * kTile, d, end / kTile, p, width);
-    for (int64_t r = 0; r < rows; r++) again_row(p + r * width, b.visible(r), end, t.lse[b.row(r)]);
+    for (int64_t r = 0; r < rows; r++) {
+      if (t.bias.data != nullptr) add_row(p + r * width, b.bias(t.bias, r), b.visible(r));
+      again_row(p + r * width, b.visible(r), end, t.lse[b.row(r)]);
+    }
     pack_rows(rows, d, panels, [&](int64_t r) { return g + r * d; });
     add_product(p, 1, width, limit, panels, rows * kTile, rows, dp / kTile, dv, dp);
     product(g, d, 1, rows, vt, d * kTile, d, end / kTile, dz, width);
-    for (int64_t r = 0; r < rows; r++) softmax_back_row(p + r * width, dz + r * width, end, dot(t.dout + b.row(r) * d, t.out + b.row(r) * d, d));
+    for (int64_t r = 0; r < rows; r++) {
+      if (r + kAhead < rows) fetch(t.out + b.row(r + kAhead) * d, d);
+      softmax_back_row(p + r * width, dz + r * width, end, dot(g + r * d, t.out + b.row(r) * d, d));
+      if (t.dbias.data != nullptr) add_row(b.bias(t.dbias, r), dz + r * width, b.visible(r));
+    }
     pack_rows(rows, d, panels, [&](int64_t r) { return a + r * d; });
     add_product(dz, 1, width, limit, panels, rows * kTile, rows, dp / kTile, dk, dp);
     product(dz, width, 1, rows, kr, keys * kTile, limit, dp / kTile, p, dp);  // p has done its work: dq
@@ -321,6 +369,10 @@ void backward_head(const Span &s, const Heads &heads, int64_t h, const Saved &t,
       for (int64_t j = 0; j < d; j++) t.dq[b.row(r) * d + j] = scale * p[r * dp + j];
   }
   for (int64_t l = 0; l < keys; l++) {
+    if (l + kAhead < keys) {
+      fetch(t.dk + s.key(l + kAhead) * stride + h * d, d);
+      fetch(t.dv + s.key(l + kAhead) * stride + h * d, d);
+    }
     float *to_k = t.dk + s.key(l) * stride + h * d, *to_v = t.dv + s.key(l) * stride + h * d;
     for (int64_t j = 0; j < d; j++) {
       to_k[j] += dk[l * dp + j];
@@ -337,38 +389,45 @@ std::vector<Span> spans_of(at::IntArrayRef data) {
   return spans;
 }
 
-void forward_all(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, at::Tensor &out, float *lse) {
+Bias bias_of(const at::Tensor &bias, int64_t zero) { return bias.defined() ? Bias{bias.data_ptr<float>(), bias.size(1), zero} : Bias{nullptr, 0, 0}; }
+
+void forward_all(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, const Bias &bias, at::Tensor &out, float *lse) {
   const Heads heads{q.size(1), k.size(1), q.size(1) / k.size(1), q.size(2)};
   const float *qp = q.data_ptr<float>(), *kp = k.data_ptr<float>(), *vp = v.data_ptr<float>();
   float *op = out.data_ptr<float>();
   at::parallel_for(0, static_cast<int64_t>(spans.size()) * heads.kv, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) forward_head(spans[i / heads.kv], heads, i % heads.kv, qp, kp, vp, static_cast<float>(scale), op, lse);
+    for (int64_t i = begin; i < end; i++) forward_head(spans[i / heads.kv], heads, i % heads.kv, qp, kp, vp, static_cast<float>(scale), bias, op, lse);
   });
 }
 
 struct Attend : torch::autograd::Function<Attend> {
-  static at::Tensor forward(AutogradContext *ctx, at::Tensor q, at::Tensor k, at::Tensor v, at::IntArrayRef data, double scale) {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor q, at::Tensor k, at::Tensor v, at::IntArrayRef data, double scale, c10::optional<at::Tensor> bias, int64_t zero) {
     at::Tensor qc = q.contiguous(), kc = k.contiguous(), vc = v.contiguous(), out = at::empty_like(qc), lse = at::empty({q.size(0), q.size(1)}, q.options());
-    forward_all(qc, kc, vc, spans_of(data), scale, out, lse.data_ptr<float>());
-    ctx->save_for_backward({qc, kc, vc, out, lse});
+    at::Tensor b = bias ? bias->contiguous() : at::Tensor();
+    forward_all(qc, kc, vc, spans_of(data), scale, bias_of(b, zero), out, lse.data_ptr<float>());
+    ctx->save_for_backward({qc, kc, vc, out, lse, b});
     ctx->saved_data["spans"] = data.vec();
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["zero"] = zero;
+    ctx->saved_data["needs_bias"] = bias && bias->requires_grad();
     return out;
   }
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4];
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4], &bias = saved[5];
+    at::Tensor dbias = ctx->saved_data["needs_bias"].toBool() ? at::zeros_like(bias) : at::Tensor();
+    const int64_t zero = ctx->saved_data["zero"].toInt();
     at::Tensor dout = grads[0].contiguous(), dq = at::empty_like(q), dk = at::zeros_like(k), dv = at::zeros_like(v);
     const Heads heads{q.size(1), k.size(1), q.size(1) / k.size(1), q.size(2)};
     const std::vector<Span> spans = spans_of(ctx->saved_data["spans"].toIntVector());
     const float scale = static_cast<float>(ctx->saved_data["scale"].toDouble());
     const Saved t{q.data_ptr<float>(), k.data_ptr<float>(), v.data_ptr<float>(), out.data_ptr<float>(), lse.data_ptr<float>(), dout.data_ptr<float>(),
-                  dq.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>()};
+                  dq.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>(), bias_of(bias, zero), bias_of(dbias, zero)};
     at::parallel_for(0, heads.kv, 1, [&](int64_t begin, int64_t end) {  // spans may share keys, so one task has them all, in order
       for (int64_t h = begin; h < end; h++)
         for (const Span &s : spans) backward_head(s, heads, h, t, scale);
     });
-    return {dq, dk, dv, at::Tensor(), at::Tensor()};
+    return {dq, dk, dv, at::Tensor(), at::Tensor(), dbias, at::Tensor()};
   }
 };
 
@@ -403,6 +462,21 @@ at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &wh
 }
 
 // q [n, kv, group, rows, d], k and v [n, kv, keys, d] → [n, kv, group, rows, d]; causal rows are aligned at the last key.
+// bias [kv, group·rows, keys] is added to the scores, where there is one.
+at::Tensor plain_attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale, const at::Tensor &bias) {
+  const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
+  auto flat = [&](const at::Tensor &x) { return x.reshape({n * kv, keys, d}); };
+  at::Tensor z = at::bmm(q.reshape({n * kv, group * rows, d}), flat(k).transpose(1, 2)).mul(scale).view({n, kv, group * rows, keys});
+  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+  if (bias.defined()) z = z + bias;
+  z = z.view({n * kv, group, rows, keys});
+  if (causal && rows > 1) {
+    at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
+    z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  }
+  return at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), flat(v)).view({n, kv, group, rows, d});
+}
+
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
 // Fused kernels that never hold the scores (Dao et al. 2022). Query heads that share a key head are stacked as rows; a
 // sequence that sees only itself gets the causal kernel instead, for which its keys are repeated.
@@ -420,21 +494,18 @@ at::Tensor attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor 
   return at::scaled_dot_product_attention(stacked, k, v, {}, 0.0, false, scale).view({n, kv, group, rows, d});
 }
 #else
-at::Tensor attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale) {
-  const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
-  auto flat = [&](const at::Tensor &x) { return x.reshape({n * kv, keys, d}); };
-  at::Tensor z = at::bmm(q.reshape({n * kv, group * rows, d}), flat(k).transpose(1, 2)).mul(scale).view({n * kv, group, rows, keys});
-  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
-  if (causal && rows > 1) {
-    at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);
-    z = z.masked_fill(hidden, -std::numeric_limits<double>::infinity());
-  }
-  return at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * rows, keys}), flat(v)).view({n, kv, group, rows, d});
-}
+at::Tensor attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale) { return plain_attention(q, k, v, causal, scale, at::Tensor()); }
 #endif
 
+// The bias of rows that see so many keys [kv, group·rows, keys], by query head as these are stacked.
+at::Tensor bias_matrix(const at::Tensor &bias, int64_t zero, int64_t kv, int64_t rows, int64_t keys) {
+  const auto numbers = at::TensorOptions().dtype(at::kLong).device(bias.device());
+  const at::Tensor distance = at::arange(keys, numbers).unsqueeze(0) - at::arange(keys - rows, keys, numbers).unsqueeze(1) + zero;
+  return bias.index_select(1, distance.clamp(0, bias.size(1) - 1).view(-1)).view({kv, -1, keys});  // beyond the table lies what causal rows do not see
+}
+
 // Spans of one shape (windows, the sequences of a decoding step) are one batch.
-at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale) {
+at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, const at::Tensor &bias, int64_t zero) {
   const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
   std::map<std::array<int64_t, 3>, std::vector<size_t>> shapes;
   for (size_t i = 0; i < spans.size(); i++) shapes[{spans[i].q_len, spans[i].keys(), spans[i].causal}].push_back(i);
@@ -444,7 +515,9 @@ at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &
     const int64_t rows = shape[0], n = static_cast<int64_t>(which.size());
     auto by_head = [&](const at::Tensor &x) { return x.transpose(1, 2); };  // [n, kv, keys, d]
     const at::Tensor grouped = pick(qs, which).view({n, rows, kv, group, d}).permute({0, 2, 3, 1, 4});
-    const at::Tensor y = attention(grouped, by_head(pick(ks, which)), by_head(pick(vs, which)), shape[2] != 0, scale);
+    const at::Tensor k_seen = by_head(pick(ks, which)), v_seen = by_head(pick(vs, which));
+    const at::Tensor y = bias.defined() ? plain_attention(grouped, k_seen, v_seen, shape[2] != 0, scale, bias_matrix(bias, zero, kv, rows, shape[1]))
+                                        : attention(grouped, k_seen, v_seen, shape[2] != 0, scale);
     const std::vector<at::Tensor> parts = y.permute({0, 3, 1, 2, 4}).reshape({n, rows, heads, d}).unbind(0);
     for (int64_t i = 0; i < n; i++) out[which[i]] = parts[i];
   }
@@ -467,21 +540,32 @@ void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, 
   TORCH_CHECK(row == q.size(0), "attend: the spans have ", row, " rows, q ", q.size(0));
 }
 
+void check_bias(const at::Tensor &bias, int64_t zero, const at::Tensor &q, const std::vector<Span> &spans) {
+  TORCH_CHECK(bias.dim() == 2 && bias.size(0) == q.size(1) && bias.is_floating_point(), "attend: bias ", bias.sizes(), ": want [", q.size(1), ", distances]");
+  for (const Span &s : spans)
+    TORCH_CHECK(zero >= s.keys() - 1 && zero + (s.causal ? 0 : s.q_len - 1) < bias.size(1), "attend: a bias of ", bias.size(1), " distances with 0 at ", zero,
+                " does not reach over the ", s.keys(), " keys and ", s.q_len, " rows from ", s.q, " on");
+}
+
 }  // namespace
 
 extern "C" {
 
-const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t n, double scale, Tensor *out) {
+const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t n, double scale, Tensor bias, int64_t zero, Tensor *out) {
   return guard([&] {
     std::vector<Span> spans = spans_of(ints(data, 7 * n));
     check_spans(*q, *k, *v, spans);
-    if (!(q->is_cpu() && q->scalar_type() == at::kFloat && k->scalar_type() == at::kFloat && v->scalar_type() == at::kFloat)) {
-      *out = wrap(composed(q->contiguous(), *k, *v, spans, scale));
-    } else if (at::GradMode::is_enabled() && (q->requires_grad() || k->requires_grad() || v->requires_grad())) {
-      *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale));
+    const at::Tensor b = bias == nullptr ? at::Tensor() : *bias;
+    if (b.defined()) check_bias(b, zero, *q, spans);
+    auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
+    if (!(is_float(*q) && is_float(*k) && is_float(*v) && (!b.defined() || is_float(b)))) {
+      *out = wrap(composed(q->contiguous(), *k, *v, spans, scale, b, zero));
+    } else if (recorded({q, k, v, &b})) {
+      *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale, b.defined() ? c10::optional<at::Tensor>(b) : c10::nullopt, zero));
     } else {
-      at::Tensor qc = q->contiguous(), y = at::empty_like(qc);
-      forward_all(qc, k->contiguous(), v->contiguous(), spans, scale, y, nullptr);
+      const at::Tensor qc = q->contiguous(), bc = b.defined() ? b.contiguous() : b;
+      at::Tensor y = at::empty_like(qc);
+      forward_all(qc, k->contiguous(), v->contiguous(), spans, scale, bias_of(bc, zero), y, nullptr);
       *out = wrap(y);
     }
   });

@@ -1,4 +1,9 @@
-package conversation
+// Package jsonrecords finds the objects of a JSON array or JSON Lines file without holding them: one pass
+// notes where each lies, and a record is read when it is asked for.
+//
+//	x, err := jsonrecords.Scan("train.jsonl", nil)
+//	text, err := x.Read(7)
+package jsonrecords
 
 import (
 	"bytes"
@@ -12,16 +17,16 @@ import (
 	"time"
 )
 
-// index is where the records of a file lie: a top-level array of objects, or objects one after the other
-// (JSON Lines). It takes 12 bytes a record, 20 with groups.
-type index struct {
-	path   string
+// Index is where the records of a file lie: a top-level array of objects, or objects one after the other
+// (JSON Lines). It takes 12 bytes a record.
+type Index struct {
+	Path   string
+	Digest string // SHA-256 of the file, hex
+
 	size   int64
 	mod    time.Time
 	start  []int64
 	length []int32
-	groups []uint64 // hash of the record's pictures, 0 = none; nil unless asked for
-	digest string   // SHA-256 of the file, hex
 }
 
 const (
@@ -29,9 +34,9 @@ const (
 	maxRecord = 256 << 20 // a string that never ends must not read the whole file into memory
 )
 
-// scan reads a file once from end to end and notes where its records are, without decoding them.
-// withGroups also notes which records share their pictures.
-func scan(path string, withGroups bool) (*index, error) {
+// Scan reads a file once from end to end and notes where its records are, without decoding them. visit, when
+// not nil, sees the bytes of each in order and must not keep them.
+func Scan(path string, visit func(record []byte)) (*Index, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -42,22 +47,25 @@ func scan(path string, withGroups bool) (*index, error) {
 		return nil, err
 	}
 	s := &scanner{r: f, hash: sha256.New()}
-	x := &index{path: path, size: info.Size(), mod: info.ModTime()}
+	x := &Index{Path: path, size: info.Size(), mod: info.ModTime()}
 	if err := s.records(func(at int64, record []byte) {
 		x.start, x.length = append(x.start, at), append(x.length, int32(len(record)))
-		if withGroups {
-			x.groups = append(x.groups, pictureGroup(record))
+		if visit != nil {
+			visit(record)
 		}
 	}); err != nil {
 		return nil, fmt.Errorf("%s: record %d: %w", path, len(x.start)+1, err)
 	}
-	x.digest = hex.EncodeToString(s.hash.Sum(nil))
+	x.Digest = hex.EncodeToString(s.hash.Sum(nil))
 	return x, nil
 }
 
-// read returns the bytes of a record. A file that changed since it was scanned is an error.
-func (x *index) read(row int64) ([]byte, error) {
-	f, err := os.Open(x.path)
+// Len returns the number of records.
+func (x *Index) Len() int { return len(x.start) }
+
+// Read returns the bytes of a record. A file that changed since it was scanned is an error.
+func (x *Index) Read(row int64) ([]byte, error) {
+	f, err := os.Open(x.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +75,29 @@ func (x *index) read(row int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() != x.size || !info.ModTime().Equal(x.mod) {
-		return nil, fmt.Errorf("%s changed while it was in use: start again", x.path)
+		return nil, fmt.Errorf("%s changed while it was in use: start again", x.Path)
 	}
 	b := make([]byte, x.length[row])
 	_, err = f.ReadAt(b, x.start[row])
 	return b, err
+}
+
+// Line returns the number of the line where a record begins, from 1: for messages. It reads the file up to
+// there; 0 where it cannot.
+func (x *Index) Line(row int64) int {
+	f, err := os.Open(x.Path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines, buf, from := 1, make([]byte, 1<<16), io.LimitReader(f, x.start[row])
+	for {
+		n, err := from.Read(buf)
+		lines += bytes.Count(buf[:n], []byte("\n"))
+		if err != nil {
+			return lines
+		}
+	}
 }
 
 // scanner walks over the top level of a JSON stream. buf holds what was read and not yet passed.
@@ -215,7 +241,7 @@ func (w *walker) walk(b []byte) (end int, err error) {
 				return 0, nil
 			}
 			w.at += n + 1
-			w.inString = escaped(b, w.at-1)
+			w.inString = Escaped(b, w.at-1)
 			continue
 		}
 		switch c := b[w.at]; c {
@@ -237,8 +263,8 @@ func (w *walker) walk(b []byte) (end int, err error) {
 	return 0, nil
 }
 
-// escaped reports an odd number of backslashes before b[at].
-func escaped(b []byte, at int) bool {
+// Escaped reports an odd number of backslashes before b[at].
+func Escaped(b []byte, at int) bool {
 	n := 0
 	for at-1-n >= 0 && b[at-1-n] == '\\' {
 		n++

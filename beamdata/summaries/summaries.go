@@ -1,0 +1,175 @@
+package summaries
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/rng"
+)
+
+// Names of the splits.
+const (
+	Train  = "train"
+	Val    = "val"
+	Test   = "test"
+	Drafts = "drafts" // no split: what sft may imitate before
+)
+
+// Options is the section data.summaries of the configuration.
+type Options struct {
+	Train int     `koanf:"train" help:"training reports" range:"[1,inf)"`
+	Val   int     `koanf:"val" help:"validation reports" range:"[1,inf)"`
+	Test  int     `koanf:"test" help:"held-out reports" range:"[0,inf)"`
+	Seed  int64   `koanf:"seed" help:"seed of all reports"`
+	Talks float64 `koanf:"talks" help:"share of the reports that are written as a talk of two, not as a table" range:"[0,1]"`
+
+	Drafts int `koanf:"drafts" help:"sft imitates this many drafts instead of the summaries: one to three sentences about any of the facts of other reports, which teach a model from random weights to read and write before it learns what matters; 0 = none" range:"[0,inf)"`
+}
+
+// DefaultOptions returns a set that a tiny model learns in minutes.
+func DefaultOptions() Options {
+	return Options{Train: 4000, Val: 300, Test: 500, Talks: 0.25}
+}
+
+// Validate reports values out of range.
+func (o Options) Validate() error {
+	var errs []error
+	for _, n := range []struct {
+		key         string
+		value, from int
+	}{{"train", o.Train, 1}, {"val", o.Val, 1}, {"test", o.Test, 0}, {"drafts", o.Drafts, 0}} {
+		if n.value < n.from {
+			errs = append(errs, option.Errorf(n.key, "want at least %d, got %d", n.from, n.value))
+		}
+	}
+	if !(o.Talks >= 0 && o.Talks <= 1) {
+		errs = append(errs, option.Errorf("talks", "want a number in [0, 1], got %v", o.Talks))
+	}
+	return errors.Join(errs...)
+}
+
+// Set makes the examples of its splits.
+type Set struct{ opt Options }
+
+// New returns the set that opt describes.
+func New(opt Options) (*Set, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.summaries.%w", err)
+	}
+	return &Set{opt}, nil
+}
+
+// Options returns the options of the set.
+func (s *Set) Options() Options { return s.opt }
+
+// Len returns the number of examples of a split.
+func (s *Set) Len(split string) int {
+	return map[string]int{Train: s.opt.Train, Val: s.opt.Val, Test: s.opt.Test, Drafts: s.opt.Drafts}[split]
+}
+
+// Example is one report and its summary.
+type Example struct {
+	Source, Target string
+	Kind           string // weather, match, deal, rescue
+	Writer         string // headline, day, object, subject; "" for drafts
+}
+
+// Example makes example i of a split. It depends on seed, split and i alone, not on the sizes.
+func (s *Set) Example(split string, i int) Example {
+	r := rng.New(s.opt.Seed, "summaries/"+split, i)
+	kinds := stories()
+	st := kinds[r.IntN(len(kinds))](r)
+	e := Example{Kind: st.kind}
+	r.Shuffle(len(st.facts), func(i, j int) { st.facts[i], st.facts[j] = st.facts[j], st.facts[i] })
+	if r.Float64() < s.opt.Talks {
+		e.Source = st.talk(r)
+	} else {
+		e.Source = st.table()
+	}
+	if split == Drafts {
+		e.Target = st.draft(r)
+	} else {
+		e.Target, e.Writer = st.summary(r)
+	}
+	return e
+}
+
+// story is what happened, and all sentences there are about it.
+type story struct {
+	kind      string
+	facts     []fact
+	headlines [2]string // one of them, by the toss of a coin; both begin alike
+	openings  [3]string // of the three writers of long summaries
+	details   []detail  // in the order of every long summary
+}
+
+// fact is one line of a report.
+type fact struct{ key, value, said string }
+
+// detail is a sentence that a share of the writers of long summaries give.
+type detail struct {
+	text  string
+	share float64
+}
+
+// headlineShare is the share of references that are headlines: less than half of them, but more than each of
+// the three long ways to begin.
+const headlineShare = 0.34
+
+// summary returns a reference and who wrote it.
+func (s story) summary(r *rand.Rand) (text, writer string) {
+	if r.Float64() < headlineShare {
+		return s.headlines[r.IntN(2)], "headline"
+	}
+	k := r.IntN(3)
+	sentences := []string{s.openings[k]}
+	for _, d := range s.details {
+		if r.Float64() < d.share {
+			sentences = append(sentences, d.text)
+		}
+	}
+	return strings.Join(sentences, " "), [3]string{"day", "object", "subject"}[k]
+}
+
+// draft returns one to three different sentences of all there are.
+func (s story) draft(r *rand.Rand) string {
+	all := slices.Concat(s.headlines[:], s.openings[:])
+	for _, d := range s.details {
+		all = append(all, d.text)
+	}
+	for _, f := range s.facts {
+		all = append(all, f.said)
+	}
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return strings.Join(all[:1+r.IntN(3)], " ")
+}
+
+// table writes a fact a line.
+func (s story) table() string {
+	lines := make([]string, len(s.facts))
+	for i, f := range s.facts {
+		lines[i] = f.key + ": " + f.value
+	}
+	return strings.Join(lines, "\n")
+}
+
+// talk lets two people tell the facts, with an empty word here and there.
+func (s story) talk(r *rand.Rand) string {
+	empty := []string{"go on.", "i see.", "and then?", "what else?"}
+	speakers := []string{"ann", "ben"}
+	var lines []string
+	say := func(text string) {
+		lines = append(lines, speakers[len(lines)%2]+": "+text)
+	}
+	for _, f := range s.facts {
+		say(f.said)
+		if r.IntN(5) == 0 {
+			say(empty[r.IntN(len(empty))])
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,149 @@
+package texts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/jsonrecords"
+)
+
+// file is one file of records.
+type file interface {
+	Len() int
+	columns() ([]string, error)                // those of the first record
+	read(row int64, c columns) (record, error) // errors name no place
+	at(row int64) string                       // "train.jsonl:12"
+	digest() string                            // of the content
+}
+
+// openFile opens a file by its ending.
+func openFile(path string) (file, error) {
+	if strings.EqualFold(filepath.Ext(path), ".parquet") {
+		return openParquet(path)
+	}
+	x, err := jsonrecords.Scan(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return jsonFile{x}, nil
+}
+
+// jsonFile is a JSON array or JSON Lines.
+type jsonFile struct{ *jsonrecords.Index }
+
+func (f jsonFile) columns() ([]string, error) {
+	raw, err := f.Read(0)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.at(0), wording(err))
+	}
+	return slices.Sorted(maps.Keys(fields)), nil
+}
+
+func (f jsonFile) read(row int64, c columns) (record, error) {
+	raw, err := f.Read(row)
+	if err != nil {
+		return record{}, err
+	}
+	return decode(raw, c)
+}
+
+func (f jsonFile) at(row int64) string { return fmt.Sprintf("%s:%d", f.Path, f.Line(row)) }
+
+func (f jsonFile) digest() string { return f.Digest }
+
+// source is one file, or several one after the other.
+type source struct {
+	files  []file
+	cols   []columns
+	ends   []int64 // row behind the last of each file
+	prefix string
+}
+
+// open reads where the records of a path or pattern lie. key is the option that names it.
+func open(pattern, key string, opt Options) (*source, error) {
+	paths := []string{pattern}
+	if strings.ContainsAny(pattern, "*?[") {
+		found, err := filepath.Glob(pattern) // in the order of names
+		if err != nil {
+			return nil, fmt.Errorf("data.texts.%s=%s: %w", key, pattern, err)
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("data.texts.%s=%s: no file has such a name", key, pattern)
+		}
+		paths = found
+	}
+	s := &source{prefix: opt.Prefix}
+	n := int64(0)
+	for _, path := range paths {
+		f, err := openFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("data.texts.%s: %s does not exist: want a JSON, JSONL or Parquet file", key, path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if f.Len() == 0 {
+			return nil, fmt.Errorf("%s holds no record", path)
+		}
+		has, err := f.columns()
+		if err != nil {
+			return nil, err
+		}
+		c, err := opt.choose(has)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		n += int64(f.Len())
+		s.files, s.cols, s.ends = append(s.files, f), append(s.cols, c), append(s.ends, n)
+	}
+	return s, nil
+}
+
+func (s *source) len() int { return int(s.ends[len(s.ends)-1]) }
+
+func (s *source) all(name string) *conversation.Set {
+	return conversation.NewSet(name, s, conversation.Rows(s.len()))
+}
+
+// Sample decodes a record.
+func (s *source) Sample(row int64) (conversation.Sample, error) {
+	k := sort.Search(len(s.ends), func(i int) bool { return s.ends[i] > row })
+	f, within := s.files[k], row
+	if k > 0 {
+		within -= s.ends[k-1]
+	}
+	r, err := f.read(within, s.cols[k])
+	if err != nil {
+		at := f.at(within)
+		if r.id != "" {
+			at += " (id " + r.id + ")"
+		}
+		return conversation.Sample{ID: row}, fmt.Errorf("%s: %w", at, err)
+	}
+	if r.id == "" {
+		r.id = fmt.Sprintf("record %d", row+1)
+	}
+	return r.sample(row, s.prefix), nil
+}
+
+// Fingerprint covers the files, the columns read and the prefix.
+func (s *source) Fingerprint() string {
+	var b strings.Builder
+	for i, f := range s.files {
+		fmt.Fprintf(&b, "%s %q %q\n", f.digest(), s.cols[i].source, s.cols[i].target)
+	}
+	fmt.Fprintf(&b, "%q", s.prefix)
+	return b.String()
+}

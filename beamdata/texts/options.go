@@ -1,0 +1,57 @@
+package texts
+
+import (
+	"errors"
+
+	"fulcrum/internal/option"
+)
+
+// Options is the section data.texts of the configuration.
+type Options struct {
+	Train *string `koanf:"train" help:"JSON, JSONL or Parquet file to train on, or a pattern of several (data/train-*.parquet); split by data.train_ratio unless val is given"`
+	Val   *string `koanf:"val" help:"file or pattern of the validation records, instead of a split"`
+	Test  *string `koanf:"test" help:"file or pattern of held-out records: reported, never used for a choice"`
+
+	Source *string `koanf:"source" help:"column of the text to read (null = found with target: source/target, document/summary, article/highlights, text/summary, dialogue/summary)"`
+	Target *string `koanf:"target" help:"column of the text to write"`
+	ID     *string `koanf:"id" help:"column of the record's own id, for messages (null = id where there is one)"`
+
+	Prefix string `koanf:"prefix" help:"text put before every source, such as 'summarize: ' for T5; also with data=summaries"`
+	Demos  *int   `koanf:"demos" help:"how many training records sft imitates (null = all): targets are dear, rewards cheap" range:"[1,inf)"`
+
+	CheckRecords *int `koanf:"check_records" help:"how many records of each set are decoded before training (null = all)" range:"[0,inf)"`
+
+	// Set by the program from the keys of data.
+	TrainRatio float64 `koanf:"-"` // share of Train that trains where there is no Val
+	SplitSeed  int64   `koanf:"-"`
+	MaxSamples *int    `koanf:"-"` // keep the first so many training samples; nil = all
+}
+
+// DefaultOptions checks a thousand records at start.
+func DefaultOptions() Options {
+	check := 1000
+	return Options{CheckRecords: &check, TrainRatio: 0.8}
+}
+
+// Validate reports values out of range.
+func (o Options) Validate() error {
+	var errs []error
+	if o.CheckRecords != nil && *o.CheckRecords < 0 {
+		errs = append(errs, option.Errorf("check_records", "want at least 0, got %d", *o.CheckRecords))
+	}
+	if o.Demos != nil && *o.Demos < 1 {
+		errs = append(errs, option.Errorf("demos", "want at least 1, got %d", *o.Demos))
+	}
+	for _, c := range []struct {
+		key  string
+		name *string
+	}{{"source", o.Source}, {"target", o.Target}, {"id", o.ID}} {
+		if c.name != nil && *c.name == "" {
+			errs = append(errs, option.Errorf(c.key, "want the name of a column, got an empty text"))
+		}
+	}
+	if o.Source != nil && o.Target != nil && *o.Source == *o.Target {
+		errs = append(errs, option.Errorf("target", "the same column as source, %s", *o.Target))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,111 @@
+package texts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/chat"
+)
+
+// record is one source with its target.
+type record struct {
+	id, source, target string
+	completions        []conversation.Recorded // recorded completions with rewards; JSON files may have them
+}
+
+// sample turns a record into a conversation of one turn.
+func (r record) sample(row int64, prefix string) conversation.Sample {
+	return conversation.Sample{
+		ID: row, Name: r.id, Reference: r.target, Completions: r.completions,
+		Messages: []chat.Message{{Role: "user", Text: prefix + r.source}},
+	}
+}
+
+// check refuses records that nothing can be learned from.
+func (r record) check(c columns) error {
+	switch {
+	case strings.TrimSpace(r.source) == "":
+		return fmt.Errorf("%s is empty: want a text", c.source)
+	case strings.TrimSpace(r.target) == "":
+		return fmt.Errorf("%s is empty: want a text", c.target)
+	}
+	return nil
+}
+
+// decode reads an object of a JSON file.
+func decode(raw []byte, c columns) (record, error) {
+	var r record
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return r, wording(err)
+	}
+	for _, f := range []struct {
+		name string
+		into *string
+	}{{c.id, &r.id}, {c.source, &r.source}, {c.target, &r.target}} {
+		value, ok := fields[f.name]
+		switch {
+		case f.name == c.id:
+			r.id = idText(value)
+		case !ok:
+			return r, fmt.Errorf("no %s: want a text", f.name)
+		case json.Unmarshal(value, f.into) != nil || string(value) == "null":
+			return r, fmt.Errorf("%s: got a JSON %s, want a text", f.name, kind(value))
+		}
+	}
+	if value, ok := fields["completions"]; ok {
+		var list []struct {
+			Text   *string
+			Reward *float64
+		}
+		if err := json.Unmarshal(value, &list); err != nil {
+			return r, errors.New(`completions: want a list of {"text": …, "reward": a number}`)
+		}
+		for i, x := range list {
+			if x.Text == nil || x.Reward == nil || math.IsInf(*x.Reward, 0) {
+				return r, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
+			}
+			r.completions = append(r.completions, conversation.Recorded{Text: *x.Text, Reward: *x.Reward})
+		}
+	}
+	return r, r.check(c)
+}
+
+// idText returns a text or number as text, "" for none.
+func idText(value json.RawMessage) string {
+	var s string
+	if len(value) == 0 || string(value) == "null" || json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return string(value)
+}
+
+// kind names what a JSON value is.
+func kind(value json.RawMessage) string {
+	switch value[0] {
+	case '"':
+		return "text"
+	case '{':
+		return "object"
+	case '[':
+		return "list"
+	case 't', 'f':
+		return "true or false"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// wording says what is wrong with a record without Go's names.
+func wording(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("byte %d of the record: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
+	}
+	return err
+}

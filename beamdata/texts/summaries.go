@@ -1,0 +1,53 @@
+package texts
+
+import (
+	"fmt"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/summaries"
+)
+
+// Summaries returns the built-in summarisation set with opt's prefix.
+func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.texts.%w", err)
+	}
+	set, err := summaries.New(sizes)
+	if err != nil {
+		return nil, err
+	}
+	of := func(split string) *conversation.Set {
+		return conversation.NewSet(split, builtIn{set, split, opt.Prefix}, conversation.Rows(set.Len(split)))
+	}
+	b := &conversation.Bundle{
+		Name: "summaries", Synthetic: true, EvalName: summaries.Test,
+		Notice: "synthetic data: generated reports with summaries by simulated writers, made for demonstration; give data=texts for real data",
+		Train:  of(summaries.Train), Val: of(summaries.Val), Eval: of(summaries.Test),
+	}
+	if sizes.Drafts > 0 {
+		b.Demos = of(summaries.Drafts)
+	}
+	if opt.MaxSamples != nil {
+		b.Train = b.Train.First(*opt.MaxSamples)
+	}
+	return finish(b, opt)
+}
+
+// builtIn is one split of the built-in set.
+type builtIn struct {
+	set    *summaries.Set
+	split  string
+	prefix string
+}
+
+// Sample makes an example.
+func (s builtIn) Sample(row int64) (conversation.Sample, error) {
+	e := s.set.Example(s.split, int(row))
+	r := record{id: fmt.Sprintf("%s %d", s.split, row), source: e.Source, target: e.Target}
+	return r.sample(row, s.prefix), nil
+}
+
+// Fingerprint covers all that the examples depend on.
+func (s builtIn) Fingerprint() string {
+	return fmt.Sprintf("summaries %s %+v %q", s.split, s.set.Options(), s.prefix)
+}

@@ -1,0 +1,351 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/tokenizer"
+	"fulcrum/reports"
+	"fulcrum/selector/prompts"
+	"fulcrum/selector/seq2seq"
+)
+
+// seq2seqWork trains T5 or BART to write the targets of source texts.
+type seq2seqWork struct {
+	textWork[[]int64]
+}
+
+// newSeq2SeqWork reads the data and builds the model.
+func newSeq2SeqWork(r *run) (workload, error) {
+	data, err := newTextWork[[]int64](r)
+	if err != nil {
+		return nil, err
+	}
+	if !r.cfg.Seq2Seq.Trains() {
+		return nil, usagef("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
+	}
+	model, words, err := r.seq2seqModel(data.bundle)
+	if err != nil {
+		return nil, err
+	}
+	w := &seq2seqWork{data}
+	w.policy, w.model, w.dtype = seq2seq.NewPolicy(model), model, r.cfg.Seq2Seq.DType
+	w.length = func(ids []int64) int { return len(ids) }
+	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
+	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}
+	w.limit = "seq2seq.generation.max_new_tokens"
+	err = w.check(model)
+	if err == nil {
+		err = w.warnOfCutSources(words)
+	}
+	if err != nil {
+		w.policy.Free()
+		return nil, err
+	}
+	return w, nil
+}
+
+// warnOfCutSources says how many sources are longer than the model reads.
+func (w *seq2seqWork) warnOfCutSources(words words) error {
+	const looked = 256
+	n, cut := min(looked, w.bundle.Train.Len()), 0
+	for i := range n {
+		s, err := w.bundle.Train.Sample(i)
+		if err != nil {
+			return err
+		}
+		if len(words.tokens.EncodeSpecial(s.Messages[0].Text)) > words.longest {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.run.log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+	}
+	return nil
+}
+
+// check refuses data and lengths that the model cannot do, and reads a few samples.
+func (w *seq2seqWork) check(m *seq2seq.Model) error {
+	if len(m.EOS()) == 0 {
+		return usagef("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
+	}
+	if p := m.Config().Positions; p > 0 && w.text.MaxTokens > p {
+		return usagef("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
+	}
+	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
+		if set.Len() == 0 {
+			continue
+		}
+		s, err := set.Sample(0)
+		if err != nil {
+			return err
+		}
+		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
+			return usagef("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+		}
+	}
+	return w.probe()
+}
+
+// words turns texts into what the model reads and writes, and back.
+type words struct {
+	tokens  *tokenizer.Tokenizer
+	longest int // tokens of a source
+}
+
+// source returns the ids of a source with its special tokens, cut to the longest that is read.
+func (w words) source(text string) []int64 { return w.cut(w.tokens.EncodeSpecial(text)) }
+
+// cut shortens the ids of a source; the special token at its end stays.
+func (w words) cut(ids []int64) []int64 {
+	if len(ids) <= w.longest {
+		return ids
+	}
+	_, after := w.tokens.Special()
+	return append(ids[:w.longest-len(after):w.longest-len(after)], after...)
+}
+
+// target returns the ids of a target but for the token that ends it: with the <s> that BART's begin with.
+func (w words) target(text string) []int64 {
+	before, _ := w.tokens.Special()
+	return append(before, w.tokens.Encode(text)...)
+}
+
+// text returns what ids say, without special tokens.
+func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
+
+// seq2seqModel opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
+func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
+	c := r.cfg
+	warn := func(message string) { r.log.Warnf("%s", message) }
+	checkpoint := ""
+	if c.Init.Checkpoint != nil {
+		var err error
+		if checkpoint, err = resolveCheckpoint(*c.Init.Checkpoint); err != nil {
+			return nil, words{}, err
+		}
+		if base := baseOf(checkpoint, seq2seq.Kind); c.Seq2Seq.Path == nil && base != "" { // the run trained a part of a model folder
+			c.Seq2Seq.Path = &base
+		}
+	}
+	var w words
+	var err error
+	if c.Seq2Seq.Path != nil {
+		path, err := r.modelOf(seq2seq.Kind, *c.Seq2Seq.Path)
+		if err != nil {
+			return nil, w, err
+		}
+		c.Seq2Seq.Path = &path
+	}
+	switch {
+	case c.Seq2Seq.Path != nil:
+		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
+			err = usagef("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
+		}
+	case checkpoint != "":
+		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
+	case bundle == nil:
+		err = usagef("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+	default:
+		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
+	}
+	if err != nil {
+		return nil, w, err
+	}
+	var model *seq2seq.Model
+	switch {
+	case checkpoint != "":
+		model, err = seq2seq.OpenCheckpoint(checkpoint, c.Seq2Seq, r.device, c.Seed, warn)
+	case c.Seq2Seq.Path != nil:
+		model, err = seq2seq.Open(c.Seq2Seq, r.device, c.Seed, warn)
+	default:
+		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), r.device, c.Seed)
+	}
+	if err != nil {
+		return nil, w, err
+	}
+	w.longest = model.MaxSourceTokens()
+	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
+		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
+	}
+	if err == nil && bundle != nil && c.Seq2Seq.Path == nil && !c.DryRun {
+		err = keepSeq2Seq(filepath.Join(r.dir, modelFolder), model, w.tokens)
+	}
+	if err != nil {
+		model.Free()
+		return nil, w, err
+	}
+	return model, w, nil
+}
+
+// keepSeq2Seq writes what the checkpoints of a model from random weights don't hold, so that they can be opened and
+// exported.
+func keepSeq2Seq(dir string, m *seq2seq.Model, t *tokenizer.Tokenizer) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, "config.json"), m.Config().Raw, 0o644); err != nil {
+		return err
+	}
+	return t.Save(dir)
+}
+
+// builtinWords trains a small vocabulary on the texts of the data.
+func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokenizer.Tokenizer, error) {
+	var corpus []string
+	for _, set := range []*conversation.Set{b.Train, b.Demos} {
+		if set == nil {
+			continue
+		}
+		step := max(1, set.Len()/corpusSamples)
+		for i := 0; i < set.Len(); i += step {
+			s, err := set.Sample(i)
+			if err != nil {
+				return nil, err
+			}
+			corpus = append(corpus, s.Text(), s.Reference)
+		}
+	}
+	layout := tokenizer.T5
+	if sizes.Model == "bart" {
+		layout = tokenizer.BART
+	}
+	t, err := tokenizer.Scratch(corpus, sizes.VocabSize, layout)
+	if err != nil {
+		return nil, usagef("seq2seq.scratch.vocab_size: %v", err)
+	}
+	return t, nil
+}
+
+// specialOf tells a model from random weights what its tokenizer needs.
+func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
+	v := seq2seq.Vocabulary{Size: t.Size()}
+	v.Pad, _ = t.ID("<pad>")
+	v.EOS, _ = t.ID("</s>")
+	if before, _ := t.Special(); len(before) > 0 {
+		v.BOS = &before[0]
+	}
+	return v
+}
+
+// --- task=generate and task=score
+
+// seq2seqText answers and scores source texts.
+type seq2seqText struct {
+	words
+	model *seq2seq.Model
+	log   *reports.Log
+	told  bool // that a source was cut
+}
+
+func newSeq2SeqText(r *run) (textModel, error) {
+	if err := r.mapTorch(func() error { return nil }); err != nil {
+		return nil, err
+	}
+	r.cfg.Seq2Seq.LoRA.Enabled = false // fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+	model, w, err := r.seq2seqModel(nil)
+	if err != nil {
+		return nil, err
+	}
+	if refused := model.Generation().Refused; len(refused) > 0 && r.cfg.Task == "generate" {
+		r.log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
+	}
+	if p := model.Config().Positions; p > 0 && r.cfg.Task == "generate" && r.cfg.Generate.MaxNewTokens > p {
+		model.Free()
+		return nil, usagef("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
+	}
+	return &seq2seqText{words: w, model: model, log: r.log}, nil
+}
+
+func (t *seq2seqText) Free() { t.model.Free() }
+
+func (t *seq2seqText) Prompt(line promptLine, _ string) (any, int, error) {
+	ids := []int64(line.SourceIDs)
+	switch {
+	case line.Source != nil && ids != nil:
+		return nil, 0, errors.New("want source or source_ids, got both")
+	case line.Source != nil:
+		all := t.tokens.EncodeSpecial(*line.Source)
+		if ids = t.cut(all); len(ids) < len(all) && !t.told {
+			t.told = true
+			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a word", line.ID, len(all), len(ids))
+		}
+	case len(ids) == 0:
+		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
+	}
+	if err := t.model.CheckSource(ids); err != nil {
+		return nil, 0, err
+	}
+	return ids, len(ids), nil
+}
+
+func (t *seq2seqText) Encode(text string) []int64 { return t.target(text) }
+
+func (t *seq2seqText) Decode(ids []int64) string { return t.text(ids) }
+
+func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
+
+// CheckCompletion refuses completions longer than the model's positions.
+func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
+
+func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
+	how := seq2seq.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
+		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
+	}
+	for i := range ps {
+		how.Streams = append(how.Streams, first+i)
+	}
+	answers, err := t.model.Generate(t.sources(ps), o.NumReturn, how)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]completion, len(answers))
+	for i, group := range answers {
+		for _, c := range group {
+			out[i] = append(out[i], completion{c.IDs, !c.Finished})
+		}
+	}
+	return out, nil
+}
+
+// sampling resolves what a key leaves null: the model's generation_config.json, else Hugging Face's defaults.
+func (t *seq2seqText) sampling(o GenerateOptions) seq2seq.SamplingOptions {
+	g := t.model.Generation()
+	s := seq2seq.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, g.Repetition)}
+	if !first(false, o.DoSample, g.DoSample) {
+		return s
+	}
+	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, g.Temperature), first(1, o.TopP, g.TopP), first(50, o.TopK, g.TopK)
+	return s
+}
+
+func (t *seq2seqText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
+	groups := make([]seq2seq.Group, len(ps))
+	for i, ids := range t.sources(ps) {
+		groups[i] = seq2seq.Group{Source: ids, Completions: [][]int64{completions[i]}}
+	}
+	logp, err := t.model.LogProbs(groups)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, len(logp))
+	for i := range logp {
+		out[i] = logp[i][0]
+	}
+	return out, nil
+}
+
+func (t *seq2seqText) sources(ps []any) [][]int64 {
+	out := make([][]int64, len(ps))
+	for i, p := range ps {
+		out[i] = p.([]int64)
+	}
+	return out
+}

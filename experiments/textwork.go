@@ -1,0 +1,326 @@
+package experiments
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/conversation"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/prompts"
+)
+
+// textWork is what the token policies share: conversations whose last turn is imitated, or answered and rewarded. P is
+// what the policy reads of a prompt.
+type textWork[P any] struct {
+	run     *run
+	bundle  *conversation.Bundle
+	seen    *conversation.Set       // training samples that are evaluated; nil: none
+	rewards *rewardutil.TextRewards // nil: nothing scores completions
+	sources map[*conversation.Set]*prompts.Source[P]
+
+	policy selector.Policy
+	model  tokenModel
+	dtype  string      // what the configuration asks to compute in
+	length func(P) int // tokens of a prompt
+	render func(conversation.Sample) (P, error)
+	text   prompts.Text // MaxTokens is the longest completion
+	limit  string       // the key that says so
+}
+
+// tokenModel is what is asked of the model behind a token policy.
+type tokenModel interface {
+	Size() int           // weights, trained or not
+	CheckAdapter() error // the adapters are those of the folder that they were loaded from
+}
+
+// newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
+func newTextWork[P any](r *run) (textWork[P], error) {
+	c := r.cfg
+	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}}
+	err := r.mapTorch(func() (err error) {
+		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
+			return err
+		}
+		if c.Rewards.Any() {
+			if w.rewards, err = c.Rewards.Build(); err != nil {
+				return &UsageError{err.Error()}
+			}
+			r.closers = append(r.closers, w.rewards)
+		}
+		return nil
+	})
+	if err != nil {
+		return w, err
+	}
+	if w.bundle.Notice != "" {
+		r.logf("data: %s", w.bundle.Notice)
+	}
+	if w.bundle.Val.Len() == 0 {
+		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
+	}
+	if w.bundle.Train.Len() == 0 {
+		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
+	}
+	if n := c.Data.Eval.TrainQueries; n != nil {
+		w.seen = w.bundle.Train.Subset(beamdata.Spread(*n, w.bundle.Train.Len()))
+	}
+	return w, nil
+}
+
+// source is a set as the policy reads it.
+func (w *textWork[P]) source(set *conversation.Set) *prompts.Source[P] {
+	if w.sources[set] == nil {
+		text := w.text
+		if set == w.bundle.Demos {
+			text.MaxTokens = math.MaxInt // nobody samples there
+		}
+		w.sources[set] = prompts.New(w.run.ctx, set.Name, set, w.render, text, w.rewards)
+	}
+	return w.sources[set]
+}
+
+// probe reads the first samples of each set and scores their references, so that a missing part, answer
+// or scorer shows before anything is trained.
+func (w *textWork[P]) probe() error {
+	probed := 256
+	if r := w.run.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
+		probed = 4 // a scorer of the user's may take seconds a sample
+	}
+	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
+		if set.Len() == 0 {
+			continue
+		}
+		src := w.source(set)
+		queries := make([]int, min(probed, set.Len()))
+		for i := range queries {
+			queries[i] = i
+		}
+		for _, q := range queries[:min(4, len(queries))] {
+			if _, err := src.Prompt(q); err != nil {
+				return err
+			}
+		}
+		if w.rewards != nil {
+			if err := src.Score(src.Recorded(queries)); err != nil {
+				return &UsageError{err.Error()}
+			}
+		}
+	}
+	return nil
+}
+
+// warnOfCuts says how many targets are longer than a completion may be: they are imitated cut, without an end.
+func (w *textWork[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
+	const looked = 256
+	n := min(looked, src.Len())
+	queries := make([]int, n)
+	for i := range queries {
+		queries[i] = i
+	}
+	cut := 0
+	b := src.Recorded(queries)
+	for i := range queries {
+		if slices.Contains(b.Truncated[i*b.G:(i+1)*b.G], true) {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.run.log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
+	}
+}
+
+func (w *textWork[P]) Policy() selector.Policy { return w.policy }
+
+// Beams are the demonstrations of sft, else the target and recorded completions of the training samples.
+func (w *textWork[P]) Beams(phase string) (selector.Source, error) {
+	set := w.bundle.Train
+	if phase == "sft" && w.bundle.Demos != nil {
+		set = w.bundle.Demos
+	}
+	s, err := set.Sample(0)
+	if err != nil {
+		return nil, err
+	}
+	if s.Reference == "" && len(s.Completions) == 0 {
+		return nil, usagef("schedule: phase %s imitates completions, and %s has none (a last assistant turn, or completions)", phase, s.Name)
+	}
+	w.warnOfCuts(phase, w.source(set))
+	return w.source(set), nil
+}
+
+// Records are the recorded completions with rewards.
+func (w *textWork[P]) Records(phase string) (selector.Source, error) {
+	s, err := w.bundle.Train.Sample(0)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Completions) < 2 {
+		return nil, usagef("schedule: phase %s needs groups of recorded completions, and %s has %d: %s.rollout=online samples them", phase, s.Name, len(s.Completions), phase)
+	}
+	return w.source(w.bundle.Train), nil
+}
+
+// Online are the training samples with rewards for new completions.
+func (w *textWork[P]) Online(phase string) (selector.Source, error) {
+	if w.rewards == nil {
+		return nil, usagef("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
+	}
+	return w.source(w.bundle.Train), nil
+}
+
+// PhasesData is what validation needs.
+func (w *textWork[P]) PhasesData() phases.Data {
+	c := w.run.cfg
+	out := c.phasesData(c.SFT.Average)
+	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
+	out.Shots, out.ShotsKey, out.EvalBatch = w.text.MaxTokens, w.limit, c.Data.BatchSize
+	if w.bundle.Eval.Len() > 0 {
+		out.Eval = w.source(w.bundle.Eval)
+	}
+	if w.seen != nil {
+		out.Train = w.source(w.seen)
+	}
+	return out
+}
+
+// Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
+func (w *textWork[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
+	if f := w.run.cfg.Checkpoint.Format; f == "pt" {
+		return nil, usagef("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.run.cfg.Policy)
+	}
+	return nil, nil
+}
+
+// Summary describes the data.
+func (w *textWork[P]) Summary() reports.DataSummary {
+	b := w.bundle
+	return reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts), Skipped: map[string]int{}}
+}
+
+// Asked finds a training sample by its id, for readers of completions.jsonl.
+func (w *textWork[P]) Asked(query int64) asked {
+	set := w.bundle.Train
+	for i := range set.Len() {
+		if set.ID(i) != query {
+			continue
+		}
+		s, err := set.Sample(i)
+		if err != nil {
+			break // it was sampled from a moment ago: nothing to say here that training does not
+		}
+		return asked{strings.TrimSpace(s.Text()), s.Reference, s.Answers}
+	}
+	return asked{}
+}
+
+// Baselines scores the most frequent training answer on every question (majority), which needs no picture,
+// and the targets themselves (reference), which bound what imitation can reach.
+func (w *textWork[P]) Baselines() error {
+	if w.rewards == nil {
+		return nil
+	}
+	most, err := w.majority()
+	if err != nil || most == "" { // prompts alone
+		return err
+	}
+	for _, split := range []struct {
+		name string
+		set  *conversation.Set
+	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
+		if split.set == nil || split.set.Len() == 0 {
+			continue
+		}
+		if err := w.baseline(split.name, "majority", split.set, func(conversation.Sample) string { return most }); err != nil {
+			return err
+		}
+		s, err := split.set.Sample(0)
+		if err != nil {
+			return err
+		}
+		if s.Reference == "" {
+			continue
+		}
+		if err := w.baseline(split.name, "reference", split.set, func(s conversation.Sample) string { return s.Reference }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// majority is the most frequent target of the training samples, the first of the alphabet on ties;
+// "" where none has a target.
+func (w *textWork[P]) majority() (string, error) {
+	counts := map[string]int{}
+	for i := range min(w.bundle.Train.Len(), corpusSamples) {
+		s, err := w.bundle.Train.Sample(i)
+		if err != nil {
+			return "", err
+		}
+		if s.Reference != "" {
+			counts[s.Reference]++
+		}
+	}
+	best := ""
+	for _, text := range slices.Sorted(maps.Keys(counts)) {
+		if counts[text] > counts[best] {
+			best = text
+		}
+	}
+	return best, nil
+}
+
+func (w *textWork[P]) baseline(split, name string, set *conversation.Set, answer func(conversation.Sample) string) error {
+	src := w.source(set)
+	var ids []int64
+	var sel beamdata.Selections // without an accuracy where no term says how often an answer is right
+	for queries := range selector.Chunks(set.Len(), w.run.cfg.Data.BatchSize) {
+		b := selector.NewBatch(src, queries, 1, w.text.MaxTokens)
+		for i, q := range queries {
+			s, err := set.Sample(q)
+			if err != nil {
+				return err
+			}
+			tokens := w.text.Encode(answer(s))
+			b.Set(i, 0, tokens[:min(len(tokens), b.T)], 0)
+			ids = append(ids, set.ID(q))
+		}
+		acc, err := src.Accuracy(b)
+		if err != nil {
+			return err
+		}
+		sel.Reward, sel.Accuracy = append(sel.Reward, b.Rewards...), append(sel.Accuracy, acc...)
+	}
+	return w.run.recordBaseline(split, name, ids, sel, w.text.MaxTokens)
+}
+
+// Examples writes examples.json: what the initial and the best policy answer to a few held-out questions,
+// evenly along the change of reward.
+func (w *textWork[P]) Examples(env *phases.Env, result phases.Result) error {
+	set, src := w.bundle.Eval, env.Data.Eval
+	if src == nil {
+		set, src = w.bundle.Val, env.Data.Val
+	}
+	if w.rewards == nil {
+		return nil
+	}
+	before, after, err := initialAndBest(env, src, result)
+	if err != nil {
+		return err
+	}
+	out := []reports.Example{}
+	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
+		s, err := set.Sample(i)
+		if err != nil {
+			return err
+		}
+		out = append(out, reports.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
+			Before: []reports.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []reports.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
+	}
+	return w.run.writeExamples(out)
+}

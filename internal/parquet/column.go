@@ -1,0 +1,274 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+)
+
+// Column is one column of a file. It is safe for concurrent use.
+type Column struct {
+	file  *File
+	leaf  leaf
+	pages []page
+
+	mu    sync.Mutex
+	cache []decoded // most recent first
+	dicts []decoded
+}
+
+// page is where the values of some rows lie.
+type page struct {
+	chunk      int   // row group
+	first      int64 // row of the file
+	rows       int64
+	at         int64 // of the data, behind the header
+	compressed int64
+	size       int64 // of the data when decompressed
+	codec      int64
+	encoding   int64
+	version    int   // 1 or 2
+	levels     int64 // version 2: bytes of repetition and definition levels in front, never compressed
+	packed     bool  // the rest is compressed
+	dict       *page // dictionary of the chunk, nil without one
+}
+
+// decoded are the values of a page; nil stands for null.
+type decoded struct {
+	page   *page
+	values []*string
+}
+
+// Kinds of pages.
+const (
+	dataPage       = 0
+	dictionaryPage = 2
+	dataPageV2     = 3
+)
+
+const (
+	maxPage = 256 << 20 // bytes of a page
+	maxRows = 1 << 24   // rows of a page: a damaged count must not ask for all memory
+	headers = 1 << 10   // read for a page header at first; statistics in it may take more
+)
+
+// index reads the headers of all pages.
+func (c *Column) index() error {
+	f, err := c.file.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	row := int64(0)
+	for g, group := range c.file.groups {
+		if c.leaf.index >= len(group.chunks) {
+			return fmt.Errorf("row group %d lacks the column", g)
+		}
+		chunk, _ := group.chunks[c.leaf.index].(fields)
+		if chunk.text(1) != "" {
+			return fmt.Errorf("row group %d lies in another file", g)
+		}
+		meta := chunk.object(3)
+		if meta == nil {
+			return fmt.Errorf("row group %d has no metadata of the column (encrypted?)", g)
+		}
+		if err := c.indexChunk(f, g, meta, row, group.rows); err != nil {
+			return fmt.Errorf("row group %d: %w", g, err)
+		}
+		row += group.rows
+	}
+	return nil
+}
+
+// indexChunk reads the headers of one chunk, whose first row is given.
+func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int64) error {
+	codec := meta.int(4)
+	if err := checkCodec(codec); err != nil {
+		return err
+	}
+	at := meta.int(9)
+	if d := meta.int(11); meta.has(11) && d > 0 && d < at {
+		at = d
+	}
+	end := at + meta.int(7)
+	if at < 0 || end < at || end > c.file.size {
+		return fmt.Errorf("pages from byte %d to %d of a file of %d", at, end, c.file.size)
+	}
+	var dict *page
+	for last := row + rows; row < last; {
+		if at >= end {
+			return fmt.Errorf("%d rows without a page", last-row)
+		}
+		head, n, err := readHeader(f, at, end)
+		if err != nil {
+			return fmt.Errorf("page at byte %d: %w", at, err)
+		}
+		p := page{chunk: group, first: row, at: at + n, size: head.int(2), compressed: head.int(3), codec: codec, version: 1, packed: true, dict: dict}
+		if p.size < 0 || p.size > maxPage || p.compressed < 0 || p.compressed > end-p.at {
+			return fmt.Errorf("page at byte %d: %d bytes, %d decompressed", at, p.compressed, p.size)
+		}
+		at = p.at + p.compressed
+		switch kind := head.int(1); kind {
+		case dictionaryPage:
+			h := head.object(7)
+			p.rows, p.encoding = h.int(1), h.int(2)
+			if dict != nil || p.rows < 0 || p.rows > maxRows {
+				return errors.New("a second dictionary, or a damaged one")
+			}
+			dict = &p
+			continue
+		case dataPage:
+			h := head.object(5)
+			p.rows, p.encoding = h.int(1), h.int(2)
+			if c.leaf.optional && h.int(3) != encodingRLE {
+				return fmt.Errorf("definition levels in encoding %d: want RLE", h.int(3))
+			}
+		case dataPageV2:
+			h := head.object(8)
+			p.version, p.rows, p.encoding, p.levels = 2, h.int(1), h.int(4), h.int(5)+h.int(6)
+			if h.int(6) != 0 || h.int(5) < 0 || p.levels > p.compressed || p.levels > p.size {
+				return fmt.Errorf("page at byte %d: damaged levels", at)
+			}
+			if packed, ok := h[7].(bool); ok {
+				p.packed = packed
+			}
+		default:
+			continue // an index page
+		}
+		if p.rows > maxRows {
+			return fmt.Errorf("a page of %d rows: want at most %d", p.rows, maxRows)
+		}
+		if p.rows < 0 || p.rows > last-row {
+			return fmt.Errorf("a page of %d rows where %d are left", p.rows, last-row)
+		}
+		if err := checkEncoding(p.encoding, c.leaf.kind, dict != nil); err != nil {
+			return err
+		}
+		if p.rows > 0 {
+			row += p.rows
+			c.pages = append(c.pages, p)
+		}
+	}
+	return nil
+}
+
+// readHeader reads the page header at a place and returns its length.
+func readHeader(f io.ReaderAt, at, end int64) (fields, int64, error) {
+	for size := int64(headers); ; size *= 4 {
+		size = min(size, end-at)
+		buf := make([]byte, size)
+		if _, err := f.ReadAt(buf, at); err != nil {
+			return nil, 0, err
+		}
+		t := &thrift{b: buf}
+		head, err := t.object(0)
+		if errors.Is(err, errShort) && size < end-at {
+			continue
+		}
+		return head, int64(t.at), err
+	}
+}
+
+// Text returns the value of a row; ok is false for null. A whole number is written in decimal.
+func (c *Column) Text(row int64) (text string, ok bool, err error) {
+	if row < 0 || row >= c.file.rows {
+		return "", false, fmt.Errorf("%s: row %d of %d", c.file.Path, row, c.file.rows)
+	}
+	k := sort.Search(len(c.pages), func(i int) bool { return c.pages[i].first > row }) - 1
+	p := &c.pages[k]
+	values, err := c.values(p)
+	if err != nil {
+		return "", false, fmt.Errorf("%s: column %s, rows %d to %d: %w", c.file.Path, c.leaf.name, p.first, p.first+p.rows-1, err)
+	}
+	v := values[row-p.first]
+	if v == nil {
+		return "", false, nil
+	}
+	return *v, true, nil
+}
+
+// How many decoded pages and dictionaries stay in memory: a batch asks for its rows more than once.
+const (
+	keptPages = 16
+	keptDicts = 4
+)
+
+// values decodes a page, or finds it among the last.
+func (c *Column) values(p *page) ([]*string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v, ok := recent(c.cache, p); ok {
+		return v, nil
+	}
+	f, err := c.file.open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var dict []*string
+	if p.dict != nil && (p.encoding == encodingDict || p.encoding == encodingDictOld) {
+		var ok bool
+		if dict, ok = recent(c.dicts, p.dict); !ok {
+			data, err := p.dict.read(f)
+			if err != nil {
+				return nil, fmt.Errorf("dictionary: %w", err)
+			}
+			if dict, err = plain(data, c.leaf.kind, int(p.dict.rows)); err != nil {
+				return nil, fmt.Errorf("dictionary: %w", err)
+			}
+			c.dicts = keep(c.dicts, decoded{p.dict, dict}, keptDicts)
+		}
+	}
+	data, err := p.read(f)
+	if err != nil {
+		return nil, err
+	}
+	values, err := p.decode(data, c.leaf, dict)
+	if err != nil {
+		return nil, err
+	}
+	c.cache = keep(c.cache, decoded{p, values}, keptPages)
+	return values, nil
+}
+
+// recent finds a page and moves it to the front.
+func recent(cache []decoded, p *page) ([]*string, bool) {
+	for i, d := range cache {
+		if d.page == p {
+			copy(cache[1:i+1], cache[:i])
+			cache[0] = d
+			return d.values, true
+		}
+	}
+	return nil, false
+}
+
+func keep(cache []decoded, d decoded, most int) []decoded {
+	if len(cache) < most {
+		cache = append(cache, decoded{})
+	}
+	copy(cache[1:], cache)
+	cache[0] = d
+	return cache
+}
+
+// read returns the page's bytes, decompressed.
+func (p *page) read(f io.ReaderAt) ([]byte, error) {
+	raw := make([]byte, p.compressed)
+	if _, err := f.ReadAt(raw, p.at); err != nil {
+		return nil, err
+	}
+	if !p.packed {
+		return raw, nil
+	}
+	rest, err := decompress(p.codec, raw[p.levels:], int(p.size-p.levels))
+	if err != nil {
+		return nil, err
+	}
+	if p.levels > 0 {
+		rest = append(raw[:p.levels:p.levels], rest...)
+	}
+	return rest, nil
+}

@@ -1,0 +1,219 @@
+package parquet
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"fulcrum/internal/registry"
+)
+
+// Physical types of columns.
+const (
+	typeInt32     = 1
+	typeInt64     = 2
+	typeByteArray = 6
+)
+
+// File is an open Parquet file. It is safe for concurrent use and holds no file descriptor between calls.
+type File struct {
+	Path   string
+	size   int64
+	mod    time.Time
+	rows   int64
+	leaves []leaf
+	groups []rowGroup
+
+	mu      sync.Mutex
+	columns map[string]*Column
+}
+
+// leaf is one column of the schema that can be read.
+type leaf struct {
+	name     string
+	index    int // among the leaves of the whole schema: the place in a row group
+	kind     int64
+	optional bool
+}
+
+// rowGroup is a horizontal part of the file: one chunk a leaf.
+type rowGroup struct {
+	rows   int64
+	chunks []any // fields of ColumnChunk
+}
+
+const magic = "PAR1"
+
+// maxFooter bounds what a damaged length makes us read.
+const maxFooter = 256 << 20
+
+// Open reads the footer: columns, row groups.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p := &File{Path: path, size: info.Size(), mod: info.ModTime(), columns: map[string]*Column{}}
+	if err := p.readFooter(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+func (p *File) readFooter(f io.ReaderAt) error {
+	tail := make([]byte, 8)
+	if p.size < int64(len(magic)+len(tail)) {
+		return errors.New("too short for a Parquet file")
+	}
+	if _, err := f.ReadAt(tail, p.size-8); err != nil {
+		return err
+	}
+	if string(tail[4:]) == "PARE" {
+		return errors.New("an encrypted Parquet file: want a plain one")
+	}
+	if string(tail[4:]) != magic {
+		return errors.New("not a Parquet file, or one cut short: it does not end with PAR1")
+	}
+	n := int64(binary.LittleEndian.Uint32(tail))
+	if n > p.size-int64(len(magic)+len(tail)) || n > maxFooter {
+		return fmt.Errorf("a footer of %d bytes in a file of %d", n, p.size)
+	}
+	buf := make([]byte, n)
+	if _, err := f.ReadAt(buf, p.size-8-n); err != nil {
+		return err
+	}
+	meta, err := (&thrift{b: buf}).object(0)
+	if err != nil {
+		return fmt.Errorf("footer: %w", err)
+	}
+	if err := p.readSchema(meta.list(2)); err != nil {
+		return fmt.Errorf("footer: %w", err)
+	}
+	for _, g := range meta.list(4) {
+		group, ok := g.(fields)
+		rows := group.int(3)
+		if !ok || rows < 0 {
+			return errors.New("footer: a damaged row group")
+		}
+		p.groups = append(p.groups, rowGroup{rows, group.list(1)})
+		if p.rows += rows; p.rows < 0 {
+			return errors.New("footer: too many rows")
+		}
+	}
+	if p.rows != meta.int(3) {
+		return fmt.Errorf("footer: %d rows, but %d in its row groups", meta.int(3), p.rows)
+	}
+	return nil
+}
+
+// readSchema walks the tree of columns, which is written depth first, and keeps the flat leaves.
+func (p *File) readSchema(elements []any) error {
+	index := 0
+	var walk func(at, depth int, repeated bool) (next int, err error)
+	walk = func(at, depth int, repeated bool) (int, error) {
+		if at >= len(elements) || depth > maxDepth {
+			return 0, errors.New("a damaged schema")
+		}
+		e, ok := elements[at].(fields)
+		if !ok {
+			return 0, errors.New("a damaged schema")
+		}
+		repeated = repeated || e.int(3) == 2
+		if !e.has(5) { // no children
+			if depth == 1 && !repeated {
+				p.leaves = append(p.leaves, leaf{e.text(4), index, e.int(1), e.int(3) == 1})
+			}
+			index++
+			return at + 1, nil
+		}
+		next, err := at+1, error(nil)
+		for range min(e.int(5), int64(len(elements))) {
+			if next, err = walk(next, depth+1, repeated); err != nil {
+				return 0, err
+			}
+		}
+		return next, nil
+	}
+	_, err := walk(0, 0, false)
+	return err
+}
+
+// Rows returns the number of rows.
+func (p *File) Rows() int { return int(p.rows) }
+
+// Columns returns the names of the flat columns, in the file's order.
+func (p *File) Columns() []string {
+	names := make([]string, len(p.leaves))
+	for i, l := range p.leaves {
+		names[i] = l.name
+	}
+	return names
+}
+
+// Column returns a column of text or whole numbers. The first call reads the headers of its pages.
+func (p *File) Column(name string) (*Column, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.columns[name]; c != nil {
+		return c, nil
+	}
+	for _, l := range p.leaves {
+		if l.name != name {
+			continue
+		}
+		switch l.kind {
+		case typeByteArray, typeInt32, typeInt64:
+		default:
+			return nil, fmt.Errorf("%s: column %s: want text or whole numbers", p.Path, name)
+		}
+		c := &Column{file: p, leaf: l}
+		if err := c.index(); err != nil {
+			return nil, fmt.Errorf("%s: column %s: %w", p.Path, name, err)
+		}
+		p.columns[name] = c
+		return c, nil
+	}
+	return nil, fmt.Errorf("%s: %w", p.Path, registry.Unknown("column", name, p.Columns()))
+}
+
+// Digest returns the SHA-256 of the file, in hex.
+func (p *File) Digest() (string, error) {
+	f, err := p.open()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("%s: %w", p.Path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// open opens the file again; one that changed is an error.
+func (p *File) open() (*os.File, error) {
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (info.Size() != p.size || !info.ModTime().Equal(p.mod)) {
+		err = fmt.Errorf("%s changed while it was in use: start again", p.Path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

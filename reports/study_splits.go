@@ -1,0 +1,91 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one
+// question.
+func (a Arm) Interval() *Interval {
+	if len(a.QueryIDs) < 2 {
+		return nil
+	}
+	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}
+	for s := range nothing.Scores {
+		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
+	}
+	mean, half := meanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
+	return &Interval{mean - half, mean + half}
+}
+
+// splits are the sets that the runs were scored on: training questions first, where there are some.
+func (v *studyView) splits() []string {
+	var out []string
+	run := v.first()
+	if run == nil {
+		return nil
+	}
+	for _, e := range run.Evaluations {
+		if !slices.Contains(out, e.Split) {
+			out = append(out, e.Split)
+		}
+	}
+	if i := slices.Index(out, "train"); i > 0 {
+		out = append([]string{"train"}, slices.Delete(out, i, i+1)...)
+	}
+	return out
+}
+
+// writeSplits is the table of arms and baselines on every set: what does not carry over falls from left to right.
+func (v *studyView) writeSplits(d *document) {
+	splits := v.splits()
+	if !slices.Contains(splits, "train") {
+		return
+	}
+	for _, s := range v.settings {
+		title := "Every set of questions"
+		if len(s.what) > 0 {
+			title += " with " + codeList(s.what)
+		}
+		d.heading(2, "%s", title)
+		header := []string{"policy"}
+		for _, split := range splits {
+			header = append(header, ">reward on "+plain(split))
+		}
+		var rows [][]string
+		row := func(label string, runs []*Run, policy string) {
+			cells, known := []string{label}, false
+			for _, split := range splits {
+				cell := "–"
+				if arm, err := ArmOf(runs, split, "reward", policy); err == nil {
+					cell, known = meanCell(arm), true
+					if i := arm.Interval(); i != nil {
+						cell += fmt.Sprintf(" [%.4f, %.4f]", i.Low, i.High)
+					}
+				}
+				cells = append(cells, cell)
+			}
+			if known {
+				rows = append(rows, cells)
+			}
+		}
+		baseline := func(names ...string) {
+			if i := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); i >= 0 {
+				for _, name := range names {
+					row("*"+plain(strings.TrimPrefix(s.label(name), "the "))+"*", s.arms[i].runs, name)
+				}
+			}
+		}
+		baseline(policyRandom, policyMajority, policySimilarity, policyInit)
+		for _, a := range s.arms {
+			if len(a.runs) > 0 {
+				row(plain(a.Label), a.runs, a.last())
+			}
+		}
+		baseline(policyBestBeam, policyOracle, policyReference)
+		d.table(header, rows)
+	}
+	d.paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the paired differences above, not by whether these intervals overlap.")
+}

@@ -1,0 +1,36 @@
+package lora
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/torchx"
+)
+
+// Check compares a model's adapters with the folder that they were loaded from: every tensor of the file stands among
+// the model's parameters as it is there, and no other module has one. A folder of nil has nothing to compare.
+func Check(folder *string, modules map[string]Module, params *torchx.Params) error {
+	if folder == nil {
+		return nil
+	}
+	a, err := Read(*folder)
+	if err != nil {
+		return err
+	}
+	if len(a.A) != len(modules) {
+		return fmt.Errorf("%s adapts %d modules, the model %d", *folder, len(a.A), len(modules))
+	}
+	all := params.Values()
+	for name := range modules {
+		for _, of := range []struct {
+			key  string
+			want []float32
+		}{{KeyA(name), a.A[name]}, {KeyB(name), a.B[name]}} {
+			from, to := params.Range(of.key)
+			if !slices.Equal(all[from:to], of.want) {
+				return fmt.Errorf("%s: tensor %s was not loaded: the model has other values", *folder, of.key)
+			}
+		}
+	}
+	return nil
+}

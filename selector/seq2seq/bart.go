@@ -1,0 +1,100 @@
+package seq2seq
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/torchx"
+)
+
+// positionOffset is how far BART's positions are shifted: the first rows of its tables are never used.
+const positionOffset = 2
+
+// bart is the arithmetic of BART (spec §6): norms after, biases everywhere, learned positions.
+type bart struct {
+	m      *Model
+	stacks map[string]*bartStack
+	act    func(torchx.Tensor) torchx.Tensor
+}
+
+type bartStack struct {
+	positions torchx.Tensor // [positions + 2, d]
+	norm      layerNorm     // of the embeddings
+	layers    []bartLayer
+}
+
+type bartLayer struct {
+	self, cross                 attention
+	selfNorm, crossNorm, ffNorm layerNorm
+	up, down                    linear
+}
+
+type layerNorm struct{ weight, bias torchx.Tensor }
+
+func (m *Model) newBART() *bart {
+	b := &bart{m: m, stacks: map[string]*bartStack{}, act: activations()[m.cfg.Activation]}
+	norm := func(name string) layerNorm { return layerNorm{m.weight(name + ".weight"), m.weight(name + ".bias")} }
+	for _, side := range sides() {
+		s, at := m.cfg.stack(side), "model."+side+"."
+		stack := &bartStack{positions: m.weight(at + "embed_positions.weight"), norm: norm(at + "layernorm_embedding")}
+		for i := range s.Layers {
+			layer := fmt.Sprintf("%slayers.%d.", at, i)
+			attention := func(name string) attention {
+				return m.newAttention(layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj")
+			}
+			l := bartLayer{self: attention("self_attn"), selfNorm: norm(layer + "self_attn_layer_norm"),
+				up: m.newLinear(layer+"fc1", true), down: m.newLinear(layer+"fc2", true), ffNorm: norm(layer + "final_layer_norm")}
+			if side == "decoder" {
+				l.cross, l.crossNorm = attention("encoder_attn"), norm(layer+"encoder_attn_layer_norm")
+			}
+			stack.layers = append(stack.layers, l)
+		}
+		b.stacks[side] = stack
+	}
+	return b
+}
+
+func (b *bart) cross(i int) *attention { return &b.stacks["decoder"].layers[i].cross }
+
+func (b *bart) embed(in *rows) torchx.Tensor {
+	m, s := b.m, b.stacks[in.side]
+	x := b.withoutPads(m.embedding(in.ids), in.ids)
+	if m.cfg.EmbedScale != 1 {
+		x = torchx.Scale(x, m.cfg.EmbedScale)
+	}
+	at := make([]int64, len(in.at))
+	for i, p := range in.at {
+		at[i] = p + positionOffset
+	}
+	return b.norm(torchx.Add(x, torchx.Embedding(s.positions, m.int64s(at)).To(m.dtype)), s.norm)
+}
+
+// withoutPads stops the gradient of pads' rows, which the public implementation never trains by looking them up. Sources
+// have none, but a completion may be drawn with one inside.
+func (b *bart) withoutPads(x torchx.Tensor, ids []int64) torchx.Tensor {
+	if !x.RequiresGrad() || !slices.Contains(ids, b.m.cfg.generation.Pad) {
+		return x
+	}
+	pads := make([]bool, len(ids))
+	for i, id := range ids {
+		pads[i] = id == b.m.cfg.generation.Pad
+	}
+	return torchx.Where(b.m.onDevice(torchx.From(pads, len(ids), 1)), torchx.Detach(x), x)
+}
+
+func (b *bart) norm(x torchx.Tensor, n layerNorm) torchx.Tensor {
+	return torchx.LayerNorm(x, b.m.as(n.weight), b.m.as(n.bias), b.m.cfg.Eps)
+}
+
+func (b *bart) finish(_ *rows, x torchx.Tensor) torchx.Tensor { return x }
+
+func (b *bart) layer(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+	defer torchx.Scope()()
+	m, l := b.m, &b.stacks[in.side].layers[i]
+	x = b.norm(torchx.Add(x, m.attendSelf(&l.self, i, x, in, p)), l.selfNorm)
+	if in.side == "decoder" {
+		x = b.norm(torchx.Add(x, m.attendCross(&l.cross, i, x, memory, in, p)), l.crossNorm)
+	}
+	y := m.apply(&l.down, b.act(m.apply(&l.up, x, p)), p)
+	return torchx.Keep(b.norm(torchx.Add(x, y), l.ffNorm))
+}

@@ -1,0 +1,267 @@
+package seq2seq
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// The kinds of model: what model_type says.
+const (
+	kindT5   = "t5"
+	kindBART = "bart"
+)
+
+// Config is what of config.json decides the shape of a model and its arithmetic. Keys that are absent have Hugging
+// Face's defaults, unknown ones are ignored, as it does.
+type Config struct {
+	Kind       string // t5 or bart
+	Vocab      int    // rows of the embedding; the tokenizer may have fewer ids
+	Width      int    // d_model
+	Encoder    Stack
+	Decoder    Stack
+	Activation string // of the feed-forward layers
+	Gated      bool   // T5: activation(wi_0·x)·(wi_1·x)
+	Tied       bool   // the head is the embedding
+
+	Eps         float64 // of the norms
+	Buckets     int     // T5: relative positions are told apart in so many buckets
+	MaxDistance int     // T5: all larger distances share the last one
+	Positions   int     // BART: longest sequence; T5: 0, any length
+
+	EmbedScale float64 // BART: embeddings are multiplied by it
+	InitStd    float64 // of weights at the start (BART), or a factor of it (T5)
+	DType      string  // of the weights in the folder, "" when it does not say
+
+	generation GenerationConfig // what config.json says of generation
+	Raw        json.RawMessage  // the whole file
+}
+
+// Stack is the size of the encoder or of the decoder.
+type Stack struct {
+	Layers, Heads, HeadDim, FF int
+}
+
+// Inner is the width of queries, keys and values: in T5 it may differ from that of the model.
+func (s Stack) Inner() int { return s.Heads * s.HeadDim }
+
+// architectures maps the class names in config.json to the kinds.
+func architectures() map[string]string {
+	return map[string]string{
+		"T5ForConditionalGeneration": kindT5, "T5WithLMHeadModel": kindT5, "T5Model": kindT5,
+		"BartForConditionalGeneration": kindBART, "BartModel": kindBART,
+	}
+}
+
+// ParseConfig reads config.json. Sizes that the arithmetic cannot have, and switches that ask for another, are named.
+func ParseConfig(raw []byte) (*Config, error) {
+	var head struct {
+		Architectures []string `json:"architectures"`
+		ModelType     string   `json:"model_type"`
+		DType         string   `json:"torch_dtype"`
+		NewDType      string   `json:"dtype"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, err
+	}
+	kind := head.ModelType
+	if len(head.Architectures) > 0 {
+		known := architectures()
+		var ok bool
+		if kind, ok = known[head.Architectures[0]]; !ok {
+			return nil, registry.Unknown("architecture", head.Architectures[0], sortedKeys(known))
+		}
+	}
+	c := &Config{Kind: kind, DType: head.DType, Raw: bytes.Clone(raw)}
+	if c.DType == "" {
+		c.DType = head.NewDType
+	}
+	var err error
+	switch kind {
+	case kindT5:
+		err = c.t5(raw)
+	case kindBART:
+		err = c.bart(raw)
+	default:
+		return nil, registry.Unknown("model_type", kind, []string{kindBART, kindT5})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Check()
+}
+
+// t5File is a T5 config.json. Pointers tell absent keys from zeros.
+type t5File struct {
+	Vocab         *int     `json:"vocab_size"`
+	Width         *int     `json:"d_model"`
+	HeadDim       *int     `json:"d_kv"`
+	FF            *int     `json:"d_ff"`
+	Layers        *int     `json:"num_layers"`
+	DecoderLayers *int     `json:"num_decoder_layers"`
+	Heads         *int     `json:"num_heads"`
+	Buckets       *int     `json:"relative_attention_num_buckets"`
+	MaxDistance   *int     `json:"relative_attention_max_distance"`
+	Eps           *float64 `json:"layer_norm_epsilon"`
+	InitFactor    *float64 `json:"initializer_factor"`
+	FeedForward   *string  `json:"feed_forward_proj"`
+	Tied          *bool    `json:"tie_word_embeddings"`
+}
+
+func (c *Config) t5(raw []byte) error {
+	var f t5File
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	c.Vocab, c.Width = or(f.Vocab, 32128), or(f.Width, 512)
+	c.Encoder = Stack{Layers: or(f.Layers, 6), Heads: or(f.Heads, 8), HeadDim: or(f.HeadDim, 64), FF: or(f.FF, 2048)}
+	c.Decoder = c.Encoder
+	c.Decoder.Layers = or(f.DecoderLayers, c.Encoder.Layers)
+	c.Buckets, c.MaxDistance = or(f.Buckets, 32), or(f.MaxDistance, 128)
+	c.Eps, c.InitStd, c.Tied, c.EmbedScale = or(f.Eps, 1e-6), or(f.InitFactor, 1), or(f.Tied, true), 1
+	name := or(f.FeedForward, "relu")
+	c.Activation, c.Gated = strings.CutPrefix(name, "gated-")
+	if name == "gated-gelu" { // the published gated models mean the tanh form by gelu
+		c.Activation = "gelu_new"
+	}
+	if err := knownActivation("feed_forward_proj", c.Activation); err != nil {
+		return err
+	}
+	return c.generationKeys(raw, `{"eos_token_id": 1, "pad_token_id": 0}`)
+}
+
+// bartFile is a BART config.json.
+type bartFile struct {
+	Vocab         *int     `json:"vocab_size"`
+	Width         *int     `json:"d_model"`
+	EncoderLayers *int     `json:"encoder_layers"`
+	EncoderFF     *int     `json:"encoder_ffn_dim"`
+	EncoderHeads  *int     `json:"encoder_attention_heads"`
+	DecoderLayers *int     `json:"decoder_layers"`
+	DecoderFF     *int     `json:"decoder_ffn_dim"`
+	DecoderHeads  *int     `json:"decoder_attention_heads"`
+	Positions     *int     `json:"max_position_embeddings"`
+	Activation    *string  `json:"activation_function"`
+	InitStd       *float64 `json:"init_std"`
+	Scale         *bool    `json:"scale_embedding"`
+	Tied          *bool    `json:"tie_word_embeddings"`
+
+	// Switches of BART's relatives.
+	NormalizeBefore *bool `json:"normalize_before"`
+	NormalizeEmbed  *bool `json:"normalize_embedding"`
+	FinalNorm       *bool `json:"add_final_layer_norm"`
+	StaticPositions *bool `json:"static_position_embeddings"`
+	BiasLogits      *bool `json:"add_bias_logits"`
+}
+
+func (c *Config) bart(raw []byte) error {
+	var f bartFile
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		key  string
+		got  *bool
+		want bool
+	}{
+		{"tie_word_embeddings", f.Tied, true}, {"normalize_before", f.NormalizeBefore, false}, {"normalize_embedding", f.NormalizeEmbed, true},
+		{"add_final_layer_norm", f.FinalNorm, false}, {"static_position_embeddings", f.StaticPositions, false}, {"add_bias_logits", f.BiasLogits, false},
+	} {
+		if or(s.got, s.want) != s.want {
+			return fmt.Errorf("%s = %v is not supported, want %v", s.key, *s.got, s.want)
+		}
+	}
+	c.Vocab, c.Width = or(f.Vocab, 50265), or(f.Width, 1024)
+	stack := func(layers, heads, ff *int) Stack {
+		s := Stack{Layers: or(layers, 12), Heads: or(heads, 16), FF: or(ff, 4096)}
+		if s.Heads > 0 {
+			s.HeadDim = c.Width / s.Heads
+		}
+		return s
+	}
+	c.Encoder, c.Decoder = stack(f.EncoderLayers, f.EncoderHeads, f.EncoderFF), stack(f.DecoderLayers, f.DecoderHeads, f.DecoderFF)
+	c.Positions, c.Tied = or(f.Positions, 1024), true
+	c.Activation, c.Eps, c.InitStd, c.EmbedScale = or(f.Activation, "gelu"), 1e-5, or(f.InitStd, 0.02), 1
+	if or(f.Scale, false) {
+		c.EmbedScale = sqrt(c.Width)
+	}
+	if err := knownActivation("activation_function", c.Activation); err != nil {
+		return err
+	}
+	return c.generationKeys(raw, `{"eos_token_id": 2, "pad_token_id": 1, "bos_token_id": 0, "decoder_start_token_id": 2, "forced_eos_token_id": 2}`)
+}
+
+// Check names the first size that the arithmetic cannot have.
+func (c *Config) Check() error {
+	sizes := []struct {
+		key   string
+		value int
+	}{
+		{"vocab_size", c.Vocab}, {"d_model", c.Width},
+		{"the encoder's layers", c.Encoder.Layers}, {"the encoder's attention heads", c.Encoder.Heads}, {"the encoder's head size", c.Encoder.HeadDim}, {"the encoder's feed-forward width", c.Encoder.FF},
+		{"the decoder's layers", c.Decoder.Layers}, {"the decoder's attention heads", c.Decoder.Heads}, {"the decoder's head size", c.Decoder.HeadDim}, {"the decoder's feed-forward width", c.Decoder.FF},
+	}
+	for _, s := range sizes {
+		if s.value < 1 {
+			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
+		}
+	}
+	if !(c.Eps > 0) {
+		return fmt.Errorf("layer_norm_epsilon = %v, want a positive number", c.Eps)
+	}
+	switch c.Kind {
+	case kindT5:
+		if c.Buckets < 4 || c.Buckets%4 != 0 { // half for each direction, half of that exact
+			return fmt.Errorf("relative_attention_num_buckets = %d, want a multiple of 4", c.Buckets)
+		}
+		if c.MaxDistance <= c.Buckets/2 { // the decoder's exact half ends below it
+			return fmt.Errorf("relative_attention_max_distance = %d, want more than half of relative_attention_num_buckets = %d", c.MaxDistance, c.Buckets)
+		}
+	case kindBART:
+		if c.Positions < 1 {
+			return fmt.Errorf("max_position_embeddings = %d, want at least 1", c.Positions)
+		}
+		for _, s := range []struct {
+			side string
+			Stack
+		}{{"encoder", c.Encoder}, {"decoder", c.Decoder}} {
+			if c.Width%s.Heads != 0 {
+				return fmt.Errorf("d_model = %d is no multiple of %s_attention_heads = %d", c.Width, s.side, s.Heads)
+			}
+		}
+	}
+	for key, ids := range map[string][]int64{"decoder_start_token_id": {c.generation.Start}, "pad_token_id": {c.generation.Pad}, "eos_token_id": c.generation.EOS} {
+		for _, id := range ids {
+			if id < 0 || id >= int64(c.Vocab) {
+				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
+			}
+		}
+	}
+	return nil
+}
+
+// ids reads a token id, a list of them, or null.
+func ids(raw json.RawMessage) ([]int64, error) {
+	if len(raw) == 0 || strings.TrimSpace(string(raw)) == "null" {
+		return nil, nil
+	}
+	var one int64
+	if json.Unmarshal(raw, &one) == nil {
+		return []int64{one}, nil
+	}
+	var many []int64
+	if err := json.Unmarshal(raw, &many); err != nil {
+		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
+	}
+	return many, nil
+}
+
+func or[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}

@@ -1,0 +1,111 @@
+package seq2seq
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+)
+
+// SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is what the folder says they belong to.
+// Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
+func (m *Model) SaveAdapter(path, baseName string) (err error) {
+	defer torchx.Recover(&err)
+	if m.adapted == nil {
+		return fmt.Errorf("%s: the model has no adapters", path)
+	}
+	config := *m.adapted
+	config.BaseModel = baseName
+	var weights []tensorfile.Tensor
+	values := m.params.Values()
+	for _, name := range m.params.Names() {
+		if !m.isAdapter(name) {
+			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
+		}
+		lo, hi := m.params.Range(name)
+		weights = append(weights, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+	}
+	return lora.Write(path, config, weights)
+}
+
+func (m *Model) isAdapter(name string) bool {
+	for module := range m.modules {
+		if name == lora.KeyA(module) || name == lora.KeyB(module) {
+			return true
+		}
+	}
+	return false
+}
+
+// SaveMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in float32,
+// then rounded to dtype ("float32", "bfloat16" or "float16"; "" = the folder's own). The tokenizer's files are not this
+// package's.
+func (m *Model) SaveMerged(path, dtype string) (err error) {
+	defer torchx.Recover(&err)
+	defer torchx.NoGrad()()
+	if dtype == "" {
+		if dtype = m.cfg.DType; dtype == "" {
+			dtype = "float32"
+		}
+	}
+	to, ok := map[string]torchx.DType{"float32": torchx.Float32, "bfloat16": torchx.BFloat16, "float16": torchx.Float16}[dtype]
+	if !ok {
+		return fmt.Errorf("dtype %q: want float32, bfloat16 or float16", dtype)
+	}
+	config, err := m.cfg.exported(dtype)
+	if err != nil {
+		return err
+	}
+	var weights []tensorfile.Tensor
+	if m.cfg.Kind == kindBART {
+		weights = append(weights, m.finalBias())
+	}
+	for _, s := range m.cfg.weightNames() {
+		weights = append(weights, m.merged(s, to))
+	}
+	return hffolder.Write(path, config, m.folder[1], weights, 0)
+}
+
+// merged returns a weight with its adapter, on the host.
+func (m *Model) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
+	defer torchx.Scope()()
+	w := m.weight(s.Name)
+	if a, ok := m.modules[moduleOf(s.Name)]; ok {
+		low := torchx.MatMul(m.params.Get(lora.KeyB(a.Name)), m.params.Get(lora.KeyA(a.Name)))
+		w = torchx.Add(w.To(torchx.Float32), torchx.Scale(low, a.Scale))
+	}
+	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16, torchx.Float16: tensorfile.F16}[dtype]
+	return tensorfile.Tensor{Name: s.Name, DType: file, Shape: s.Shape, Data: w.To(dtype).ToDevice("cpu").Bytes()}
+}
+
+// moduleOf is the layer that a weight matrix belongs to.
+func moduleOf(name string) string {
+	const suffix = ".weight"
+	return name[:max(0, len(name)-len(suffix))]
+}
+
+// finalBias is final_logits_bias [1, V] as a file holds it: float32, zeros where the model has none.
+func (m *Model) finalBias() tensorfile.Tensor {
+	values := make([]float32, m.cfg.Vocab)
+	if !m.headBias.Nil() {
+		values = torchx.Data[float32](m.headBias.ToDevice("cpu"))
+	}
+	return tensorfile.FromFloat32s(finalBias, []int{1, m.cfg.Vocab}, values)
+}
+
+// exported returns config.json with another torch_dtype, and the class that the weights make a model of: they have the
+// names of the whole one.
+func (c *Config) exported(dtype string) ([]byte, error) {
+	var all map[string]any
+	if err := json.Unmarshal(c.Raw, &all); err != nil {
+		return nil, err
+	}
+	all["torch_dtype"] = dtype
+	delete(all, "dtype")
+	all["architectures"] = []string{map[string]string{kindT5: "T5ForConditionalGeneration", kindBART: "BartForConditionalGeneration"}[c.Kind]}
+	out, err := json.MarshalIndent(all, "", "  ")
+	return append(out, '\n'), err
+}

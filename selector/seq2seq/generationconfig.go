@@ -1,0 +1,140 @@
+package seq2seq
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// GenerationConfig is what a folder says of generation: its generation_config.json, or config.json where there is none.
+// Pointers are nil where it says nothing.
+type GenerationConfig struct {
+	Start     int64   // the decoder's first input
+	Pad       int64   //
+	BOS       *int64  //
+	EOS       []int64 // any of these ends a completion
+	ForcedBOS []int64 // the first token is one of these, none = free
+	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these, none = free
+
+	DoSample     *bool
+	Temperature  *float64
+	TopP         *float64
+	TopK         *int
+	Repetition   *float64
+	MaxLength    *int // with the start token
+	MaxNewTokens *int
+
+	Refused []string // what it asks for that is not done here, as key=value
+}
+
+// generationFile are the keys, in either file.
+type generationFile struct {
+	Start     *int64          `json:"decoder_start_token_id"`
+	Pad       *int64          `json:"pad_token_id"`
+	BOS       *int64          `json:"bos_token_id"`
+	EOS       json.RawMessage `json:"eos_token_id"`
+	ForcedBOS json.RawMessage `json:"forced_bos_token_id"`
+	ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
+	OldForced bool            `json:"force_bos_token_to_be_generated"` // BART before transformers 4.6
+
+	DoSample     *bool    `json:"do_sample"`
+	Temperature  *float64 `json:"temperature"`
+	TopP         *float64 `json:"top_p"`
+	TopK         *int     `json:"top_k"`
+	Repetition   *float64 `json:"repetition_penalty"`
+	MaxLength    *int     `json:"max_length"`
+	MaxNewTokens *int     `json:"max_new_tokens"`
+
+	Beams     *int `json:"num_beams"`
+	NoRepeat  *int `json:"no_repeat_ngram_size"`
+	MinLength *int `json:"min_length"`
+	MinNew    *int `json:"min_new_tokens"`
+}
+
+// generationKeys reads what config.json says of generation, over the defaults of its kind.
+func (c *Config) generationKeys(raw []byte, defaults string) error {
+	var f generationFile
+	if err := json.Unmarshal([]byte(defaults), &f); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	if f.Pad == nil {
+		f.Pad = new(int64)
+	}
+	if f.Start == nil {
+		f.Start = f.Pad
+	}
+	if f.OldForced && len(f.ForcedBOS) == 0 && f.BOS != nil {
+		f.ForcedBOS = json.RawMessage(fmt.Sprint(*f.BOS))
+	}
+	var err error
+	c.generation, err = f.read()
+	return err
+}
+
+// parseGeneration reads generation_config.json, which has the last word; without one (nil) config.json has it. Start,
+// pad and end tokens that it does not name are those of config.json.
+func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
+	if raw == nil {
+		return c.generation, nil
+	}
+	var f generationFile
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return GenerationConfig{}, err
+	}
+	if f.Pad == nil {
+		f.Pad = &c.generation.Pad
+	}
+	if f.Start == nil {
+		f.Start = &c.generation.Start
+	}
+	if f.BOS == nil {
+		f.BOS = c.generation.BOS
+	}
+	g, err := f.read()
+	if err != nil {
+		return g, err
+	}
+	if g.EOS == nil {
+		g.EOS = c.generation.EOS
+	}
+	for key, ids := range map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS, "forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS} {
+		for _, id := range ids {
+			if id < 0 || id >= int64(c.Vocab) {
+				return g, fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
+			}
+		}
+	}
+	return g, nil
+}
+
+func (f *generationFile) read() (GenerationConfig, error) {
+	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, DoSample: f.DoSample, Temperature: f.Temperature, TopP: f.TopP, TopK: f.TopK, Repetition: f.Repetition, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
+	for _, list := range []struct {
+		key string
+		raw json.RawMessage
+		to  *[]int64
+	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS}, {"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
+		var err error
+		if *list.to, err = ids(list.raw); err != nil {
+			return g, fmt.Errorf("%s: %w", list.key, err)
+		}
+	}
+	for _, count := range []struct {
+		key string
+		n   *int
+		off int
+	}{{"num_beams", f.Beams, 1}, {"no_repeat_ngram_size", f.NoRepeat, 0}, {"min_length", f.MinLength, 0}, {"min_new_tokens", f.MinNew, 0}} {
+		if count.n != nil && *count.n > count.off {
+			g.Refused = append(g.Refused, fmt.Sprintf("%s=%d", count.key, *count.n))
+		}
+	}
+	return g, nil
+}
+
+// Generation returns what the model's folder says of generation.
+func (m *Model) Generation() GenerationConfig { return m.generation }
+
+// EOS returns the ids that end a completion.
+func (m *Model) EOS() []int64 { return m.generation.EOS }

@@ -1,0 +1,156 @@
+package seq2seq
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/registry"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/selector/lora"
+)
+
+// Kind names the policy in checkpoints and configurations.
+const Kind = "seq2seq"
+
+// Keys of a checkpoint's metadata.
+const (
+	metaConfig = "seq2seq.config" // config.json
+	metaBase   = "seq2seq.base"   // fingerprint of the folder that the weights belong to; absent: a model from scratch, all in the checkpoint
+	metaLoRA   = "seq2seq.lora"   // adapter_config.json, absent without adapters
+	metaTuned  = "seq2seq.tuned"  // "all" where all weights are trained
+)
+
+// Metadata describes the model for a checkpoint, which holds the trained tensors alone: a model from scratch can be
+// rebuilt from it, any other onto its base.
+func (m *Model) Metadata() map[string]string {
+	meta := map[string]string{"policy": Kind, metaConfig: portable(m.cfg.Raw)}
+	if m.base == "" {
+		return meta
+	}
+	meta[metaBase] = m.base
+	if m.opt.TuneAll {
+		meta[metaTuned] = "all"
+	}
+	if m.adapted != nil {
+		config := *m.adapted
+		config.BaseModel = "" // a name or path says nothing about the weights
+		if raw, err := config.JSON(); err == nil {
+			meta[metaLoRA] = compactJSON(raw)
+		}
+	}
+	return meta
+}
+
+// portable is config.json without the path that it was once loaded from.
+func portable(raw []byte) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return compactJSON(raw)
+	}
+	delete(all, "_name_or_path")
+	out, err := json.Marshal(all)
+	if err != nil {
+		return compactJSON(raw)
+	}
+	return string(out)
+}
+
+func compactJSON(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder
+// options.Path must be the one that it was trained on, unless it was trained from scratch.
+func OpenCheckpoint(path string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	file, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if kind := file.Metadata["policy"]; kind != Kind {
+		return nil, fmt.Errorf("%s: a checkpoint of policy %q, want %s", path, kind, Kind)
+	}
+	m, err := rebuild(file.Metadata, options, device, seed, warn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := m.assign(file); err != nil {
+		m.Free()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// rebuild makes the model that metadata describes, before its trained weights.
+func rebuild(meta map[string]string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	base := meta[metaBase]
+	if base == "" {
+		cfg, err := ParseConfig([]byte(meta[metaConfig]))
+		if err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", metaConfig, err)
+		}
+		if options.Path != nil {
+			return nil, fmt.Errorf("holds a whole model from scratch, but seq2seq.path=%s asks for another", *options.Path)
+		}
+		return newScratch(options, cfg, device, seed)
+	}
+	if options.Path == nil {
+		return nil, fmt.Errorf("holds the trained part of a larger model: want seq2seq.path, the folder that it was trained on")
+	}
+	options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
+	options.TuneAll = meta[metaTuned] == "all"
+	var adapted *lora.Config
+	if raw := meta[metaLoRA]; raw != "" {
+		config, err := lora.ParseConfig([]byte(raw))
+		if err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", metaLoRA, err)
+		}
+		adapted = &config
+	}
+	m, err := openWith(options, adapted, device, seed, warn)
+	if err != nil {
+		return nil, err
+	}
+	if m.base != base {
+		m.Free()
+		return nil, fmt.Errorf("was trained on a base model with fingerprint %s, but seq2seq.path=%s has %s", base, *options.Path, m.base)
+	}
+	return m, nil
+}
+
+// assign copies a checkpoint's tensors into the trained ones: all of them, and no others.
+func (m *Model) assign(file *tensorfile.File) error {
+	for _, t := range file.Tensors {
+		if !m.params.Has(t.Name) {
+			return registry.Unknown("tensor", t.Name, m.params.Names())
+		}
+	}
+	for _, name := range m.params.Names() {
+		t, ok := file.Get(name)
+		if !ok {
+			return fmt.Errorf("tensor %s is missing", name)
+		}
+		if !slices.Equal(t.Shape, m.params.Shape(name)) {
+			return fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, m.params.Shape(name))
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			if v-v != 0 {
+				return fmt.Errorf("tensor %s holds %v at %d, want finite numbers", name, v, i)
+			}
+		}
+		if err := m.params.Set(name, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,622 @@
+package seq2seq
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+var _ selector.ExactKL = (*Policy)(nil)
+
+// vocabulary is a small one: pad 0, end 1, begin 2, then letters.
+func vocabulary() Vocabulary {
+	begin := int64(2)
+	return Vocabulary{Size: 40, Pad: 0, EOS: 1, BOS: &begin}
+}
+
+// scratch makes a model from random weights that computes in a millisecond.
+func scratch(t testing.TB, model string, change func(*Options)) *Model {
+	t.Helper()
+	o := DefaultOptions()
+	o.Scratch = ScratchOptions{Model: model, Width: 16, FF: 24, Layers: 2, DecoderLayers: 2, Heads: 2, Positions: 48}
+	if change != nil {
+		change(&o)
+	}
+	m, err := New(o, vocabulary(), "cpu", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	return m
+}
+
+func architecturesFromScratch() []string { return []string{"t5", "t5_v1_1", "bart"} }
+
+func eachScratch(t *testing.T, f func(t *testing.T, model string)) {
+	for _, model := range architecturesFromScratch() {
+		t.Run(model, func(t *testing.T) { f(t, model) })
+	}
+}
+
+// texts are three made-up sources of different lengths.
+func texts() asked {
+	return asked{{5, 9, 11, 30, 7, 12, 1}, {8, 8, 1}, {21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 1}}
+}
+
+// groupBatch has two sources with completions of different lengths, one of them padding.
+func groupBatch() *selector.Batch {
+	b := selector.NewBatch(texts(), []int{2, 0}, 3, 5)
+	b.Set(0, 0, []int64{2, 10, 11, 12, 1}, 0)
+	b.Set(0, 1, []int64{10, 1}, 0)
+	b.Set(0, 2, []int64{33, 34, 35}, 0)
+	b.Set(1, 0, []int64{14, 15, 1}, 0)
+	b.Set(1, 2, []int64{1}, 0)
+	return b
+}
+
+// waves are weights of a loss over a batch's log-probabilities.
+func waves(b *selector.Batch) []float32 {
+	weights := make([]float32, len(b.Mask))
+	for i := range weights {
+		weights[i] = float32(math.Sin(float64(i + 1)))
+	}
+	return weights
+}
+
+// TestGroupsShareTheirSource: log-probabilities and the gradient of every parameter are those of pairs computed one by
+// one.
+func TestGroupsShareTheirSource(t *testing.T) {
+	eachScratch(t, func(t *testing.T, model string) {
+		for _, checkpointing := range []bool{false, true} {
+			m := scratch(t, model, func(o *Options) { o.GradientCheckpointing = checkpointing })
+			policy, b := NewPolicy(m), groupBatch()
+			weights := waves(b)
+			defer torchx.Scope()()
+			m.params.ZeroGrad()
+			logp := policy.Forward(b, selector.ForwardOptions{Temperature: 1.3}).LogP
+			together := logp.Floats()
+			torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights, b.B(), b.G, b.T))))
+			got := m.params.Grad().Floats()
+
+			m.params.ZeroGrad()
+			for i := range b.Queries {
+				for j := range b.G {
+					at := (i*b.G + j) * b.T
+					if !b.Valid[i*b.G+j] {
+						golden.Close(t, together[at:at+b.T], make([]float64, b.T), 0)
+						continue
+					}
+					one := selector.NewBatch(b.Source, b.Queries[i:i+1], 1, b.T)
+					one.Set(0, 0, b.Scored(i, j), 0)
+					logp := policy.Forward(one, selector.ForwardOptions{Temperature: 1.3}).LogP
+					golden.Close(t, together[at:at+b.T], logp.Floats(), 2e-5)
+					torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights[at:at+b.T], 1, 1, b.T))))
+				}
+			}
+			want := m.params.Grad().Floats()
+			norm := 0.0
+			for _, g := range want {
+				norm = math.Max(norm, math.Abs(g))
+			}
+			golden.Close(t, got, want, 1e-5*norm)
+		}
+	})
+}
+
+// TestCheckpointingChangesNothing: the same log-probabilities and gradients, but for the order of sums.
+func TestCheckpointingChangesNothing(t *testing.T) {
+	eachScratch(t, func(t *testing.T, model string) {
+		run := func(on bool) (logp, grad []float64) {
+			m := scratch(t, model, func(o *Options) { o.GradientCheckpointing = on })
+			defer torchx.Scope()()
+			m.params.ZeroGrad()
+			out := NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP
+			logp = out.Floats()
+			torchx.Backward(torchx.Sum(out))
+			return logp, m.params.Grad().Floats()
+		}
+		logp, grad := run(false)
+		again, gradAgain := run(true)
+		golden.Close(t, again, logp, 0)
+		golden.Close(t, gradAgain, grad, 1e-5*math.Max(slices.Max(grad), 1))
+	})
+}
+
+// TestGradients compares the gradient of every tensor of the model with the slope of the loss along it.
+func TestGradients(t *testing.T) {
+	eachScratch(t, func(t *testing.T, model string) {
+		m := scratch(t, model, func(o *Options) {
+			if std := 0.3; model == "bart" { // all scores are alike at the usual start
+				o.Scratch.InitStd = &std
+			}
+		})
+		policy, b := NewPolicy(m), groupBatch()
+		weights := waves(b)
+		loss := func() torchx.Tensor {
+			return torchx.Sum(torchx.Mul(policy.Forward(b, selector.ForwardOptions{}).LogP, torchx.From(weights, b.B(), b.G, b.T)))
+		}
+		at := func(values []float32) float64 {
+			defer torchx.Scope()()
+			defer torchx.NoGrad()()
+			m.params.SetValues(values)
+			return loss().Item()
+		}
+		end := torchx.Scope()
+		m.params.ZeroGrad()
+		torchx.Backward(loss())
+		grad := m.params.Grad().Floats()
+		end()
+		start := m.params.Values()
+		for _, name := range m.params.Names() {
+			lo, hi := m.params.Range(name)
+			norm := 0.0
+			for _, g := range grad[lo:hi] {
+				norm += g * g
+			}
+			if norm = math.Sqrt(norm); norm < 1e-3 {
+				if !strings.HasSuffix(name, "k_proj.bias") { // moves all scores of a head alike
+					t.Errorf("%s: gradient norm %.2g", name, norm)
+				}
+				continue
+			}
+			moved := func(step float64) []float32 {
+				v := slices.Clone(start)
+				for i := lo; i < hi; i++ {
+					v[i] += float32(step * grad[i] / norm)
+				}
+				return v
+			}
+			step := math.Min(0.004/norm, 0.01) // the loss moves by 0.008, above float32's rounding, and hardly bends
+			slope := (at(moved(step)) - at(moved(-step))) / (2 * step)
+			if math.Abs(slope-norm) > 0.03*norm {
+				t.Errorf("%s: slope %.5g along the gradient, want its norm %.5g", name, slope, norm)
+			}
+		}
+	})
+}
+
+// TestPadsAreNotTrained: a pad that BART reads gets no gradient by being read, only by being predicted: the head's share,
+// Σ p(pad)·hidden where it is no target. T5's pad is its start token, and is trained.
+func TestPadsAreNotTrained(t *testing.T) {
+	for model, trained := range map[string]bool{"bart": false, "t5": true} {
+		m := scratch(t, model, nil)
+		pad := int(m.generation.Pad)
+		gs := []Group{{Source: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
+		end := torchx.Scope()
+		hidden, targets, err := m.hidden(gs, &pass{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := torchx.Narrow(torchx.Softmax(m.logits(torchx.Detach(hidden)), 1), 1, pad, 1)
+		want := torchx.Sum(torchx.Mul(p, torchx.Detach(hidden)), 0).Floats()
+		m.params.ZeroGrad()
+		logp, _ := m.tokenLogp(hidden, targets, 1)
+		torchx.Backward(torchx.Neg(torchx.Sum(logp)))
+		lo, _ := m.params.Range(m.cfg.embedding())
+		got := m.params.Grad().Floats()[lo+pad*m.cfg.Width : lo+(pad+1)*m.cfg.Width]
+		end()
+		far := 0.0
+		for i := range got {
+			far = math.Max(far, math.Abs(got[i]-want[i]))
+		}
+		if (far > 1e-5) != trained {
+			t.Errorf("%s: the pad's gradient is off the head's by %.2g", model, far)
+		}
+	}
+}
+
+// TestTheSourceMatters: what is said depends on every token of the source, and on no other source of the batch.
+func TestTheSourceMatters(t *testing.T) {
+	each(t, func(t *testing.T, model string) {
+		m := openTiny(t, model, nil)
+		f := fixture(t, model+".forward")
+		source := unpadded(t, f)[2]
+		group := func(ids []int64) Group { return Group{Source: ids, Completions: [][]int64{{7, 8, 9}}} }
+		logp := func(gs ...Group) []float64 {
+			out, err := m.LogProbs(gs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out[0][0]
+		}
+		want := logp(group(source))
+		golden.Close(t, logp(group(source), group(source[:4])), want, 1e-5)
+		for _, at := range []int{0, len(source) / 2, len(source) - 1} {
+			other := slices.Clone(source)
+			other[at] = 42
+			if slices.Equal(logp(group(other)), want) {
+				t.Errorf("token %d of the source changes nothing", at)
+			}
+		}
+	})
+}
+
+// TestTrainingMovesTheAdapters: a step changes A and B of every adapted module, raises the imitated answer's
+// probability, and leaves the frozen weights alone.
+func TestTrainingMovesTheAdapters(t *testing.T) {
+	each(t, func(t *testing.T, model string) {
+		m := openTiny(t, model, func(o *Options) { o.LoRA.Enabled = true })
+		policy := NewPolicy(m)
+		b := selector.NewBatch(asked{{9, 8, 7, 1}}, []int{0}, 1, 4)
+		b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
+		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		defer adam.Free()
+		fixed := m.frozen.tensors[m.cfg.embedding()]
+		frozenBefore, before := fixed.Floats(), m.params.Values()
+		var losses []float64
+		for range 3 { // in the first step B is zero, so A has no gradient
+			end := torchx.Scope()
+			m.params.ZeroGrad()
+			loss := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP))
+			losses = append(losses, loss.Item())
+			torchx.Backward(loss)
+			adam.Step(3e-3, 1)
+			end()
+		}
+		if !(losses[2] < losses[1] && losses[1] < losses[0]) {
+			t.Errorf("losses %v, want falling ones", losses)
+		}
+		after := m.params.Values()
+		for _, name := range m.params.Names() {
+			if lo, hi := m.params.Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
+				t.Errorf("%s did not move", name)
+			}
+		}
+		golden.Close(t, fixed.Floats(), frozenBefore, 0)
+	})
+}
+
+// TestScratchLearnsToCopy: a model from random weights learns to repeat the letters of its source.
+func TestScratchLearnsToCopy(t *testing.T) {
+	eachScratch(t, func(t *testing.T, model string) {
+		m := scratch(t, model, func(o *Options) { o.Scratch.Width, o.Scratch.FF = 32, 64 })
+		policy := NewPolicy(m)
+		src := asked{{10, 11, 12, 1}, {12, 10, 1}, {13, 13, 11, 1}, {11, 12, 13, 10, 1}}
+		b := selector.NewBatch(src, []int{0, 1, 2, 3}, 1, 6)
+		for i, ids := range src {
+			if model == "bart" {
+				ids = append([]int64{2}, ids...)
+			}
+			b.Set(i, 0, ids, 0)
+		}
+		adam := torchx.NewAdamW(m.params, 0.9, 0.99, 1e-8, 0)
+		defer adam.Free()
+		loss := math.Inf(1)
+		for step := 0; loss > 0.1 && step < 400; step++ {
+			end := torchx.Scope()
+			m.params.ZeroGrad()
+			nats := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP))
+			loss = nats.Item()
+			torchx.Backward(nats)
+			adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
+			end()
+		}
+		said, scores := policy.Decode(src, []int{0, 1, 2, 3}, 6, 1)
+		for i := range src {
+			if got, want := said.Scored(i, 0), b.Scored(i, 0); !slices.Equal(got, want) {
+				t.Errorf("source %d: got %v, want %v (score %.3f, last loss %.3f)", i, got, want, scores[i], loss)
+			}
+		}
+	})
+}
+
+// TestTuned: the switches train all weights, or adapters, or both, and only those get a gradient.
+func TestTuned(t *testing.T) {
+	each(t, func(t *testing.T, model string) {
+		for _, tc := range []struct{ all, adapters bool }{{true, false}, {false, true}, {true, true}} {
+			m := openTiny(t, model, func(o *Options) { o.TuneAll, o.LoRA.Enabled = tc.all, tc.adapters })
+			var want []string
+			if tc.all {
+				for _, s := range m.cfg.weightNames() {
+					want = append(want, s.Name)
+				}
+			}
+			if tc.adapters {
+				for _, l := range m.cfg.linears() {
+					if tail := l.Name[strings.LastIndexByte(l.Name, '.')+1:]; slices.Contains(m.cfg.targets(), tail) {
+						want = append(want, "base_model.model."+l.Name+".lora_A.weight", "base_model.model."+l.Name+".lora_B.weight")
+					}
+				}
+			}
+			if got := m.params.Names(); !slices.Equal(got, want) {
+				t.Fatalf("trained: %v, want %v", got, want)
+			}
+			end := torchx.Scope()
+			m.params.ZeroGrad()
+			b := selector.NewBatch(asked{{9, 8, 7, 1}}, []int{0}, 1, 4)
+			b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
+			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(b, selector.ForwardOptions{}).LogP))
+			grad := m.params.Grad().Floats()
+			end()
+			for _, name := range m.params.Names() {
+				lo, hi := m.params.Range(name)
+				zero := !slices.ContainsFunc(grad[lo:hi], func(g float64) bool { return g != 0 })
+				if fresh := strings.HasSuffix(name, "lora_A.weight"); zero != fresh { // A has none while B is zero
+					t.Errorf("%s: gradient all zero: %v", name, zero)
+				}
+			}
+		}
+	})
+}
+
+// TestSampleAndDecode: batches of completions with their marks, greedy scores equal to the log-probabilities, and a clone
+// that samples the same.
+func TestSampleAndDecode(t *testing.T) {
+	eachScratch(t, func(t *testing.T, model string) {
+		m := scratch(t, model, nil)
+		policy, src := NewPolicy(m), texts()
+		b := policy.Sample(src, []int{2, 0}, 6, 20, 1, 9)
+		if b.G != 6 || b.B() != 2 || b.NumValid() != 12 {
+			t.Fatalf("got %d queries, %d candidates, %d valid", b.B(), b.G, b.NumValid())
+		}
+		for i := range b.Queries {
+			for j := range b.G {
+				ids := b.Scored(i, j)
+				ended := ids[len(ids)-1] == 1
+				if at := slices.Index(ids, 1); at >= 0 && at != len(ids)-1 {
+					t.Errorf("candidate %d of query %d goes on after its end: %v", j, i, ids)
+				}
+				if cut := b.Cut(i*b.G + j); cut == ended || cut && len(ids) != 20 {
+					t.Errorf("candidate %d of query %d: truncated %v, ids %v", j, i, cut, ids)
+				}
+				if model == "bart" && ids[0] != 2 {
+					t.Errorf("candidate %d of query %d begins with %d, want the forced 2", j, i, ids[0])
+				}
+			}
+		}
+		clone := policy.Clone()
+		defer clone.Free()
+		if again := clone.Sample(src, []int{2, 0}, 6, 20, 1, 9); !slices.Equal(again.Actions, b.Actions) {
+			t.Error("a clone samples other completions from the same seed")
+		}
+		if alone := policy.Sample(src, []int{0}, 6, 20, 1, 9); !slices.Equal(alone.Scored(0, 3), b.Scored(1, 3)) {
+			t.Error("a query's samples depend on the others")
+		}
+		if other := policy.Sample(src, []int{2, 0}, 6, 20, 1, 10); slices.Equal(other.Actions, b.Actions) {
+			t.Error("another seed gives the same completions")
+		}
+		best, scores := policy.Decode(src, []int{0, 1, 2}, 8, 1)
+		defer torchx.Scope()()
+		logp := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
+		for i := range best.Queries {
+			sum := 0.0
+			for _, l := range logp[i*best.T : (i+1)*best.T] {
+				sum += l
+			}
+			golden.Close(t, scores[i:i+1], []float64{sum}, 1e-4)
+		}
+		err := torchx.Try(func() error { policy.Decode(src, []int{0}, 4, 3); return nil })
+		if err == nil || !strings.Contains(err.Error(), "width 3: want 1") {
+			t.Errorf("width 3: got %v", err)
+		}
+		err = torchx.Try(func() error { policy.Forward(best, selector.ForwardOptions{Dist: true}); return nil })
+		var op *torchx.OpError
+		if !errors.As(err, &op) || !strings.Contains(op.Msg, "ExactKL") {
+			t.Errorf("Dist: got %v", err)
+		}
+		if empty := policy.Forward(selector.NewBatch(src, []int{0}, 2, 3), selector.ForwardOptions{}).LogP; slices.Max(empty.Floats()) != 0 {
+			t.Error("a batch of padding has log-probabilities")
+		}
+	})
+}
+
+// TestExactKL sums over the vocabulary as the logits of both policies say, and is 0 against itself; also with logits
+// that have a constant added (tiny_bart).
+func TestExactKL(t *testing.T) {
+	check := func(t *testing.T, m *Model) {
+		policy, b := NewPolicy(m), groupBatch()
+		other := policy.Clone().(*Policy)
+		defer other.Free()
+		values := other.model.params.Values()
+		r := rng.New(1, "noise")
+		for i := range values {
+			values[i] += float32(0.02 * r.NormFloat64())
+		}
+		other.model.params.SetValues(values)
+		defer torchx.Scope()()
+		golden.Close(t, policy.KL(b, policy).Floats(), make([]float64, len(b.Mask)), 1e-6)
+		got := policy.KL(b, other).Floats()
+		gs, index := groups("test", b)
+		end := torchx.NoGrad()
+		all := func(m *Model) torchx.Tensor {
+			hidden, _, err := m.hidden(gs, &pass{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return torchx.LogSoftmax(m.logits(hidden), -1)
+		}
+		p, q := all(policy.model), all(other.model)
+		want := policy.spread(b, torchx.Sum(torchx.Mul(torchx.Exp(p), torchx.Sub(p, q)), 1), index).Floats()
+		entropy := policy.spread(b, torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(p), p), 1)), index).Floats()
+		end()
+		golden.Close(t, got, want, 1e-5)
+		if most := slices.Max(got); most < 1e-4 {
+			t.Errorf("largest KL %g: the policies are alike", most)
+		}
+		golden.Close(t, policy.Forward(b, selector.ForwardOptions{}).Entropy.Floats(), entropy, 1e-4)
+	}
+	eachScratch(t, func(t *testing.T, model string) { check(t, scratch(t, model, nil)) })
+	t.Run("tiny_bart", func(t *testing.T) { check(t, openTiny(t, "tiny_bart", func(o *Options) { o.TuneAll = true })) })
+}
+
+// TestCheckpoints: a model comes back from its trained tensors and metadata, a model from scratch without anything else,
+// adapters and tuned weights onto their own base alone.
+func TestCheckpoints(t *testing.T) {
+	save := func(m *Model) string {
+		path := filepath.Join(t.TempDir(), "checkpoint.safetensors")
+		var tensors []tensorfile.Tensor
+		values := m.params.Values()
+		for _, name := range m.params.Names() {
+			lo, hi := m.params.Range(name)
+			tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+		}
+		if err := tensorfile.WriteSafetensors(path, tensors, m.Metadata()); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	group := Group{Source: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
+	eachScratch(t, func(t *testing.T, model string) {
+		m := scratch(t, model, nil)
+		again, err := OpenCheckpoint(save(m), DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Free()
+		golden.Close(t, logitsOf(t, again, group), logitsOf(t, m, group), 0)
+		if !slices.Equal(again.EOS(), m.EOS()) || again.generation.Start != m.generation.Start || !slices.Equal(again.generation.ForcedBOS, m.generation.ForcedBOS) {
+			t.Errorf("generation %+v, want %+v", again.generation, m.generation)
+		}
+	})
+	each(t, func(t *testing.T, model string) {
+		for name, m := range map[string]*Model{"adapters": withAdapter(t, model), "all": openTiny(t, model, func(o *Options) { o.TuneAll = true })} {
+			perturb(m, 0.01, 1)
+			path := save(m)
+			opt := m.Options()
+			opt.Adapter, opt.TuneAll = nil, false
+			again, err := OpenCheckpoint(path, opt, "cpu", 99, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			golden.Close(t, logitsOf(t, again, group), logitsOf(t, m, group), 1e-5)
+			again.Free()
+			other := filepath.Dir(golden.Shared(t, "seq2seq", models()[(slices.Index(models(), model)+1)%3], "config.json"))
+			opt.Path = &other
+			if _, err := OpenCheckpoint(path, opt, "cpu", 1, nil); err == nil {
+				t.Errorf("%s: opened onto another base", name)
+			}
+			opt.Path = nil
+			if _, err := OpenCheckpoint(path, opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(), "seq2seq.path") {
+				t.Errorf("%s without a base: got %v", name, err)
+			}
+			for _, value := range m.Metadata() {
+				if strings.Contains(value, "/") {
+					t.Errorf("metadata holds a path: %s", value)
+				}
+			}
+		}
+	})
+}
+
+// TestDropout: only in training, the same masks for the same seed, also when layers are computed twice.
+func TestDropout(t *testing.T) {
+	run := func(checkpointing bool, o selector.ForwardOptions) (logp, grad []float64) {
+		m := withAdapter(t, "tiny_t5")
+		m.adapted.Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
+		defer torchx.Scope()()
+		m.params.ZeroGrad()
+		out := NewPolicy(m).Forward(groupBatch(), o).LogP
+		logp = out.Floats()
+		torchx.Backward(torchx.Sum(out))
+		return logp, m.params.Grad().Floats()
+	}
+	plain, _ := run(false, selector.ForwardOptions{DropoutSeed: 1})
+	dropped, grad := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 1})
+	again, gradAgain := run(true, selector.ForwardOptions{Train: true, DropoutSeed: 1})
+	other, _ := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 2})
+	golden.Close(t, again, dropped, 1e-5) // rows lie elsewhere, so products round differently
+	golden.Close(t, gradAgain, grad, 1e-4)
+	if slices.Equal(plain, dropped) || slices.Equal(dropped, other) {
+		t.Error("dropout changes nothing, or the same for two seeds")
+	}
+}
+
+// TestTrainingIsDeterministic: rollouts and updates from one seed give the same weights bit for bit, with one thread and
+// with two.
+func TestTrainingIsDeterministic(t *testing.T) {
+	defer torchx.Attach(1)
+	for _, model := range architecturesFromScratch() {
+		run := func() []float32 {
+			o := DefaultOptions()
+			o.Scratch.Model = model
+			m, err := New(o, vocabulary(), "cpu", 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			policy := NewPolicy(m)
+			adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+			defer adam.Free()
+			for i := range 2 {
+				end := torchx.Scope()
+				b := policy.Sample(texts(), []int{0, 1, 2}, 3, 8, 1, uint64(i))
+				m.params.ZeroGrad()
+				torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP)))
+				adam.Step(1e-3, 1)
+				end()
+			}
+			return m.params.Values()
+		}
+		for _, threads := range []int{1, 2} {
+			torchx.Attach(threads)
+			if first := run(); !slices.Equal(first, run()) {
+				t.Errorf("%s, %d threads: two runs end with different weights", model, threads)
+			}
+		}
+	}
+}
+
+// TestMemoryIsFlat: forward, backward and update, rollouts and the reference's pass keep no tensor and no memory.
+func TestMemoryIsFlat(t *testing.T) {
+	steps := 1000
+	if testing.Short() {
+		steps = 60
+	}
+	eachScratch(t, func(t *testing.T, model string) {
+		m := scratch(t, model, nil)
+		policy := NewPolicy(m)
+		reference := policy.Clone()
+		defer reference.Free()
+		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		defer adam.Free()
+		step := func(i int) {
+			defer torchx.Scope()()
+			b := policy.Sample(texts(), []int{i % 3, (i + 1) % 3}, 2, 6, 1, uint64(i))
+			m.params.ZeroGrad()
+			out := policy.Forward(b, selector.ForwardOptions{Train: true})
+			kl := torchx.Sum(policy.KL(b, reference))
+			if v := kl.Item(); v != v {
+				t.Fatalf("step %d: KL %v", i, v)
+			}
+			torchx.Backward(torchx.Neg(torchx.Sum(out.LogP)))
+			adam.Step(1e-4, 1)
+		}
+		const warm = 20
+		var live int
+		var resident float64
+		for i := range steps {
+			step(i)
+			if i == warm {
+				runtime.GC()
+				live, resident = torchx.Live(), residentMB(t)
+			}
+		}
+		runtime.GC()
+		if now := torchx.Live(); now != live {
+			t.Errorf("%d tensors alive after %d steps, %d after %d", now, steps, live, warm)
+		}
+		if grown := residentMB(t) - resident; grown > 16 {
+			t.Errorf("%.0f MB more after %d steps", grown, steps-warm)
+		}
+	})
+}
+
+func residentMB(t *testing.T) float64 {
+	t.Helper()
+	fields := strings.Fields(readFile(t, "/proc/self/statm"))
+	pages := 0.0
+	for _, c := range fields[1] {
+		pages = 10*pages + float64(c-'0')
+	}
+	return pages * 4096 / 1e6
+}

@@ -1,0 +1,292 @@
+package seq2seq
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+)
+
+// finalBias is BART's constant added to all logits: never trained, and zero where a folder has none.
+const finalBias = "final_logits_bias"
+
+// sides are the names of the two stacks.
+func sides() []string { return []string{"encoder", "decoder"} }
+
+// weightNames lists the tensors of a model under their names in the published folders (spec §12), in the order of the
+// computation, with their shapes. A tied table appears once. BART's final_logits_bias is not among them.
+func (c *Config) weightNames() []torchx.Spec {
+	var specs []torchx.Spec
+	add := func(name string, shape ...int) { specs = append(specs, torchx.Spec{Name: name, Shape: shape}) }
+	if c.Kind == kindT5 {
+		c.t5Names(add)
+	} else {
+		c.bartNames(add)
+	}
+	return specs
+}
+
+func (c *Config) t5Names(add func(name string, shape ...int)) {
+	add("shared.weight", c.Vocab, c.Width)
+	for _, side := range sides() {
+		s := c.stack(side)
+		for i := range s.Layers {
+			block := fmt.Sprintf("%s.block.%d.layer.", side, i)
+			attention := func(name string) {
+				for _, p := range []string{"q", "k", "v"} {
+					add(name+"."+p+".weight", s.Inner(), c.Width)
+				}
+				add(name+".o.weight", c.Width, s.Inner())
+			}
+			attention(block + "0.SelfAttention")
+			if i == 0 {
+				add(block+"0.SelfAttention.relative_attention_bias.weight", c.Buckets, s.Heads)
+			}
+			add(block+"0.layer_norm.weight", c.Width)
+			last := block + "1"
+			if side == "decoder" {
+				attention(block + "1.EncDecAttention")
+				add(block+"1.layer_norm.weight", c.Width)
+				last = block + "2"
+			}
+			if c.Gated {
+				add(last+".DenseReluDense.wi_0.weight", s.FF, c.Width)
+				add(last+".DenseReluDense.wi_1.weight", s.FF, c.Width)
+			} else {
+				add(last+".DenseReluDense.wi.weight", s.FF, c.Width)
+			}
+			add(last+".DenseReluDense.wo.weight", c.Width, s.FF)
+			add(last+".layer_norm.weight", c.Width)
+		}
+		add(side+".final_layer_norm.weight", c.Width)
+	}
+	if !c.Tied {
+		add("lm_head.weight", c.Vocab, c.Width)
+	}
+}
+
+func (c *Config) bartNames(add func(name string, shape ...int)) {
+	pair := func(name string, shape ...int) {
+		add(name+".weight", shape...)
+		add(name+".bias", shape[0])
+	}
+	add("model.shared.weight", c.Vocab, c.Width)
+	for _, side := range sides() {
+		s, at := c.stack(side), "model."+side+"."
+		add(at+"embed_positions.weight", c.Positions+positionOffset, c.Width)
+		pair(at+"layernorm_embedding", c.Width)
+		for i := range s.Layers {
+			layer := fmt.Sprintf("%slayers.%d.", at, i)
+			attention := func(name string) {
+				for _, p := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
+					pair(layer+name+"."+p, c.Width, c.Width)
+				}
+				pair(layer+name+"_layer_norm", c.Width)
+			}
+			attention("self_attn")
+			if side == "decoder" {
+				attention("encoder_attn")
+			}
+			pair(layer+"fc1", s.FF, c.Width)
+			pair(layer+"fc2", c.Width, s.FF)
+			pair(layer+"final_layer_norm", c.Width)
+		}
+	}
+}
+
+func (c *Config) stack(side string) Stack {
+	if side == "encoder" {
+		return c.Encoder
+	}
+	return c.Decoder
+}
+
+// embedding is the name of the table that encoder, decoder and a tied head share.
+func (c *Config) embedding() string {
+	if c.Kind == kindT5 {
+		return "shared.weight"
+	}
+	return "model.shared.weight"
+}
+
+// aliases lists the names under which folders hold a tensor, the usual one first: BART saved from its bare model lacks the
+// prefix, and of tied tensors any one may be there alone.
+func (c *Config) aliases(name string) []string {
+	names := []string{name}
+	if name == c.embedding() {
+		prefix, _ := strings.CutSuffix(name, "shared.weight")
+		names = append(names, prefix+"encoder.embed_tokens.weight", prefix+"decoder.embed_tokens.weight")
+		if c.Tied {
+			names = append(names, "lm_head.weight")
+		}
+	}
+	if c.Kind == kindBART {
+		for _, n := range slices.Clone(names) {
+			if bare, ok := strings.CutPrefix(n, "model."); ok {
+				names = append(names, bare)
+			}
+		}
+	}
+	return names
+}
+
+// stray reports whether folders may hold a tensor that the model does not need: copies of the shared table, a table of
+// old T5 checkpoints that nobody reads, and version marks.
+func (c *Config) stray(name string) bool {
+	return slices.Contains(c.aliases(c.embedding()), name) || strings.HasSuffix(name, "coder.version") ||
+		c.Kind == kindT5 && name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+}
+
+// find returns the folder's tensor of a weight, under whatever name it lies there.
+func (c *Config) find(folder *hffolder.Folder, name string) (tensorfile.Tensor, string, bool) {
+	for _, alias := range c.aliases(name) {
+		if t, ok := folder.Tensor(alias); ok {
+			return t, alias, true
+		}
+	}
+	return tensorfile.Tensor{}, name, false
+}
+
+// checkFolder names the tensors that are missing or not expected, and those of another shape.
+func (c *Config) checkFolder(folder *hffolder.Folder) error {
+	var want []hffolder.Want
+	for _, s := range c.weightNames() {
+		_, name, _ := c.find(folder, s.Name)
+		want = append(want, hffolder.Want{Name: name, Shape: s.Shape})
+	}
+	if _, ok := folder.Tensor(finalBias); ok && c.Kind == kindBART {
+		want = append(want, hffolder.Want{Name: finalBias, Shape: []int{1, c.Vocab}})
+	}
+	return folder.Check(want, c.stray)
+}
+
+// linears lists the layers that adapters can be put on: all but tables and the head.
+func (c *Config) linears() []lora.Linear {
+	var out []lora.Linear
+	for _, s := range c.weightNames() {
+		name, ok := strings.CutSuffix(s.Name, ".weight")
+		if ok && len(s.Shape) == 2 && !isTable(s.Name) && name != "lm_head" {
+			out = append(out, lora.Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
+		}
+	}
+	return out
+}
+
+// isTable reports whether a matrix is looked up row by row instead of multiplied with.
+func isTable(name string) bool {
+	return strings.HasSuffix(name, "shared.weight") || strings.HasSuffix(name, "relative_attention_bias.weight") || strings.HasSuffix(name, "embed_positions.weight")
+}
+
+// targets are the modules that adapters go on where the options name none.
+func (c *Config) targets() []string {
+	if c.Kind == kindT5 {
+		return []string{"q", "v"}
+	}
+	return []string{"q_proj", "v_proj"}
+}
+
+// frozen are the weights that nobody trains: one copy for a policy and its clones.
+type frozen struct {
+	tensors map[string]torchx.Tensor
+	folder  *hffolder.Folder // stays open while tensors share its memory; nil otherwise
+	mapped  bool             // some tensors share the folder's memory
+	users   int              // the policies that hold it
+}
+
+func newFrozen() *frozen { return &frozen{tensors: map[string]torchx.Tensor{}, users: 1} }
+
+// free releases the weights when the last policy lets go of them.
+func (f *frozen) free() {
+	if f.users--; f.users > 0 {
+		return
+	}
+	for _, t := range f.tensors {
+		t.Free()
+	}
+	if f.folder != nil {
+		f.folder.Close()
+	}
+}
+
+// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
+// are, that is half the memory, no time to load, and half the time a generated token takes.
+func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
+	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
+}
+
+// place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
+// same, or stays, and the address fits.
+func (f *frozen) place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
+	defer torchx.Scope()()
+	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
+	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
+		dtype = from
+	}
+	p := unsafe.Pointer(unsafe.SliceData(t.Data))
+	var x torchx.Tensor
+	if uintptr(p)%uintptr(from.Size()) == 0 {
+		x = torchx.FromMapped(t.Data, from, t.Shape...)
+		f.mapped = f.mapped || from == dtype && device == "cpu"
+	} else {
+		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
+	}
+	f.tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
+}
+
+// start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
+// seed and the name only.
+func (c *Config) start(spec torchx.Spec, seed int64) []float32 {
+	values := make([]float32, numel(spec.Shape))
+	switch {
+	case strings.HasSuffix(spec.Name, ".bias"):
+	case len(spec.Shape) == 1:
+		for i := range values {
+			values[i] = 1
+		}
+	default:
+		r, std := rng.New(seed, "init "+spec.Name), c.startStd(spec)
+		for i := range values {
+			values[i] = float32(std * r.NormFloat64())
+		}
+	}
+	return values
+}
+
+// startStd is the standard deviation of a matrix at the start: one for all in BART; in T5, whose attention has no
+// scale and whose tied head divides by √d_model, that which keeps all sums of order one (Raffel et al. 2020, as Mesh
+// TensorFlow has it).
+func (c *Config) startStd(spec torchx.Spec) float64 {
+	if c.Kind == kindBART {
+		return c.InitStd
+	}
+	name, width := spec.Name, float64(c.Width)
+	switch {
+	case name == "shared.weight" || name == "lm_head.weight":
+		return c.InitStd
+	case strings.HasSuffix(name, ".q.weight"):
+		return c.InitStd / math.Sqrt(width*float64(c.Encoder.HeadDim))
+	case strings.HasSuffix(name, ".relative_attention_bias.weight"):
+		return c.InitStd / math.Sqrt(width)
+	}
+	return c.InitStd / math.Sqrt(float64(spec.Shape[1])) // of the inputs: d_model, the inner width, or d_ff
+}
+
+func numel(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+func sqrt(n int) float64 { return math.Sqrt(float64(n)) }
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -308,10 +308,10 @@ func TestComputeType(t *testing.T) {
 			if m.cfg.Kind == kindBART {
 				norm, matrix = "model.encoder.layernorm_embedding.weight", "model.encoder.layers.0.fc1.weight"
 			}
-			if got := m.frozen.tensors[norm].DType(); got != tc.want {
+			if got := m.frozen.Tensors[norm].DType(); got != tc.want {
 				t.Errorf("%s as %s: vectors are %v, want %v", tc.file, tc.dtype, got, tc.want)
 			}
-			if got := m.frozen.tensors[matrix].DType(); got != tc.matrix {
+			if got := m.frozen.Tensors[matrix].DType(); got != tc.matrix {
 				t.Errorf("%s as %s: matrices are %v, want %v", tc.file, tc.dtype, got, tc.matrix)
 			}
 			golden.Close(t, logitsOf(t, m, gs[2]), logitsOf(t, openTiny(t, model, nil), gs[2]), tc.tol)

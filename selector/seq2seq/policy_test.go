@@ -251,7 +251,7 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 		b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
 		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
 		defer adam.Free()
-		fixed := m.frozen.tensors[m.cfg.embedding()]
+		fixed := m.frozen.Tensors[m.cfg.embedding()]
 		frozenBefore, before := fixed.Floats(), m.params.Values()
 		var losses []float64
 		for range 3 { // in the first step B is zero, so A has no gradient

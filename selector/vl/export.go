@@ -8,6 +8,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is what the folder says they belong to.
@@ -19,16 +20,16 @@ func (m *Model) SaveAdapter(path, baseName string) (err error) {
 	}
 	config := *m.adapted
 	config.BaseModel = baseName
-	var weights []tensorfile.Tensor
+	var tensors []tensorfile.Tensor
 	values := m.params.Values()
 	for _, name := range m.params.Names() {
 		if !m.isAdapter(name) {
 			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
 		}
 		lo, hi := m.params.Range(name)
-		weights = append(weights, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+		tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
 	}
-	return lora.Write(path, config, weights)
+	return lora.Write(path, config, tensors)
 }
 
 func (m *Model) isAdapter(name string) bool {
@@ -51,19 +52,19 @@ func (m *Model) SaveMerged(path, dtype string) (err error) {
 			dtype = "float32"
 		}
 	}
-	to, ok := map[string]torchx.DType{"float32": torchx.Float32, "bfloat16": torchx.BFloat16, "float16": torchx.Float16}[dtype]
-	if !ok {
-		return fmt.Errorf("dtype %q: want float32, bfloat16 or float16", dtype)
+	to, err := weights.FileType(dtype)
+	if err != nil {
+		return err
 	}
 	config, err := withDType(m.folder[0], dtype)
 	if err != nil {
 		return err
 	}
-	var weights []tensorfile.Tensor
+	var tensors []tensorfile.Tensor
 	for _, s := range m.cfg.weightNames() {
-		weights = append(weights, m.merged(s, to))
+		tensors = append(tensors, m.merged(s, to))
 	}
-	return hffolder.Write(path, config, m.folder[1], weights, 0)
+	return hffolder.Write(path, config, m.folder[1], tensors, 0)
 }
 
 // merged returns a weight with its adapter, on the host.
@@ -74,8 +75,7 @@ func (m *Model) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
 		low := torchx.MatMul(m.params.Get(lora.KeyB(a.Name)), m.params.Get(lora.KeyA(a.Name)))
 		w = torchx.Add(w.To(torchx.Float32), torchx.Scale(low, a.Scale))
 	}
-	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16, torchx.Float16: tensorfile.F16}[dtype]
-	return tensorfile.Tensor{Name: s.Name, DType: file, Shape: s.Shape, Data: w.To(dtype).ToDevice("cpu").Bytes()}
+	return weights.InFile(s, w, dtype)
 }
 
 // moduleOf is the layer that a weight matrix belongs to.

@@ -4,6 +4,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // linear is a layer's weights: [out, in] and [out] or none, and its adapter where it has one.
@@ -49,11 +50,5 @@ func (m *Model) apply(l *linear, x torchx.Tensor, p *pass) torchx.Tensor {
 	return torchx.Add(torchx.Linear(x, weight, bias), torchx.Scale(low, l.scale).To(x.DType()))
 }
 
-// as returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another, and frozen
-// matrices under float32, which products take as they are.
-func (m *Model) as(w torchx.Tensor) torchx.Tensor {
-	if m.dtype == torchx.Float32 || w.Nil() {
-		return w
-	}
-	return w.To(m.dtype)
-}
+// as returns a weight, which may be no tensor, in the type of computation.
+func (m *Model) as(w torchx.Tensor) torchx.Tensor { return weights.As(w, m.dtype) }

@@ -234,7 +234,7 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	b := batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 72, 602}})
 	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
 	defer adam.Free()
-	fixed := m.frozen.tensors["model.layers.0.self_attn.q_proj.weight"]
+	fixed := m.frozen.Tensors["model.layers.0.self_attn.q_proj.weight"]
 	frozenBefore, before := fixed.Floats(), m.params.Values()
 	var losses []float64
 	for range 3 { // in the first step B is zero, so A has no gradient

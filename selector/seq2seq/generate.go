@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // GenerateOptions says how completions are drawn.
@@ -191,7 +192,7 @@ func (m *Model) uncached(sources [][]int64, live []*sequence) torchx.Tensor {
 		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(s.ids) + 1, Own: source, OwnLen: len(sources[s.source])})
 		last = append(last, int64(len(dec.ids)-1))
 	}
-	hidden := m.run(dec, m.run(in.sources, torchx.Tensor{}, &pass{}), &pass{})
+	hidden := m.run(dec, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})
 	return m.logits(m.scaled(torchx.IndexSelect(hidden, 0, m.int64s(last))))
 }
 
@@ -263,10 +264,10 @@ func (m *Model) prefill(sources [][]int64, all []*sequence, maxNew int) *decodin
 // crossKeys encodes some sources and returns the keys and values that each layer of the decoder reads: two a layer.
 func (m *Model) crossKeys(in *rows) (out []torchx.Tensor) {
 	defer torchx.Scope()()
-	memory := m.run(in, torchx.Tensor{}, &pass{})
+	memory := m.run(in, torchx.Tensor{}, &lora.Pass{})
 	for i := range m.cfg.Decoder.Layers {
 		a := m.net.cross(i)
-		out = append(out, torchx.Keep(m.split(a, &a.k, memory, &pass{})), torchx.Keep(m.split(a, &a.v, memory, &pass{})))
+		out = append(out, torchx.Keep(m.split(a, &a.k, memory, &lora.Pass{})), torchx.Keep(m.split(a, &a.v, memory, &lora.Pass{})))
 	}
 	return out
 }
@@ -303,7 +304,7 @@ func (d *decoding) step(live []*sequence) torchx.Tensor {
 		in.cross = append(in.cross, source)
 	}
 	c.at = m.int64s(at)
-	return m.logits(m.scaled(m.run(in, torchx.Tensor{}, &pass{})))
+	return m.logits(m.scaled(m.run(in, torchx.Tensor{}, &lora.Pass{})))
 }
 
 // keep drops the keys and values of sequences that have ended.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // Group is a source and its completions: token ids, each with its end token where there is one.
@@ -82,7 +83,7 @@ func (m *Model) CheckCompletion(ids []int64) error { return m.fits(ids, "complet
 
 // hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
 // the token that each predicts; no tensor where there is nothing to predict.
-func (m *Model) hidden(groups []Group, p *pass) (hidden torchx.Tensor, targets []int64, err error) {
+func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
 	in, err := m.pack(groups)
 	if err != nil || len(in.targets) == 0 {
 		return hidden, nil, err

@@ -10,6 +10,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 )
 
 // asked is a source of texts to encode; query i is asked[i].
@@ -328,7 +329,7 @@ func logitsOf(t *testing.T, m *Model, g Group) []float64 {
 	t.Helper()
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	hidden, _, err := m.hidden([]Group{g}, &pass{})
+	hidden, _, err := m.hidden([]Group{g}, &lora.Pass{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,10 @@ func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device
 		if err := m.load(folder); err != nil {
 			return err
 		}
-		return m.startAdapters(adapter)
+		if err := lora.Start(m.params, cfg.linears(), m.modules, adapter, seed); err != nil {
+			return fmt.Errorf("seq2seq.adapter: %w", err)
+		}
+		return nil
 	})
 	if err != nil {
 		m.frozen.Disown() // the caller closes it
@@ -175,9 +178,8 @@ func (m *Model) trainable() ([]torchx.Spec, error) {
 	}
 	for _, a := range modules {
 		m.modules[a.Name] = a
-		specs = append(specs, torchx.Spec{Name: lora.KeyA(a.Name), Shape: []int{a.Rank, a.In}}, torchx.Spec{Name: lora.KeyB(a.Name), Shape: []int{a.Out, a.Rank}})
 	}
-	return specs, nil
+	return append(specs, lora.Specs(modules)...), nil
 }
 
 // load fills the weights from a folder: trained ones are copied to float32, the others placed.
@@ -215,34 +217,6 @@ func (m *Model) keepBias(values []float32) {
 			return
 		}
 	}
-}
-
-// startAdapters takes the adapters of a folder, or starts fresh ones: A random, B zero, so that nothing changes yet.
-func (m *Model) startAdapters(adapter *lora.Adapter) error {
-	if adapter != nil {
-		modules := make([]lora.Module, 0, len(m.modules))
-		for _, l := range m.cfg.linears() {
-			if a, ok := m.modules[l.Name]; ok {
-				modules = append(modules, a)
-			}
-		}
-		if err := adapter.Check(modules); err != nil {
-			return fmt.Errorf("seq2seq.adapter: %w", err)
-		}
-	}
-	for name, a := range m.modules {
-		values := lora.InitA(a, m.seed)
-		if adapter != nil {
-			values = adapter.A[name]
-			if err := m.params.Set(lora.KeyB(name), adapter.B[name]); err != nil {
-				return err
-			}
-		}
-		if err := m.params.Set(lora.KeyA(name), values); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // weight returns a tensor of the model, trained or frozen.

@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 )
 
 // PromptSource is a Source whose queries are source texts as token ids, with their end token. (prompts.Source[[]int64]
@@ -106,16 +107,16 @@ func temperature(opt selector.ForwardOptions) float64 {
 }
 
 // pass says how layers compute: with dropout on the adapters' input in training, where they have any.
-func (m *Model) pass(opt selector.ForwardOptions) *pass {
+func (m *Model) pass(opt selector.ForwardOptions) *lora.Pass {
 	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
-		return &pass{}
+		return &lora.Pass{}
 	}
-	return &pass{dropout: m.adapted.Dropout, seed: opt.DropoutSeed, generator: m.masks()}
+	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks()}
 }
 
 // score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there
 // are none.
-func (m *Model) score(op string, gs []Group, temperature float64, how *pass) (logp, entropy torchx.Tensor) {
+func (m *Model) score(op string, gs []Group, temperature float64, how *lora.Pass) (logp, entropy torchx.Tensor) {
 	hidden, targets, err := m.hidden(gs, how)
 	if err != nil {
 		fail(op, "%v", err)
@@ -132,7 +133,7 @@ func (m *Model) LogProbs(groups []Group) (out [][][]float64, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	logp, _ := m.score("score", groups, 1, &pass{})
+	logp, _ := m.score("score", groups, 1, &lora.Pass{})
 	var all []float64
 	if !logp.Nil() {
 		all = logp.Floats()
@@ -157,7 +158,7 @@ func (p *Policy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor 
 	defer torchx.NoGrad()()
 	gs, index := groups("kl", b)
 	at := func(m *Model) torchx.Tensor {
-		hidden, _, err := m.hidden(gs, &pass{})
+		hidden, _, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			fail("kl", "%v", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 )
 
 var _ selector.ExactKL = (*Policy)(nil)
@@ -193,7 +194,7 @@ func TestPadsAreNotTrained(t *testing.T) {
 		pad := int(m.generation.Pad)
 		gs := []Group{{Source: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
 		end := torchx.Scope()
-		hidden, targets, err := m.hidden(gs, &pass{})
+		hidden, targets, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +430,7 @@ func TestExactKL(t *testing.T) {
 		gs, index := groups("test", b)
 		end := torchx.NoGrad()
 		all := func(m *Model) torchx.Tensor {
-			hidden, _, err := m.hidden(gs, &pass{})
+			hidden, _, err := m.hidden(gs, &lora.Pass{})
 			if err != nil {
 				t.Fatal(err)
 			}

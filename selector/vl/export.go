@@ -2,7 +2,6 @@ package vl
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
@@ -15,30 +14,7 @@ import (
 // Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
 func (m *Model) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
-	if m.adapted == nil {
-		return fmt.Errorf("%s: the model has no adapters", path)
-	}
-	config := *m.adapted
-	config.BaseModel = baseName
-	var tensors []tensorfile.Tensor
-	values := m.params.Values()
-	for _, name := range m.params.Names() {
-		if !m.isAdapter(name) {
-			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
-		}
-		lo, hi := m.params.Range(name)
-		tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
-	}
-	return lora.Write(path, config, tensors)
-}
-
-func (m *Model) isAdapter(name string) bool {
-	for module := range m.modules {
-		if name == lora.KeyA(module) || name == lora.KeyB(module) {
-			return true
-		}
-	}
-	return false
+	return lora.Save(path, m.adapted, baseName, m.modules, m.params)
 }
 
 // SaveMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in float32,
@@ -70,18 +46,7 @@ func (m *Model) SaveMerged(path, dtype string) (err error) {
 // merged returns a weight with its adapter, on the host.
 func (m *Model) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
 	defer torchx.Scope()()
-	w := m.weight(s.Name)
-	if a, ok := m.modules[moduleOf(s.Name)]; ok {
-		low := torchx.MatMul(m.params.Get(lora.KeyB(a.Name)), m.params.Get(lora.KeyA(a.Name)))
-		w = torchx.Add(w.To(torchx.Float32), torchx.Scale(low, a.Scale))
-	}
-	return weights.InFile(s, w, dtype)
-}
-
-// moduleOf is the layer that a weight matrix belongs to.
-func moduleOf(name string) string {
-	const suffix = ".weight"
-	return name[:max(0, len(name)-len(suffix))]
+	return weights.InFile(s, lora.Merge(m.weight(s.Name), s.Name, m.modules, m.params), dtype)
 }
 
 // withDType returns config.json with another torch_dtype.

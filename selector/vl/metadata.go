@@ -33,10 +33,8 @@ func (m *Model) Metadata() map[string]string {
 		meta[metaTuned] = strings.Join(tuned, ",")
 	}
 	if m.adapted != nil {
-		config := *m.adapted
-		config.BaseModel = "" // a name or path says nothing about the weights
-		if raw, err := config.JSON(); err == nil {
-			meta[metaLoRA] = weights.Compact(raw)
+		if config, err := m.adapted.Portable(); err == nil {
+			meta[metaLoRA] = config
 		}
 	}
 	return meta

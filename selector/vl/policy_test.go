@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
@@ -410,7 +411,7 @@ func TestExactKL(t *testing.T) {
 	end := torchx.NoGrad()
 	gs, index := groups("test", b)
 	all := func(m *Model) torchx.Tensor {
-		hidden, s, err := m.hidden(gs, &pass{})
+		hidden, s, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -329,7 +329,7 @@ func (t *seq2seqText) sampling(o GenerateOptions) seq2seq.SamplingOptions {
 func (t *seq2seqText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
 	groups := make([]seq2seq.Group, len(ps))
 	for i, ids := range t.sources(ps) {
-		groups[i] = seq2seq.Group{Source: ids, Completions: [][]int64{completions[i]}}
+		groups[i] = seq2seq.Group{Prompt: ids, Completions: [][]int64{completions[i]}}
 	}
 	logp, err := t.model.LogProbs(groups)
 	if err != nil {

@@ -19,7 +19,7 @@ func forwardCase(t *testing.T, model string) (groups []Group, width int) {
 		if at := slices.Index(target, -100); at >= 0 {
 			target = target[:at]
 		}
-		groups = append(groups, Group{Source: source, Completions: [][]int64{target}})
+		groups = append(groups, Group{Prompt: source, Completions: [][]int64{target}})
 	}
 	return groups, len(labels[0])
 }
@@ -45,8 +45,8 @@ func TestForward(t *testing.T) {
 		var sources, targets []int
 		longest := 0
 		for _, g := range gs {
-			sources, targets = append(sources, len(g.Source)), append(targets, len(g.Completions[0]))
-			longest = max(longest, len(g.Source))
+			sources, targets = append(sources, len(g.Prompt)), append(targets, len(g.Completions[0]))
+			longest = max(longest, len(g.Prompt))
 		}
 		memory := m.run(in.sources, torchx.Tensor{}, &lora.Pass{})
 		want, _ := floats(t, f, "encoder_last_hidden_state")
@@ -140,7 +140,7 @@ func TestAttentionProbabilities(t *testing.T) {
 			enc, dec := net.stacks["encoder"], net.stacks["decoder"]
 			norm := func(x, w torchx.Tensor) torchx.Tensor { return torchx.RMSNorm(x, w, m.cfg.Eps) }
 			y := norm(state("encoder"), enc.layers[0].selfNorm)
-			check("encoder_attention", &enc.layers[0].self, y, y, matrix(in.sources.bias, len(gs[2].Source)), false)
+			check("encoder_attention", &enc.layers[0].self, y, y, matrix(in.sources.bias, len(gs[2].Prompt)), false)
 			x := state("decoder")
 			y = norm(x, dec.layers[0].selfNorm)
 			check("decoder_attention", &dec.layers[0].self, y, y, matrix(in.completions.bias, len(in.completions.ids)), true)

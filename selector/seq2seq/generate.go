@@ -8,6 +8,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // GenerateOptions says how completions are drawn.
@@ -27,13 +28,8 @@ type GenerateOptions struct {
 	observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
 }
 
-// Completion is what a source was answered with.
-type Completion struct {
-	IDs      []int64 // with the token that ended it, without the start token
-	Finished bool    // false: cut at MaxNewTokens, without an end token or with a forced one
-
-	logp float64
-}
+// Completion is what a source was answered with, without the start token.
+type Completion = tokens.Completion
 
 // sequence is a completion in the making.
 type sequence struct {
@@ -69,7 +65,7 @@ func (m *Model) Generate(sources [][]int64, n int, opt GenerateOptions) (out [][
 	}
 	out = make([][]Completion, len(sources))
 	for _, s := range all {
-		out[s.source] = append(out[s.source], Completion{s.ids, s.finished, s.logp})
+		out[s.source] = append(out[s.source], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
 	}
 	return out, nil
 }

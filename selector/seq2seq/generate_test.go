@@ -238,7 +238,7 @@ func TestRefusedGeneration(t *testing.T) {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
-	if _, err := m.LogProbs([]Group{{Source: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil || !contains(err, "completion 0: token 1 of the completion has id -100") {
+	if _, err := m.LogProbs([]Group{{Prompt: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil || !contains(err, "completion 0: token 1 of the completion has id -100") {
 		t.Errorf("a padded target: got %v", err)
 	}
 }

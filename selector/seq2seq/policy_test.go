@@ -192,7 +192,7 @@ func TestPadsAreNotTrained(t *testing.T) {
 	for model, trained := range map[string]bool{"bart": false, "t5": true} {
 		m := scratch(t, model, nil)
 		pad := int(m.generation.Pad)
-		gs := []Group{{Source: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
+		gs := []Group{{Prompt: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
 		end := torchx.Scope()
 		hidden, targets, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
@@ -222,7 +222,7 @@ func TestTheSourceMatters(t *testing.T) {
 		m := openTiny(t, model, nil)
 		f := fixture(t, model+".forward")
 		source := unpadded(t, f)[2]
-		group := func(ids []int64) Group { return Group{Source: ids, Completions: [][]int64{{7, 8, 9}}} }
+		group := func(ids []int64) Group { return Group{Prompt: ids, Completions: [][]int64{{7, 8, 9}}} }
 		logp := func(gs ...Group) []float64 {
 			out, err := m.LogProbs(gs)
 			if err != nil {
@@ -466,7 +466,7 @@ func TestCheckpoints(t *testing.T) {
 		}
 		return path
 	}
-	group := Group{Source: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
+	group := Group{Prompt: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
 	eachScratch(t, func(t *testing.T, model string) {
 		m := scratch(t, model, nil)
 		again, err := OpenCheckpoint(save(m), DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options

@@ -7,6 +7,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -27,12 +28,7 @@ type GenerateOptions struct {
 }
 
 // Completion is what a prompt was answered with.
-type Completion struct {
-	IDs      []int64 // with the token that ended it
-	Finished bool    // false: cut at MaxNewTokens, no end token
-
-	logp float64
-}
+type Completion = tokens.Completion
 
 // sequence is a completion in the making.
 type sequence struct {
@@ -76,7 +72,7 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.prompt] = append(out[s.prompt], Completion{s.ids, s.finished, s.logp})
+		out[s.prompt] = append(out[s.prompt], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
 	}
 	return out, nil
 }

@@ -5,15 +5,13 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
 
-// Group is a prompt and its completions: token ids, with the end token where there is one.
-type Group struct {
-	Prompt      *processor.Prompt
-	Completions [][]int64
-}
+// Group is a prompt and its completions.
+type Group = tokens.Group[*processor.Prompt]
 
 // packed are the rows of some groups and where to find them.
 type packed struct {

@@ -111,7 +111,7 @@ func (f *generationFile) read() (GenerationConfig, error) {
 		to  *[]int64
 	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS}, {"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
 		var err error
-		if *list.to, err = ids(list.raw); err != nil {
+		if *list.to, err = tokens.ParseIDs(list.raw); err != nil {
 			return g, fmt.Errorf("%s: %w", list.key, err)
 		}
 	}

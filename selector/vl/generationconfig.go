@@ -26,7 +26,7 @@ func parseGeneration(raw []byte) (GenerationConfig, error) {
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return g, err
 	}
-	eos, err := ids(f.EOS)
+	eos, err := tokens.ParseIDs(f.EOS)
 	if err != nil {
 		return g, fmt.Errorf("eos_token_id: %w", err)
 	}

@@ -10,7 +10,9 @@ import (
 	"fulcrum/internal/chat"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
+	"fulcrum/selector/vl/processor"
 )
 
 // This file is what the preflight asks of a vision-language run besides what it asks of every token policy: does the
@@ -20,7 +22,7 @@ import (
 func (w *vlWork) unused(b *selector.Batch, name string) string {
 	images := false
 	for _, q := range b.Queries {
-		if p, err := b.Source.(vl.PromptSource).Prompt(q); err == nil && len(p.Images)+len(p.Videos) > 0 {
+		if p, err := b.Source.(tokens.PromptSource[*processor.Prompt]).Prompt(q); err == nil && len(p.Images)+len(p.Videos) > 0 {
 			images = true
 		}
 	}

@@ -295,57 +295,14 @@ func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := seq2seq.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	how := seq2seq.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
 	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
 		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
 	}
-	for i := range ps {
-		how.Streams = append(how.Streams, first+i)
-	}
-	answers, err := t.model.Generate(t.sources(ps), o.NumReturn, how)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]completion, len(answers))
-	for i, group := range answers {
-		for _, c := range group {
-			out[i] = append(out[i], completion{c.IDs, !c.Finished})
-		}
-	}
-	return out, nil
-}
-
-// sampling resolves what a key leaves null: the model's generation_config.json, else Hugging Face's defaults.
-func (t *seq2seqText) sampling(o GenerateOptions) seq2seq.SamplingOptions {
-	g := t.model.Generation()
-	s := seq2seq.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, g.Repetition)}
-	if !first(false, o.DoSample, g.DoSample) {
-		return s
-	}
-	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, g.Temperature), first(1, o.TopP, g.TopP), first(50, o.TopK, g.TopK)
-	return s
+	how.Streams = streams(first, len(ps))
+	return answered(t.model.Generate(typed[[]int64](ps), o.NumReturn, how))
 }
 
 func (t *seq2seqText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
-	groups := make([]seq2seq.Group, len(ps))
-	for i, ids := range t.sources(ps) {
-		groups[i] = seq2seq.Group{Source: ids, Completions: [][]int64{completions[i]}}
-	}
-	logp, err := t.model.LogProbs(groups)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float64, len(logp))
-	for i := range logp {
-		out[i] = logp[i][0]
-	}
-	return out, nil
-}
-
-func (t *seq2seqText) sources(ps []any) [][]int64 {
-	out := make([][]int64, len(ps))
-	for i, p := range ps {
-		out[i] = p.([]int64)
-	}
-	return out
+	return logProbs(ps, completions, t.model.LogProbs)
 }

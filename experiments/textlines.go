@@ -17,6 +17,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
 	"fulcrum/reports"
+	"fulcrum/selector/tokens"
 )
 
 // This file is what task=generate and task=score share: JSONL in, JSONL out, in the same order.
@@ -69,6 +70,65 @@ type textModel interface {
 type completion struct {
 	IDs []int64
 	Cut bool
+}
+
+// sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
+func (o GenerateOptions) sampling(folder tokens.FolderSampling) tokens.SamplingOptions {
+	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
+	if !first(false, o.DoSample, folder.DoSample) {
+		return s
+	}
+	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK, folder.TopK)
+	return s
+}
+
+// streams names the random streams of n prompts, of which the first is number from of its file.
+func streams(from, n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = from + i
+	}
+	return out
+}
+
+// answered is what Generate of a policy's package returned, as textModel's Generate has it.
+func answered(answers [][]tokens.Completion, err error) ([][]completion, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]completion, len(answers))
+	for i, group := range answers {
+		for _, c := range group {
+			out[i] = append(out[i], completion{c.IDs, !c.Finished})
+		}
+	}
+	return out, nil
+}
+
+// logProbs scores one completion a prompt; score takes groups.
+func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[P]) ([][][]float64, error)) ([][]float64, error) {
+	groups := make([]tokens.Group[P], len(ps))
+	for i, p := range typed[P](ps) {
+		groups[i] = tokens.Group[P]{Prompt: p, Completions: [][]int64{completions[i]}}
+	}
+	logp, err := score(groups)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, len(logp))
+	for i := range logp {
+		out[i] = logp[i][0]
+	}
+	return out, nil
+}
+
+// typed are the prompts that textModel's Prompt returned, as the policy's package takes them.
+func typed[P any](ps []any) []P {
+	out := make([]P, len(ps))
+	for i, p := range ps {
+		out[i] = p.(P)
+	}
+	return out
 }
 
 // request is a line that was read: its prompt, or what is wrong with it.

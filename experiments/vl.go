@@ -248,54 +248,11 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: t.sampling(o), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
-	for i := range ps {
-		how.Streams = append(how.Streams, first+i)
-	}
-	answers, err := t.model.Generate(t.prompts(ps), o.NumReturn, how)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]completion, len(answers))
-	for i, group := range answers {
-		for _, c := range group {
-			out[i] = append(out[i], completion{c.IDs, !c.Finished})
-		}
-	}
-	return out, nil
-}
-
-// sampling resolves what a key leaves null: the model's generation_config.json, else Hugging Face's defaults.
-func (t *vlText) sampling(o GenerateOptions) vl.SamplingOptions {
-	g := t.model.Generation()
-	s := vl.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, g.RepetitionPenalty)}
-	if !first(false, o.DoSample, g.DoSample) {
-		return s
-	}
-	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, g.Temperature), first(1, o.TopP, g.TopP), first(50, o.TopK, g.TopK)
-	return s
+	how := vl.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
+	how.Streams = streams(first, len(ps))
+	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
 }
 
 func (t *vlText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
-	groups := make([]vl.Group, len(ps))
-	for i, p := range t.prompts(ps) {
-		groups[i] = vl.Group{Prompt: p, Completions: [][]int64{completions[i]}}
-	}
-	logp, err := t.model.LogProbs(groups)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float64, len(logp))
-	for i := range logp {
-		out[i] = logp[i][0]
-	}
-	return out, nil
-}
-
-func (t *vlText) prompts(ps []any) []*processor.Prompt {
-	out := make([]*processor.Prompt, len(ps))
-	for i, p := range ps {
-		out[i] = p.(*processor.Prompt)
-	}
-	return out
+	return logProbs(ps, completions, t.model.LogProbs)
 }

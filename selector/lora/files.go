@@ -1,7 +1,6 @@
 package lora
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/selector/weights"
 )
 
 const (
@@ -69,8 +69,8 @@ func ParseConfig(raw []byte) (Config, error) {
 	}
 	rules := refused()
 	for _, key := range slices.Sorted(maps.Keys(rules)) {
-		if value, ok := all[key]; ok && !slices.Contains(rules[key], compact(value)) {
-			return Config{}, fmt.Errorf("%s = %s is not supported (want %s)", key, compact(value), strings.Join(rules[key], " or "))
+		if value, ok := all[key]; ok && !slices.Contains(rules[key], weights.Compact(value)) {
+			return Config{}, fmt.Errorf("%s = %s is not supported (want %s)", key, weights.Compact(value), strings.Join(rules[key], " or "))
 		}
 	}
 	f := configFile{PeftType: "LORA", Rank: 8, Alpha: 8} // PEFT's defaults
@@ -82,7 +82,7 @@ func ParseConfig(raw []byte) (Config, error) {
 	}
 	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern, RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
 	if json.Unmarshal(f.Targets, &c.Targets) != nil && json.Unmarshal(f.Targets, &c.Pattern) != nil {
-		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", compact(f.Targets))
+		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", weights.Compact(f.Targets))
 	}
 	switch {
 	case len(c.Targets) == 0 && c.Pattern == "":
@@ -95,14 +95,6 @@ func ParseConfig(raw []byte) (Config, error) {
 		return Config{}, fmt.Errorf("lora_dropout = %v, want a number in [0, 1)", c.Dropout)
 	}
 	return c, nil
-}
-
-func compact(raw json.RawMessage) string {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
 }
 
 // Read reads an adapter folder. Both name layouts are understood, that of transformers before 4.52 and the later one.
@@ -191,8 +183,8 @@ func (a *Adapter) Check(modules []Module) error {
 	return nil
 }
 
-// Write makes path an adapter folder that PEFT reads: weights are named by KeyA and KeyB.
-func Write(path string, c Config, weights []tensorfile.Tensor) error {
+// Write makes path an adapter folder that PEFT reads: tensors are named by KeyA and KeyB.
+func Write(path string, c Config, tensors []tensorfile.Tensor) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return err
 	}
@@ -203,7 +195,7 @@ func Write(path string, c Config, weights []tensorfile.Tensor) error {
 	if err := atomicfile.Write(filepath.Join(path, configName), raw, 0o644); err != nil {
 		return err
 	}
-	return tensorfile.WriteSafetensors(filepath.Join(path, weightsName), weights, map[string]string{"format": "pt"})
+	return tensorfile.WriteSafetensors(filepath.Join(path, weightsName), tensors, map[string]string{"format": "pt"})
 }
 
 // JSON returns adapter_config.json.
@@ -234,6 +226,14 @@ func (c Config) JSON() ([]byte, error) {
 		"bias": "none", "fan_in_fan_out": false, "init_lora_weights": true, "modules_to_save": nil, "use_dora": false,
 	}, "", "  ")
 	return append(raw, '\n'), err
+}
+
+// Portable is adapter_config.json, for a checkpoint's metadata, without the base model: a name or path says nothing about
+// the weights.
+func (c Config) Portable() (string, error) {
+	c.BaseModel = ""
+	raw, err := c.JSON()
+	return weights.Compact(raw), err
 }
 
 func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

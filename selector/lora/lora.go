@@ -4,7 +4,7 @@
 //
 //	y = W·x + b + scale·B·(A·dropout(x))        A [r, in], B [out, r], scale = alpha/r, or alpha/√r (rslora)
 //
-// It knows module names and shapes, no model.
+// It knows modules and their tensors, no model.
 package lora
 
 import (

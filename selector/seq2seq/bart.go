@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // positionOffset is how far BART's positions are shifted: the first rows of its tables are never used.
@@ -26,7 +27,7 @@ type bartStack struct {
 type bartLayer struct {
 	self, cross                 attention
 	selfNorm, crossNorm, ffNorm layerNorm
-	up, down                    linear
+	up, down                    lora.Layer
 }
 
 type layerNorm struct{ weight, bias torchx.Tensor }
@@ -88,7 +89,7 @@ func (b *bart) norm(x torchx.Tensor, n layerNorm) torchx.Tensor {
 
 func (b *bart) finish(_ *rows, x torchx.Tensor) torchx.Tensor { return x }
 
-func (b *bart) layer(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (b *bart) layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	m, l := b.m, &b.stacks[in.side].layers[i]
 	x = b.norm(torchx.Add(x, m.attendSelf(&l.self, i, x, in, p)), l.selfNorm)

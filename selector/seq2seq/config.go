@@ -243,22 +243,6 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// ids reads a token id, a list of them, or null.
-func ids(raw json.RawMessage) ([]int64, error) {
-	if len(raw) == 0 || strings.TrimSpace(string(raw)) == "null" {
-		return nil, nil
-	}
-	var one int64
-	if json.Unmarshal(raw, &one) == nil {
-		return []int64{one}, nil
-	}
-	var many []int64
-	if err := json.Unmarshal(raw, &many); err != nil {
-		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
-	}
-	return many, nil
-}
-
 func or[T any](p *T, fallback T) T {
 	if p == nil {
 		return fallback

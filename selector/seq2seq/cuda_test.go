@@ -29,7 +29,7 @@ func TestCUDA(t *testing.T) {
 			}
 			defer m.Free()
 			logits = logitsOf(t, m, gs[1])
-			out, err := m.Generate([][]int64{gs[0].Source, gs[1].Source}, 2, greedy(12))
+			out, err := m.Generate([][]int64{gs[0].Prompt, gs[1].Prompt}, 2, greedy(12))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -308,16 +308,16 @@ func TestComputeType(t *testing.T) {
 			if m.cfg.Kind == kindBART {
 				norm, matrix = "model.encoder.layernorm_embedding.weight", "model.encoder.layers.0.fc1.weight"
 			}
-			if got := m.frozen.tensors[norm].DType(); got != tc.want {
+			if got := m.frozen.Tensors[norm].DType(); got != tc.want {
 				t.Errorf("%s as %s: vectors are %v, want %v", tc.file, tc.dtype, got, tc.want)
 			}
-			if got := m.frozen.tensors[matrix].DType(); got != tc.matrix {
+			if got := m.frozen.Tensors[matrix].DType(); got != tc.matrix {
 				t.Errorf("%s as %s: matrices are %v, want %v", tc.file, tc.dtype, got, tc.matrix)
 			}
 			golden.Close(t, logitsOf(t, m, gs[2]), logitsOf(t, openTiny(t, model, nil), gs[2]), tc.tol)
 			how := GenerateOptions{SamplingOptions: DefaultSampling()}
 			how.MaxNewTokens = 3
-			if out, err := m.Generate([][]int64{gs[2].Source, gs[1].Source}, 2, how); err != nil || len(out[0]) != 2 {
+			if out, err := m.Generate([][]int64{gs[2].Prompt, gs[1].Prompt}, 2, how); err != nil || len(out[0]) != 2 {
 				t.Errorf("%s as %s: %v", tc.file, tc.dtype, err)
 			}
 			end := torchx.Scope()
@@ -337,7 +337,7 @@ func TestComputeType(t *testing.T) {
 
 // TestExport: a model from random weights comes back from its folder, and BART's config says what the weights are.
 func TestExport(t *testing.T) {
-	group := Group{Source: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
+	group := Group{Prompt: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
 	eachScratch(t, func(t *testing.T, model string) {
 		s, path := scratch(t, model, nil), t.TempDir()
 		if err := s.SaveMerged(path, "float32"); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // forwardCase are the sources and targets of a model's forward fixture, without padding.
@@ -18,7 +19,7 @@ func forwardCase(t *testing.T, model string) (groups []Group, width int) {
 		if at := slices.Index(target, -100); at >= 0 {
 			target = target[:at]
 		}
-		groups = append(groups, Group{Source: source, Completions: [][]int64{target}})
+		groups = append(groups, Group{Prompt: source, Completions: [][]int64{target}})
 	}
 	return groups, len(labels[0])
 }
@@ -44,14 +45,14 @@ func TestForward(t *testing.T) {
 		var sources, targets []int
 		longest := 0
 		for _, g := range gs {
-			sources, targets = append(sources, len(g.Source)), append(targets, len(g.Completions[0]))
-			longest = max(longest, len(g.Source))
+			sources, targets = append(sources, len(g.Prompt)), append(targets, len(g.Completions[0]))
+			longest = max(longest, len(g.Prompt))
 		}
-		memory := m.run(in.sources, torchx.Tensor{}, &pass{})
+		memory := m.run(in.sources, torchx.Tensor{}, &lora.Pass{})
 		want, _ := floats(t, f, "encoder_last_hidden_state")
 		golden.Close(t, memory.Floats(), rowsOf(want, sources, longest, m.cfg.Width), 5e-5)
 
-		hidden := m.scaled(m.run(in.completions, memory, &pass{}))
+		hidden := m.scaled(m.run(in.completions, memory, &lora.Pass{}))
 		want, _ = floats(t, f, "logits")
 		golden.Close(t, m.logits(hidden).Floats(), rowsOf(want, targets, width, m.cfg.Vocab), 1e-4)
 
@@ -92,9 +93,9 @@ func TestHiddenStates(t *testing.T) {
 			}
 		}
 		in.sources.observe, in.completions.observe = compare("encoder"), compare("decoder")
-		memory := m.run(in.sources, torchx.Tensor{}, &pass{})
+		memory := m.run(in.sources, torchx.Tensor{}, &lora.Pass{})
 		compare("encoder")(m.cfg.Encoder.Layers, memory)
-		out := m.run(in.completions, memory, &pass{})
+		out := m.run(in.completions, memory, &lora.Pass{})
 		compare("decoder")(m.cfg.Decoder.Layers, out)
 		want, _ := floats(t, f, "single.logits")
 		golden.Close(t, m.logits(m.scaled(out)).Floats(), want, 1e-4)
@@ -111,11 +112,11 @@ func TestAttentionProbabilities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory := m.run(in.sources, torchx.Tensor{}, &pass{})
-		m.run(in.completions, memory, &pass{})
+		memory := m.run(in.sources, torchx.Tensor{}, &lora.Pass{})
+		m.run(in.completions, memory, &lora.Pass{})
 		check := func(what string, a *attention, queries, keys torchx.Tensor, bias torchx.Tensor, causal bool) {
-			q := torchx.Transpose(m.split(a, &a.q, queries, &pass{}), 0, 1)
-			k := torchx.Transpose(torchx.Transpose(m.split(a, &a.k, keys, &pass{}), 0, 1), 1, 2)
+			q := torchx.Transpose(m.split(a, &a.q, queries, &lora.Pass{}), 0, 1)
+			k := torchx.Transpose(torchx.Transpose(m.split(a, &a.k, keys, &lora.Pass{}), 0, 1), 1, 2)
 			z := torchx.Scale(torchx.MatMul(q, k), a.scale)
 			if !bias.Nil() {
 				z = torchx.Add(z, bias)
@@ -139,11 +140,11 @@ func TestAttentionProbabilities(t *testing.T) {
 			enc, dec := net.stacks["encoder"], net.stacks["decoder"]
 			norm := func(x, w torchx.Tensor) torchx.Tensor { return torchx.RMSNorm(x, w, m.cfg.Eps) }
 			y := norm(state("encoder"), enc.layers[0].selfNorm)
-			check("encoder_attention", &enc.layers[0].self, y, y, matrix(in.sources.bias, len(gs[2].Source)), false)
+			check("encoder_attention", &enc.layers[0].self, y, y, matrix(in.sources.bias, len(gs[2].Prompt)), false)
 			x := state("decoder")
 			y = norm(x, dec.layers[0].selfNorm)
 			check("decoder_attention", &dec.layers[0].self, y, y, matrix(in.completions.bias, len(in.completions.ids)), true)
-			x = torchx.Add(x, m.attendSelf(&dec.layers[0].self, 0, y, in.completions, &pass{}))
+			x = torchx.Add(x, m.attendSelf(&dec.layers[0].self, 0, y, in.completions, &lora.Pass{}))
 			check("cross_attention", &dec.layers[0].cross, norm(x, dec.layers[0].crossNorm), memory, torchx.Tensor{}, false)
 		case *bart:
 			enc, dec := net.stacks["encoder"], net.stacks["decoder"]
@@ -151,7 +152,7 @@ func TestAttentionProbabilities(t *testing.T) {
 			check("encoder_attention", &enc.layers[0].self, x, x, torchx.Tensor{}, false)
 			x = state("decoder")
 			check("decoder_attention", &dec.layers[0].self, x, x, torchx.Tensor{}, true)
-			x = net.norm(torchx.Add(x, m.attendSelf(&dec.layers[0].self, 0, x, in.completions, &pass{})), dec.layers[0].selfNorm)
+			x = net.norm(torchx.Add(x, m.attendSelf(&dec.layers[0].self, 0, x, in.completions, &lora.Pass{})), dec.layers[0].selfNorm)
 			check("cross_attention", &dec.layers[0].cross, x, memory, torchx.Tensor{}, false)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // GenerateOptions says how completions are drawn.
@@ -26,13 +28,8 @@ type GenerateOptions struct {
 	observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
 }
 
-// Completion is what a source was answered with.
-type Completion struct {
-	IDs      []int64 // with the token that ended it, without the start token
-	Finished bool    // false: cut at MaxNewTokens, without an end token or with a forced one
-
-	logp float64
-}
+// Completion is what a source was answered with, without the start token.
+type Completion = tokens.Completion
 
 // sequence is a completion in the making.
 type sequence struct {
@@ -68,7 +65,7 @@ func (m *Model) Generate(sources [][]int64, n int, opt GenerateOptions) (out [][
 	}
 	out = make([][]Completion, len(sources))
 	for _, s := range all {
-		out[s.source] = append(out[s.source], Completion{s.ids, s.finished, s.logp})
+		out[s.source] = append(out[s.source], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
 	}
 	return out, nil
 }
@@ -191,7 +188,7 @@ func (m *Model) uncached(sources [][]int64, live []*sequence) torchx.Tensor {
 		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(s.ids) + 1, Own: source, OwnLen: len(sources[s.source])})
 		last = append(last, int64(len(dec.ids)-1))
 	}
-	hidden := m.run(dec, m.run(in.sources, torchx.Tensor{}, &pass{}), &pass{})
+	hidden := m.run(dec, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})
 	return m.logits(m.scaled(torchx.IndexSelect(hidden, 0, m.int64s(last))))
 }
 
@@ -263,10 +260,10 @@ func (m *Model) prefill(sources [][]int64, all []*sequence, maxNew int) *decodin
 // crossKeys encodes some sources and returns the keys and values that each layer of the decoder reads: two a layer.
 func (m *Model) crossKeys(in *rows) (out []torchx.Tensor) {
 	defer torchx.Scope()()
-	memory := m.run(in, torchx.Tensor{}, &pass{})
+	memory := m.run(in, torchx.Tensor{}, &lora.Pass{})
 	for i := range m.cfg.Decoder.Layers {
 		a := m.net.cross(i)
-		out = append(out, torchx.Keep(m.split(a, &a.k, memory, &pass{})), torchx.Keep(m.split(a, &a.v, memory, &pass{})))
+		out = append(out, torchx.Keep(m.split(a, &a.k, memory, &lora.Pass{})), torchx.Keep(m.split(a, &a.v, memory, &lora.Pass{})))
 	}
 	return out
 }
@@ -303,7 +300,7 @@ func (d *decoding) step(live []*sequence) torchx.Tensor {
 		in.cross = append(in.cross, source)
 	}
 	c.at = m.int64s(at)
-	return m.logits(m.scaled(m.run(in, torchx.Tensor{}, &pass{})))
+	return m.logits(m.scaled(m.run(in, torchx.Tensor{}, &lora.Pass{})))
 }
 
 // keep drops the keys and values of sequences that have ended.

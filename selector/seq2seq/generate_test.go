@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // greedy are the options of the fixtures' runs that force nothing.
@@ -139,7 +140,7 @@ func TestSamplingDistributions(t *testing.T) {
 		in.sources.add(source, false)
 		in.completions.add(e.Decoder, true)
 		in.completions.cross = []torchx.Span{{QLen: len(e.Decoder), OwnLen: len(source)}}
-		all := m.logits(m.scaled(m.run(in.completions, m.run(in.sources, torchx.Tensor{}, &pass{}), &pass{})))
+		all := m.logits(m.scaled(m.run(in.completions, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})))
 		golden.Close(t, torchx.Narrow(all, 0, len(e.Decoder)-1, 1).Floats(), logits, 1e-4)
 		for i, c := range e.Settings {
 			want, _ := floats(t, f, name("sampling.%d.probs", i))
@@ -237,7 +238,7 @@ func TestRefusedGeneration(t *testing.T) {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
-	if _, err := m.LogProbs([]Group{{Source: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil || !contains(err, "completion 0: token 1 of the completion has id -100") {
+	if _, err := m.LogProbs([]Group{{Prompt: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil || !contains(err, "completion 0: token 1 of the completion has id -100") {
 		t.Errorf("a padded target: got %v", err)
 	}
 }

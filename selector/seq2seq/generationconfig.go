@@ -3,6 +3,8 @@ package seq2seq
 import (
 	"encoding/json"
 	"fmt"
+
+	"fulcrum/selector/tokens"
 )
 
 // GenerationConfig is what a folder says of generation: its generation_config.json, or config.json where there is none.
@@ -15,11 +17,7 @@ type GenerationConfig struct {
 	ForcedBOS []int64 // the first token is one of these, none = free
 	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these, none = free
 
-	DoSample     *bool
-	Temperature  *float64
-	TopP         *float64
-	TopK         *int
-	Repetition   *float64
+	tokens.FolderSampling
 	MaxLength    *int // with the start token
 	MaxNewTokens *int
 
@@ -36,13 +34,9 @@ type generationFile struct {
 	ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
 	OldForced bool            `json:"force_bos_token_to_be_generated"` // BART before transformers 4.6
 
-	DoSample     *bool    `json:"do_sample"`
-	Temperature  *float64 `json:"temperature"`
-	TopP         *float64 `json:"top_p"`
-	TopK         *int     `json:"top_k"`
-	Repetition   *float64 `json:"repetition_penalty"`
-	MaxLength    *int     `json:"max_length"`
-	MaxNewTokens *int     `json:"max_new_tokens"`
+	tokens.FolderSampling
+	MaxLength    *int `json:"max_length"`
+	MaxNewTokens *int `json:"max_new_tokens"`
 
 	Beams     *int `json:"num_beams"`
 	NoRepeat  *int `json:"no_repeat_ngram_size"`
@@ -110,14 +104,14 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 }
 
 func (f *generationFile) read() (GenerationConfig, error) {
-	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, DoSample: f.DoSample, Temperature: f.Temperature, TopP: f.TopP, TopK: f.TopK, Repetition: f.Repetition, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
+	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, FolderSampling: f.FolderSampling, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
 	for _, list := range []struct {
 		key string
 		raw json.RawMessage
 		to  *[]int64
 	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS}, {"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
 		var err error
-		if *list.to, err = ids(list.raw); err != nil {
+		if *list.to, err = tokens.ParseIDs(list.raw); err != nil {
 			return g, fmt.Errorf("%s: %w", list.key, err)
 		}
 	}

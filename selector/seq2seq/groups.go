@@ -4,13 +4,12 @@ import (
 	"fmt"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
-// Group is a source and its completions: token ids, each with its end token where there is one.
-type Group struct {
-	Source      []int64
-	Completions [][]int64
-}
+// Group is a source, the prompt, and its completions.
+type Group = tokens.Group[[]int64]
 
 // packed are the inputs of both stacks for some groups, and the tokens that the decoder's rows predict.
 type packed struct {
@@ -38,11 +37,11 @@ func (m *Model) pack(groups []Group) (*packed, error) {
 		if len(dec.ids) == first {
 			continue
 		}
-		if err := m.fits(g.Source, "source"); err != nil {
+		if err := m.fits(g.Prompt, "source"); err != nil {
 			return nil, fmt.Errorf("source %d: %w", i, err)
 		}
-		at := out.sources.add(g.Source, false)
-		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(dec.ids) - first, Own: at, OwnLen: len(g.Source)})
+		at := out.sources.add(g.Prompt, false)
+		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(dec.ids) - first, Own: at, OwnLen: len(g.Prompt)})
 	}
 	return out, nil
 }
@@ -82,7 +81,7 @@ func (m *Model) CheckCompletion(ids []int64) error { return m.fits(ids, "complet
 
 // hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
 // the token that each predicts; no tensor where there is nothing to predict.
-func (m *Model) hidden(groups []Group, p *pass) (hidden torchx.Tensor, targets []int64, err error) {
+func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
 	in, err := m.pack(groups)
 	if err != nil || len(in.targets) == 0 {
 		return hidden, nil, err

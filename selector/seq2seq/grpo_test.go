@@ -10,6 +10,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 )
 
 // asked is a source of texts to encode; query i is asked[i].
@@ -305,7 +306,7 @@ func TestAdapterLogits(t *testing.T) {
 		b := grpoBatch(t, f, expectations(t, model).GRPO)
 		want, _ := floats(t, f, "lora.logits_row0")
 		ids := b.Scored(0, 0)
-		group := Group{Source: b.Source.(asked)[0], Completions: [][]int64{ids}}
+		group := Group{Prompt: b.Source.(asked)[0], Completions: [][]int64{ids}}
 		golden.Close(t, logitsOf(t, m, group), want[:len(ids)*m.cfg.Vocab], 1e-4)
 		merged, adapter := t.TempDir(), t.TempDir()
 		if err := m.SaveMerged(merged, ""); err != nil {
@@ -328,7 +329,7 @@ func logitsOf(t *testing.T, m *Model, g Group) []float64 {
 	t.Helper()
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	hidden, _, err := m.hidden([]Group{g}, &pass{})
+	hidden, _, err := m.hidden([]Group{g}, &lora.Pass{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,9 @@
 package seq2seq
 
-import "fulcrum/internal/torchx"
+import (
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+)
 
 // rows are the input of a stack: N tokens of any number of sequences, packed one sequence after the other.
 type rows struct {
@@ -20,7 +23,7 @@ type network interface {
 	// embed returns the input of the first layer [N, d].
 	embed(in *rows) torchx.Tensor
 	// layer is layer i: x [N, d] → [N, d]. memory [M, d] is the encoder's output; a decoder with a cache has none.
-	layer(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor
+	layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor
 	// finish makes the stack's output of the last layer's [N, d].
 	finish(in *rows, x torchx.Tensor) torchx.Tensor
 	// cross is decoder layer i's attention over the encoder's rows.
@@ -28,7 +31,7 @@ type network interface {
 }
 
 // run passes rows through their stack: [N, d].
-func (m *Model) run(in *rows, memory torchx.Tensor, p *pass) torchx.Tensor {
+func (m *Model) run(in *rows, memory torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	x := m.net.embed(in)
 	for i := range m.cfg.stack(in.side).Layers {
 		if in.observe != nil {
@@ -42,7 +45,7 @@ func (m *Model) run(in *rows, memory torchx.Tensor, p *pass) torchx.Tensor {
 // through passes x on through a layer and lets go of it: what a graph needs stays alive, and without one memory holds a
 // single layer's rows. With gradient checkpointing, where it is wanted, the layer is computed again in the backward
 // pass; the decoder's input and the encoder's output are one tensor then.
-func (m *Model) through(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (m *Model) through(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer x.Free()
 	if !m.opt.GradientCheckpointing || in.cache != nil {
 		return m.net.layer(i, x, memory, in, p)
@@ -58,28 +61,28 @@ func (m *Model) through(i int, x, memory torchx.Tensor, in *rows, p *pass) torch
 
 // attention is one attention's weights.
 type attention struct {
-	q, k, v, o linear
+	q, k, v, o lora.Layer
 	heads, dim int
 	scale      float64 // of the scores
 }
 
 func (m *Model) newAttention(name string, s Stack, scale float64, bias bool, q, k, v, o string) attention {
-	of := func(p string) linear { return m.newLinear(name+"."+p, bias) }
+	of := func(p string) lora.Layer { return m.newLinear(name+"."+p, bias) }
 	return attention{of(q), of(k), of(v), of(o), s.Heads, s.HeadDim, scale}
 }
 
 // split returns l·y as heads [N, H, D].
-func (m *Model) split(a *attention, l *linear, y torchx.Tensor, p *pass) torchx.Tensor {
+func (m *Model) split(a *attention, l *lora.Layer, y torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	return torchx.Reshape(m.apply(l, y, p), -1, a.heads, a.dim)
 }
 
 // merge returns the output of heads [N, H, D].
-func (m *Model) merge(a *attention, seen torchx.Tensor, p *pass) torchx.Tensor {
+func (m *Model) merge(a *attention, seen torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	return m.apply(&a.o, torchx.Reshape(seen, -1, a.heads*a.dim), p)
 }
 
 // attendSelf is self-attention of layer i over y [N, d].
-func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	q, k, v := m.split(a, &a.q, y, p), m.split(a, &a.k, y, p), m.split(a, &a.v, y, p)
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
@@ -91,7 +94,7 @@ func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *pa
 }
 
 // attendCross is layer i's attention of y [N, d] over the encoder's rows.
-func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	var k, v torchx.Tensor
 	if in.cache != nil {
 		k, v = in.cache.crossK[i], in.cache.crossV[i]

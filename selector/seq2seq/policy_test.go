@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 )
 
 var _ selector.ExactKL = (*Policy)(nil)
@@ -191,9 +192,9 @@ func TestPadsAreNotTrained(t *testing.T) {
 	for model, trained := range map[string]bool{"bart": false, "t5": true} {
 		m := scratch(t, model, nil)
 		pad := int(m.generation.Pad)
-		gs := []Group{{Source: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
+		gs := []Group{{Prompt: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
 		end := torchx.Scope()
-		hidden, targets, err := m.hidden(gs, &pass{})
+		hidden, targets, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +222,7 @@ func TestTheSourceMatters(t *testing.T) {
 		m := openTiny(t, model, nil)
 		f := fixture(t, model+".forward")
 		source := unpadded(t, f)[2]
-		group := func(ids []int64) Group { return Group{Source: ids, Completions: [][]int64{{7, 8, 9}}} }
+		group := func(ids []int64) Group { return Group{Prompt: ids, Completions: [][]int64{{7, 8, 9}}} }
 		logp := func(gs ...Group) []float64 {
 			out, err := m.LogProbs(gs)
 			if err != nil {
@@ -251,7 +252,7 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 		b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
 		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
 		defer adam.Free()
-		fixed := m.frozen.tensors[m.cfg.embedding()]
+		fixed := m.frozen.Tensors[m.cfg.embedding()]
 		frozenBefore, before := fixed.Floats(), m.params.Values()
 		var losses []float64
 		for range 3 { // in the first step B is zero, so A has no gradient
@@ -429,7 +430,7 @@ func TestExactKL(t *testing.T) {
 		gs, index := groups("test", b)
 		end := torchx.NoGrad()
 		all := func(m *Model) torchx.Tensor {
-			hidden, _, err := m.hidden(gs, &pass{})
+			hidden, _, err := m.hidden(gs, &lora.Pass{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,7 +466,7 @@ func TestCheckpoints(t *testing.T) {
 		}
 		return path
 	}
-	group := Group{Source: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
+	group := Group{Prompt: []int64{9, 8, 7, 1}, Completions: [][]int64{{10, 11, 12}}}
 	eachScratch(t, func(t *testing.T, model string) {
 		m := scratch(t, model, nil)
 		again, err := OpenCheckpoint(save(m), DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options

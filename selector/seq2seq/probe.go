@@ -1,13 +1,13 @@
 package seq2seq
 
-import "fulcrum/selector/lora"
+import (
+	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
+)
 
 // Size is the number of the model's weights, trained or not, adapters included.
 func (m *Model) Size() int {
-	n := 0
-	for _, s := range m.cfg.weightNames() {
-		n += numel(s.Shape)
-	}
+	n := weights.Numel(m.cfg.weightNames()...)
 	for _, a := range m.modules {
 		n += a.Rank * (a.In + a.Out)
 	}

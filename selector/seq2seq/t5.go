@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // t5 is the arithmetic of T5 (spec §5): norms before, no biases, no scale in attention, and relative positions as a
@@ -23,7 +24,7 @@ type t5Stack struct {
 type t5Layer struct {
 	selfNorm, crossNorm, ffNorm torchx.Tensor
 	self, cross                 attention
-	gate, up, down              linear // without gate: down(act(up))
+	gate, up, down              lora.Layer // without gate: down(act(up))
 }
 
 func (m *Model) newT5() *t5 {
@@ -65,7 +66,7 @@ func (t *t5) finish(in *rows, x torchx.Tensor) torchx.Tensor {
 	return torchx.RMSNorm(x, t.m.as(t.stacks[in.side].norm), t.m.cfg.Eps)
 }
 
-func (t *t5) layer(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (t *t5) layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	m, l, eps := t.m, &t.stacks[in.side].layers[i], t.m.cfg.Eps
 	y := torchx.RMSNorm(x, m.as(l.selfNorm), eps)
@@ -78,7 +79,7 @@ func (t *t5) layer(i int, x, memory torchx.Tensor, in *rows, p *pass) torchx.Ten
 	return torchx.Keep(torchx.Add(x, t.feedForward(l, y, p)))
 }
 
-func (t *t5) feedForward(l *t5Layer, y torchx.Tensor, p *pass) torchx.Tensor {
+func (t *t5) feedForward(l *t5Layer, y torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	m := t.m
 	up := m.apply(&l.up, y, p)
 	switch {

@@ -6,13 +6,13 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // finalBias is BART's constant added to all logits: never trained, and zero where a folder has none.
@@ -193,58 +193,10 @@ func (c *Config) targets() []string {
 	return []string{"q_proj", "v_proj"}
 }
 
-// frozen are the weights that nobody trains: one copy for a policy and its clones.
-type frozen struct {
-	tensors map[string]torchx.Tensor
-	folder  *hffolder.Folder // stays open while tensors share its memory; nil otherwise
-	mapped  bool             // some tensors share the folder's memory
-	users   int              // the policies that hold it
-}
-
-func newFrozen() *frozen { return &frozen{tensors: map[string]torchx.Tensor{}, users: 1} }
-
-// free releases the weights when the last policy lets go of them.
-func (f *frozen) free() {
-	if f.users--; f.users > 0 {
-		return
-	}
-	for _, t := range f.tensors {
-		t.Free()
-	}
-	if f.folder != nil {
-		f.folder.Close()
-	}
-}
-
-// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
-// are, that is half the memory, no time to load, and half the time a generated token takes.
-func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
-	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
-}
-
-// place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
-// same, or stays, and the address fits.
-func (f *frozen) place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
-	defer torchx.Scope()()
-	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
-	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
-		dtype = from
-	}
-	p := unsafe.Pointer(unsafe.SliceData(t.Data))
-	var x torchx.Tensor
-	if uintptr(p)%uintptr(from.Size()) == 0 {
-		x = torchx.FromMapped(t.Data, from, t.Shape...)
-		f.mapped = f.mapped || from == dtype && device == "cpu"
-	} else {
-		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
-	}
-	f.tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
-}
-
 // start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
 // seed and the name only.
 func (c *Config) start(spec torchx.Spec, seed int64) []float32 {
-	values := make([]float32, numel(spec.Shape))
+	values := make([]float32, weights.Numel(spec))
 	switch {
 	case strings.HasSuffix(spec.Name, ".bias"):
 	case len(spec.Shape) == 1:
@@ -277,14 +229,6 @@ func (c *Config) startStd(spec torchx.Spec) float64 {
 		return c.InitStd / math.Sqrt(width)
 	}
 	return c.InitStd / math.Sqrt(float64(spec.Shape[1])) // of the inputs: d_model, the inner width, or d_ff
-}
-
-func numel(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
 }
 
 func sqrt(n int) float64 { return math.Sqrt(float64(n)) }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"fulcrum/internal/registry"
+	"fulcrum/selector/tokens"
 )
 
 // Config is what of config.json decides the shape of a model: the sizes of the decoder, of the vision tower where there
@@ -231,7 +231,7 @@ func (c *Config) text(t textFile) error {
 	if or(t.UseSlidingWindow, false) {
 		return fmt.Errorf("use_sliding_window = true is not supported")
 	}
-	eos, err := ids(t.EOS)
+	eos, err := tokens.ParseIDs(t.EOS)
 	if err != nil {
 		return fmt.Errorf("eos_token_id: %w", err)
 	}
@@ -336,22 +336,6 @@ func (v *Vision) check(hidden int) error {
 		return fmt.Errorf("vision_config.out_hidden_size = %d, want hidden_size = %d", v.Out, hidden)
 	}
 	return nil
-}
-
-// ids reads a token id, a list of them, or null.
-func ids(raw json.RawMessage) ([]int64, error) {
-	if len(raw) == 0 || strings.TrimSpace(string(raw)) == "null" {
-		return nil, nil
-	}
-	var one int64
-	if json.Unmarshal(raw, &one) == nil {
-		return []int64{one}, nil
-	}
-	var many []int64
-	if err := json.Unmarshal(raw, &many); err != nil {
-		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
-	}
-	return many, nil
 }
 
 func or[T any](p *T, fallback T) T {

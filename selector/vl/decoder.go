@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 )
 
 // decoder is the language model's weights (spec §7).
@@ -17,8 +18,8 @@ type decoder struct {
 
 type decoderLayer struct {
 	inputNorm, postNorm torchx.Tensor
-	q, k, v, o          linear
-	gate, up, down      linear
+	q, k, v, o          lora.Layer
+	gate, up, down      lora.Layer
 }
 
 func (m *Model) newDecoder() decoder {
@@ -74,7 +75,7 @@ func (m *Model) embedRows(in *rows) torchx.Tensor {
 }
 
 // forward returns the last layer's rows after the final norm [N, H].
-func (m *Model) forward(in *rows, p *pass) torchx.Tensor {
+func (m *Model) forward(in *rows, p *lora.Pass) torchx.Tensor {
 	x := m.embedRows(in)
 	cos, sin := m.rotation(in.places)
 	for i := range m.text.layers {
@@ -95,7 +96,7 @@ func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor
 }
 
 // decoderLayer is one layer: x [N, H] → [N, H].
-func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *pass) torchx.Tensor {
+func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	l, c, n := &m.text.layers[i], m.cfg, len(in.ids)
 	y := torchx.RMSNorm(x, m.as(l.inputNorm), c.Eps)

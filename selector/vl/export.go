@@ -2,42 +2,19 @@ package vl
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is what the folder says they belong to.
 // Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
 func (m *Model) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
-	if m.adapted == nil {
-		return fmt.Errorf("%s: the model has no adapters", path)
-	}
-	config := *m.adapted
-	config.BaseModel = baseName
-	var weights []tensorfile.Tensor
-	values := m.params.Values()
-	for _, name := range m.params.Names() {
-		if !m.isAdapter(name) {
-			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
-		}
-		lo, hi := m.params.Range(name)
-		weights = append(weights, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
-	}
-	return lora.Write(path, config, weights)
-}
-
-func (m *Model) isAdapter(name string) bool {
-	for module := range m.modules {
-		if name == lora.KeyA(module) || name == lora.KeyB(module) {
-			return true
-		}
-	}
-	return false
+	return lora.Save(path, m.adapted, baseName, m.modules, m.params)
 }
 
 // SaveMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in float32,
@@ -51,37 +28,25 @@ func (m *Model) SaveMerged(path, dtype string) (err error) {
 			dtype = "float32"
 		}
 	}
-	to, ok := map[string]torchx.DType{"float32": torchx.Float32, "bfloat16": torchx.BFloat16, "float16": torchx.Float16}[dtype]
-	if !ok {
-		return fmt.Errorf("dtype %q: want float32, bfloat16 or float16", dtype)
+	to, err := weights.FileType(dtype)
+	if err != nil {
+		return err
 	}
 	config, err := withDType(m.folder[0], dtype)
 	if err != nil {
 		return err
 	}
-	var weights []tensorfile.Tensor
+	var tensors []tensorfile.Tensor
 	for _, s := range m.cfg.weightNames() {
-		weights = append(weights, m.merged(s, to))
+		tensors = append(tensors, m.merged(s, to))
 	}
-	return hffolder.Write(path, config, m.folder[1], weights, 0)
+	return hffolder.Write(path, config, m.folder[1], tensors, 0)
 }
 
 // merged returns a weight with its adapter, on the host.
 func (m *Model) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
 	defer torchx.Scope()()
-	w := m.weight(s.Name)
-	if a, ok := m.modules[moduleOf(s.Name)]; ok {
-		low := torchx.MatMul(m.params.Get(lora.KeyB(a.Name)), m.params.Get(lora.KeyA(a.Name)))
-		w = torchx.Add(w.To(torchx.Float32), torchx.Scale(low, a.Scale))
-	}
-	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16, torchx.Float16: tensorfile.F16}[dtype]
-	return tensorfile.Tensor{Name: s.Name, DType: file, Shape: s.Shape, Data: w.To(dtype).ToDevice("cpu").Bytes()}
-}
-
-// moduleOf is the layer that a weight matrix belongs to.
-func moduleOf(name string) string {
-	const suffix = ".weight"
-	return name[:max(0, len(name)-len(suffix))]
+	return weights.InFile(s, lora.Merge(m.weight(s.Name), s.Name, m.modules, m.params), dtype)
 }
 
 // withDType returns config.json with another torch_dtype.

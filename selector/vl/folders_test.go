@@ -189,10 +189,10 @@ func TestComputeType(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(m.Free)
-		if got := m.frozen.tensors["model.norm.weight"].DType(); got != tc.want {
+		if got := m.frozen.Tensors["model.norm.weight"].DType(); got != tc.want {
 			t.Errorf("dtype=%s: vectors are %v, want %v", tc.dtype, got, tc.want)
 		}
-		if got := m.frozen.tensors["model.layers.0.mlp.up_proj.weight"].DType(); got != tc.matrix {
+		if got := m.frozen.Tensors["model.layers.0.mlp.up_proj.weight"].DType(); got != tc.matrix {
 			t.Errorf("dtype=%s: matrices are %v, want %v", tc.dtype, got, tc.matrix)
 		}
 		golden.Close(t, promptLogits(t, m, ask), want, tc.tol)

@@ -6,6 +6,8 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -26,12 +28,7 @@ type GenerateOptions struct {
 }
 
 // Completion is what a prompt was answered with.
-type Completion struct {
-	IDs      []int64 // with the token that ended it
-	Finished bool    // false: cut at MaxNewTokens, no end token
-
-	logp float64
-}
+type Completion = tokens.Completion
 
 // sequence is a completion in the making.
 type sequence struct {
@@ -75,7 +72,7 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.prompt] = append(out[s.prompt], Completion{s.ids, s.finished, s.logp})
+		out[s.prompt] = append(out[s.prompt], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
 	}
 	return out, nil
 }
@@ -192,7 +189,7 @@ func (m *Model) uncached(prompts []*processor.Prompt, live []*sequence) (torchx.
 	if err != nil {
 		return torchx.Tensor{}, err
 	}
-	m.fillMedia(in, &pass{})
+	m.fillMedia(in, &lora.Pass{})
 	last := make([]int64, len(live))
 	for i, s := range live {
 		from := in.prompts[s.prompt]
@@ -201,7 +198,7 @@ func (m *Model) uncached(prompts []*processor.Prompt, live []*sequence) (torchx.
 		}
 		last[i] = int64(from.first + from.n - 1)
 	}
-	return m.logits(torchx.IndexSelect(m.forward(&in.rows, &pass{}), 0, m.int64s(last))), nil
+	return m.logits(torchx.IndexSelect(m.forward(&in.rows, &lora.Pass{}), 0, m.int64s(last))), nil
 }
 
 // decoding is generation with a cache: rows of the prompts first, then MaxNewTokens rows for each sequence.
@@ -269,9 +266,9 @@ func (d *decoding) fill(inputs []*packed, places []place) torchx.Tensor {
 		last = append(last, int64(row+len(p.ids)-1))
 	}
 	m := d.m
-	m.fillMedia(in, &pass{})
+	m.fillMedia(in, &lora.Pass{})
 	d.cache.at, in.cache = m.int64s(at), d.cache
-	hidden := torchx.IndexSelect(m.forward(&in.rows, &pass{}), 0, m.int64s(last))
+	hidden := torchx.IndexSelect(m.forward(&in.rows, &lora.Pass{}), 0, m.int64s(last))
 	return torchx.Keep(m.logits(hidden))
 }
 
@@ -296,5 +293,5 @@ func (d *decoding) step(live []*sequence) (torchx.Tensor, error) {
 		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: prompt.first, PrefixLen: prompt.n, Own: s.first, OwnLen: t + 1, Causal: true})
 	}
 	d.cache.at = m.int64s(at)
-	return m.logits(m.forward(in, &pass{})), nil
+	return m.logits(m.forward(in, &lora.Pass{})), nil
 }

@@ -3,16 +3,14 @@ package vl
 import (
 	"encoding/json"
 	"fmt"
+
+	"fulcrum/selector/tokens"
 )
 
 // GenerationConfig is what a folder's generation_config.json says; nil where it does not.
 type GenerationConfig struct {
-	DoSample          *bool
-	Temperature       *float64
-	TopP              *float64
-	TopK              *int
-	RepetitionPenalty *float64
-	EOS               []int64 // the ids that end a completion
+	tokens.FolderSampling
+	EOS []int64 // the ids that end a completion
 }
 
 // parseGeneration reads generation_config.json; raw may be nil.
@@ -22,21 +20,17 @@ func parseGeneration(raw []byte) (GenerationConfig, error) {
 		return g, nil
 	}
 	var f struct {
-		DoSample          *bool           `json:"do_sample"`
-		Temperature       *float64        `json:"temperature"`
-		TopP              *float64        `json:"top_p"`
-		TopK              *int            `json:"top_k"`
-		RepetitionPenalty *float64        `json:"repetition_penalty"`
-		EOS               json.RawMessage `json:"eos_token_id"`
+		tokens.FolderSampling
+		EOS json.RawMessage `json:"eos_token_id"`
 	}
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return g, err
 	}
-	eos, err := ids(f.EOS)
+	eos, err := tokens.ParseIDs(f.EOS)
 	if err != nil {
 		return g, fmt.Errorf("eos_token_id: %w", err)
 	}
-	return GenerationConfig{f.DoSample, f.Temperature, f.TopP, f.TopK, f.RepetitionPenalty, eos}, nil
+	return GenerationConfig{f.FolderSampling, eos}, nil
 }
 
 // Generation returns what the model's folder says of generation.

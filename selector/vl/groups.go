@@ -4,15 +4,14 @@ import (
 	"fmt"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
 
-// Group is a prompt and its completions: token ids, with the end token where there is one.
-type Group struct {
-	Prompt      *processor.Prompt
-	Completions [][]int64
-}
+// Group is a prompt and its completions.
+type Group = tokens.Group[*processor.Prompt]
 
 // packed are the rows of some groups and where to find them.
 type packed struct {
@@ -120,7 +119,7 @@ func (m *Model) known(ids []int64) error {
 }
 
 // fillMedia computes the vectors of the rows' pictures.
-func (m *Model) fillMedia(in *packed, p *pass) {
+func (m *Model) fillMedia(in *packed, p *lora.Pass) {
 	if len(in.pictures) == 0 {
 		return
 	}
@@ -154,7 +153,7 @@ func (in *packed) scored(groups []Group) scoring {
 
 // hidden returns the decoder's rows for these groups after the final norm [N, H], and the rows that predict the
 // tokens of the completions: hidden·headᵀ there gives the logits of the targets.
-func (m *Model) hidden(groups []Group, p *pass) (hidden torchx.Tensor, s scoring, err error) {
+func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, s scoring, err error) {
 	in, err := m.pack(groups, false)
 	if err != nil {
 		return hidden, s, err

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -18,8 +19,8 @@ func promptLogits(t *testing.T, m *Model, p *processor.Prompt) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.fillMedia(in, &pass{})
-	return m.logits(m.forward(&in.rows, &pass{})).Floats()
+	m.fillMedia(in, &lora.Pass{})
+	return m.logits(m.forward(&in.rows, &lora.Pass{})).Floats()
 }
 
 // TestLogits compares every logit with Hugging Face's (spec §2: 1e-4).
@@ -54,7 +55,7 @@ func TestHiddenStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.fillMedia(in, &pass{})
+	m.fillMedia(in, &lora.Pass{})
 	x := m.embedRows(&in.rows)
 	cos, sin := m.rotation(in.places)
 	for i := 0; ; i++ {
@@ -64,7 +65,7 @@ func TestHiddenStates(t *testing.T) {
 			break
 		}
 		golden.Close(t, x.Floats(), state, 5e-5)
-		x = m.decoderLayer(i, x, cos, sin, &in.rows, &pass{})
+		x = m.decoderLayer(i, x, cos, sin, &in.rows, &lora.Pass{})
 	}
 }
 
@@ -86,6 +87,6 @@ func TestLogitsOfABatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.fillMedia(in, &pass{})
-	golden.Close(t, m.logits(m.forward(&in.rows, &pass{})).Floats(), logits, 1e-4)
+	m.fillMedia(in, &lora.Pass{})
+	golden.Close(t, m.logits(m.forward(&in.rows, &lora.Pass{})).Floats(), logits, 1e-4)
 }

@@ -1,15 +1,13 @@
 package vl
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // Kind names the policy in checkpoints and configurations.
@@ -26,7 +24,7 @@ const (
 // Metadata describes the model for a checkpoint, which holds the trained tensors alone: a model from scratch can be
 // rebuilt from it, any other onto its base.
 func (m *Model) Metadata() map[string]string {
-	meta := map[string]string{"policy": Kind, metaConfig: portable(m.cfg.Raw)}
+	meta := map[string]string{"policy": Kind, metaConfig: weights.Portable(m.cfg.Raw)}
 	if m.base == "" {
 		return meta
 	}
@@ -35,35 +33,11 @@ func (m *Model) Metadata() map[string]string {
 		meta[metaTuned] = strings.Join(tuned, ",")
 	}
 	if m.adapted != nil {
-		config := *m.adapted
-		config.BaseModel = "" // a name or path says nothing about the weights
-		if raw, err := config.JSON(); err == nil {
-			meta[metaLoRA] = compactJSON(raw)
+		if config, err := m.adapted.Portable(); err == nil {
+			meta[metaLoRA] = config
 		}
 	}
 	return meta
-}
-
-// portable is config.json without the path that it was once loaded from.
-func portable(raw []byte) string {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(raw, &all) != nil {
-		return compactJSON(raw)
-	}
-	delete(all, "_name_or_path")
-	out, err := json.Marshal(all)
-	if err != nil {
-		return compactJSON(raw)
-	}
-	return string(out)
-}
-
-func compactJSON(raw []byte) string {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
 }
 
 // tunedParts lists the whole parts of a folder's model that are trained.
@@ -100,7 +74,7 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := m.assign(file); err != nil {
+	if err := weights.Assign(m.params, file); err != nil {
 		m.Free()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -145,35 +119,4 @@ func rebuild(meta map[string]string, options Options, device string, seed int64,
 		return nil, fmt.Errorf("was trained on a base model with fingerprint %s, but vl.path=%s has %s", base, *options.Path, m.base)
 	}
 	return m, nil
-}
-
-// assign copies a checkpoint's tensors into the trained ones: all of them, and no others.
-func (m *Model) assign(file *tensorfile.File) error {
-	for _, t := range file.Tensors {
-		if !m.params.Has(t.Name) {
-			return registry.Unknown("tensor", t.Name, m.params.Names())
-		}
-	}
-	for _, name := range m.params.Names() {
-		t, ok := file.Get(name)
-		if !ok {
-			return fmt.Errorf("tensor %s is missing", name)
-		}
-		if !slices.Equal(t.Shape, m.params.Shape(name)) {
-			return fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, m.params.Shape(name))
-		}
-		values, err := t.Float32s()
-		if err != nil {
-			return err
-		}
-		for i, v := range values {
-			if v-v != 0 {
-				return fmt.Errorf("tensor %s holds %v at %d, want finite numbers", name, v, i)
-			}
-		}
-		if err := m.params.Set(name, values); err != nil {
-			return err
-		}
-	}
-	return nil
 }

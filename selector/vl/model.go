@@ -16,9 +16,9 @@ import (
 	"slices"
 
 	"fulcrum/internal/hffolder"
-	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // Model is Qwen2.5-VL with its trainable parts.
@@ -111,27 +111,26 @@ func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device
 	if err != nil {
 		return nil, err
 	}
-	if err := m.fitsMemory(specs); err != nil {
+	if err := weights.FitHost(cfg.weightNames(), specs, cfg.DType == "bfloat16", m.dtype, device); err != nil {
 		return nil, err
 	}
 	m.params = torchx.NewParams(specs, device)
-	m.frozen = newFrozen()
-	m.frozen.folder = folder
+	m.frozen = newFrozen(folder)
 	err = torchx.Try(func() error {
 		if err := m.load(folder); err != nil {
 			return err
 		}
-		return m.startAdapters(adapter)
+		if err := lora.Start(m.params, cfg.linears(), m.modules, adapter, seed); err != nil {
+			return fmt.Errorf("vl.adapter: %w", err)
+		}
+		return nil
 	})
 	if err != nil {
-		m.frozen.folder = nil // the caller closes it
+		m.frozen.Disown() // the caller closes it
 		m.Free()
 		return nil, err
 	}
-	if !m.frozen.mapped {
-		m.frozen.folder = nil
-		folder.Close()
-	}
+	m.frozen.Placed()
 	m.wire()
 	return m, nil
 }
@@ -196,34 +195,8 @@ func (m *Model) trainable() ([]torchx.Spec, error) {
 	}
 	for _, a := range modules {
 		m.modules[a.Name] = a
-		specs = append(specs, torchx.Spec{Name: lora.KeyA(a.Name), Shape: []int{a.Rank, a.In}}, torchx.Spec{Name: lora.KeyB(a.Name), Shape: []int{a.Out, a.Rank}})
 	}
-	return specs, nil
-}
-
-// fitsMemory refuses a model that the host cannot hold: frozen weights that must be converted, and trained ones with
-// gradients and two moments in float32.
-func (m *Model) fitsMemory(trained []torchx.Spec) error {
-	if m.device != "cpu" {
-		return nil
-	}
-	size := func(specs []torchx.Spec) (n float64) {
-		for _, s := range specs {
-			x := 1.0
-			for _, d := range s.Shape {
-				x *= float64(d)
-			}
-			n += x
-		}
-		return n
-	}
-	all, train := size(m.cfg.weightNames()), size(trained)
-	what := fmt.Sprintf("a model of %.3g parameters, %.3g of them trained", all, train)
-	bytes := float64(m.dtype.Size())
-	if stays(m.cfg.DType == "bfloat16", m.dtype, m.device) {
-		bytes = 2
-	}
-	return hostmem.Need(what, all*bytes+16*train)
+	return append(specs, lora.Specs(modules)...), nil
 }
 
 // load fills the weights from a folder: trained ones are copied to float32, the others placed.
@@ -231,7 +204,7 @@ func (m *Model) load(folder *hffolder.Folder) error {
 	for _, s := range m.cfg.weightNames() {
 		t, _ := folder.Tensor(s.Name)
 		if !m.params.Has(s.Name) {
-			m.frozen.place(s.Name, t, m.dtype, m.device)
+			m.frozen.Place(s.Name, t, m.dtype, m.device)
 			continue
 		}
 		values, err := t.Float32s()
@@ -245,40 +218,12 @@ func (m *Model) load(folder *hffolder.Folder) error {
 	return nil
 }
 
-// startAdapters takes the adapters of a folder, or starts fresh ones: A random, B zero, so that nothing changes yet.
-func (m *Model) startAdapters(adapter *lora.Adapter) error {
-	if adapter != nil {
-		modules := make([]lora.Module, 0, len(m.modules))
-		for _, l := range m.cfg.linears() {
-			if a, ok := m.modules[l.Name]; ok {
-				modules = append(modules, a)
-			}
-		}
-		if err := adapter.Check(modules); err != nil {
-			return fmt.Errorf("vl.adapter: %w", err)
-		}
-	}
-	for name, a := range m.modules {
-		values := lora.InitA(a, m.seed)
-		if adapter != nil {
-			values = adapter.A[name]
-			if err := m.params.Set(lora.KeyB(name), adapter.B[name]); err != nil {
-				return err
-			}
-		}
-		if err := m.params.Set(lora.KeyA(name), values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // weight returns a tensor of the model, trained or frozen.
 func (m *Model) weight(name string) torchx.Tensor {
 	if m.params.Has(name) {
 		return m.params.Get(name)
 	}
-	t, ok := m.frozen.tensors[name]
+	t, ok := m.frozen.Tensors[name]
 	if !ok {
 		panic(&torchx.OpError{Op: "vl", Msg: "the model has no tensor " + name})
 	}
@@ -317,7 +262,7 @@ func (m *Model) Clone() *Model {
 	c.params = torchx.NewParams(specs, m.device)
 	c.params.CopyFrom(m.params)
 	c.generator = nil
-	m.frozen.users++
+	m.frozen.Hold()
 	c.wire()
 	return &c
 }

@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // Options configures the policy (config section vl).
@@ -27,15 +28,8 @@ type Options struct {
 	Scratch    ScratchOptions  `koanf:"scratch" help:"sizes of the model without path: Qwen2.5-VL's architecture, small"`
 }
 
-// SamplingOptions says how tokens are drawn. Anything but the defaults draws from another distribution than the one
-// that is trained, so ratios are off by as much.
-type SamplingOptions struct {
-	MaxNewTokens      int     `koanf:"max_new_tokens" help:"longest completion in tokens" range:"[1,inf)"`
-	Temperature       float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
-	TopP              float64 `koanf:"top_p" help:"draw from the smallest set of tokens with this probability; 1 = all" range:"(0,1]"`
-	TopK              int     `koanf:"top_k" help:"draw from this many likeliest tokens; 0 = all" range:"[0,inf)"`
-	RepetitionPenalty float64 `koanf:"repetition_penalty" help:"divides the positive and multiplies the negative logits of tokens that are there already; 1 = none" range:"(0,inf)"`
-}
+// SamplingOptions says how tokens are drawn.
+type SamplingOptions = tokens.SamplingOptions
 
 // ScratchOptions are the sizes of a model made from random weights.
 type ScratchOptions struct {
@@ -72,9 +66,7 @@ func DefaultOptions() Options {
 }
 
 // DefaultSampling draws from the policy itself.
-func DefaultSampling() SamplingOptions {
-	return SamplingOptions{MaxNewTokens: 128, Temperature: 1, TopP: 1, RepetitionPenalty: 1}
-}
+func DefaultSampling() SamplingOptions { return tokens.DefaultSampling(128) }
 
 // Validate checks what one key alone can't show.
 func (o Options) Validate() error {

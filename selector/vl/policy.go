@@ -1,18 +1,12 @@
 package vl
 
 import (
-	"fmt"
-
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
-
-// PromptSource is a Source whose queries are prompts for a language model.
-type PromptSource interface {
-	selector.Source
-	Prompt(i int) (*processor.Prompt, error)
-}
 
 // Policy is a model whose actions are tokens: a candidate is a completion, with the token that ended it. It implements
 // selector.Policy and selector.ExactKL.
@@ -24,65 +18,19 @@ func NewPolicy(m *Model) *Policy { return &Policy{m} }
 // Model returns the model.
 func (p *Policy) Model() *Model { return p.model }
 
-// fail ends an operation as libtorch's errors do: the border of a step makes an ordinary error of it.
+// fail is tokens.Fail of an operation of this package.
 func fail(op, format string, args ...any) {
-	panic(&torchx.OpError{Op: "vl." + op, Msg: fmt.Sprintf(format, args...)})
+	tokens.Fail("vl."+op, format, args...)
 }
 
-// prompts returns the prompts of some queries.
-func prompts(op string, src selector.Source, queries []int) []*processor.Prompt {
-	source, ok := src.(PromptSource)
-	if !ok {
-		fail(op, "source %s has no prompts", src.Name())
-	}
-	out := make([]*processor.Prompt, len(queries))
-	for i, q := range queries {
-		p, err := source.Prompt(q)
-		if err != nil {
-			fail(op, "%s: query %d: %v", src.Name(), src.ID(q), err)
-		}
-		out[i] = p
-	}
-	return out
-}
-
-// groups returns a batch's prompts with their scored completions, and for every step of the batch [B*G*T] the number of
-// its token in that order; steps that are not scored have the number of tokens.
-func groups(op string, b *selector.Batch) (out []Group, index []int64) {
-	ps := prompts(op, b.Source, b.Queries)
-	index = make([]int64, b.B()*b.G*b.T)
-	n := int64(0)
-	for i := range b.Queries {
-		g := Group{Prompt: ps[i]}
-		for j := range b.G {
-			if !b.Valid[i*b.G+j] {
-				continue
-			}
-			ids := b.Scored(i, j)
-			for t := range ids {
-				index[(i*b.G+j)*b.T+t] = n + 1 // 0 stands for nothing until n is known
-				n++
-			}
-			g.Completions = append(g.Completions, ids)
-		}
-		out = append(out, g)
-	}
-	for k := range index {
-		if index[k]--; index[k] < 0 {
-			index[k] = n
-		}
-	}
-	return out, index
+// groups is tokens.Groups of an operation of this package.
+func groups(op string, b *selector.Batch) ([]Group, []int64) {
+	return tokens.Groups[*processor.Prompt]("vl."+op, b)
 }
 
 // spread puts one number a token [n] where the batch has its steps [B, G, T], 0 elsewhere.
 func (p *Policy) spread(b *selector.Batch, x torchx.Tensor, index []int64) torchx.Tensor {
-	zero := torchx.FullLike(p.model.params.Flat(), 0, torchx.Float32, 1)
-	all := zero
-	if !x.Nil() {
-		all = torchx.Cat(0, x, zero)
-	}
-	return torchx.Reshape(torchx.IndexSelect(all, 0, p.model.int64s(index)), b.B(), b.G, b.T)
+	return tokens.Spread(b, x, index, p.model.params.Flat())
 }
 
 // Forward returns the log-probabilities of the batch's tokens, the images' features included. Prompts whose
@@ -92,31 +40,24 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
 	}
 	gs, index := groups("forward", b)
-	logp, entropy := p.model.score("forward", gs, temperature(opt), p.model.pass(opt))
+	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(opt))
 	if !opt.Entropy && !entropy.Nil() {
 		entropy = torchx.Detach(entropy)
 	}
 	return selector.Output{LogP: p.spread(b, logp, index), Entropy: p.spread(b, entropy, index)}
 }
 
-func temperature(opt selector.ForwardOptions) float64 {
-	if opt.Temperature == 0 {
-		return 1
-	}
-	return opt.Temperature
-}
-
 // pass says how layers compute: with dropout on the adapters' input in training, where they have any.
-func (m *Model) pass(opt selector.ForwardOptions) *pass {
+func (m *Model) pass(opt selector.ForwardOptions) *lora.Pass {
 	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
-		return &pass{}
+		return &lora.Pass{}
 	}
-	return &pass{dropout: m.adapted.Dropout, seed: opt.DropoutSeed, generator: m.masks()}
+	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks()}
 }
 
 // score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there
 // are none.
-func (m *Model) score(op string, gs []Group, temperature float64, how *pass) (logp, entropy torchx.Tensor) {
+func (m *Model) score(op string, gs []Group, temperature float64, how *lora.Pass) (logp, entropy torchx.Tensor) {
 	hidden, s, err := m.hidden(gs, how)
 	if err != nil {
 		fail(op, "%v", err)
@@ -134,20 +75,12 @@ func (m *Model) LogProbs(groups []Group) (out [][][]float64, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	logp, _ := m.score("score", groups, 1, &pass{})
+	logp, _ := m.score("score", groups, 1, &lora.Pass{})
 	var all []float64
 	if !logp.Nil() {
 		all = logp.Floats()
 	}
-	for _, g := range groups {
-		var of [][]float64
-		for _, ids := range g.Completions {
-			of = append(of, all[:len(ids):len(ids)])
-			all = all[len(ids):]
-		}
-		out = append(out, of)
-	}
-	return out, nil
+	return tokens.ByCompletion(groups, all), nil
 }
 
 // KL returns KL(π ‖ reference) of every step, summed over the whole vocabulary at temperature 1.
@@ -160,7 +93,7 @@ func (p *Policy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor 
 	gs, index := groups("kl", b)
 	var kl torchx.Tensor
 	at := func(m *Model) torchx.Tensor {
-		hidden, s, err := m.hidden(gs, &pass{})
+		hidden, s, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			fail("kl", "%v", err)
 		}
@@ -189,7 +122,8 @@ func hasTokens(gs []Group) bool {
 func (p *Policy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	how := GenerateOptions{SamplingOptions: p.model.opt.Generation, Seed: seed, Streams: queries}
 	how.MaxNewTokens, how.Temperature = t, temperature
-	return completionBatch(src, queries, p.answers("sample", src, queries, g, how))
+	b, _ := tokens.Batch(src, queries, p.answers("sample", src, queries, g, how))
+	return b
 }
 
 // Decode answers each query greedily; no other width than 1 is offered. The scores [B] are log-probabilities.
@@ -199,39 +133,16 @@ func (p *Policy) Decode(src selector.Source, queries []int, t, width int) (b *se
 	}
 	how := GenerateOptions{SamplingOptions: DefaultSampling(), scored: true}
 	how.MaxNewTokens, how.Temperature = t, 0
-	answers := p.answers("decode", src, queries, 1, how)
-	for _, group := range answers {
-		scores = append(scores, group[0].logp)
-	}
-	return completionBatch(src, queries, answers), scores
+	return tokens.Batch(src, queries, p.answers("decode", src, queries, 1, how))
 }
 
 // answers generates, or panics as tensor operations do.
 func (p *Policy) answers(op string, src selector.Source, queries []int, g int, how GenerateOptions) [][]Completion {
-	answers, err := p.model.Generate(prompts(op, src, queries), g, how)
+	answers, err := p.model.Generate(tokens.Prompts[*processor.Prompt]("vl."+op, src, queries), g, how)
 	if err != nil {
 		fail(op, "%v", err)
 	}
 	return answers
-}
-
-// completionBatch puts completions into a batch as long as the longest.
-func completionBatch(src selector.Source, queries []int, answers [][]Completion) *selector.Batch {
-	g, longest := len(answers[0]), 1
-	for _, group := range answers {
-		for _, c := range group {
-			longest = max(longest, len(c.IDs))
-		}
-	}
-	b := selector.NewBatch(src, queries, g, longest)
-	b.Truncated = make([]bool, len(b.Valid))
-	for i, group := range answers {
-		for j, c := range group {
-			b.Set(i, j, c.IDs, 0)
-			b.Truncated[i*g+j] = !c.Finished
-		}
-	}
-	return b
 }
 
 // Params returns the trained parameters.

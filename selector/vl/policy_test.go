@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
@@ -234,7 +235,7 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	b := batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 72, 602}})
 	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
 	defer adam.Free()
-	fixed := m.frozen.tensors["model.layers.0.self_attn.q_proj.weight"]
+	fixed := m.frozen.Tensors["model.layers.0.self_attn.q_proj.weight"]
 	frozenBefore, before := fixed.Floats(), m.params.Values()
 	var losses []float64
 	for range 3 { // in the first step B is zero, so A has no gradient
@@ -410,7 +411,7 @@ func TestExactKL(t *testing.T) {
 	end := torchx.NoGrad()
 	gs, index := groups("test", b)
 	all := func(m *Model) torchx.Tensor {
-		hidden, s, err := m.hidden(gs, &pass{})
+		hidden, s, err := m.hidden(gs, &lora.Pass{})
 		if err != nil {
 			t.Fatal(err)
 		}

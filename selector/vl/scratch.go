@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // Vocabulary is what a model made from random weights must know of its tokenizer.
@@ -46,7 +47,7 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	if err != nil {
 		return nil, err
 	}
-	if err := m.fitsMemory(specs); err != nil {
+	if err := weights.FitHost(cfg.weightNames(), specs, cfg.DType == "bfloat16", m.dtype, device); err != nil {
 		return nil, fmt.Errorf("vl.scratch: %w", err)
 	}
 	err = torchx.Try(func() error {
@@ -61,7 +62,7 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	if err != nil {
 		return nil, err
 	}
-	m.frozen = newFrozen()
+	m.frozen = newFrozen(nil)
 	m.wire()
 	return m, nil
 }

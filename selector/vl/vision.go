@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -13,14 +14,14 @@ type tower struct {
 	patch  torchx.Tensor // [d, 3, 2, 14, 14]
 	blocks []visionBlock
 	normQ  torchx.Tensor
-	merge0 linear
-	merge2 linear
+	merge0 lora.Layer
+	merge2 lora.Layer
 }
 
 type visionBlock struct {
 	norm1, norm2   torchx.Tensor
-	qkv, proj      linear
-	gate, up, down linear
+	qkv, proj      lora.Layer
+	gate, up, down lora.Layer
 }
 
 // visionEps is fixed, whatever the configuration says of the decoder's.
@@ -113,7 +114,7 @@ func (l *layout) rotation() (cos, sin []float32) {
 
 // see turns rows of pixels into the vectors that replace the placeholders: one for each merged cell, [cells, H], in the
 // order of the cells. trace, which may be nil, is shown the intermediate results.
-func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, x torchx.Tensor)) torchx.Tensor {
+func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name string, x torchx.Tensor)) torchx.Tensor {
 	defer torchx.Scope()()
 	v, t := m.cfg.Vision, m.vision
 	show := func(name string, x torchx.Tensor) {
@@ -149,7 +150,7 @@ func (m *Model) see(pictures []pixels.Patches, p *pass, trace func(name string, 
 }
 
 // visionBlock is one block: x [R, d] → [R, d].
-func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Span, p *pass) torchx.Tensor {
+func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Span, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	v, b := m.cfg.Vision, &m.vision.blocks[i]
 	n, d := x.Shape()[0], v.Hidden
@@ -183,7 +184,7 @@ func gridsOf(pictures []pixels.Patches) []grid {
 
 // look returns the vectors of pictures, one tensor [cells, H] each. Where nothing of the tower is trained they are
 // computed once per content, without a graph, and shared by clones, steps and the completions of a group.
-func (m *Model) look(pictures []pixels.Patches, p *pass) []torchx.Tensor {
+func (m *Model) look(pictures []pixels.Patches, p *lora.Pass) []torchx.Tensor {
 	out := make([]torchx.Tensor, len(pictures))
 	if m.tunesVision {
 		all, at := m.see(pictures, p, nil), 0

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -28,7 +29,7 @@ func TestVision(t *testing.T) {
 			defer torchx.Scope()()
 			defer torchx.NoGrad()()
 			seen := 0
-			out := m.see(pictures, &pass{}, func(step string, x torchx.Tensor) {
+			out := m.see(pictures, &lora.Pass{}, func(step string, x torchx.Tensor) {
 				want, _ := floats(t, arrays, name+"."+step)
 				golden.Close(t, x.Floats(), want, 5e-5)
 				seen++
@@ -65,10 +66,10 @@ func TestPicturesTogetherAreAsAlone(t *testing.T) {
 	pictures := append(prompt(t, "two_images").Images, prompt(t, "big_image").Images...)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	together := m.see(pictures, &pass{}, nil).Floats()
+	together := m.see(pictures, &lora.Pass{}, nil).Floats()
 	var alone []float64
 	for i := range pictures {
-		alone = append(alone, m.see(pictures[i:i+1], &pass{}, nil).Floats()...)
+		alone = append(alone, m.see(pictures[i:i+1], &lora.Pass{}, nil).Floats()...)
 	}
 	golden.Close(t, together, alone, 1e-5) // sums over other numbers of rows round differently
 }
@@ -78,11 +79,11 @@ func TestFeaturesAreRemembered(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	picture := prompt(t, "one_image").Images[0]
 	defer torchx.Scope()()
-	first := m.look([]pixels.Patches{picture}, &pass{})[0].Floats()
+	first := m.look([]pixels.Patches{picture}, &lora.Pass{})[0].Floats()
 	picture.Data = make([]float32, len(picture.Data)) // another content under the old key
-	golden.Close(t, m.look([]pixels.Patches{picture}, &pass{})[0].Floats(), first, 0)
+	golden.Close(t, m.look([]pixels.Patches{picture}, &lora.Pass{})[0].Floats(), first, 0)
 	picture.Key = ""
-	if other := m.look([]pixels.Patches{picture}, &pass{})[0].Floats(); fmt.Sprint(other) == fmt.Sprint(first) {
+	if other := m.look([]pixels.Patches{picture}, &lora.Pass{})[0].Floats(); fmt.Sprint(other) == fmt.Sprint(first) {
 		t.Error("a picture without a key got the vectors of another")
 	}
 	f := m.frozen.features

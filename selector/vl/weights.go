@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"unsafe"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/rng"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
 )
 
 // weightNames lists the tensors of a model under their names in the published folders, in the order of
@@ -95,66 +94,27 @@ func (c *Config) bare(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
 }
 
-// frozen are the weights that nobody trains: one copy for a policy and its clones.
+// frozen are the weights that nobody trains, and the vectors of pictures where they do not change.
 type frozen struct {
-	tensors  map[string]torchx.Tensor
-	folder   *hffolder.Folder // stays open while tensors share its memory; nil otherwise
-	mapped   bool             // some tensors share the folder's memory
+	*weights.Frozen
 	features *features
-	users    int // the policies that hold it
 }
 
-func newFrozen() *frozen {
-	return &frozen{tensors: map[string]torchx.Tensor{}, features: newFeatures(), users: 1}
+func newFrozen(folder *hffolder.Folder) *frozen {
+	return &frozen{weights.NewFrozen(folder), newFeatures()}
 }
 
 // free releases the weights when the last policy lets go of them.
 func (f *frozen) free() {
-	if f.users--; f.users > 0 {
-		return
+	if f.Free() {
+		f.features.clear()
 	}
-	for _, t := range f.tensors {
-		t.Free()
-	}
-	f.features.clear()
-	if f.folder != nil {
-		f.folder.Close()
-	}
-}
-
-// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
-// are, that is half the memory, no time to load, and half the time a generated token takes.
-func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
-	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
-}
-
-// place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
-// same, or stays, and the address fits.
-func (f *frozen) place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
-	defer torchx.Scope()()
-	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
-	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
-		dtype = from
-	}
-	p := unsafe.Pointer(unsafe.SliceData(t.Data))
-	var x torchx.Tensor
-	if uintptr(p)%uintptr(from.Size()) == 0 {
-		x = torchx.FromMapped(t.Data, from, t.Shape...)
-		f.mapped = f.mapped || from == dtype && device == "cpu"
-	} else {
-		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
-	}
-	f.tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
 }
 
 // start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
 // seed and the name only.
 func start(spec torchx.Spec, std float64, seed int64) []float32 {
-	n := 1
-	for _, d := range spec.Shape {
-		n *= d
-	}
-	values := make([]float32, n)
+	values := make([]float32, weights.Numel(spec))
 	switch {
 	case strings.HasSuffix(spec.Name, ".bias"):
 	case len(spec.Shape) == 1:

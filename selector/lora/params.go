@@ -1,0 +1,82 @@
+package lora
+
+import (
+	"fmt"
+	"strings"
+
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+)
+
+// Specs lists the tensors of adapters among a model's trained ones: A [r, in] and B [out, r] of each module.
+func Specs(modules []Module) (specs []torchx.Spec) {
+	for _, m := range modules {
+		specs = append(specs, torchx.Spec{Name: KeyA(m.Name), Shape: []int{m.Rank, m.In}}, torchx.Spec{Name: KeyB(m.Name), Shape: []int{m.Out, m.Rank}})
+	}
+	return specs
+}
+
+// Start fills the adapters: with those of a folder, or, where from is nil, with fresh ones: A random, B zero, so that nothing
+// changes yet. layers are those of the model, in its order.
+func Start(params *torchx.Params, layers []Linear, modules map[string]Module, from *Adapter, seed int64) error {
+	if from != nil {
+		adapted := make([]Module, 0, len(modules))
+		for _, l := range layers {
+			if m, ok := modules[l.Name]; ok {
+				adapted = append(adapted, m)
+			}
+		}
+		if err := from.Check(adapted); err != nil {
+			return err
+		}
+	}
+	for name, m := range modules {
+		values := InitA(m, seed)
+		if from != nil {
+			values = from.A[name]
+			if err := params.Set(KeyB(name), from.B[name]); err != nil {
+				return err
+			}
+		}
+		if err := params.Set(KeyA(name), values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Save writes a model's adapters as a PEFT folder. base, which may be empty, is the model that the folder says they
+// belong to. c of nil, a model without adapters, is refused, and so is anything trained beside them: the folder has no
+// place for it.
+func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params) error {
+	if c == nil {
+		return fmt.Errorf("%s: the model has no adapters", path)
+	}
+	config := *c
+	config.BaseModel = base
+	ours := map[string]bool{}
+	for name := range modules {
+		ours[KeyA(name)], ours[KeyB(name)] = true, true
+	}
+	var tensors []tensorfile.Tensor
+	values := params.Values()
+	for _, name := range params.Names() {
+		if !ours[name] {
+			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
+		}
+		lo, hi := params.Range(name)
+		tensors = append(tensors, tensorfile.FromFloat32s(name, params.Shape(name), values[lo:hi]))
+	}
+	return Write(path, config, tensors)
+}
+
+// Merge returns W + scale·B·A in float32, where the weight w is the matrix of an adapted module; any other weight as it is.
+func Merge(w torchx.Tensor, name string, modules map[string]Module, params *torchx.Params) torchx.Tensor {
+	module, ok := strings.CutSuffix(name, ".weight")
+	m, adapted := modules[module]
+	if !ok || !adapted {
+		return w
+	}
+	low := torchx.MatMul(params.Get(KeyB(m.Name)), params.Get(KeyA(m.Name)))
+	return torchx.Add(w.To(torchx.Float32), torchx.Scale(low, m.Scale))
+}

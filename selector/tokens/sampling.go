@@ -1,0 +1,25 @@
+package tokens
+
+// SamplingOptions says how tokens are drawn. Anything but the defaults draws from another distribution than the one
+// that is trained, so ratios are off by as much.
+type SamplingOptions struct {
+	MaxNewTokens      int     `koanf:"max_new_tokens" help:"longest completion in tokens" range:"[1,inf)"`
+	Temperature       float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
+	TopP              float64 `koanf:"top_p" help:"draw from the smallest set of tokens with this probability; 1 = all" range:"(0,1]"`
+	TopK              int     `koanf:"top_k" help:"draw from this many likeliest tokens; 0 = all" range:"[0,inf)"`
+	RepetitionPenalty float64 `koanf:"repetition_penalty" help:"divides the positive and multiplies the negative logits of tokens that are there already (vl: in prompt or completion, seq2seq: in the completion); 1 = none" range:"(0,inf)"`
+}
+
+// DefaultSampling draws completions of at most n tokens from the policy itself.
+func DefaultSampling(n int) SamplingOptions {
+	return SamplingOptions{MaxNewTokens: n, Temperature: 1, TopP: 1, RepetitionPenalty: 1}
+}
+
+// FolderSampling is what a folder's generation_config.json says of sampling; nil where it says nothing.
+type FolderSampling struct {
+	DoSample          *bool    `json:"do_sample"`
+	Temperature       *float64 `json:"temperature"`
+	TopP              *float64 `json:"top_p"`
+	TopK              *int     `json:"top_k"`
+	RepetitionPenalty *float64 `json:"repetition_penalty"`
+}

@@ -1,0 +1,136 @@
+// Package tokens is what policies share whose actions are tokens: a candidate is a completion, with the token that ended
+// it. It turns batches into prompts with the completions to score, and numbers and completions back into batches.
+//
+//	gs, index := tokens.Groups[P]("vl.forward", batch)   // no padding: what a model computes
+//	out := tokens.Spread(batch, logp, index, like)       // [B, G, T]
+//
+// P is what the policy reads of a prompt, as in package prompts.
+package tokens
+
+import (
+	"fmt"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// PromptSource is a Source whose queries are prompts. (prompts.Source[P] is one.)
+type PromptSource[P any] interface {
+	selector.Source
+	Prompt(i int) (P, error)
+}
+
+// Group is a prompt and its completions: token ids, each with its end token where there is one.
+type Group[P any] struct {
+	Prompt      P
+	Completions [][]int64
+}
+
+// Completion is what a prompt was answered with.
+type Completion struct {
+	IDs      []int64 // with the token that ended it
+	Finished bool    // false: cut at the length limit, without an end token or with a forced one
+	LogP     float64 // of its tokens at temperature 1, where asked for
+}
+
+// Fail ends an operation as libtorch's errors do: the border of a step makes an ordinary error of it.
+func Fail(op, format string, args ...any) {
+	panic(&torchx.OpError{Op: op, Msg: fmt.Sprintf(format, args...)})
+}
+
+// Prompts returns the prompts of some queries.
+func Prompts[P any](op string, src selector.Source, queries []int) []P {
+	source, ok := src.(PromptSource[P])
+	if !ok {
+		Fail(op, "source %s has no prompts for this policy", src.Name())
+	}
+	out := make([]P, len(queries))
+	for i, q := range queries {
+		p, err := source.Prompt(q)
+		if err != nil {
+			Fail(op, "%s: query %d: %v", src.Name(), src.ID(q), err)
+		}
+		out[i] = p
+	}
+	return out
+}
+
+// Groups returns a batch's prompts with their scored completions, and for every step of the batch [B*G*T] the number of
+// its token in that order; steps that are not scored have the number of tokens.
+func Groups[P any](op string, b *selector.Batch) (out []Group[P], index []int64) {
+	ps := Prompts[P](op, b.Source, b.Queries)
+	index = make([]int64, b.B()*b.G*b.T)
+	n := int64(0)
+	for i := range b.Queries {
+		g := Group[P]{Prompt: ps[i]}
+		for j := range b.G {
+			if !b.Valid[i*b.G+j] {
+				continue
+			}
+			ids := b.Scored(i, j)
+			for t := range ids {
+				index[(i*b.G+j)*b.T+t] = n + 1 // 0 stands for nothing until n is known
+				n++
+			}
+			g.Completions = append(g.Completions, ids)
+		}
+		out = append(out, g)
+	}
+	for k := range index {
+		if index[k]--; index[k] < 0 {
+			index[k] = n
+		}
+	}
+	return out, index
+}
+
+// Spread puts one number a token x [n], or no tensor where n is 0, to the steps of the batch [B, G, T] by the index of
+// Groups; 0 elsewhere. The result lies on the device of like.
+func Spread(b *selector.Batch, x torchx.Tensor, index []int64, like torchx.Tensor) torchx.Tensor {
+	all := torchx.FullLike(like, 0, torchx.Float32, 1)
+	if !x.Nil() {
+		all = torchx.Cat(0, x, all)
+	}
+	return torchx.Reshape(torchx.IndexSelect(all, 0, torchx.ToLike(torchx.From(index, len(index)), like)), b.B(), b.G, b.T)
+}
+
+// ByCompletion cuts one number a token [n] up: of groups[i], completion j, token k at [i][j][k].
+func ByCompletion[P any](groups []Group[P], all []float64) (out [][][]float64) {
+	for _, g := range groups {
+		var of [][]float64
+		for _, ids := range g.Completions {
+			of = append(of, all[:len(ids):len(ids)])
+			all = all[len(ids):]
+		}
+		out = append(out, of)
+	}
+	return out
+}
+
+// Batch puts completions into a batch as long as the longest, and returns it with their log-probabilities [B*G].
+func Batch(src selector.Source, queries []int, answers [][]Completion) (b *selector.Batch, logp []float64) {
+	g, longest := len(answers[0]), 1
+	for _, group := range answers {
+		for _, c := range group {
+			longest = max(longest, len(c.IDs))
+		}
+	}
+	b = selector.NewBatch(src, queries, g, longest)
+	b.Truncated = make([]bool, len(b.Valid))
+	for i, group := range answers {
+		for j, c := range group {
+			b.Set(i, j, c.IDs, 0)
+			b.Truncated[i*g+j] = !c.Finished
+			logp = append(logp, c.LogP)
+		}
+	}
+	return b, logp
+}
+
+// Temperature is the one that a forward pass is asked for: 0 means 1.
+func Temperature(opt selector.ForwardOptions) float64 {
+	if opt.Temperature == 0 {
+		return 1
+	}
+	return opt.Temperature
+}

@@ -1,0 +1,66 @@
+package weights
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/registry"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+)
+
+// Assign copies a checkpoint's tensors into the trained ones: all of them, and no others.
+func Assign(params *torchx.Params, file *tensorfile.File) error {
+	for _, t := range file.Tensors {
+		if !params.Has(t.Name) {
+			return registry.Unknown("tensor", t.Name, params.Names())
+		}
+	}
+	for _, name := range params.Names() {
+		t, ok := file.Get(name)
+		if !ok {
+			return fmt.Errorf("tensor %s is missing", name)
+		}
+		if !slices.Equal(t.Shape, params.Shape(name)) {
+			return fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, params.Shape(name))
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			if v-v != 0 {
+				return fmt.Errorf("tensor %s holds %v at %d, want finite numbers", name, v, i)
+			}
+		}
+		if err := params.Set(name, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Portable is config.json, for a checkpoint's metadata, without the path that it was once loaded from.
+func Portable(raw []byte) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		return Compact(raw)
+	}
+	delete(all, "_name_or_path")
+	out, err := json.Marshal(all)
+	if err != nil {
+		return Compact(raw)
+	}
+	return string(out)
+}
+
+// Compact is JSON without white space; what is no JSON stays as it is.
+func Compact(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}

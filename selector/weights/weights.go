@@ -1,0 +1,139 @@
+// Package weights keeps the tensors of models that are loaded from Hugging Face folders: what nobody trains, what a
+// checkpoint says of the rest, and the forms that both have in files.
+//
+//	f := weights.NewFrozen(folder)                   // one copy for a policy and its clones
+//	f.Place("model.norm.weight", tensor, torchx.Float32, "cpu")
+//	err := weights.Assign(params, checkpoint)        // the trained tensors
+//
+// It knows names, shapes and types, no model.
+package weights
+
+import (
+	"fmt"
+	"unsafe"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+)
+
+// Frozen are the weights that nobody trains: one copy for a policy and its clones.
+type Frozen struct {
+	Tensors map[string]torchx.Tensor
+
+	folder *hffolder.Folder // stays open while tensors share its memory; nil otherwise
+	mapped bool             // some tensors share the folder's memory
+	users  int              // the policies that hold it
+}
+
+// NewFrozen returns no weights yet, held by one policy. Those that will be placed come from folder; nil = none will.
+func NewFrozen(folder *hffolder.Folder) *Frozen {
+	return &Frozen{Tensors: map[string]torchx.Tensor{}, folder: folder, users: 1}
+}
+
+// Hold counts one more policy that holds the weights.
+func (f *Frozen) Hold() { f.users++ }
+
+// Free releases the weights when the last policy lets go of them, and closes the folder that they share memory with. It
+// reports whether that was so.
+func (f *Frozen) Free() (last bool) {
+	if f.users--; f.users > 0 {
+		return false
+	}
+	for _, t := range f.Tensors {
+		t.Free()
+	}
+	if f.folder != nil {
+		f.folder.Close()
+	}
+	return true
+}
+
+// Placed says that all weights are there: a folder that none shares memory with is closed.
+func (f *Frozen) Placed() {
+	if !f.mapped && f.folder != nil {
+		f.folder.Close()
+		f.folder = nil
+	}
+}
+
+// Disown leaves closing the folder to the caller.
+func (f *Frozen) Disown() { f.folder = nil }
+
+// Place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
+// same, or stays, and the address fits.
+func (f *Frozen) Place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
+	defer torchx.Scope()()
+	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
+	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
+		dtype = from
+	}
+	p := unsafe.Pointer(unsafe.SliceData(t.Data))
+	var x torchx.Tensor
+	if uintptr(p)%uintptr(from.Size()) == 0 {
+		x = torchx.FromMapped(t.Data, from, t.Shape...)
+		f.mapped = f.mapped || from == dtype && device == "cpu"
+	} else {
+		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
+	}
+	f.Tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
+}
+
+// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
+// are, that is half the memory, no time to load, and half the time a generated token takes.
+func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
+	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
+}
+
+// As returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another, and frozen
+// matrices under float32, which products take as they are.
+func As(w torchx.Tensor, dtype torchx.DType) torchx.Tensor {
+	if dtype == torchx.Float32 || w.Nil() {
+		return w
+	}
+	return w.To(dtype)
+}
+
+// FitHost refuses a model that the host cannot hold: frozen weights that must be converted, and trained ones with
+// gradients and two moments in float32. all are the model's weights, in the file bfloat16 or not; dtype is the type of
+// the computation. Elsewhere than on the CPU nothing is refused.
+func FitHost(all, trained []torchx.Spec, bfloat16 bool, dtype torchx.DType, device string) error {
+	if device != "cpu" {
+		return nil
+	}
+	n, train := float64(Numel(all...)), float64(Numel(trained...))
+	what := fmt.Sprintf("a model of %.3g parameters, %.3g of them trained", n, train)
+	bytes := float64(dtype.Size())
+	if stays(bfloat16, dtype, device) {
+		bytes = 2
+	}
+	return hostmem.Need(what, n*bytes+16*train)
+}
+
+// Numel is the number of values of some tensors.
+func Numel(specs ...torchx.Spec) (n int) {
+	for _, s := range specs {
+		x := 1
+		for _, d := range s.Shape {
+			x *= d
+		}
+		n += x
+	}
+	return n
+}
+
+// FileType resolves the torch_dtype that a folder is to be written in.
+func FileType(name string) (torchx.DType, error) {
+	dtype, ok := map[string]torchx.DType{"float32": torchx.Float32, "bfloat16": torchx.BFloat16, "float16": torchx.Float16}[name]
+	if !ok {
+		return 0, fmt.Errorf("dtype %q: want float32, bfloat16 or float16", name)
+	}
+	return dtype, nil
+}
+
+// InFile is a weight as a file holds it, rounded to dtype (float32, bfloat16 or float16).
+func InFile(s torchx.Spec, w torchx.Tensor, dtype torchx.DType) tensorfile.Tensor {
+	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16, torchx.Float16: tensorfile.F16}[dtype]
+	return tensorfile.Tensor{Name: s.Name, DType: file, Shape: s.Shape, Data: w.To(dtype).ToDevice("cpu").Bytes()}
+}

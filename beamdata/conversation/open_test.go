@@ -137,7 +137,7 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 		{"fewer frames than meta says", `[{"video": "f", "meta": {"num_frames": 3}, "conversations": [{"from": "human", "value": "<video>"}]}]`, "meta.num_frames says 3 frames, the 1st video has 1 files"},
 		{"broken JSON inside", `[{"id": "q", "conversations": [}]`, "record 1: byte 31: got '}', want ']' first"},
 		{"open record", `[{"id": "q`, "record 1: the file ends within the record"},
-		{"bad token inside", `[{"id": "q", "conversations": nul}]`, ":record 1 (id q): byte 33 of the record: invalid character"},
+		{"bad token inside", `[{"id": "q", "conversations": nul}]`, ":record 1 (id q): byte 33: invalid character"},
 		{"no comma", `[{} {}]`, `record 2: byte 4: got '{', want a comma or the closing ]`},
 		{"open array", `[{}`, "the file ends within its array: want ]"},
 		{"text behind", `[{}] x`, `byte 5: 'x' after the array`},

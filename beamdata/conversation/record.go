@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/chat"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 )
 
@@ -44,7 +45,7 @@ type turn struct {
 func decode(raw []byte, root string) (Sample, error) {
 	var rec record
 	if err := json.Unmarshal(raw, &rec); err != nil {
-		return Sample{Name: nameOf(raw)}, jsonError(err)
+		return Sample{Name: nameOf(raw)}, jsonwords.Error(err)
 	}
 	s := Sample{Name: text(rec.ID), Root: root}
 	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
@@ -213,28 +214,4 @@ func nameOf(raw []byte) (name string) {
 		}
 	})
 	return name
-}
-
-// jsonError words what encoding/json reports without Go's names.
-func jsonError(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		kind := wrong.Type.Kind().String()
-		switch kind {
-		case "slice":
-			kind = "list"
-		case "float64":
-			kind = "number"
-		case "string":
-			kind = "text"
-		case "struct":
-			kind = "object"
-		}
-		return fmt.Errorf("%s: got a JSON %s, want a %s", wrong.Field, wrong.Value, kind)
-	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("byte %d of the record: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
-	}
-	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/internal/jsonwords"
 )
 
 // file is one file of records.
@@ -46,7 +47,7 @@ func (f jsonFile) columns() ([]string, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.at(0), wording(err))
+		return nil, fmt.Errorf("%s: %w", f.at(0), jsonwords.Error(err))
 	}
 	return slices.Sorted(maps.Keys(fields)), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/jsonwords"
 )
 
 // record is one source with its target.
@@ -41,7 +42,7 @@ func decode(raw []byte, c columns) (record, error) {
 	var r record
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return r, wording(err)
+		return r, jsonwords.Error(err)
 	}
 	for _, f := range []struct {
 		name string
@@ -99,13 +100,4 @@ func kind(value json.RawMessage) string {
 		return "null"
 	}
 	return "number"
-}
-
-// wording says what is wrong with a record without Go's names.
-func wording(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("byte %d of the record: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
-	}
-	return err
 }

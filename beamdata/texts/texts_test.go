@@ -90,7 +90,7 @@ func TestRecordsRefused(t *testing.T) {
 		{"a missing column", good + good + `{"source": "s"}`, nil, "FILE:3: no target: want a text"},
 		{"an empty source", good + `{"source": " \n", "target": "t"}`, nil, "FILE:2: source is empty: want a text"},
 		{"an empty target", `{"source": "s", "target": ""}`, nil, "FILE:1: target is empty: want a text"},
-		{"damage", good + `{"source": "s" "target": "t"}`, nil, "FILE:2: byte 16 of the record: invalid character"},
+		{"damage", good + `{"source": "s" "target": "t"}`, nil, "FILE:2: byte 16: invalid character"},
 		{"a file cut short", good + `{"source": "s`, nil, "FILE: record 2: the file ends within the record"},
 		{"an empty file", "", nil, "FILE holds no record"},
 		{"no known columns", `{"a": "s", "b": "t"}`, nil, "FILE: no known pair of columns among a, b: name them by data.texts.source and data.texts.target"},

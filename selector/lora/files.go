@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/selector/weights"
@@ -64,7 +65,7 @@ func refused() map[string][]string {
 // ParseConfig reads adapter_config.json.
 func ParseConfig(raw []byte) (Config, error) {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
+	if err := jsonwords.Unmarshal(raw, &all); err != nil {
 		return Config{}, err
 	}
 	rules := refused()
@@ -74,7 +75,7 @@ func ParseConfig(raw []byte) (Config, error) {
 		}
 	}
 	f := configFile{PeftType: "LORA", Rank: 8, Alpha: 8} // PEFT's defaults
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return Config{}, err
 	}
 	if f.PeftType != "LORA" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 )
 
@@ -64,7 +65,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 		DType         string   `json:"torch_dtype"`
 		NewDType      string   `json:"dtype"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	if err := jsonwords.Unmarshal(raw, &head); err != nil {
 		return nil, err
 	}
 	kind := head.ModelType
@@ -113,7 +114,7 @@ type t5File struct {
 
 func (c *Config) t5(raw []byte) error {
 	var f t5File
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
 	c.Vocab, c.Width = or(f.Vocab, 32128), or(f.Width, 512)
@@ -159,7 +160,7 @@ type bartFile struct {
 
 func (c *Config) bart(raw []byte) error {
 	var f bartFile
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
 	for _, s := range []struct {

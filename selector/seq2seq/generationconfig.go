@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/selector/tokens"
 )
 
@@ -47,10 +48,10 @@ type generationFile struct {
 // generationKeys reads what config.json says of generation, over the defaults of its kind.
 func (c *Config) generationKeys(raw []byte, defaults string) error {
 	var f generationFile
-	if err := json.Unmarshal([]byte(defaults), &f); err != nil {
+	if err := jsonwords.Unmarshal([]byte(defaults), &f); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
 	if f.Pad == nil {
@@ -74,7 +75,7 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 		return c.generation, nil
 	}
 	var f generationFile
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return GenerationConfig{}, err
 	}
 	if f.Pad == nil {

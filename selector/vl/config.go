@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/selector/tokens"
 )
@@ -135,7 +136,7 @@ type visionFile struct {
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
 func ParseConfig(raw []byte) (*Config, error) {
 	var f file
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
 	if err := f.known(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/selector/tokens"
 )
 
@@ -23,7 +24,7 @@ func parseGeneration(raw []byte) (GenerationConfig, error) {
 		tokens.FolderSampling
 		EOS json.RawMessage `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return g, err
 	}
 	eos, err := tokens.ParseIDs(f.EOS)

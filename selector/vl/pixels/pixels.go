@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // Config is preprocessor_config.json.
@@ -75,7 +77,7 @@ func parseConfig(data []byte) (Config, error) {
 		Factor    *float64  `json:"rescale_factor"`
 		Resample  *int      `json:"resample"`
 	}{}
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := jsonwords.Unmarshal(data, &f); err != nil {
 		return Config{}, err
 	}
 	types := []string{"", "Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor", "Qwen2_5_VLImageProcessorFast"}

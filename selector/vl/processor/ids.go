@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tokenizer"
 )
 
@@ -83,7 +84,7 @@ func readJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := jsonwords.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

@@ -87,14 +87,14 @@ func codePlants() []plant {
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
 			edits: []edit{{"beamdata/shapes_glue.go", "weight[k] = math.Exp(s)", "weight[k] = math.NaN()"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
-			edits: []edit{{"selector/vl/policy.go", "out[i] = p", "out[(i+1)%len(out)] = p"}}},
+			edits: []edit{{"selector/tokens/tokens.go", "out[i] = p", "out[(i+1)%len(out)] = p"}}},
 		{name: "images do not reach the model", base: adapting, check: "images_ignored",
 			edits: []edit{{"selector/vl/groups.go", "in.media = torchx.Cat(0, m.look(in.pictures, p)...)", "in.media = torchx.Scale(torchx.Cat(0, m.look(in.pictures, p)...), 0)"}}},
 		{name: "LoRA is frozen", base: adapting, check: "gradient_missing",
-			edits: []edit{{"selector/vl/linear.go", "l.a, l.b, l.scale = m.params.Get(lora.KeyA(name)), m.params.Get(lora.KeyB(name)), a.Scale",
-				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(m.params.Get(lora.KeyA(name)))), torchx.Own(torchx.Detach(m.params.Get(lora.KeyB(name)))), a.Scale"}}},
+			edits: []edit{{"selector/lora/layer.go", "l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale",
+				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(params.Get(KeyA(m.Name)))), torchx.Own(torchx.Detach(params.Get(KeyB(m.Name)))), m.Scale"}}},
 		{name: "LoRA does not act", base: adapting, check: "gradient_missing|lora_ignored|weights_ignored",
-			edits: []edit{{"selector/vl/linear.go", "return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
+			edits: []edit{{"selector/lora/layer.go", "return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
 	}
 }
 

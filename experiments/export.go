@@ -255,6 +255,26 @@ func sectionOf(kind string) string {
 	return "vl"
 }
 
+// origin is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
+// the run that wrote init.checkpoint says; and that checkpoint ("": none).
+func (r *run) origin(kind string, path *string) (folder *string, checkpoint string, err error) {
+	if from := r.cfg.Init.Checkpoint; from != nil {
+		if checkpoint, err = resolveCheckpoint(*from); err != nil {
+			return nil, "", err
+		}
+		if path == nil {
+			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
+				return &base, checkpoint, nil
+			}
+		}
+	}
+	if path == nil {
+		return nil, checkpoint, nil
+	}
+	model, err := r.modelOf(kind, *path)
+	return &model, checkpoint, err
+}
+
 // modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
 // policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
 // folder of this run once, and found there by everything that opens this run later.

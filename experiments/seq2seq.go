@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/reports"
 	"fulcrum/selector/prompts"
@@ -124,25 +121,12 @@ func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
 func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
 	c := r.cfg
 	warn := func(message string) { r.log.Warnf("%s", message) }
-	checkpoint := ""
-	if c.Init.Checkpoint != nil {
-		var err error
-		if checkpoint, err = resolveCheckpoint(*c.Init.Checkpoint); err != nil {
-			return nil, words{}, err
-		}
-		if base := baseOf(checkpoint, seq2seq.Kind); c.Seq2Seq.Path == nil && base != "" { // the run trained a part of a model folder
-			c.Seq2Seq.Path = &base
-		}
-	}
 	var w words
-	var err error
-	if c.Seq2Seq.Path != nil {
-		path, err := r.modelOf(seq2seq.Kind, *c.Seq2Seq.Path)
-		if err != nil {
-			return nil, w, err
-		}
-		c.Seq2Seq.Path = &path
+	folder, checkpoint, err := r.origin(seq2seq.Kind, c.Seq2Seq.Path)
+	if err != nil {
+		return nil, w, err
 	}
+	c.Seq2Seq.Path = folder
 	switch {
 	case c.Seq2Seq.Path != nil:
 		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
@@ -175,25 +159,13 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
 	if err == nil && bundle != nil && c.Seq2Seq.Path == nil && !c.DryRun {
-		err = keepSeq2Seq(filepath.Join(r.dir, modelFolder), model, w.tokens)
+		err = r.keepModel(model.Config().Raw, w.tokens.Save)
 	}
 	if err != nil {
 		model.Free()
 		return nil, w, err
 	}
 	return model, w, nil
-}
-
-// keepSeq2Seq writes what the checkpoints of a model from random weights don't hold, so that they can be opened and
-// exported.
-func keepSeq2Seq(dir string, m *seq2seq.Model, t *tokenizer.Tokenizer) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(dir, "config.json"), m.Config().Raw, 0o644); err != nil {
-		return err
-	}
-	return t.Save(dir)
 }
 
 // builtinWords trains a small vocabulary on the texts of the data.

@@ -58,33 +58,19 @@ const modelFolder = "model"
 func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
 	c := r.cfg
 	warn := func(message string) { r.log.Warnf("%s", message) }
-	checkpoint := ""
-	if c.Init.Checkpoint != nil {
-		var err error
-		if checkpoint, err = resolveCheckpoint(*c.Init.Checkpoint); err != nil {
-			return nil, nil, err
-		}
+	named := c.VL.Path != nil
+	folder, checkpoint, err := r.origin(vl.Kind, c.VL.Path)
+	if err != nil {
+		return nil, nil, err
 	}
+	c.VL.Path = folder
 	var proc *processor.Processor
-	var err error
-	if c.VL.Path != nil {
-		path, err := r.modelOf(vl.Kind, *c.VL.Path)
-		if err != nil {
-			return nil, nil, err
-		}
-		c.VL.Path = &path
-	}
 	switch {
-	case c.VL.Path != nil:
-		if proc, err = processor.Open(*c.VL.Path); err != nil {
+	case folder != nil:
+		if proc, err = processor.Open(*folder); err != nil && named {
 			err = usagef("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
-		if base := baseOf(checkpoint, vl.Kind); base != "" { // the run trained a part of a model folder
-			c.VL.Path = &base
-			proc, err = processor.Open(base)
-			break
-		}
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
 		return nil, nil, usagef("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
@@ -110,7 +96,7 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 		return nil, nil, err
 	}
 	if bundle != nil && c.VL.Path == nil && !c.DryRun {
-		err = r.keepModel(model, proc)
+		err = r.keepModel(model.Config().Raw, proc.Save)
 	}
 	if err != nil {
 		model.Free()
@@ -131,16 +117,16 @@ func runOf(checkpoint string) string {
 func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
 
 // keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
-// opened and exported.
-func (r *run) keepModel(m *vl.Model, p *processor.Processor) error {
+// opened and exported: config.json, and what save writes of texts and pictures.
+func (r *run) keepModel(config []byte, save func(dir string) error) error {
 	dir := filepath.Join(r.dir, modelFolder)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(dir, "config.json"), m.Config().Raw, 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
 		return err
 	}
-	return p.Save(dir)
+	return save(dir)
 }
 
 // corpusSamples bounds what a built-in vocabulary is trained on.

@@ -176,15 +176,19 @@ func (v *studyView) writeReading(d *document) {
 	d.list(items...)
 }
 
+// heading names a setting where there are several.
+func (s *studySetting) heading(text string) string {
+	if len(s.what) > 0 {
+		text += " with " + codeList(s.what)
+	}
+	return text
+}
+
 // writeArms is the table of arms and baselines.
 func (v *studyView) writeArms(d *document) {
 	split := v.split()
 	for _, s := range v.settings {
-		title := "Arms and baselines"
-		if len(s.what) > 0 {
-			title += " with " + codeList(s.what)
-		}
-		d.heading(2, "%s", title)
+		d.heading(2, "%s", s.heading("Arms and baselines"))
 		var rows [][]string
 		baselines := func(names ...string) {
 			for _, name := range names {
@@ -401,11 +405,7 @@ func (v *studyView) writeSeeds(d *document) {
 			continue
 		}
 		slices.Sort(seeds)
-		title := "Seed by seed"
-		if len(s.what) > 0 {
-			title += " with " + codeList(s.what)
-		}
-		d.heading(2, "%s", title)
+		d.heading(2, "%s", s.heading("Seed by seed"))
 		header := []string{"reward on " + plain(split)}
 		for _, seed := range seeds {
 			header = append(header, fmt.Sprintf(">%d", seed))

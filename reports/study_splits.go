@@ -45,11 +45,7 @@ func (v *studyView) writeSplits(d *document) {
 		return
 	}
 	for _, s := range v.settings {
-		title := "Every set of questions"
-		if len(s.what) > 0 {
-			title += " with " + codeList(s.what)
-		}
-		d.heading(2, "%s", title)
+		d.heading(2, "%s", s.heading("Every set of questions"))
 		header := []string{"policy"}
 		for _, split := range splits {
 			header = append(header, ">reward on "+plain(split))

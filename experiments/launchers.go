@@ -43,6 +43,11 @@ func slurmLauncher(p *plan) (openLauncher, error) {
 	if err := p.master.DecodeHydra("launcher", &opt); err != nil {
 		return nil, err
 	}
+	for _, dir := range []string{p.dir, p.cwd} {
+		if err := launcher.SlurmFolder(dir); err != nil {
+			return nil, usagef("%v", err)
+		}
+	}
 	if err := launcher.SlurmMissing(); err != nil { // known before anything is written
 		return nil, usagef("hydra/launcher=%s: %v", p.hydra.Launcher, err)
 	}

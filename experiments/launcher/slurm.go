@@ -65,6 +65,9 @@ func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
+	if err := SlurmFolder(sweep); err != nil {
+		return nil, err
+	}
 	if err := SlurmMissing(); err != nil {
 		return nil, err
 	}
@@ -208,10 +211,11 @@ func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
 	return array, sub.found(array)
 }
 
-// script is the batch script of an array: every task makes one attempt at its job.
+// script returns the batch script of an array: every task makes one attempt at its job. Everything in it is a
+// quoted word on one line, comments included. Only the setup lines are shell, as their key says.
 func (s *slurm) script(sub *submission) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/bash\n# Jobs of the sweep in %s, submitted by\n#   sbatch", s.sweep)
+	fmt.Fprintf(&b, "#!/bin/bash\n# Jobs of the sweep in %s, submitted by\n#   sbatch", shellQuote(s.sweep))
 	for _, arg := range sub.Sbatch {
 		b.WriteString(" " + shellQuote(arg))
 	}
@@ -233,14 +237,6 @@ func (s *slurm) script(sub *submission) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), TaskVerb, shellQuote(s.sweep), sub.Offset)
 	return b.String()
-}
-
-// shellQuote makes any text one word of a shell.
-func shellQuote(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // Adopt implements Launcher.

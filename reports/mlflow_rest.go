@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // MLflowServer is a tracking server and who logs to it. User and password win over a token, as in MLflow.
@@ -135,7 +137,7 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 	if answer == nil {
 		return nil
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := jsonwords.Unmarshal(text, answer); err != nil {
 		return &mlflowError{URI: c.server.URI, Status: resp.StatusCode, Message: "the answer is not JSON: is this an MLflow server?"}
 	}
 	return nil

@@ -44,8 +44,8 @@ type turn struct {
 // decode turns the bytes of a record into a sample. root is the folder of its relative paths.
 func decode(raw []byte, root string) (Sample, error) {
 	var rec record
-	if err := json.Unmarshal(raw, &rec); err != nil {
-		return Sample{Name: nameOf(raw)}, jsonwords.Error(err)
+	if err := jsonwords.Unmarshal(raw, &rec); err != nil {
+		return Sample{Name: nameOf(raw)}, err
 	}
 	s := Sample{Name: text(rec.ID), Root: root}
 	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
@@ -160,7 +160,7 @@ func answers(raw json.RawMessage) ([]string, error) {
 		return nil, nil
 	}
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonwords.Unmarshal(raw, &list); err != nil {
 		return nil, errors.New(`answers: want a list of texts, or of {"answer": text}`)
 	}
 	out := make([]string, len(list))

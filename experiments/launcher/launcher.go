@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 )
 
 // Job is one job of a sweep, with all that a machine needs to start it.
@@ -117,7 +118,7 @@ func ReadJob(sweep string, num int) (Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if err := json.Unmarshal(text, &j); err != nil {
+	if err := jsonwords.Unmarshal(text, &j); err != nil {
 		return j, fmt.Errorf("%s: %w", jobFile(sweep, num), err)
 	}
 	return j, nil

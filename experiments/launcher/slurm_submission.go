@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/jsonwords"
 )
 
 // submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
@@ -48,7 +49,7 @@ func submissions(sweep string) ([]*submission, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, s); err != nil {
+		if err := jsonwords.Unmarshal(text, s); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, s)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // Doctor watches one run. Make it with New; it is not safe for concurrent use.
@@ -134,7 +136,7 @@ func (d *Doctor) Restore(saved json.RawMessage) error {
 		return nil // of a version without a doctor
 	}
 	s := d.state
-	if err := json.Unmarshal(saved, &s); err != nil {
+	if err := jsonwords.Unmarshal(saved, &s); err != nil {
 		return fmt.Errorf("doctor: saved state: %w", err)
 	}
 	if s.Phase != d.state.Phase {

@@ -50,10 +50,12 @@ type parser struct {
 	queriesOnly bool // scores are not looked at, trajectories only where the pool depends on them
 	finite      bool // scores that are not finite are refused
 	keysNotIDs  int  // keys that are neither numbers nor _meta
+	allKeys     bool // keep them
+	keys        []string
 }
 
 func newParser(r io.Reader, opt Options) *parser {
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat}
+	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat}
 }
 
 // each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
@@ -65,6 +67,9 @@ func (p *parser) each(entry func(*record) error) error {
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {
 			return p.s.skip()
+		}
+		if p.allKeys {
+			p.keys = append(p.keys, string(key))
 		}
 		id, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {

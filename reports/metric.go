@@ -40,7 +40,7 @@ func Metrics() []Metric {
 		{"rouge1", "", "of task=evaluate with metric=rouge: mean ROUGE-1 F1 over the texts"},
 		{"rouge2", "", "the same of ROUGE-2"},
 		{"rougeL", "", "the same of ROUGE-L"},
-		{"rougeLsum", "", "the same of ROUGE-L by lines"},
+		{"rougeLsum", "", "the same of ROUGE-L by sentences (evaluate.sentences)"},
 		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a step, or of an eval over the greedy ones"},
 		{"loss", "", "the loss that was differentiated"},
 		{"grad_norm", "", "global norm of the gradient before clipping"},

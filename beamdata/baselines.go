@@ -89,6 +89,15 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 	return order[:min(shots, len(order))]
 }
 
+// Nearness returns the mean cosine of query i with a selection from its pool.
+func (s *Set) Nearness(i int, positions []int32) float64 {
+	query, pool, sum := s.Table.Row(int(s.Row(i))), s.Pool(i), 0.0
+	for _, p := range positions {
+		sum += Cosine(query, s.Table.Row(int(pool[p])))
+	}
+	return sum / float64(max(len(positions), 1))
+}
+
 // Cosine returns the cosine of two vectors, 0 where one of them is zero.
 func Cosine(a, b []float32) float64 {
 	var ab, aa, bb float64

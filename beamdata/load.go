@@ -63,6 +63,9 @@ func Load(opt Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none", *f, opt.Name)
+	}
 	b := l.bundle
 	shared := b.Records == b.RCE
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online} {
@@ -86,6 +89,8 @@ type loader struct {
 	table  *Table
 	build  *builder
 	bundle *Bundle
+
+	trajectories bool // an RL file was read
 
 	prior   *readerPrior // nil: unknown
 	answers *answers
@@ -111,6 +116,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.trajectories = l.trajectories || f.format == "rl"
 	if l.bundle.Format == "" {
 		l.bundle.Format = f.format
 	}

@@ -67,6 +67,13 @@ func Load(opt Options) (*Bundle, error) {
 		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none", *f, opt.Name)
 	}
 	b := l.bundle
+	if !opt.Compat { // the reference takes the first of equals
+		for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
+			if s != nil {
+				s.ties = &opt.SplitSeed
+			}
+		}
+	}
 	shared := b.Records == b.RCE
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online} {
 		*s = (*s).withLevels(opt.Reward)

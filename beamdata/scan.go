@@ -2,12 +2,13 @@ package beamdata
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"unsafe"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
@@ -167,7 +168,7 @@ func (s *scanner) text() ([]byte, error) {
 					return token[1 : len(token)-1], nil
 				}
 				var out string
-				if err := json.Unmarshal(token, &out); err != nil {
+				if err := jsonwords.Unmarshal(token, &out); err != nil {
 					return nil, s.errorf("string: %v", err)
 				}
 				return []byte(out), nil

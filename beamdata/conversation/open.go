@@ -75,6 +75,7 @@ type file struct {
 	unknown []keycheck.Unknown
 	root    string
 	wording wording
+	video   VideoOptions
 }
 
 // keys are those of a record that are read, and those that the public sets carry besides.
@@ -86,7 +87,7 @@ func keys(path string) *keycheck.Keys {
 }
 
 func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
-	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording()}
+	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
 	seen := keys(path)
 	x, err := jsonrecords.Scan(path, func(record []byte) {
 		if withGroups {
@@ -125,7 +126,7 @@ func (f *file) Sample(row int64) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	s, err := decode(raw, f.root)
+	s, err := decode(raw, f.root, f.video)
 	s.ID = row
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", f.at(row, s.Name), err)
@@ -145,7 +146,13 @@ func (f *file) at(row int64, name string) string {
 }
 
 // Fingerprint covers the file and what the options add to it.
-func (f *file) Fingerprint() string { return fmt.Sprintf("%s %+v", f.index.Digest, f.wording) }
+func (f *file) Fingerprint() string {
+	x := fmt.Sprintf("%s %+v", f.index.Digest, f.wording)
+	if f.video != DefaultVideoOptions() {
+		x += fmt.Sprintf(" %+v", f.video)
+	}
+	return x
+}
 
 // check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
 // samples are right by construction.

@@ -69,8 +69,8 @@ func (f jsonFile) columns() ([]string, error) {
 		return nil, err
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.at(0), jsonwords.Error(err))
+	if err := jsonwords.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.at(0), err)
 	}
 	return slices.Sorted(maps.Keys(fields)), nil
 }

@@ -41,7 +41,7 @@ func Metrics() []Metric {
 		{"rouge2", "", "the same of ROUGE-2"},
 		{"rougeL", "", "the same of ROUGE-L"},
 		{"rougeLsum", "", "the same of ROUGE-L by sentences (evaluate.sentences)"},
-		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a step, or of an eval over the greedy ones"},
+		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a step, or of an eval over the greedy ones; also what a term counts beside its value: points_named, points_in_confusion, points_on_object"},
 		{"loss", "", "the loss that was differentiated"},
 		{"grad_norm", "", "global norm of the gradient before clipping"},
 		{"frozen_grad_norm", "", "compat: norm of the stale gradient of frozen parameters, after clipping"},

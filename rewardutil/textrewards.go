@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 
 	"fulcrum/internal/option"
@@ -122,13 +123,19 @@ type TextRewards struct {
 	clipMin, clipMax float64
 }
 
-// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name:
+// measured is a reward that reports numbers of its own beside its scores [n], by name.
+type measured interface {
+	ScoreMeasured(ctx context.Context, items []TextItem) (scores []float64, measures map[string][]float64, err error)
+}
+
+// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name; the numbers that a term
+// measures beside its value stand there too, and are in no total:
 //
 //	total_i = clip(Σ_t weight_t · term_t,i, clip_min, clip_max)
 func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []float64, terms map[string][]float64, err error) {
 	total, terms = make([]float64, len(items)), make(map[string][]float64, len(r.Terms))
 	for _, t := range r.Terms {
-		values, err := t.Reward.Score(ctx, items)
+		values, measures, err := scoreMeasured(ctx, t.Reward, items)
 		if err != nil {
 			return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, err)
 		}
@@ -142,11 +149,20 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 			total[i] += t.Weight * v
 		}
 		terms[t.Name] = values
+		maps.Copy(terms, measures)
 	}
 	for i, v := range total {
 		total[i] = max(r.clipMin, min(r.clipMax, v))
 	}
 	return total, terms, nil
+}
+
+func scoreMeasured(ctx context.Context, r TextReward, items []TextItem) ([]float64, map[string][]float64, error) {
+	if m, ok := r.(measured); ok {
+		return m.ScoreMeasured(ctx, items)
+	}
+	scores, err := r.Score(ctx, items)
+	return scores, nil, err
 }
 
 // Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows

@@ -125,7 +125,10 @@ func (r *RCE) Begin(env *Env, totalSteps int) error {
 	if _, r.text = env.Policy.(selector.ExactKL); r.text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
-	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
+	var err error
+	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
+		return err
+	}
 	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil
 }

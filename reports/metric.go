@@ -46,6 +46,8 @@ func Metrics() []Metric {
 		{"grad_norm", "", "global norm of the gradient before clipping"},
 		{"frozen_grad_norm", "", "compat: norm of the stale gradient of frozen parameters, after clipping"},
 		{"lr", "", "learning rate of the step"},
+		{"lr_mm_projector", "", "learning rate of the merger, where optim.mm_projector_lr gives it its own"},
+		{"lr_vision_tower", "", "learning rate of the vision tower, where optim.vision_tower_lr gives it its own"},
 		{"temperature", "reward units", "RCE temperature τ of the step"},
 		{"ppo_loss", "", "clipped surrogate part of the loss"},
 		{"kl_loss", "nats", "β·KL, the other part of the loss, averaged as grpo.loss says"},

@@ -79,17 +79,21 @@ func pointsFigure(run *Run) *figure {
 	number.yMin = 0
 	share := newPanel(run, "share of those named")
 	share.share, share.yMin = true, 0
+	dots := ""
 	for i, m := range pointMeasures() {
 		c := []colour{black, green, vermillion}[i]
 		if !number.addSteps(run, "reward_"+m[0], m[1], c) && i == 0 {
 			return nil
 		}
-		number.addEpochDots(run, "val_reward_"+m[0], m[1]+", greedy, on validation questions", c)
+		if x, y := run.epochSeries("", "val_reward_"+m[0]); len(x) > 0 {
+			number.layers = append(number.layers, points(x, y, c))
+			dots = "\nDots: greedy completions of validation questions."
+		}
 		if i > 0 {
 			share.addShareOfSteps(run, "reward_"+m[0], "reward_points_named", m[1], c)
 		}
 	}
-	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\npoints on the object cost the mask."
+	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\npoints on the object cost the mask." + dots
 	if len(share.layers) == 0 {
 		return stack("Negative points", note, number).crop(run)
 	}

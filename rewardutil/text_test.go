@@ -403,6 +403,15 @@ func TestCompositionAddsWeightedTerms(t *testing.T) {
 	if len(terms) != 2 {
 		t.Errorf("terms %v: want format and accuracy alone", terms)
 	}
+	o.Scale = 0.5
+	if r, err = o.Build(); err != nil {
+		t.Fatal(err)
+	}
+	total, _, err = r.Score(context.Background(), []TextItem{{Completion: "<answer>jump, run</answer>", Reference: "jump"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, total, []float64{0.5 * (0.3*0.3 + 0.7*0.5)}, 1e-15)
 }
 
 func TestWhatATermNeedsIsNamed(t *testing.T) {
@@ -447,6 +456,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}{
 		{"all off", func(*TextRewardOptions) {}, "rewards: every term has weight 0"},
 		{"clip", func(o *TextRewardOptions) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
+		{"a scale of nothing", func(o *TextRewardOptions) { o.VQA.Weight, o.Scale = 1, 0 }, "rewards.scale: want a number above 0, got 0"},
 		{"negative weight", func(o *TextRewardOptions) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
 		{"no shares", func(o *TextRewardOptions) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
 		{"a share too few", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/rewardutil"
 )
 
 // record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
@@ -66,8 +66,11 @@ func decode(raw []byte, root string) (Sample, error) {
 		return s, err
 	}
 	for i, c := range rec.Completions {
-		if c.Text == nil || c.Reward == nil || math.IsInf(*c.Reward, 0) {
+		if c.Text == nil || c.Reward == nil {
 			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
+		}
+		if err := rewardutil.CheckReward(*c.Reward); err != nil {
+			return s, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
 		}
 		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})
 	}

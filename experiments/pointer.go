@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata"
@@ -75,7 +76,19 @@ func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
 	return w.run.examples(w.bundle, env, result)
 }
 
-func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.seen, w.shots()) }
+func (w *pointerWork) Baselines() error { return w.run.baselines(w.splits(), w.shots()) }
+
+// evaluatedSet is a set of queries on which policies are scored.
+type evaluatedSet struct {
+	name string
+	set  *beamdata.Set
+}
+
+// splits are the sets that are evaluated.
+func (w *pointerWork) splits() []evaluatedSet {
+	all := []evaluatedSet{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}}
+	return slices.DeleteFunc(all, func(s evaluatedSet) bool { return s.set.Len() == 0 })
+}
 
 // loadData reads the selector's data and makes the device ready.
 func (r *run) loadData() (*beamdata.Bundle, error) {
@@ -138,6 +151,7 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.warnUntrained(path)
 	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
 		Warn: func(message string) { r.log.Warnf("%s", message) }})
 	var conflict *pointer.ConflictError
@@ -149,12 +163,9 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are
 // some, on the validation and held-out queries.
-func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error {
-	for _, split := range []struct {
-		name string
-		set  *beamdata.Set
-	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
-		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
+func (r *run) baselines(splits []evaluatedSet, shots int) error {
+	for _, split := range splits {
+		if split.set.Scorer == nil {
 			continue
 		}
 		similar := beamdata.Similarity(split.set, shots)

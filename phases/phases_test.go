@@ -63,8 +63,8 @@ func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields 
 	return nil
 }
 
-func (m *memory) Scores(split, policy, phase string, epoch int, metric string, shots int, ids []int64, scores []float64) error {
-	m.evals = append(m.evals, fmt.Sprint(split, policy, phase, epoch, metric, shots, ids, scores))
+func (m *memory) Scores(s Scores) error {
+	m.evals = append(m.evals, fmt.Sprint(s))
 	return nil
 }
 
@@ -847,6 +847,49 @@ func TestRestoreBest(t *testing.T) {
 	}
 	if all := strings.Join(rec.rows, "\n"); !strings.Contains(all, "rce hands on its epoch 1") {
 		t.Error("no note says which epoch was handed on")
+	}
+	// What restore_best hands on was chosen on val, as best was; its scores say from how many. Held-out ones were not.
+	for _, want := range []string{"{val rce rce 1 reward 2 ", "{val best init 0 reward 2 ", "{dev rce rce 1 reward 2 "} {
+		at := slices.IndexFunc(rec.evals, func(e string) bool { return strings.HasPrefix(e, want) })
+		if at < 0 {
+			t.Errorf("no scores %s… in %.40q", want, rec.evals)
+			continue
+		}
+		from := map[bool]string{true: "0}", false: "4}"}[strings.HasPrefix(want, "{dev")]
+		if want == "{val best init 0 reward 2 " {
+			from = "5}"
+		}
+		if !strings.HasSuffix(rec.evals[at], " "+from) {
+			t.Errorf("%s… ends in %s, want %s checkpoints", want, rec.evals[at][len(rec.evals[at])-4:], from)
+		}
+	}
+	if all := strings.Join(rec.rows, "\n"); !strings.Contains(all, "best_is_initial") || !strings.Contains(all, "best is the initial policy: it has val_kl 0") {
+		t.Error("no event says that best is the initial policy")
+	}
+}
+
+// TestBestOptions: a rule that the initial policy wins whatever is trained is refused, by what to set instead.
+func TestBestOptions(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opt  BestOptions
+		ok   bool
+	}{
+		{"the defaults", BestOptions{}, true},
+		{"val_kl", BestOptions{Metric: str("val_kl")}, false},
+		{"val_kl, the least", BestOptions{Metric: str("val_kl"), Mode: str("min")}, false},
+		{"a bound changes nothing: 0 is below it", BestOptions{Metric: str("val_kl"), KLMax: floatp(0.1)}, false},
+		{"the largest val_kl within a bound", BestOptions{Metric: str("val_kl"), Mode: str("max"), KLMax: floatp(0.1)}, true},
+		{"val_reward within a bound", BestOptions{Metric: str("val_reward"), KLMax: floatp(0.1)}, true},
+		{"a mode of no metric", BestOptions{Mode: str("max")}, false},
+	} {
+		err := tc.opt.Validate()
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if tc.opt.Metric != nil && err != nil && !strings.Contains(err.Error(), "best.kl_max") {
+			t.Errorf("%s: %v does not say what to set", tc.name, err)
+		}
 	}
 }
 

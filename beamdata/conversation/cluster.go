@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"fulcrum/beamdata/jsonrecords"
 )
 
 // Clusterer is a Source that knows which of its rows are no independent ones.
@@ -58,7 +60,7 @@ func Value(record []byte, key string) string {
 		return ""
 	}
 	var own, meta string
-	topLevel(record, func(name, value []byte) {
+	jsonrecords.Fields(record, func(name, value []byte) {
 		switch value = bytes.TrimSpace(value); {
 		case strings.Trim(string(name), `"`) == key:
 			own = text(value)

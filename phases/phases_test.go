@@ -849,22 +849,35 @@ func TestRestoreBest(t *testing.T) {
 		t.Error("no note says which epoch was handed on")
 	}
 	// What restore_best hands on was chosen on val, as best was; its scores say from how many. Held-out ones were not.
-	for _, want := range []string{"{val rce rce 1 reward 2 ", "{val best init 0 reward 2 ", "{dev rce rce 1 reward 2 "} {
-		at := slices.IndexFunc(rec.evals, func(e string) bool { return strings.HasPrefix(e, want) })
-		if at < 0 {
-			t.Errorf("no scores %s… in %.40q", want, rec.evals)
-			continue
-		}
-		from := map[bool]string{true: "0}", false: "4}"}[strings.HasPrefix(want, "{dev")]
-		if want == "{val best init 0 reward 2 " {
-			from = "5}"
-		}
-		if !strings.HasSuffix(rec.evals[at], " "+from) {
-			t.Errorf("%s… ends in %s, want %s checkpoints", want, rec.evals[at][len(rec.evals[at])-4:], from)
+	for prefix, want := range map[string]string{"{val rce rce 1 reward 2 ": " 4}", "{val best ": " 5}", "{dev rce rce 1 reward 2 ": " 0}"} {
+		at := slices.IndexFunc(rec.evals, func(e string) bool { return strings.HasPrefix(e, prefix) })
+		if at < 0 || !strings.HasSuffix(rec.evals[at], want) {
+			t.Errorf("scores %s… do not end in%s checkpoints: %.60q", prefix, want, rec.evals)
 		}
 	}
-	if all := strings.Join(rec.rows, "\n"); !strings.Contains(all, "best_is_initial") || !strings.Contains(all, "best is the initial policy: it has val_kl 0") {
-		t.Error("no event says that best is the initial policy")
+}
+
+// TestBestIsInitial: where no epoch does better than the policy that the run began with, an event says so.
+func TestBestIsInitial(t *testing.T) {
+	train, val := toy(t)
+	optim := DefaultOptimOptions()
+	optim.WeightDecay = 0
+	for _, tc := range []struct {
+		lr   float64
+		says bool
+	}{{1e-30, true}, {1e-2, false}} {
+		rce := DefaultRCEOptions()
+		rce.Epochs, rce.LR = 2, tc.lr
+		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+		rec := &memory{}
+		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := strings.Join(rec.rows, "\n")
+		if (r.BestPhase == "init") != tc.says || strings.Contains(rows, "best is the initial policy: it has val_reward ") != tc.says {
+			t.Errorf("lr %g: best is of %s; want the event: %v", tc.lr, r.BestPhase, tc.says)
+		}
 	}
 }
 

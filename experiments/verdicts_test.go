@@ -20,7 +20,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
 	}
 	report := strings.ReplaceAll(read(t, filepath.Join(model, "report.md")), `\_`, "_")
-	for _, want := range []string{"**The best policy is the initial one.** No epoch did better on val by val_loss.", "the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
+	for _, want := range []string{"No phase did better on val than the initial policy, which is the best.", "the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md lacks %q:\n%s", want, report)
 		}

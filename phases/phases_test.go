@@ -869,13 +869,14 @@ func TestBestIsInitial(t *testing.T) {
 		rce := DefaultRCEOptions()
 		rce.Epochs, rce.LR = 2, tc.lr
 		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+		plan.Checkpoint.Best.Metric = str("val_loss")
 		rec := &memory{}
 		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rows := strings.Join(rec.rows, "\n")
-		if (r.BestPhase == "init") != tc.says || strings.Contains(rows, "best is the initial policy: it has val_reward ") != tc.says {
+		if (r.BestPhase == "init") != tc.says || strings.Contains(rows, "best is the initial policy: it has val_loss ") != tc.says {
 			t.Errorf("lr %g: best is of %s; want the event: %v", tc.lr, r.BestPhase, tc.says)
 		}
 	}

@@ -580,18 +580,21 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	for i := range ids {
 		ids[i] = src.ID(i)
 	}
+	record := func(metric string, ids []int64, scores []float64) error {
+		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
+			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})
+	}
 	for _, of := range []struct {
 		metric string
 		scores []float64
 	}{{"reward", v.Rewards}, {"accuracy", v.Accuracies}} {
 		if len(of.scores) == len(ids) && len(ids) > 0 {
-			if err := s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: of.metric, Shots: s.env.Data.Shots,
-				QueryIDs: ids, Values: of.scores, ChosenFrom: s.chosenFrom(split, policy)}); err != nil {
+			if err := record(of.metric, ids, of.scores); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return v.Recorded.Each(record)
 }
 
 // chosenFrom returns how many checkpoints competed for a policy on the queries of a split; 0 where none did: the last

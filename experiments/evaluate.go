@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -205,7 +206,7 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 	kind := "line"
 	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
 		kind = "entry"
-		if err := json.Unmarshal(trimmed, &entries); err != nil {
+		if err := jsonwords.Unmarshal(trimmed, &entries); err != nil {
 			return nil, fmt.Errorf("%s: not an official result file [{\"question_id\": 1, \"answer\": \"…\"}, …]: %w", path, err)
 		}
 	} else {
@@ -238,7 +239,7 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 // parseResult reads one result. A null answer is an empty one, as in the reference.
 func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(entry, &fields); err != nil {
+	if err := jsonwords.Unmarshal(entry, &fields); err != nil {
 		return rewardutil.VQAResult{}, fmt.Errorf("want an object with question_id and answer: %w", err)
 	}
 	id, ok := fields["question_id"]
@@ -248,7 +249,7 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 		}
 	}
 	var out rewardutil.VQAResult
-	if err := json.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
+	if err := jsonwords.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
 		return out, fmt.Errorf("question_id is %s, want an integer", id)
 	}
 	key := "answer"
@@ -259,7 +260,7 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 	if !ok {
 		return out, fmt.Errorf("question %d: no answer", out.QuestionID)
 	}
-	if err := json.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
+	if err := jsonwords.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
 		return out, fmt.Errorf("question %d: %s is %.40s, want text", out.QuestionID, key, value)
 	}
 	if key == "completion" {
@@ -280,7 +281,7 @@ func checkQuestions(path string, annotations []rewardutil.VQAAnnotation, results
 			ID *int64 `json:"question_id"`
 		} `json:"questions"`
 	}
-	if err := json.NewDecoder(f).Decode(&file); err != nil {
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
 		return fmt.Errorf("%s: not an official question file: %w", path, err)
 	}
 	known := make(map[int64]bool, len(file.Questions))
@@ -453,7 +454,7 @@ func evaluationReport(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := json.Unmarshal(text, &summary); err != nil {
+	if err := jsonwords.Unmarshal(text, &summary); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if summary.Evaluation == nil {
@@ -462,14 +463,14 @@ func evaluationReport(dir string) (string, error) {
 	var kind struct{ Metric string }
 	var vqa evaluation
 	var rouge rougeEvaluation
-	if err := json.Unmarshal(summary.Evaluation, &kind); err != nil {
+	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	var outcome evaluated = &vqa
 	if kind.Metric == "rouge" {
 		outcome = &rouge
 	}
-	if err := json.Unmarshal(summary.Evaluation, outcome); err != nil {
+	if err := jsonwords.Unmarshal(summary.Evaluation, outcome); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return outcome.markdown(), nil

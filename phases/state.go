@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 )
 
 // position is where a run stands: all that a resume needs besides weights, optimizer and frozen
@@ -180,7 +181,7 @@ func FindState(dir string) (*Saved, error) {
 			return nil, fmt.Errorf("damaged state: %w", err)
 		}
 		s := &Saved{Dir: filepath.Join(ckpt, e.Name())}
-		if err := json.Unmarshal(text, &s.pos); err != nil {
+		if err := jsonwords.Unmarshal(text, &s.pos); err != nil {
 			return nil, fmt.Errorf("%s: damaged state: %w", path, err)
 		}
 		if s.pos.FormatVersion != formatVersion {

@@ -87,6 +87,7 @@ func Metrics() []Metric {
 		{"completion_length_min", "tokens", "length of the shortest"},
 		{"completion_length_max", "tokens", "length of the longest"},
 		{"truncated_share", "share", "completions cut at the length limit"},
+		{"kept_mass", "share", "of the policy's distribution at the sampling temperature, what tokens were drawn from: the probability that top-p and top-k keep (with a repetition penalty, the overlap of both distributions); mean over the sampled tokens"},
 		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
 		{"adv_hist", "", "counts of advantages in equal bins over [-5, 5]"},
 		{"kl_beta_next", "", "β of the next epoch"},

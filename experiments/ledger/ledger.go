@@ -23,6 +23,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
 
@@ -287,7 +288,7 @@ func (l *Ledger) Sweep() (Sweep, error) {
 	if err := l.db.QueryRow(`SELECT value FROM sweep WHERE key = 'sweep'`).Scan(&text); err != nil {
 		return s, l.err(err)
 	}
-	return s, l.err(json.Unmarshal([]byte(text), &s))
+	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
 }
 
 // SetSweep replaces what holds for all jobs: changed configurations were accepted.
@@ -389,8 +390,8 @@ func (l *Ledger) Jobs() ([]Job, error) {
 			return nil, l.err(err)
 		}
 		named := map[string]reports.Number{}
-		if err := errors.Join(json.Unmarshal([]byte(overrides), &j.Overrides), json.Unmarshal([]byte(params), &j.Params),
-			json.Unmarshal([]byte(tail), &j.Tail), json.Unmarshal([]byte(objectives), &j.Objectives), json.Unmarshal([]byte(metrics), &named)); err != nil {
+		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
+			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives), &j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
 			return nil, l.err(fmt.Errorf("job %d: %w", j.Num, err))
 		}
 		j.Metrics = map[string]float64{}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 )
 
@@ -22,7 +23,7 @@ import (
 // Errors name the message and the part, counted from 1.
 func ParseMessages(raw json.RawMessage) ([]Message, error) {
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonwords.Unmarshal(raw, &list); err != nil {
 		return nil, errors.New("messages: want a list of {\"role\", \"content\"}")
 	}
 	if len(list) == 0 {
@@ -40,7 +41,7 @@ func ParseMessages(raw json.RawMessage) ([]Message, error) {
 
 func parseMessage(raw json.RawMessage) (Message, error) {
 	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonwords.Unmarshal(raw, &m); err != nil {
 		return Message{}, errors.New("want {\"role\", \"content\"}")
 	}
 	if err := known("key", m, "role", "content", "name"); err != nil {
@@ -53,10 +54,10 @@ func parseMessage(raw json.RawMessage) (Message, error) {
 	content := bytes.TrimSpace(m["content"])
 	switch {
 	case len(content) > 0 && content[0] == '"':
-		return out, json.Unmarshal(content, &out.Text)
+		return out, jsonwords.Unmarshal(content, &out.Text)
 	case len(content) > 0 && content[0] == '[':
 		var parts []json.RawMessage
-		if err := json.Unmarshal(content, &parts); err != nil {
+		if err := jsonwords.Unmarshal(content, &parts); err != nil {
 			return Message{}, err
 		}
 		out.Parts = make([]Part, len(parts))
@@ -77,7 +78,7 @@ func parsePart(raw json.RawMessage) (Part, error) {
 		return Part{Type: Text, Text: text}, nil
 	}
 	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonwords.Unmarshal(raw, &m); err != nil {
 		return Part{}, fmt.Errorf("want a string or an object: %w", err)
 	}
 	kind, err := kindOf(m)

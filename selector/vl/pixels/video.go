@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // VideoFile returns the patches of a video file: its frames are sampled through an installed ffmpeg
@@ -80,7 +81,7 @@ func probe(ctx context.Context, path string) (total int, rate float64, err error
 			Nominal string `json:"r_frame_rate"`
 		}
 	}
-	if err := json.Unmarshal(out, &info); err != nil {
+	if err := jsonwords.Unmarshal(out, &info); err != nil {
 		return 0, 0, fmt.Errorf("ffprobe: %w", err)
 	}
 	if len(info.Streams) == 0 {

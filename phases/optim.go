@@ -79,7 +79,8 @@ func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 		case g.lr == nil:
 			continue
 		case !slices.ContainsFunc(p.Names(), g.of):
-			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it", g.key, *g.lr)
+			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it",
+				g.key, *g.lr)
 		case lr == 0:
 			return nil, fmt.Errorf("optim.%s=%v: want a phase whose own learning rate is above 0", g.key, *g.lr)
 		}

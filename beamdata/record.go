@@ -3,7 +3,6 @@ package beamdata
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
@@ -59,6 +58,8 @@ type parser struct {
 	rewardField string // data.reward.field; "" = none
 	keysNotIDs  int    // keys that are neither numbers nor _meta
 	notID       place  // of the first of them
+	allKeys     bool   // compat: keep them all
+	keys        []string
 
 	recordKeys, trajectoryKeys *keycheck.Keys
 }
@@ -85,7 +86,7 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, rewardField: field,
+	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
 		recordKeys:     keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"}, recordExtras()),
 		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras())}
 }
@@ -104,6 +105,9 @@ func (p *parser) each(entry func(*record) error) error {
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {
 			return p.s.skip()
+		}
+		if p.allKeys {
+			p.keys = append(p.keys, string(key))
 		}
 		id, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {
@@ -162,8 +166,8 @@ func (p *parser) record() error {
 				if err != nil {
 					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
 				}
-				if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-					return fmt.Errorf("score_list[%d] = %v, want a finite number", len(r.scores), v)
+				if err := rewardutil.CheckReward(v); p.finite && err != nil {
+					return fmt.Errorf("score_list[%d] = %v, %w", len(r.scores), v, err)
 				}
 				r.scores = append(r.scores, v)
 				return nil
@@ -279,8 +283,8 @@ func (p *parser) trajectory() (trajectory, error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-				return fmt.Errorf("%s = %v, want a finite number", name, v)
+			if err := rewardutil.CheckReward(v); p.finite && err != nil {
+				return fmt.Errorf("%s = %v, %w", name, v, err)
 			}
 			if reward {
 				t.reward, t.hasReward = v, true

@@ -156,12 +156,11 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 	if l.clip > 0 {
 		l.scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 	}
-	at := l.sched.At(step, l.total)
-	lr := l.lr * at
+	lr := l.lr * l.sched.At(step, l.total)
 	l.optim.Step(lr, l.scale)
 	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr}
 	for _, g := range l.groups {
-		m[g.metric] = *g.lr * at
+		m[g.metric] = lr / l.lr * *g.lr
 	}
 	if stale, ok := l.still.clip(l.scale); ok {
 		m["frozen_grad_norm"] = stale

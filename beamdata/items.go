@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
 type Items struct {
 	rows []item
+	key  string // of an item's line that is kept as item.cluster; "" = none
 }
 
 type item struct {
 	split, question, answer string
 	image                   int64
+	cluster                 string      // value of Items.key, else the image
 	counts                  []textCount // answer_counts; nil where the row is unknown
 }
 
@@ -38,6 +41,22 @@ func (it *Items) image(row int) (int64, bool) {
 	return it.rows[row].image, true
 }
 
+// Cluster returns what the question of a row has in common with those that are no independent ones: its image, or the
+// value of Options.Cluster; "" where it is unknown.
+func (b *Bundle) Cluster(row int) string {
+	it := b.Items
+	if it == nil || row < 0 || row >= len(it.rows) {
+		return ""
+	}
+	switch it.key {
+	case "question":
+		return it.rows[row].question
+	case "answer":
+		return it.rows[row].answer
+	}
+	return it.rows[row].cluster
+}
+
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
 // "answer_counts"}, other keys ignored. rows bounds idx: lines beyond the table are skipped.
 func (it *Items) readItems(path string, rows int) error {
@@ -57,6 +76,9 @@ func (it *Items) readItems(path string, rows int) error {
 				idx, err = s.integer()
 			case "image_id":
 				x.image, err = s.integer()
+				if it.key == "" || it.key == "image_id" {
+					x.cluster = strconv.FormatInt(x.image, 10)
+				}
 			case "split":
 				x.split, err = s.string()
 			case "question":
@@ -71,6 +93,8 @@ func (it *Items) readItems(path string, rows int) error {
 					x.counts = append(x.counts, textCount{name, int32(n)})
 					return err
 				})
+			case it.key:
+				x.cluster, err = s.scalar()
 			default:
 				err = s.skip()
 			}
@@ -90,6 +114,18 @@ func (it *Items) readItems(path string, rows int) error {
 		it.rows[idx] = x
 	}
 	return s.ioErr
+}
+
+// scalar reads a text or a number as text; null is "".
+func (s *scanner) scalar() (string, error) {
+	if null, err := s.null(); null || err != nil {
+		return "", err
+	}
+	if s.peek() == '"' {
+		return s.string()
+	}
+	x, err := s.number()
+	return fmt.Sprint(x), err
 }
 
 // string reads a string and copies it.

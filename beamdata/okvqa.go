@@ -152,7 +152,7 @@ func (l *loader) loadItems(paths ...string) error {
 			folders = append(folders, filepath.Clean(dir))
 		}
 	}
-	items := &Items{}
+	items := &Items{key: l.opt.Cluster}
 	for _, dir := range folders {
 		files, _ := fs.Glob(os.DirFS(dir), "items*.jsonl")
 		for _, name := range files {

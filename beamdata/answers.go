@@ -1,11 +1,12 @@
 package beamdata
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"unicode"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // answers holds human answers by embedding row and the reader's closed-book prior, with every answer
@@ -129,7 +130,7 @@ func readPrior(path string) (*readerPrior, error) {
 		return nil, err
 	}
 	var p readerPrior
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := jsonwords.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if !(p.N > 0) {

@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -107,7 +108,7 @@ func benchHelp(f *pflag.FlagSet) error {
 // and the phase, step through the batches. It prints a bench.Measurement.
 func measure(ctx context.Context, text string) error {
 	var spec bench.Spec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureArgument, err)
 	}
 	m, err := measureSpec(ctx, spec)

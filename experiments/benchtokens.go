@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
@@ -24,7 +25,7 @@ const measureTokensArgument = "--measure-tokens"
 func measureTokens(ctx context.Context, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.TokenSpec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureTokensArgument, err)
 	}
 	at := slices.IndexFunc(bench.TokenWorkloads(), func(w bench.TokenWorkload) bool { return w.Name == spec.Workload })

@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/bench"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 )
@@ -113,7 +114,7 @@ func verbSelftest(ctx context.Context, _ App, args []string) error {
 
 func selftest(ctx context.Context, cases []selftestCase, devices []string, dir string) error {
 	var golden map[string][]float64
-	if err := json.Unmarshal(selftestGolden, &golden); err != nil {
+	if err := jsonwords.Unmarshal(selftestGolden, &golden); err != nil {
 		return fmt.Errorf("selftest.json: %w", err)
 	}
 	failed := 0

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -228,7 +229,7 @@ func FindState(dir string) (*Saved, error) {
 			return nil, fmt.Errorf("damaged state: %w; %s", err, dropState(filepath.Dir(path)))
 		}
 		s := &Saved{Dir: filepath.Join(ckpt, e.Name())}
-		if err := json.Unmarshal(text, &s.pos); err != nil {
+		if err := jsonwords.Unmarshal(text, &s.pos); err != nil {
 			return nil, fmt.Errorf("%s: damaged state: %w; %s", path, err, dropState(s.Dir))
 		}
 		if s.pos.FormatVersion != formatVersion {

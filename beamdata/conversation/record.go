@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
@@ -41,11 +42,12 @@ type turn struct {
 	Content *string `json:"content"`
 }
 
-// decode turns the bytes of a record into a sample. root is the folder of its relative paths.
-func decode(raw []byte, root string) (Sample, error) {
+// decode turns the bytes of a record into a sample. root is the folder of its relative paths; videos have the bounds of v
+// unless the record has its own.
+func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	var rec record
-	if err := json.Unmarshal(raw, &rec); err != nil {
-		return Sample{Name: nameOf(raw)}, jsonwords.Error(err)
+	if err := jsonwords.Unmarshal(raw, &rec); err != nil {
+		return Sample{Name: nameOf(raw)}, err
 	}
 	s := Sample{Name: text(rec.ID), Root: root}
 	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
@@ -57,6 +59,9 @@ func decode(raw []byte, root string) (Sample, error) {
 	}
 	messages, err := rec.messages(files, root)
 	if err != nil {
+		return s, err
+	}
+	if err := v.apply(messages, rec.Meta); err != nil {
 		return s, err
 	}
 	if rec.System != "" && messages[0].Role != "system" {
@@ -163,7 +168,7 @@ func answers(raw json.RawMessage) ([]string, error) {
 		return nil, nil
 	}
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonwords.Unmarshal(raw, &list); err != nil {
 		return nil, errors.New(`answers: want a list of texts, or of {"answer": text}`)
 	}
 	out := make([]string, len(list))
@@ -211,7 +216,7 @@ func text(raw json.RawMessage) string {
 
 // nameOf finds the id of a record that does not decode.
 func nameOf(raw []byte) (name string) {
-	topLevel(raw, func(key, value []byte) {
+	jsonrecords.Fields(raw, func(key, value []byte) {
 		if string(key) == `"id"` {
 			name = text(bytes.TrimSpace(value))
 		}

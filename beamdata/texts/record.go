@@ -41,8 +41,8 @@ func (r record) check(c columns) error {
 func decode(raw []byte, c columns) (record, error) {
 	var r record
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return r, jsonwords.Error(err)
+	if err := jsonwords.Unmarshal(raw, &fields); err != nil {
+		return r, err
 	}
 	for _, f := range []struct {
 		name string
@@ -63,7 +63,7 @@ func decode(raw []byte, c columns) (record, error) {
 			Text   *string
 			Reward *float64
 		}
-		if err := json.Unmarshal(value, &list); err != nil {
+		if err := jsonwords.Unmarshal(value, &list); err != nil {
 			return r, errors.New(`completions: want a list of {"text": …, "reward": a number}`)
 		}
 		for i, x := range list {

@@ -23,6 +23,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
 
@@ -310,7 +311,7 @@ func (l *Ledger) Sweep() (Sweep, error) {
 	if sum.Valid && sum.String != digest(text) {
 		return s, l.err(&DamageError{"what holds for all jobs"})
 	}
-	return s, l.err(json.Unmarshal([]byte(text), &s))
+	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
 }
 
 // SetSweep replaces what holds for all jobs: changed configurations were accepted.
@@ -430,8 +431,8 @@ func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
 			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("a row behind that of job %d", len(jobs)-1)}, err)
 		}
 		named := map[string]reports.Number{}
-		if err := errors.Join(json.Unmarshal([]byte(overrides), &j.Overrides), json.Unmarshal([]byte(params), &j.Params),
-			json.Unmarshal([]byte(tail), &j.Tail), json.Unmarshal([]byte(objectives), &j.Objectives), json.Unmarshal([]byte(metrics), &named)); err != nil {
+		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
+			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives), &j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
 			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("job %d", j.Num)}, err)
 		}
 		j.Metrics = map[string]float64{}

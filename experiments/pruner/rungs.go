@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
 
@@ -63,7 +64,7 @@ func readProgress(path string) (Progress, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := jsonwords.Unmarshal(text, &p); err != nil {
 		return p, fmt.Errorf("%s: damaged rung file: %w", path, err)
 	}
 	return p, nil

@@ -142,5 +142,9 @@ func (p *Policy) Clone() selector.Policy { return &Policy{p.model.Clone()} }
 // Metadata describes the policy for a checkpoint.
 func (p *Policy) Metadata() map[string]string { return p.model.Metadata() }
 
+// HalfPrecision reports whether the model computes in 16 bits: the same weights then agree on a log-probability to
+// two digits only where the shapes of their batches differ.
+func (p *Policy) HalfPrecision() bool { return p.model.dtype != torchx.Float32 }
+
 // Free releases the weights.
 func (p *Policy) Free() { p.model.Free() }

@@ -664,3 +664,13 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfPrecision: the type of computation decides, not what the configuration asks for.
+func TestHalfPrecision(t *testing.T) {
+	for dtype, want := range map[string]bool{"auto": false, "float32": false, "bfloat16": true} {
+		m := scratch(t, "t5", func(o *Options) { o.DType = dtype })
+		if got := NewPolicy(m).HalfPrecision(); got != want {
+			t.Errorf("seq2seq.dtype=%s: half precision %v", dtype, got)
+		}
+	}
+}

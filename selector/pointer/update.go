@@ -10,11 +10,14 @@ import "fulcrum/internal/torchx"
 //	gate         s' = z∘s + (1-z)∘e,  z = σ(W[s; e] + b), one number a dimension          v3, v4-1
 //	gru          hidden' = GRUCell(e + embedding of the step, hidden), hidden₀ = s₀, s' = hidden'    v4-2
 
+// gateName is the parameter of v3's gate in the state dict.
+const gateName = "query_update_gate"
+
 // updateWeights lists the parameters of the state update.
 func updateWeights(opt Options, h int) []weight {
 	switch opt.StateUpdate {
 	case "gate":
-		return []weight{{name: "query_update_gate.weight", shape: []int{h, 2 * h}, start: xavier}, {name: "query_update_gate.bias", shape: []int{h}, start: zeros}}
+		return []weight{{name: gateName + ".weight", shape: []int{h, 2 * h}, start: xavier}, {name: gateName + ".bias", shape: []int{h}, start: zeros}}
 	case "scalar_gate":
 		return []weight{{name: "scalar_update_gate.weight", shape: []int{1, 2 * h}, start: xavier}, {name: "scalar_update_gate.bias", shape: []int{1}, start: zeros}}
 	case "gru":
@@ -36,7 +39,7 @@ func (p *Policy) update(c *cursor, chosen torchx.Tensor) {
 	case "scalar_gate":
 		c.state = p.gate("scalar_update_gate", c.state, chosen)
 	default:
-		c.state = p.gate("query_update_gate", c.state, chosen)
+		c.state = p.gate(gateName, c.state, chosen)
 	}
 }
 

@@ -170,7 +170,7 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 		}
 		opt.ShotNum = &shots // any number can be asked of a trained selector, so a configured one is no contradiction
 	}
-	for _, set := range opt.keys() {
+	for _, set := range append(opt.keys(), opt.Transformer.keys()...) {
 		value, ok := found[set.key]
 		if !ok {
 			continue

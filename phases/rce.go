@@ -134,7 +134,10 @@ func (r *RCE) Begin(env *Env, totalSteps int) error {
 	}
 	r.env, r.total = env, totalSteps
 	_, r.text = env.Policy.(selector.ExactKL)
-	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
+	var err error
+	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
+		return err
+	}
 	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil
 }

@@ -45,6 +45,7 @@ type run struct {
 	saved      *phases.Saved // the state a resume starts from
 	resumed    bool
 	device     string
+	fresh      string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	begin      time.Time
 	log        *reports.Log
 	mlflow     *reports.MLflow // nil: none

@@ -64,6 +64,11 @@ func train(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
+	if r.saved == nil && r.fresh != "" {
+		if err := r.log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": r.fresh}); err != nil {
+			return err
+		}
+	}
 	if r.saved == nil {
 		if err := w.Baselines(); err != nil {
 			return err

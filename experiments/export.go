@@ -42,13 +42,23 @@ func exportCheckpoint(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return usagef("checkpoint export: %v; %s", err, usage)
 	}
-	if flags.NArg() != 1 || *format == "" {
+	if *format == "" && flags.NArg() > 0 {
+		hint, wanted := "", *out
+		if flags.NArg() == 2 && wanted == "" { // as in cp FROM TO
+			wanted = flags.Arg(1)
+		}
+		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
+			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", flags.Arg(0), ext, wanted)
+		}
+		return usagef("checkpoint export: no --format%s: want one of %s", hint, strings.Join(exportFormats(), ", "))
+	}
+	if flags.NArg() != 1 {
 		return usagef("%s", usage)
 	}
 	if !slices.Contains(exportFormats(), *format) {
 		return usagef("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
-	path, err := resolveCheckpoint(flags.Arg(0))
+	path, err := resolveCheckpoint("", flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -259,7 +269,7 @@ func sectionOf(kind string) string {
 // the run that wrote init.checkpoint says; and that checkpoint ("": none).
 func (r *run) origin(kind string, path *string) (folder *string, checkpoint string, err error) {
 	if from := r.cfg.Init.Checkpoint; from != nil {
-		if checkpoint, err = resolveCheckpoint(*from); err != nil {
+		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
 			return nil, "", err
 		}
 		if path == nil {
@@ -287,7 +297,7 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
 		return path, nil
 	}
-	checkpoint, err := resolveCheckpoint(path)
+	checkpoint, err := resolveCheckpoint(key, path)
 	if err != nil {
 		return path, nil // what opens the folder says what is wrong with it
 	}
@@ -336,7 +346,7 @@ func baseOf(checkpoint, kind string) string {
 		if base != "" || start == "" {
 			return base
 		}
-		next, err := resolveCheckpoint(start)
+		next, err := resolveCheckpoint("", start)
 		if err != nil {
 			return ""
 		}

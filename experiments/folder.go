@@ -82,7 +82,11 @@ const runMarker = ".hydra/config.yaml"
 // claim takes dir for a run: it makes the folder and holds its lock. A folder that another process
 // writes is refused.
 func claim(dir string) (*folder, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	err := os.MkdirAll(dir, 0o755)
+	if errors.Is(err, os.ErrNotExist) { // a run that was refused has just removed the folder of a day
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
 		return nil, &folderError{dir, err}
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -194,9 +198,26 @@ func globLiteral(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// forget removes all that this process wrote beside the files that were there before: nothing was run.
-func (f *folder) forget(before map[string]bool, made bool) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "events.out.tfevents.*", ".lock"} {
+// firstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.
+func firstMissing(dir string) string {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	missing := ""
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); err == nil {
+			break
+		}
+		missing = path
+	}
+	return missing
+}
+
+// forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
+// from made ("": none) to this one go too where they are empty.
+func (f *folder) forget(before map[string]bool, made string) {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
 		old, _ := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
 		for _, path := range old {
 			if !before[filepath.Base(path)] {
@@ -204,8 +225,11 @@ func (f *folder) forget(before map[string]bool, made bool) {
 			}
 		}
 	}
-	if made {
-		os.Remove(f.dir)
+	path, err := filepath.Abs(f.dir)
+	if err != nil || made == "" {
+		return
+	}
+	for ; os.Remove(path) == nil && path != made; path = filepath.Dir(path) {
 	}
 }
 

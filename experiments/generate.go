@@ -49,6 +49,9 @@ type generated struct {
 // generate runs task=generate.
 func generate(ctx context.Context, r *run) error {
 	o := r.cfg.Generate
+	if err := linesOnly("generate.in", *o.In); err != nil {
+		return err
+	}
 	model, err := r.textModel()
 	if err != nil {
 		return err

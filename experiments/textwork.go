@@ -42,6 +42,9 @@ type tokenModel interface {
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
 func newTextWork[P any](r *run) (textWork[P], error) {
 	c := r.cfg
+	if err := r.checkModelPath(); err != nil { // before any data is read
+		return textWork[P]{}, err
+	}
 	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}}
 	err := r.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"fulcrum/internal/nearpath"
 	"fulcrum/rewardutil"
 )
 
@@ -62,7 +63,7 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 // missing explains an absent file by the key that names it.
 func missing(path, key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+		return fmt.Errorf("%s: no such file%s: set %s to an existing one", path, nearpath.Hint(path), key)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
@@ -86,7 +87,7 @@ func (r *fileReader) add(rec *record) error {
 	}
 	r.seen[rec.id] = true
 	if rec.id < 0 || rec.id >= int64(r.rows) {
-		return fmt.Errorf("the query id is outside the embedding table of %d rows", r.rows)
+		return &outsideError{rec.id, r.rows, fmt.Sprintf("the query id is outside the embedding table of %d rows", r.rows)}
 	}
 	switch {
 	case !r.rl:
@@ -131,10 +132,19 @@ func (r *fileReader) endQuery(id int64) {
 	r.out.start = append(r.out.start, int64(n))
 }
 
+// outsideError is an id that the embedding table has no row for.
+type outsideError struct {
+	id   int64
+	rows int
+	msg  string
+}
+
+func (e *outsideError) Error() string { return e.msg }
+
 // checkID refuses a candidate id outside the table.
 func (r *fileReader) checkID(id int64) error {
 	if id < 0 || id >= int64(r.rows) {
-		return fmt.Errorf("= %d is outside the embedding table of %d rows", id, r.rows)
+		return &outsideError{id, r.rows, fmt.Sprintf("= %d is outside the embedding table of %d rows", id, r.rows)}
 	}
 	return nil
 }
@@ -145,7 +155,7 @@ func (r *fileReader) checkShots(n int) error {
 		r.out.shots = n
 	}
 	if n != r.out.shots || n == 0 {
-		return fmt.Errorf("has %d picks, want %d as in the first of the file", n, max(r.out.shots, 1))
+		return fmt.Errorf("has %d picks, want %d as in the first of the file: groups of other numbers of picks go into a file, and a run, of their own", n, max(r.out.shots, 1))
 	}
 	return nil
 }

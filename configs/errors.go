@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"fulcrum/internal/secret"
 )
 
 // Error is one fault in a config or an override.
@@ -12,11 +14,12 @@ type Error struct {
 	Msg   string // what was found, what was expected, the nearest name
 }
 
+// Error hides the secrets of addresses: the place of an override is its text.
 func (e *Error) Error() string {
 	if e.Where.Source == "" {
-		return e.Msg
+		return secret.Mask(e.Msg)
 	}
-	return e.Where.String() + ": " + e.Msg
+	return secret.Mask(e.Where.String() + ": " + e.Msg)
 }
 
 func errorAt(o Origin, format string, args ...any) *Error {

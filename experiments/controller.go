@@ -40,7 +40,13 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		return err
 	}
 	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
-	if c.launcher, err = p.open(p.dir); err != nil {
+	program := keptProgram(p.dir)
+	if program == "" { // nothing is left to run, or the folder's file system executes nothing
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if c.launcher, err = p.open(p.dir, program); err != nil {
 		return err
 	}
 	for _, job := range jobs {
@@ -275,6 +281,9 @@ func (c *controller) history() []sweeper.Trial {
 // settle takes what the launcher says about an attempt.
 func (c *controller) settle(a launcher.Attempt) error {
 	defer a.Heard()
+	if a.Err != nil {
+		return a.Err
+	}
 	if a.Num < 0 || a.Num >= len(c.jobs) {
 		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
 	}
@@ -451,5 +460,5 @@ func (c *controller) finish(ctx context.Context) error {
 	case missing > 0:
 		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
 	}
-	return nil
+	return dropProgram(dir)
 }

@@ -29,6 +29,7 @@ type EvaluateOptions struct {
 	Predictions *string `koanf:"predictions" help:"metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)"`
 	References  *string `koanf:"references" help:"metric=rouge: the texts to score them against, one {id, text} a line"`
 	Stemmer     bool    `koanf:"stemmer" help:"metric=rouge: compare Porter stems of words longer than three letters"`
+	Sentences   string  `koanf:"sentences" help:"metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules where a text has no line break, as summarization recipes do first" enum:"lines,split"`
 	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
 	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
 	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
@@ -38,7 +39,7 @@ type EvaluateOptions struct {
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.
 func DefaultEvaluateOptions() EvaluateOptions {
-	return EvaluateOptions{Metric: "vqa"}
+	return EvaluateOptions{Metric: "vqa", Sentences: rewardutil.SentencesSplit}
 }
 
 // scored is the file that is judged.

@@ -113,6 +113,9 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err != nil {
 		return err
 	}
+	if err := c.Secrets(); err != nil {
+		return err
+	}
 	if err := refuseForeign(dir, cfg); err != nil { // before anything is written there
 		return err
 	}

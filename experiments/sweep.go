@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/secret"
 	"fulcrum/reports"
 )
 
@@ -51,6 +52,9 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
 		return err
 	}
+	if err := keepProgram(p.dir); err != nil {
+		return err
+	}
 	rows := make([]ledger.Job, len(jobs))
 	starts := map[int]launcher.Job{}
 	for i, j := range jobs {
@@ -85,7 +89,7 @@ type plan struct {
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
 	study    *reports.Study      // nil: the sweep has no arms
-	open     func(dir string) (launcher.Launcher, error)
+	open     openLauncher
 	dir, cwd string // absolute
 
 	folders map[string]int // jobs by their folder
@@ -108,6 +112,9 @@ func newPlan(req configs.Request) (*plan, error) {
 	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
 	if err != nil {
 		return nil, usagef("hydra/launcher: %v", err)
+	}
+	if err := master.Secrets(); err != nil {
+		return nil, err
 	}
 	p.open, err = makeLauncher(p)
 	return p, err
@@ -309,6 +316,9 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	if err != nil {
 		return out, err
 	}
+	if err := c.Secrets(); err != nil {
+		return out, fmt.Errorf("job %d: %w", num, err)
+	}
 	if !c.Complete() { // the schema has checked the rest
 		_, err := decode(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
@@ -334,10 +344,15 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
+	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
+	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return secret.Named(name)
+	})
 	threads, _ := c.Value("threads").(int)
 	device, _ := c.Value("device").(string)
 	out.start = launcher.Job{
-		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: h.Env(),
+		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: env,
 		Threads: max(threads, 1), GPU: device == "cuda" || device == "auto",
 	}
 	return out, nil

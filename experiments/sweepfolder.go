@@ -101,6 +101,11 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 	if err := l.Update(jobs...); err != nil {
 		return err
 	}
+	if len(again) > 0 || len(jobs) < s.Trials {
+		if err := chooseProgram(dir, r.accept); err != nil {
+			return err
+		}
+	}
 	if r.detached {
 		f.release()
 		return detach(ctx, dir)

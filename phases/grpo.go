@@ -19,7 +19,7 @@ type GRPOOptions struct {
 	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and scored by the reader or the rewards" enum:"offline,online"`
 	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
-	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature), which the loss sees too" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature); old, new and reference log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs are taken without it" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
 	Ratio          string                              `koanf:"ratio" help:"probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)" enum:"sequence,token"`
 	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip" also:"loss_type"`
@@ -223,11 +223,11 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 			return nil, err
 		}
 	}
-	temperature, beta := g.temp.Value(), g.beta.Beta()
+	beta := g.beta.Beta()
 	sums := g.newFindings(pass)
 	g.learn.zero()
 	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, temperature, beta, sums)
+		g.accumulate(from, to, beta, sums)
 	}
 	m, err := g.learn.step(sums.loss, step)
 	if err != nil {
@@ -237,7 +237,7 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 	kl := m["kl"].(float64) // nats per sequence
 	m["kl_beta"] = beta
 	if g.opt.Temperature.Enabled {
-		m["policy_temperature"] = temperature
+		m["policy_temperature"] = g.hand.temperature
 	}
 	g.hand.old, g.hand.ref = sums.old, sums.ref
 	g.beta.Step(kl)
@@ -247,13 +247,24 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 	return m, nil
 }
 
+// lossTemperature returns the temperature at which the batch in hand was sampled. Every log-probability of its loss
+// is taken there: only then is the ratio an importance weight of its samples. Nobody knows a temperature of recorded
+// groups.
+func (g *GRPO) lossTemperature() float64 {
+	if g.opt.Rollout == "offline" {
+		return g.hand.temperature
+	}
+	return g.opt.SampleTemp * g.hand.temperature
+}
+
 // accumulate adds the gradient of queries from … to-1 of the batch in hand, a part of the step's loss.
-func (g *GRPO) accumulate(from, to int, temperature, beta float64, sums *findings) {
+func (g *GRPO) accumulate(from, to int, beta float64, sums *findings) {
 	batch := g.hand.batch.Part(from, to) // [B, G, T], the curriculum's top k
 	if batch.NumValid() == 0 {
 		return // the step's divisors know; where nothing at all is left, the gradient is 0
 	}
 	defer torchx.Scope()()
+	temperature := g.lossTemperature()
 	ref := g.referenceView(batch, from, temperature) // no gradient
 	bonus := g.opt.EntropyWeight > 0
 	forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}

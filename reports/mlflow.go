@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/secret"
 )
 
 // MLflowOptions say where the rows of a run are copied to and as what.
@@ -117,11 +118,12 @@ func MLflowFromEnv(getenv func(string) string) (opt MLflowOptions, asked bool, e
 	}
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		shown := uri
-		if err == nil {
-			shown = u.Redacted()
-		}
-		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server --port 5000); this run is not logged to MLflow", shown)
+		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server --port 5000); "+
+			"this run is not logged to MLflow", secret.Mask(uri))
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN); "+
+			"this run is not logged to MLflow", secret.Mask(uri))
 	}
 	if u.User != nil {
 		if opt.Server.User == "" {
@@ -229,11 +231,14 @@ func cutBytes(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }
 
-// MLflowParams are the settings of a run folder as MLflow's parameters. Headers of HTTP requests, which may hold
-// a password, are left out; interpolations stay as they are written.
+// MLflowParams returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
+// addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
 func MLflowParams(dir string) (map[string]string, error) {
 	flat, err := flatFile(filepath.Join(dir, ".hydra", "config.yaml"))
 	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
+	for key, value := range flat {
+		flat[key] = secret.Mask(value)
+	}
 	return flat, err
 }
 

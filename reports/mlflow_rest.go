@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/secret"
 )
 
 // MLflowServer is a tracking server and who logs to it. User and password win over a token, as in MLflow.
@@ -71,7 +72,7 @@ type mlflowClient struct {
 }
 
 func newMLflowClient(server MLflowServer) *mlflowClient {
-	return &mlflowClient{server, &http.Client{Timeout: 15 * time.Second}}
+	return &mlflowClient{server, &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}}
 }
 
 func (c *mlflowClient) post(ctx context.Context, call string, body, answer any) error {
@@ -109,11 +110,11 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var outer *url.Error
-		if errors.As(err, &outer) {
-			err = outer.Err // without the whole address
+		var away *secret.RedirectError
+		if errors.As(err, &away) {
+			return &mlflowError{URI: c.server.URI, Status: http.StatusPermanentRedirect, Message: away.Error()}
 		}
-		return fmt.Errorf("%s does not answer: %w", c.server.URI, err)
+		return fmt.Errorf("%s does not answer: %w", c.server.URI, secret.Cause(err))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

@@ -461,7 +461,9 @@ func TestMLflowFromEnv(t *testing.T) {
 		{"a user in variables", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host", "MLFLOW_TRACKING_USERNAME": "you", "MLFLOW_TRACKING_PASSWORD": "x"}, MLflowServer{URI: "https://host", User: "you", Password: "x"}, true, ""},
 		{"a folder", map[string]string{"MLFLOW_TRACKING_URI": "./mlruns"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=./mlruns: want the http:// or https:// address"},
 		{"a file URI", map[string]string{"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want"},
-		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=postgresql://me:xxxxx@host/db: want"},
+		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=postgresql://***@host/db: want"},
+		{"a password that is no address", map[string]string{"MLFLOW_TRACKING_URI": "http://me:p/w@host"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=http://***@host: want"},
+		{"a token in the query", map[string]string{"MLFLOW_TRACKING_URI": "http://host/?token=pw"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=http://host/?token=***: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN)"},
 		{"databricks", map[string]string{"MLFLOW_TRACKING_URI": "databricks"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=databricks: want"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fulcrum/internal/secret"
 )
 
 // ScorerOptions says how a program of the user's scores completions: an HTTP address or a command, never both.
@@ -29,8 +31,8 @@ import (
 //
 // Scores are remembered by the content of the item, so a scorer must be deterministic or cache must be 0.
 type ScorerOptions struct {
-	URL       *string           `koanf:"url" help:"http or https address that batches are posted to"`
-	Headers   map[string]string `koanf:"headers" help:"HTTP headers, such as {Authorization: \"Bearer ${oc.env:TOKEN}\"}"`
+	URL       *string           `koanf:"url" help:"http or https address that batches are posted to; redirects to another host are not followed"`
+	Headers   map[string]string `koanf:"headers" help:"HTTP headers, such as {Authorization: \"Bearer ${oc.env:TOKEN}\"}; secrets come from the environment"`
 	Command   []string          `koanf:"command" help:"program and arguments, no shell: [python, judge.py]"`
 	Keep      bool              `koanf:"keep" help:"keep the command running between batches; it must flush its output after every line"`
 	BatchSize int               `koanf:"batch_size" help:"items in one request" range:"[1,inf)"`
@@ -62,7 +64,7 @@ func (o ScorerOptions) Validate() error {
 	}
 	if o.URL != nil {
 		u, err := url.Parse(*o.URL)
-		errs = append(errs, want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", *o.URL))
+		errs = append(errs, want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", secret.Mask(*o.URL)))
 	}
 	if len(o.Command) > 0 {
 		_, err := exec.LookPath(o.Command[0])
@@ -101,12 +103,13 @@ func newScorer(opt ScorerOptions) (*scorer, error) {
 		return nil, errors.New("url: want the address of a scorer, or its command")
 	}
 	s := &scorer{opt: opt, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
-	if opt.URL != nil {
-		s.via = newHTTPTransport(opt)
-	} else {
+	if opt.URL == nil {
 		s.via = newCommandTransport(opt)
+		return s, nil
 	}
-	return s, nil
+	var err error
+	s.via, err = newHTTPTransport(opt)
+	return s, err
 }
 
 func (s *scorer) Close() error { return s.via.Close() }

@@ -331,3 +331,77 @@ func TestPointsGoToTheSegmenter(t *testing.T) {
 		t.Errorf("the segmenter saw %+v", seen)
 	}
 }
+
+// A redirect to another host is told and not followed: neither the key nor the items nor the address get there.
+func TestHTTPScorerKeepsToItsHost(t *testing.T) {
+	var foreign atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { foreign.Add(1) }))
+	defer other.Close()
+	referer, hops := "", 0
+	to := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/take?k=KEYSECRET", 307) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hops++
+		referer += r.Header.Get("Referer")
+		to(w, r)
+	}))
+	defer server.Close()
+	o := DefaultScorerOptions()
+	address := strings.Replace(server.URL, "://", "://me:PWSECRET@", 1) + "/score?api_key=KEYSECRET"
+	o.URL, o.Backoff, o.Headers = &address, 0.001, map[string]string{"Authorization": "Bearer KEYSECRET"}
+	_, err := build(t, o).Score(context.Background(), words5()[:1])
+	if err == nil || !strings.Contains(err.Error(), "redirects to "+other.URL+"/take, which is not followed") || strings.Contains(err.Error(), "SECRET") || foreign.Load() > 0 || hops > 1 {
+		t.Errorf("%d requests reached another host, %d the scorer: %v", foreign.Load(), hops, err)
+	}
+	to = func(w http.ResponseWriter, r *http.Request) { // a slash that a framework adds
+		if r.URL.Path == "/score" {
+			http.Redirect(w, r, "/score/?api_key=KEYSECRET", 307)
+			return
+		}
+		if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), `"items"`) || r.Header.Get("Authorization") == "" {
+			http.Error(w, "no items", 400)
+			return
+		}
+		fmt.Fprint(w, "[1]")
+	}
+	if v := score1(t, build(t, o), words5()[0]); v != 1 || referer != "" {
+		t.Errorf("a redirect on the host: %v, referer %q", v, referer)
+	}
+}
+
+// No message repeats a secret: not of the address, not of the headers, not of an answer that quotes them.
+func TestHTTPScorerHidesSecrets(t *testing.T) {
+	say := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if say == "" {
+			panic(http.ErrAbortHandler) // a lost connection
+		}
+		if say != "answer" {
+			w.WriteHeader(403)
+		}
+		user, pw, _ := r.BasicAuth()
+		fmt.Fprint(w, "you are ", user, pw, r.Header, r.URL) // with "Basic bWU6…"
+	}))
+	defer server.Close()
+	command := DefaultScorerOptions()
+	command.Command, command.Retries = []string{"sh", "-c", "exit 3", "--api-key", "KEYSECRET", "--token=KEYSECRET", "http://me:PWSECRET@h/"}, 0
+	_, err := build(t, command).Score(context.Background(), words5()[:1])
+	if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "--token=***") {
+		t.Errorf("command: %v", err)
+	}
+	o := DefaultScorerOptions()
+	o.Retries, o.Headers = 0, map[string]string{"X-Api-Key": "KEYSECRET"}
+	for _, say = range []string{"", "status", "answer"} {
+		address := strings.Replace(server.URL, "://", "://me:PWSECRET@", 1) + "/score?api_key=KEYSECRET"
+		o.URL = &address
+		_, err := build(t, o).Score(context.Background(), words5()[:1])
+		if err == nil || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "bWU6") || !strings.Contains(err.Error(), "scorer "+server.URL+"/score: ") {
+			t.Errorf("%q: %v", say, err)
+		}
+	}
+	for _, address := range []string{"http://me:PW/SECRET@host/", "ftp://me:PWSECRET@host", "http://[::1:PWSECRET"} {
+		o.URL = &address
+		if err := o.Validate(); err == nil || strings.Contains(err.Error(), "SECRET") && strings.Contains(address, "@") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"fulcrum/internal/secret"
 )
 
 // commandTransport runs a program: once for each batch, or kept between batches.
@@ -28,7 +30,7 @@ func newCommandTransport(opt ScorerOptions) *commandTransport {
 	return &commandTransport{argv: opt.Command, keep: opt.Keep, idle: make(chan *child, opt.Parallel)}
 }
 
-func (t *commandTransport) name() string { return strings.Join(t.argv, " ") }
+func (t *commandTransport) name() string { return secret.Arguments(t.argv) }
 
 // Close ends the kept processes by closing their input, then by force.
 func (t *commandTransport) Close() error {

@@ -2,6 +2,7 @@ package rewardutil
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"image"
 	"image/color"
@@ -74,29 +75,104 @@ func TestFormat(t *testing.T) {
 
 func TestAccuracy(t *testing.T) {
 	recipe := DefaultAccuracyOptions()
-	comma, exact := recipe, recipe
-	comma.Split, exact.Exact = "comma", true
+	anySpace, exact, tagged := recipe, recipe, recipe
+	anySpace.Split, exact.Exact, tagged.Tagged = "any", true, true
 	for _, tc := range []struct {
-		name                         string
-		completion, reference        string
-		wantRecipe, wantComma, wantX float64
+		name                               string
+		completion, reference              string
+		wantRecipe, wantAny, wantX, wantTg float64
 	}{
-		{"equal", "move_left, jump", "move_left, jump", 1, 1, 1},
-		{"case, blanks and full stops", "<answer> Move_Left,  jump. </answer>", "move_left, jump", 1, 1, 1},
-		{"order does not matter to sets", "jump, move_left", "move_left, jump", 1, 1, 0},
-		{"one of three", "jump, run", "jump, duck", 1. / 3, 1. / 3, 0},
-		{"repeats count once", "jump jump run", "run jump", 1, 0, 0},
-		{"actions of two words", "move left, jump", "move right, jump", 0.5, 1. / 3, 0},
-		{"brackets and quotes", `["jump", 'run']`, "jump, run", 1, 1, 0},
-		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1},
-		{"nothing in common", "a", "b", 0, 0, 0},
-		{"empty completion", "", "b", 0, 0, 0},
+		{"equal", "move_left, jump", "move_left, jump", 1, 1, 1, 0},
+		{"case, blanks and full stops", "<answer> Move_Left,  jump. </answer>", "move_left, jump", 1, 1, 1, 1},
+		{"order does not matter to sets", "jump, move_left", "move_left, jump", 1, 1, 0, 0},
+		{"one of three", "jump, run", "jump, duck", 1. / 3, 1. / 3, 0, 0},
+		{"repeats count once", "jump, jump; run", "run, jump", 1, 1, 0, 0},
+		{"actions of two words", "move left, jump", "move right, jump", 1. / 3, 0.5, 0, 0},
+		{"a word of an action is no action", "the", "pick up the screw, attach the wheel", 0, 1. / 6, 0, 0},
+		{"brackets and quotes", `["jump", 'run']`, "jump, run", 1, 1, 0, 0},
+		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1, 0},
+		{"nothing in common", "a", "b", 0, 0, 0, 0},
+		{"empty completion", "", "b", 0, 0, 0, 0},
+		{"other numbers, the same words", "(3) pick up the wheel (4) attach the screw", "(1) pick up the screw (2) attach the wheel", 0, 0.6, 0, 0},
+		{"numbers alone", "<answer>(1)(2)</answer>", "(1) Action 1 (2) Action 2", 1, 0, 1, 1},
+		{"one number of two", "<answer>(2) something else</answer>", "(1) Action 1 (2) Action 2", 0.5, 0.2, 0, 0.5},
+		{"words of numbered options without their numbers", "Action 1, Action 2", "(1) Action 1 (2) Action 2", 0, 1, 0, 0},
+		{"numbers where the reference has none", "(1) jump", "jump", 0, 0.5, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			it := TextItem{Completion: tc.completion, Reference: tc.reference}
-			got := []float64{score1(t, recipe, it), score1(t, comma, it), score1(t, exact, it)}
-			golden.Close(t, got, []float64{tc.wantRecipe, tc.wantComma, tc.wantX}, 1e-15)
+			got := []float64{score1(t, recipe, it), score1(t, anySpace, it), score1(t, exact, it), score1(t, tagged, it)}
+			golden.Close(t, got, []float64{tc.wantRecipe, tc.wantAny, tc.wantX, tc.wantTg}, 1e-15)
 		})
+	}
+}
+
+// The answers of the video recipe's own records, scored by its own function: every answer and some others against
+// every reference.
+func TestAccuracyOfNumberedAnswersIsTheRecipes(t *testing.T) {
+	data, err := os.ReadFile("testdata/numbered_actions.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recipe struct {
+		References, Completions []string
+		Scores                  [][]float64
+	}
+	if err := json.Unmarshal(data, &recipe); err != nil || len(recipe.References) != 14 || len(recipe.Scores) != 21 {
+		t.Fatalf("%d references, %d rows: %v", len(recipe.References), len(recipe.Scores), err)
+	}
+	o := DefaultAccuracyOptions()
+	o.Tagged = true
+	for i, completion := range recipe.Completions {
+		for j, reference := range recipe.References {
+			got := score1(t, o, TextItem{Completion: completion, Reference: reference})
+			if want := recipe.Scores[i][j]; math.Abs(got-want) > 1e-11 { // written with 12 digits
+				t.Errorf("%q against %q: %v, want %v", completion, reference, got, want)
+			}
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	text := func(s string) *string { return &s }
+	for _, tc := range []struct {
+		name                  string
+		change                func(*MatchOptions)
+		completion, reference string
+		want                  float64
+	}{
+		{"the answer contains the reference's", nil, "<think>two?</think><answer>It is a Red   ball.</answer>", "<answer>red ball</answer>", 1},
+		{"what is thought does not count", nil, "<think>red</think><answer>blue</answer>", "red", 0},
+		{"unless all is searched", func(o *MatchOptions) { o.In = "completion" }, "<think>red</think><answer>blue</answer>", "red", 1},
+		{"a text of the configuration", func(o *MatchOptions) { o.Text = text("[1].") }, "see [1].", "", 1},
+		{"its signs are no expression", func(o *MatchOptions) { o.Text = text("[1].") }, "see 1!", "", 0},
+		{"case, where it counts", func(o *MatchOptions) { o.IgnoreCase = false }, "Red", "red", 0},
+		{"an expression", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\(\d+(, \d+)\)$`) }, "(82, 56)", "", 1},
+		{"an expression that does not match", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\d+$`) }, "<answer>12 apples</answer>", "", 0},
+		{"the reference as an expression", func(o *MatchOptions) { o.By = "regexp" }, "seven", "^(7|seven)$", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultMatchOptions()
+			o.Weight = 1
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			r, err := newMatch(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Close(t, []float64{score1(t, r, TextItem{Completion: tc.completion, Reference: tc.reference})}, []float64{tc.want}, 0)
+		})
+	}
+	o := DefaultMatchOptions()
+	o.By = "regexp"
+	r, err := newMatch(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Score(context.Background(), []TextItem{{Name: "q7", Completion: "x", Reference: "(7|seven"}})
+	if want := `q7: the reference "(7|seven" is no regular expression (RE2 syntax): error parsing regexp: missing closing )`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
@@ -269,6 +345,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 		want   string
 	}{
 		{"accuracy", func(o *TextRewardOptions) { o.Accuracy.Weight = 1 }, "", "rewards.accuracy: q7: accuracy needs a reference completion, and the record has none"},
+		{"match", func(o *TextRewardOptions) { o.Match.Weight = 1 }, "", "rewards.match: q7: match needs a text or a reference completion, and the record has none"},
 		{"rouge", func(o *TextRewardOptions) { o.Rouge.Weight = 1 }, "", "rewards.rouge: q7: ROUGE needs a reference completion"},
 		{"length", func(o *TextRewardOptions) { o.Length.Weight = 1 }, "", "rewards.length: q7: length similarity needs a reference completion"},
 		{"vqa", func(o *TextRewardOptions) { o.VQA.Weight = 1 }, "", "rewards.vqa: q7: VQA accuracy needs the annotators' answers"},
@@ -294,6 +371,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	address := "ftp://x"
 	low, high := 1.0, 0.0
+	bad, perl, empty := "(a", "a(?=b)", " "
 	for _, tc := range []struct {
 		name   string
 		change func(*TextRewardOptions)
@@ -306,7 +384,10 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"a share too few", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},
 		{"no share", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{0, 0, 0} }, "rewards.rouge.shares: want at least one above 0"},
 		{"unknown measure", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} }, `rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
-		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of any, comma, got "commas" (did you mean comma?)`},
+		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of numbered, comma, any, got "commas" (did you mean comma?)`},
+		{"a bad expression", func(o *TextRewardOptions) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &bad }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: missing closing )"},
+		{"a look-ahead", func(o *TextRewardOptions) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &perl }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: invalid or unsupported Perl syntax"},
+		{"an empty text", func(o *TextRewardOptions) { o.Match.Weight, o.Match.Text = 1, &empty }, "rewards.match.text: an empty text is in every answer"},
 		{"no scorer", func(o *TextRewardOptions) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},
 		{"no web address", func(o *TextRewardOptions) { o.External.Weight, o.External.URL = 1, &address }, `rewards.external.url: want an http or https address, got "ftp://x"`},
 		{"no such program", func(o *TextRewardOptions) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} }, `rewards.external.command: no program "no-such-program"`},

@@ -14,7 +14,8 @@ import (
 // with weight 0 is off and is neither computed nor reported.
 type TextRewardOptions struct {
 	Format   FormatOptions    `koanf:"format" help:"<think> and <answer> tags and their order"`
-	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the action sets"`
+	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the sets of actions"`
+	Match    MatchOptions     `koanf:"match" help:"a text or a regular expression that the answer must have"`
 	VQA      VQARewardOptions `koanf:"vqa" help:"VQA accuracy against the annotators' answers"`
 	Rouge    RougeOptions     `koanf:"rouge" help:"ROUGE against the reference"`
 	Length   LengthOptions    `koanf:"length" help:"similarity of length to the reference"`
@@ -28,7 +29,7 @@ type TextRewardOptions struct {
 // DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
 func DefaultTextRewardOptions() TextRewardOptions {
 	return TextRewardOptions{
-		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Rouge: DefaultRougeOptions(),
+		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Match: DefaultMatchOptions(), Rouge: DefaultRougeOptions(),
 		Points: DefaultPointsOptions(), External: DefaultExternalOptions(),
 	}
 }
@@ -60,6 +61,7 @@ func (o TextRewardOptions) terms() []textTerm {
 	return []textTerm{
 		{"format", o.Format.Weight, valid(o.Format)},
 		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
+		{"match", o.Match.Weight, func() (TextReward, error) { return newMatch(o.Match) }},
 		{"vqa", o.VQA.Weight, valid(o.VQA)},
 		{"rouge", o.Rouge.Weight, valid(o.Rouge)},
 		{"length", o.Length.Weight, valid(o.Length)},

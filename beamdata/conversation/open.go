@@ -69,10 +69,11 @@ type file struct {
 	groups  []uint64 // hash of each record's pictures, 0 = none; nil unless asked for
 	root    string
 	wording wording
+	video   VideoOptions
 }
 
 func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
-	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording()}
+	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
 	var visit func([]byte)
 	if withGroups {
 		visit = func(record []byte) { f.groups = append(f.groups, pictureGroup(record)) }
@@ -99,7 +100,7 @@ func (f *file) Sample(row int64) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	s, err := decode(raw, f.root)
+	s, err := decode(raw, f.root, f.video)
 	s.ID = row
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", f.at(row, s.Name), err)
@@ -119,7 +120,13 @@ func (f *file) at(row int64, name string) string {
 }
 
 // Fingerprint covers the file and what the options add to it.
-func (f *file) Fingerprint() string { return fmt.Sprintf("%s %+v", f.index.Digest, f.wording) }
+func (f *file) Fingerprint() string {
+	x := fmt.Sprintf("%s %+v", f.index.Digest, f.wording)
+	if f.video != DefaultVideoOptions() {
+		x += fmt.Sprintf(" %+v", f.video)
+	}
+	return x
+}
 
 // check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
 // samples are right by construction.

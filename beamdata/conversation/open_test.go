@@ -102,7 +102,7 @@ func TestRecords(t *testing.T) {
 		{
 			"several videos, each in its own form",
 			`{"videos": ["clip.mp4", ["a.png"], {"frames": ["b.png"], "fps": 1}], "conversations": [{"from": "human", "value": "<video><video><video>"}]}`,
-			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4")}, chat.Part{Type: "video", Frames: []string{at("a.png")}}, chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
+			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4"), FPS: 2, MinFrames: 4, MaxFrames: 768}, chat.Part{Type: "video", Frames: []string{at("a.png")}}, chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func FuzzScan(f *testing.F) {
 			if list != nil && string(raw) != string(list[row]) {
 				t.Fatalf("record %d is %q, want %q", row, raw, list[row])
 			}
-			decode(raw, "")
+			decode(raw, "", DefaultVideoOptions())
 		}
 	})
 }

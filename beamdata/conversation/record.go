@@ -41,8 +41,9 @@ type turn struct {
 	Content *string `json:"content"`
 }
 
-// decode turns the bytes of a record into a sample. root is the folder of its relative paths.
-func decode(raw []byte, root string) (Sample, error) {
+// decode turns the bytes of a record into a sample. root is the folder of its relative paths; videos have the bounds of v
+// unless the record has its own.
+func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	var rec record
 	if err := jsonwords.Unmarshal(raw, &rec); err != nil {
 		return Sample{Name: nameOf(raw)}, err
@@ -57,6 +58,9 @@ func decode(raw []byte, root string) (Sample, error) {
 	}
 	messages, err := rec.messages(files, root)
 	if err != nil {
+		return s, err
+	}
+	if err := v.apply(messages, rec.Meta); err != nil {
 		return s, err
 	}
 	if rec.System != "" && messages[0].Role != "system" {

@@ -56,6 +56,8 @@ type Attempt struct {
 	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
 	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
 
+	Err error `json:"-"` // in an event, alone: the launcher cannot watch its jobs any longer
+
 	heard chan struct{} // in an event: closed by Heard
 }
 

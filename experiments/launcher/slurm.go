@@ -72,22 +72,21 @@ func slurmConfigured() error {
 	return fmt.Errorf("there is no cluster behind Slurm's commands on this machine (%s): start the sweep on a login node, set SLURM_CONF to its slurm.conf, or use hydra/launcher=local", lines[len(lines)-1])
 }
 
-// NewSlurm returns the launcher for the jobs of a sweep. It needs Slurm's commands on this machine.
-func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
+// NewSlurm returns the launcher for the jobs of a sweep, which run program. It needs Slurm's commands on this machine.
+func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
-	if err := SlurmMissing(); err != nil {
+	if err := SlurmFolder(sweep); err != nil {
 		return nil, err
 	}
-	program, err := os.Executable()
-	if err != nil {
+	if err := SlurmMissing(); err != nil {
 		return nil, err
 	}
 	ctx, quit := context.WithCancel(context.Background())
 	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
 	return &slurm{
-		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn}, events: make(chan Attempt),
+		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn, patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan Attempt),
 		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}, nil
 }
@@ -224,10 +223,11 @@ func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
 	return array, sub.found(array)
 }
 
-// script is the batch script of an array: every task makes one attempt at its job.
+// script returns the batch script of an array: every task makes one attempt at its job. Everything in it is a
+// quoted word on one line, comments included. Only the setup lines are shell, as their key says.
 func (s *slurm) script(sub *submission) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/bash\n# Jobs of the sweep in %s, submitted by\n#   sbatch", s.sweep)
+	fmt.Fprintf(&b, "#!/bin/bash\n# Jobs of the sweep in %s, submitted by\n#   sbatch", shellQuote(s.sweep))
 	for _, arg := range sub.Sbatch {
 		b.WriteString(" " + shellQuote(arg))
 	}
@@ -249,14 +249,6 @@ func (s *slurm) script(sub *submission) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), TaskVerb, shellQuote(s.sweep), sub.Offset)
 	return b.String()
-}
-
-// shellQuote makes any text one word of a shell.
-func shellQuote(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // Adopt implements Launcher.
@@ -353,6 +345,11 @@ func (s *slurm) run() {
 		}
 		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
 		news, err := s.look(tasks, cancel)
+		var silent *SilentError
+		if errors.As(err, &silent) {
+			s.send(Attempt{Err: err})
+			return
+		}
 		if err != nil && s.ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			s.queue.warn(said + "; trying again")

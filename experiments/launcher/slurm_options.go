@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,11 @@ type SlurmOptions struct {
 	MemPerGPU   *string   `koanf:"mem_per_gpu" help:"memory for each GPU, such as 40G"`
 	MemPerCPU   *string   `koanf:"mem_per_cpu" help:"memory for each core, such as 4G"`
 	Comment     *string   `koanf:"comment" help:"any text, kept with the job"`
-	Setup       *[]string `koanf:"setup" help:"lines of shell before the job, such as module load cuda"`
+	Setup       *[]string `koanf:"setup" help:"lines of shell before the job, such as module load cuda; they run as they stand, every other key is quoted"`
 	SrunArgs    *[]string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
 
 	AdditionalParameters map[string]any `koanf:"additional_parameters" help:"further sbatch options: {mail_type: END, exclusive: true}"`
+	AnswerTimeoutMin     float64        `koanf:"answer_timeout_min" help:"minutes to wait for a cluster that does not answer, before the sweep ends with an error; its jobs go on, and run resume watches them again" range:"(0,inf)"`
 	StderrToStdout       bool           `koanf:"stderr_to_stdout" help:"one file for what Slurm and the setup lines print, not two"`
 
 	// Submitit's, with one meaning possible here.
@@ -50,7 +52,7 @@ type SlurmOptions struct {
 
 // DefaultSlurmOptions returns submitit's defaults.
 func DefaultSlurmOptions() SlurmOptions {
-	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", Nodes: 1, TasksPerNode: 1}
+	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", AnswerTimeoutMin: 60, Nodes: 1, TasksPerNode: 1}
 }
 
 // sbatchReserved are sbatch's options that this launcher sets itself, or that would break what it
@@ -89,19 +91,107 @@ func (o *SlurmOptions) Validate() error {
 	case o.SignalDelayS >= 60*o.TimeoutMin:
 		return option.Errorf("signal_delay_s", "want fewer seconds than the %d of timeout_min=%d, got %d: a job would be told to save its state as soon as it starts", 60*o.TimeoutMin, o.TimeoutMin, o.SignalDelayS)
 	}
+	for _, t := range o.texts() {
+		if t.value != nil && unprintable(*t.value) {
+			return option.Errorf(t.key, "want one line without control characters, got %q", *t.value)
+		}
+	}
+	if o.SrunArgs != nil {
+		for i, arg := range *o.SrunArgs {
+			if unprintable(arg) {
+				return option.Errorf("srun_args", "item %d: want one line without control characters, got %q", i+1, arg)
+			}
+		}
+	}
+	if o.Setup != nil {
+		for i, line := range *o.Setup {
+			if strings.ContainsRune(line, 0) {
+				return option.Errorf("setup", "line %d holds a NUL character, which no shell reads", i+1)
+			}
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(o.AdditionalParameters)) {
-		name, at := sbatchName(key), "additional_parameters."+key
-		if own, ok := sbatchKeys[name]; ok {
-			return option.Errorf(at, "use hydra.launcher.%s", own)
+		if err := checkSbatch(key, o.AdditionalParameters[key]); err != nil {
+			return err
 		}
-		if why, ok := sbatchReserved[name]; ok {
-			return option.Errorf(at, "cannot be set: %s", why)
+	}
+	return nil
+}
+
+// texts lists the keys of one text, each of which is handed to sbatch.
+func (o *SlurmOptions) texts() []slurmText {
+	return []slurmText{
+		{"name", &o.Name}, {"partition", o.Partition}, {"account", o.Account}, {"qos", o.QOS}, {"constraint", o.Constraint}, {"exclude", o.Exclude},
+		{"gres", o.Gres}, {"mem_per_gpu", o.MemPerGPU}, {"mem_per_cpu", o.MemPerCPU}, {"comment", o.Comment},
+	}
+}
+
+// slurmText is a key and its value, nil where it is null.
+type slurmText struct {
+	key   string
+	value *string
+}
+
+// sbatchLong is how sbatch spells its long options; sbatchShort its options of one letter.
+var (
+	sbatchLong  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$|^[a-z0-9]{2,}$`)
+	sbatchShort = regexp.MustCompile(`^[A-Za-z]$`)
+)
+
+// sbatchSwitches are the options of one letter that take no value: sbatch would read a value as further options.
+const sbatchSwitches = "hHIkOQRsvuVX"
+
+// checkSbatch refuses an additional parameter that sbatch would read as another one, that has a key of its own, or
+// that would break what the launcher promises.
+func checkSbatch(key string, value any) error {
+	name, at := sbatchName(key), "additional_parameters."+key
+	short := sbatchShort.MatchString(name)
+	if !short && !sbatchLong.MatchString(name) {
+		return option.Errorf("additional_parameters", "want names of sbatch's options such as mail_type, got %q", key)
+	}
+	if own, ok := sbatchKeys[name]; ok {
+		return option.Errorf(at, "use hydra.launcher.%s", own)
+	}
+	if why, ok := sbatchReserved[name]; ok {
+		return option.Errorf(at, "cannot be set: %s", why)
+	}
+	if !short && name != "gpus" { // --gpus stands beside --gpus-per-node; sbatch takes --arr for --array
+		for _, full := range slices.Sorted(maps.Keys(sbatchReserved)) {
+			if strings.HasPrefix(full, name) {
+				return option.Errorf(at, "sbatch would read --%s as --%s, which cannot be set: %s", name, full, sbatchReserved[full])
+			}
 		}
-		switch v := o.AdditionalParameters[key].(type) {
-		case nil, bool, string, int, int64, float64:
-		default:
-			return option.Errorf(at, "want a text, a number, true or null, got %v", v)
+		for _, full := range slices.Sorted(maps.Keys(sbatchKeys)) {
+			if strings.HasPrefix(full, name) {
+				return option.Errorf(at, "sbatch would read --%s as --%s: use hydra.launcher.%s", name, full, sbatchKeys[full])
+			}
 		}
+	}
+	switch v := value.(type) {
+	case nil, bool:
+		return nil
+	case string:
+		if unprintable(v) {
+			return option.Errorf(at, "want one line without control characters, got %q", v)
+		}
+		if short && v == "" {
+			return option.Errorf(at, "want a value: sbatch would take its next argument for it")
+		}
+	case int, int64, float64:
+	default:
+		return option.Errorf(at, "want a text, a number, true or null, got %v", v)
+	}
+	if short && strings.Contains(sbatchSwitches, name) {
+		return option.Errorf(at, "want true or false: -%s takes no value, got %v", name, value)
+	}
+	return nil
+}
+
+// SlurmFolder refuses a folder whose name Slurm's commands cannot show on one line: the launcher finds its jobs in
+// Slurm's queue by the path of their script.
+func SlurmFolder(dir string) error {
+	if unprintable(dir) {
+		return fmt.Errorf("folder %q: want a path without line breaks and control characters for jobs on a Slurm cluster (hydra.sweep.dir and the folder of the start)", dir)
 	}
 	return nil
 }

@@ -110,10 +110,9 @@ func (s *submission) submit() error {
 		return err
 	}
 	cmd := slurmCommand("sbatch", append(slices.Clone(s.Sbatch), s.script())...)
-	var errOut strings.Builder
-	cmd.Stdout, cmd.Stderr = out, &errOut
-	if err := cmd.Run(); err != nil {
-		return failure("sbatch", err, errOut.String())
+	cmd.Stdout = out
+	if err := runCommand(cmd, commandLimit); err != nil {
+		return err
 	}
 	return out.Sync()
 }

@@ -101,7 +101,8 @@ func parsePart(raw json.RawMessage) (Part, error) {
 		}
 		p.Path, _, err = source(m, "image", "image_url", "path", "url")
 	case Video:
-		if err := known("key", m, "type", "video", "video_url", "path", "url", "frames", "fps", "min_pixels", "max_pixels"); err != nil {
+		if err := known("key", m, "type", "video", "video_url", "path", "url", "frames", "fps",
+			"min_frames", "max_frames", "min_pixels", "max_pixels"); err != nil {
 			return Part{}, err
 		}
 		p.Path, p.Frames, err = source(m, "video", "frames", "video_url", "path", "url")
@@ -109,13 +110,17 @@ func parsePart(raw json.RawMessage) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	for key, to := range map[string]any{"fps": &p.FPS, "min_pixels": &p.MinPixels, "max_pixels": &p.MaxPixels} {
+	for key, to := range map[string]any{"fps": &p.FPS, "min_frames": &p.MinFrames, "max_frames": &p.MaxFrames,
+		"min_pixels": &p.MinPixels, "max_pixels": &p.MaxPixels} {
 		if raw, ok := m[key]; ok && json.Unmarshal(raw, to) != nil {
 			return Part{}, fmt.Errorf("%s: %s, want a number", key, raw)
 		}
 	}
-	if p.FPS < 0 || p.MinPixels < 0 || p.MaxPixels < 0 {
-		return Part{}, errors.New("fps, min_pixels and max_pixels want positive numbers")
+	if p.FPS < 0 || p.MinFrames < 0 || p.MaxFrames < 0 || p.MinPixels < 0 || p.MaxPixels < 0 {
+		return Part{}, errors.New("fps, min_frames, max_frames, min_pixels and max_pixels want positive numbers")
+	}
+	if p.MaxFrames == 1 || p.MaxFrames > 0 && p.MinFrames > p.MaxFrames {
+		return Part{}, fmt.Errorf("min_frames %d, max_frames %d: want min ≤ max, and at least two frames", p.MinFrames, p.MaxFrames)
 	}
 	return p, nil
 }

@@ -2,9 +2,13 @@ package experiments
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/selector"
@@ -94,15 +98,45 @@ func (r *run) loadData() (*beamdata.Bundle, error) {
 	return bundle, nil
 }
 
+// tellSkipped says what of the data is not used, and which keys are not read.
+func (r *run) tellSkipped(d reports.DataSummary) {
+	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
+		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		if at := d.SkippedAt[reason]; at != "" {
+			text += " (" + at + ")"
+		}
+		r.logf("%s", text)
+	}
+	for _, u := range d.UnknownKeys {
+		if text := "data: " + keycheck.Unknown(u).String(); u.Nearest != "" {
+			r.log.Warnf("%s", text)
+		} else {
+			r.logf("%s", text)
+		}
+	}
+}
+
+// unknownKeys are keys of records as a summary keeps them.
+func unknownKeys(keys []keycheck.Unknown) []reports.UnknownKey {
+	var out []reports.UnknownKey
+	for _, u := range keys {
+		out = append(out, reports.UnknownKey(u))
+	}
+	return out
+}
+
 // dataSummary describes a bundle for summary.json.
 func dataSummary(b *beamdata.Bundle) reports.DataSummary {
 	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
-		Counts: map[string]int{}, Skipped: map[string]int{}}
+		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
 			s.Counts[name] = n
-		} else {
-			s.Skipped[name] = n
+			continue
+		}
+		s.Skipped[name] = n
+		if at := b.Skipped[name]; at != "" {
+			s.SkippedAt[name] = "the first: " + at
 		}
 	}
 	return s

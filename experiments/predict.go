@@ -31,6 +31,7 @@ func predict(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	r.tellSkipped(r.data)
 	set, err := splitOf(bundle, r.cfg.Predict.Split)
 	if err != nil {
 		return err

@@ -117,6 +117,7 @@ type GRPO struct {
 	sinceOld  int           // steps since old was refreshed
 	startsOld bool          // the phase starts with the old policy's weights
 	recorded  int           // candidates of the whole source (offline)
+	checked   bool          // Check has looked at the recorded groups
 	showNext  bool          // no batch of this epoch has been kept for reading yet
 
 	hand rollout // the batch in hand, for one or more passes
@@ -143,25 +144,54 @@ func (g *GRPO) Passes() int             { return g.opt.NumIterations }
 // EpochQueries is how many queries an epoch takes.
 func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
 
-// Begin takes the old and reference policies and makes the optimizer.
-func (g *GRPO) Begin(env *Env, totalSteps int) error {
-	g.env = env
-	var err error
-	if _, g.text = env.Policy.(selector.ExactKL); g.text {
+// Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
+func (g *GRPO) Check(env *Env) error {
+	if _, text := env.Policy.(selector.ExactKL); text {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
 	}
+	if _, err := rewardutil.NewKLController(g.opt.KL); err != nil {
+		return err
+	}
+	if _, err := rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
+		return err
+	}
+	if len(g.opt.Freeze) > 0 {
+		if _, err := stillNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
+			return err
+		}
+	}
+	if n := g.opt.OldPolicyHeads; n != nil {
+		rebuilt, err := g.withHeads(env.Initial, *n)
+		if err != nil {
+			return err
+		}
+		rebuilt.Free()
+	}
+	if g.opt.Rollout != "offline" || g.checked {
+		return nil
+	}
+	if err := g.checkGroups(); err != nil {
+		return err
+	}
+	g.checked = true // the groups do not change
+	return nil
+}
+
+// Begin takes the old and reference policies and makes the optimizer.
+func (g *GRPO) Begin(env *Env, totalSteps int) error {
+	if err := g.Check(env); err != nil {
+		return err
+	}
+	g.env = env
+	_, g.text = env.Policy.(selector.ExactKL)
+	var err error
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
 	if g.temp, err = rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
-	}
-	if g.opt.Rollout == "offline" {
-		if err := g.checkGroups(); err != nil {
-			return err
-		}
 	}
 	if err := g.freezePolicies(); err != nil {
 		return err

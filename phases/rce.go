@@ -119,12 +119,21 @@ func atMost(n *int) int {
 	return *n
 }
 
-// Begin makes the phase's optimizer.
-func (r *RCE) Begin(env *Env, totalSteps int) error {
-	r.env, r.total = env, totalSteps
-	if _, r.text = env.Policy.(selector.ExactKL); r.text && r.smoothing > 0 {
+// Check asks whether the options suit the policy.
+func (r *RCE) Check(env *Env) error {
+	if _, text := env.Policy.(selector.ExactKL); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
+	return nil
+}
+
+// Begin makes the phase's optimizer.
+func (r *RCE) Begin(env *Env, totalSteps int) error {
+	if err := r.Check(env); err != nil {
+		return err
+	}
+	r.env, r.total = env, totalSteps
+	_, r.text = env.Policy.(selector.ExactKL)
 	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
 	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil

@@ -286,10 +286,21 @@ func reportData(d *document, s *Summary) {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(data.Skipped)) {
-		rows = append(rows, []string{"skipped: " + plain(reason), thousands(data.Skipped[reason])})
+		what := "skipped: " + plain(reason)
+		if at := data.SkippedAt[reason]; at != "" {
+			what += " (" + plain(at) + ")"
+		}
+		rows = append(rows, []string{what, thousands(data.Skipped[reason])})
 	}
 	if len(data.Skipped) == 0 {
 		rows = append(rows, []string{"skipped records", "0"})
+	}
+	for _, u := range data.UnknownKeys {
+		what := fmt.Sprintf("unknown key %s of a %s in %s, from line %d on", plain(u.Key), plain(u.Object), plain(u.File), u.First)
+		if u.Nearest != "" {
+			what += fmt.Sprintf(" (did you mean %s?)", plain(u.Nearest))
+		}
+		rows = append(rows, []string{what, thousands(u.Count)})
 	}
 	if data.Fingerprint != "" {
 		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})

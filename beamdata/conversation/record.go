@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
@@ -212,7 +213,7 @@ func text(raw json.RawMessage) string {
 
 // nameOf finds the id of a record that does not decode.
 func nameOf(raw []byte) (name string) {
-	topLevel(raw, func(key, value []byte) {
+	jsonrecords.Fields(raw, func(key, value []byte) {
 		if string(key) == `"id"` {
 			name = text(bytes.TrimSpace(value))
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -96,7 +97,7 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 			return v, nil
 		case *tensorfile.Dict:
 			if rows := stacked(v); rows != "" {
-				return tensorfile.Tensor{}, fmt.Errorf("%s: holds a dict of %d vectors, want one embedding matrix [rows, dim]%s", path, len(v.Values), rows)
+				return tensorfile.Tensor{}, fmt.Errorf("%s: holds a dict, want an embedding matrix [rows, dim]%s", path, rows)
 			}
 			var tensors []tensorfile.Tensor
 			for i, x := range v.Values {
@@ -132,7 +133,11 @@ func onlyMatrix(path string, tensors []tensorfile.Tensor) (tensorfile.Tensor, er
 	}
 	remedy := "save it alone, as NumPy's .npy or with torch.save"
 	if len(found) > 1 {
-		remedy = fmt.Sprintf("save the one that the ids count rows of alone: torch.save(x[%q], FILE)", found[0].Name)
+		name := found[0].Name
+		if strings.HasSuffix(path, ".safetensors") { // of a pickle's it is Python's spelling
+			name = strconv.Quote(name)
+		}
+		remedy = fmt.Sprintf("save the one that the ids count rows of alone: torch.save(x[%s], FILE)", name)
 	}
 	return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors (%s), want exactly one: %s", path, len(found), len(tensors), listed(tensors), remedy)
 }

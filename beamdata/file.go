@@ -155,7 +155,7 @@ func (r *fileReader) detect(rec *record) (string, error) {
 	case rec.hasBeams:
 		return "", fmt.Errorf("id_list without score_list")
 	default:
-		return "", fmt.Errorf("neither id_list and score_list (legacy) nor pointer_candidates or candidate_pool_ids (RL)")
+		return "", fmt.Errorf("found %s, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)", r.parser.recordKeys.Found())
 	}
 	if want := r.opt.Format; want != "auto" && want != "" && want != format {
 		return "", fmt.Errorf("the file is in format %s, data.format=%s asks for another", format, want)
@@ -165,6 +165,9 @@ func (r *fileReader) detect(rec *record) (string, error) {
 
 func (r *fileReader) finish() error {
 	if r.out.format == "" {
+		if p := r.parser; p.keysNotIDs > 0 {
+			return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its row in the embedding table, as in \"17\"", p.notID.line, p.notID.key)
+		}
 		return fmt.Errorf("no query: no key of the object is a number")
 	}
 	return nil
@@ -200,7 +203,11 @@ func (r *fileReader) checkShots(n int) error {
 		r.out.shots = n
 	}
 	if n != r.out.shots || n == 0 {
-		return fmt.Errorf("has %d picks, want %d as in the first of the file: groups of other numbers of picks go into a file, and a run, of their own", n, max(r.out.shots, 1))
+		picks := "picks"
+		if n == 1 {
+			picks = "pick"
+		}
+		return fmt.Errorf("has %d %s, want %d as in the first of the file: groups of other numbers of picks go into a file, and a run, of their own", n, picks, max(r.out.shots, 1))
 	}
 	return nil
 }

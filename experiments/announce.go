@@ -36,7 +36,7 @@ func (r *run) announce() {
 			parts = append(parts, *path+sizeOf(*path))
 		}
 	}
-	r.logf("reading %s, libtorch", strings.Join(parts, ", "))
+	r.logf("reading %s and libtorch", strings.Join(parts, ", "))
 }
 
 // sizeOf is " (1.2 GB)", of a folder the files in it; "" for what cannot be read.

@@ -147,7 +147,8 @@ Lists what a checkpoint holds, checks that it is whole and finite, or writes it 
 `
 	case "data":
 		return `run data inspect PATH
-Reports what a beam file, embedding table or reward table holds.
+Reports what a beam file, embedding table, reward table, or a file of conversations or texts holds, and the first
+fault for which a run would refuse it (exit code 1).
 `
 	case "doctor":
 		return `run doctor

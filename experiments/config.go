@@ -160,7 +160,7 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 		}
 		var bad *option.Error
 		if err := phase.opt.ValidateTokens(); errors.As(err, &bad) {
-			return option.Errorf(phase.name+"."+bad.Key, "%s (grpo=tokens grpo/kl=k3 set what a token policy wants)", bad.Msg)
+			return option.Errorf(phase.name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
 		}
 	}
 	return nil

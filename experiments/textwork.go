@@ -71,7 +71,7 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
+		return w, usagef("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
 	if w.rewards == nil { // then nothing but a target says what a policy is worth
 		for _, held := range []struct {

@@ -22,6 +22,11 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if from := c.Init.Checkpoint; from != nil { // before any data is read
+		if _, err := resolveCheckpoint("init.checkpoint", *from); err != nil {
+			return err
+		}
+	}
 	r.announce()
 	w, err := make(r)
 	if err != nil {

@@ -172,7 +172,7 @@ func checkCheckpoint(path string, inspect bool) error {
 	return nil
 }
 
-// verbData reports what a beam file, embedding table or reward table holds.
+// verbData reports what a file of data holds.
 func verbData(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" {
 		return usagef("want: run data inspect PATH")

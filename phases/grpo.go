@@ -220,6 +220,9 @@ func (g *GRPO) checkGroups() error {
 		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
 		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
 	}
+	if groups > 0 && g.recorded <= groups && !g.opt.Compat {
+		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take %s out of schedule", groups, g.name)
+	}
 	if silent := 1 - share(signal, groups); silent > maxSilent && !g.opt.Compat {
 		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
 	}

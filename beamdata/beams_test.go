@@ -298,11 +298,11 @@ func TestLoadErrorsNameFileAndKey(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file: set data.beams to an existing one"},
-		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file: set data.embeddings to an existing one"},
+		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file (there is no folder /no): set data.beams to an existing one"},
+		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file (there is no folder /no): set data.embeddings to an existing one"},
 		{"embedding format", func(o *Options) { o.Embeddings = ptr("/no/such.npz") }, `unknown embedding format ".npz" (did you mean .npy?)`},
-		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file: set data.reader to an existing one"},
-		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file: set data.records"},
+		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file (there is no folder /no): set data.reader to an existing one"},
+		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file (there is no folder /no): set data.records"},
 		{"root", func(o *Options) { o.Name, o.Root = "okvqa", ptr("/no/such") }, "data.root=/no/such: no such folder: give the folder that holds reader_train.npz"},
 		{"format", func(o *Options) { o.Format = "rl" }, "query 0: the file is in format legacy, data.format=rl asks for another"},
 		{"no embeddings", func(o *Options) { o.Embeddings = nil }, "embeddings: data=beams needs an embedding table: data.embeddings=FILE"},

@@ -110,7 +110,7 @@ func planOf(c *Config, w workload) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usagef("schedule=%v: no phase has epochs", c.Schedule)
+		return plan, usagef("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
 }

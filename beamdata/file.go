@@ -21,6 +21,7 @@ type beamFile struct {
 	format string // legacy or rl
 	shots  int
 	ids    []int64
+	keys   []string                // compat: of all entries but _meta, those that were dropped included
 	pools  [][]int32               // RL; nil for legacy
 	left   map[int64]int32         // by query id: where the query itself stood in its own pool; nil = nowhere
 	start  []int64                 // [Q+1]
@@ -62,6 +63,7 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 		r.count("key_not_a_number", p.keysNotIDs, p.notID)
 		r.out.lost["key_not_a_number"] = p.keysNotIDs
 		r.out.unknown = p.unknown()
+		r.out.keys = p.keys
 		err = r.finish()
 	}
 	if err != nil {

@@ -45,6 +45,13 @@ func TestAbsentScoreIsAnError(t *testing.T) {
 	}
 }
 
+func TestRewardFieldWantsTrajectories(t *testing.T) {
+	_, err := loadContent(t, tenLegacy, func(o *Options) { o.Reward.Field = ptr("reward") })
+	if err == nil || !strings.Contains(err.Error(), "data.reward.field=reward: it names a number of the trajectories of an RL file, and data.name=beams reads none") {
+		t.Error(err)
+	}
+}
+
 // Keys that nothing reads are counted and named with the nearest that is read.
 func TestUnknownKeys(t *testing.T) {
 	b, err := loadContent(t, trajectories(10, `{"pointer":[15],"temperature":1,"beam_rank":0,"beam_scor":0.5,`+traj+`}`), nil)

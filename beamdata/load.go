@@ -63,7 +63,17 @@ func Load(opt Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none", *f, opt.Name)
+	}
 	b := l.bundle
+	if !opt.Compat { // the reference takes the first of equals
+		for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
+			if s != nil {
+				s.ties = &opt.SplitSeed
+			}
+		}
+	}
 	shared := b.Records == b.RCE
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online} {
 		*s = (*s).withLevels(opt.Reward)
@@ -86,6 +96,8 @@ type loader struct {
 	table  *Table
 	build  *builder
 	bundle *Bundle
+
+	trajectories bool // an RL file was read
 
 	prior   *readerPrior // nil: unknown
 	answers *answers
@@ -129,6 +141,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	if err != nil {
 		return nil, l.blameTable(err)
 	}
+	l.trajectories = l.trajectories || f.format == "rl"
 	if l.bundle.Format == "" {
 		l.bundle.Format = f.format
 	}

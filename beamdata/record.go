@@ -59,6 +59,8 @@ type parser struct {
 	rewardField string // data.reward.field; "" = none
 	keysNotIDs  int    // keys that are neither numbers nor _meta
 	notID       place  // of the first of them
+	allKeys     bool   // compat: keep them all
+	keys        []string
 
 	recordKeys, trajectoryKeys *keycheck.Keys
 }
@@ -97,8 +99,9 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, rewardField: field,
-		recordKeys:     keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"}, recordExtras()).Also(recordNames()),
+	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
+			recordExtras()).Also(recordNames()),
 		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras()).Also(trajectoryNames())}
 }
 
@@ -116,6 +119,9 @@ func (p *parser) each(entry func(*record) error) error {
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {
 			return p.s.skip()
+		}
+		if p.allKeys {
+			p.keys = append(p.keys, string(key))
 		}
 		id, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/phases"
 	"fulcrum/reports"
+	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -188,7 +189,13 @@ func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error
 		name string
 		set  *beamdata.Set
 	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
-		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
+		if split.set == nil || split.set.Len() == 0 {
+			continue
+		}
+		if split.set.Scorer == nil {
+			if err := r.recordedBaselines(split.name, split.set, shots); err != nil {
+				return err
+			}
 			continue
 		}
 		similar := beamdata.Similarity(split.set, shots)
@@ -208,6 +215,47 @@ func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error
 			if err := r.recordBaseline(split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
+// most similar to the query, the one that the file lists first.
+func (r *run) recordedBaselines(split string, set *beamdata.Set, shots int) error {
+	var random, similarity, order rewardutil.RecordedScores
+	for i := range set.Len() {
+		var rewards, near, place []float64
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards, near, place = append(rewards, c.Reward), append(near, set.Nearness(i, c.Positions)), append(place, -float64(g))
+		}
+		if len(rewards) == 0 {
+			continue
+		}
+		id := set.IDs[i]
+		random.Follow(id, make([]float64, len(rewards)), rewards)
+		similarity.Follow(id, near, rewards)
+		order.Follow(id, place, rewards)
+	}
+	for _, of := range []struct {
+		name   string
+		scores rewardutil.RecordedScores
+	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
+		fields := map[string]any{"split": split, "policy": of.name}
+		for metric, mean := range of.scores.Means() {
+			fields[metric] = mean
+		}
+		if len(fields) == 2 { // no query has two candidates
+			continue
+		}
+		if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+			return err
+		}
+		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
+			return r.log.Scores(split, of.name, "", 0, metric, shots, ids, scores)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -29,7 +29,6 @@ type textWork[P any] struct {
 
 	policy selector.Policy
 	model  tokenModel
-	dtype  string      // what the configuration asks to compute in
 	length func(P) int // tokens of a prompt
 	render func(conversation.Sample) (P, error)
 	text   prompts.Text // MaxTokens is the longest completion

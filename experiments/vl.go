@@ -34,8 +34,12 @@ func newVLWork(r *run) (workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := model.CheckTraining(); err != nil {
+		model.Free()
+		return nil, &UsageError{err.Error()}
+	}
 	w := &vlWork{data, proc, model.Config().Vocab}
-	w.policy, w.model, w.dtype = vl.NewPolicy(model), model, r.cfg.VL.DType
+	w.policy, w.model = vl.NewPolicy(model), model
 	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) { return proc.Prompt(s.Messages) }
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },

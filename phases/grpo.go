@@ -196,7 +196,9 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	if err := g.freezePolicies(); err != nil {
 		return err
 	}
-	g.learn = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps)
+	if g.learn, err = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps); err != nil {
+		return err
+	}
 	if err := g.learn.freeze(g.opt.Freeze, g.opt.Compat); err != nil {
 		return err
 	}

@@ -585,7 +585,9 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 			}
 		}
 	}
-	return nil
+	return v.Recorded.Each(func(metric string, ids []int64, scores []float64) error {
+		return s.env.Rec.Scores(split, policy, phase, epoch, metric, s.env.Data.Shots, ids, scores)
+	})
 }
 
 // event records a warning, note what a reader should know.

@@ -138,10 +138,13 @@ func verdictLine(stages []StageResult) string {
 		if i == 0 && len(yards) > 1 && sameAsInit(stages, *stage, y) {
 			against += " (and the initial policy, which scores the same)"
 		}
-		parts = append(parts, capital((*y.gain(stage)).Sentence(stage.subject(), against, stage.Metric))+".")
+		if y.policy == policyRecorded && listsBestFirst(stages) {
+			against += ", which lists the best first"
+		}
+		parts = append(parts, capital((*y.gain(stage)).Sentence(stage.subject(), against, metricName(stage.Metric)))+".")
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), stage.Metric, sig(stage.Mean, 4))
+		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), metricName(stage.Metric), sig(stage.Mean, 4))
 	}
 	return fmt.Sprintf("On %s: %s", stage.Split, plain(strings.Join(parts, " ")))
 }
@@ -151,7 +154,7 @@ func verdictLine(stages []StageResult) string {
 func standing(run *Run, s *Summary, stages []StageResult) string {
 	stage := plannedResult(stages)
 	var out []string
-	scale := fmt.Sprintf("Its mean %s is %s", stage.Metric, sig(stage.Mean, 4))
+	scale := fmt.Sprintf("Its mean %s is %s", metricName(stage.Metric), sig(stage.Mean, 4))
 	var bounds []string
 	for _, b := range []struct{ policy, is string }{
 		{policyRandom, run.wording("random selections get ", "random answers get ")}, {policyOracle, "the oracle, which looks at the rewards, "}, {policyReference, "the target answers "},

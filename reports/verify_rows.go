@@ -192,7 +192,7 @@ func (c *runCheck) evaluations() error {
 			continue
 		}
 		n++
-		for _, metric := range []string{"reward", "accuracy"} {
+		for _, metric := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy"} {
 			if stated, ok := row.Number(metric); ok {
 				c.evaluation(row, metric, stated, all)
 			}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -224,6 +226,33 @@ func TestParsePoints(t *testing.T) {
 	}
 }
 
+func TestParsePointPrompt(t *testing.T) {
+	type points = [][2]float64
+	type boxes = [][4]float64
+	for _, tc := range []struct {
+		name, in string
+		want     PointPrompt
+	}{
+		{"all three under their keys", `{"bbox": [10, 20, 5, 40], "positive_points": [[1, 2]], "negative_points": [[3, 4], [5, 6]]}`,
+			PointPrompt{points{{3, 4}, {5, 6}}, points{{1, 2}}, boxes{{5, 20, 10, 40}}}},
+		{"Qwen's list with labels", `[{"bbox_2d": [1, 2, 3, 4], "label": "cup"}, {"point_2d": [5, 6], "label": "positive"}, {"point_2d": [7, 8], "label": "negative"}]`,
+			PointPrompt{points{{7, 8}}, points{{5, 6}}, boxes{{1, 2, 3, 4}}}},
+		{"a segmenter's points and labels", `{"points": [[1, 2], [3, 4], [5, 6]], "labels": [1, 0, 1]}`,
+			PointPrompt{points{{3, 4}}, points{{1, 2}, {5, 6}}, nil}},
+		{"several boxes", `{"boxes": [[0, 0, 1, 1], [2, 2, 3, 3]]}`, PointPrompt{Boxes: boxes{{0, 0, 1, 1}, {2, 2, 3, 3}}}},
+		{"in values of their own", "box {\"bbox\": [1, 2, 3, 4]} and points [[7, 8]]", PointPrompt{Negative: points{{7, 8}}, Boxes: boxes{{1, 2, 3, 4}}}},
+		{"positive points in an object of their own", `{"positive_points": [{"x": 1, "y": 2}]} then (3, 4)`,
+			PointPrompt{Negative: points{{3, 4}}, Positive: points{{1, 2}}}},
+		{"a box of three numbers is none", `{"bbox": [1, 2, 3], "negative_points": [[1, 1]]}`, PointPrompt{Negative: points{{1, 1}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := ParsePointPrompt(tc.in, "negative_points"); !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
+			}
+		})
+	}
+}
+
 func FuzzParsePoints(f *testing.F) {
 	f.Add(`{"negative_points": [[1, 2]]} (3, 4)`)
 	f.Fuzz(func(t *testing.T, s string) {
@@ -275,6 +304,10 @@ func TestPoints(t *testing.T) {
 		{"thousandths", "(750, 200)", meta, func(o *PointsOptions) { o.Coordinates = "thousand" }, 1},
 		{"shares, the far edge included", "(1, 0)", meta, func(o *PointsOptions) { o.Coordinates = "unit" }, 1},
 		{"no points", "nowhere", meta, nil, 0},
+		{"a positive point on the object, one off it", `{"positive_points": [[5, 2], [15, 7]]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Positive = 0, 0, 1 }, 0.5},
+		{"the object's box", `{"box": [0, 0, 10, 10]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0, 1 }, 1},
+		{"half of the object's box, in the image's pixels", `{"bbox": [0, 0, 50, 100], "negative_points": [[150, 20]]}`, sized, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0.5, 0.5 }, 0.75},
+		{"positive points are no negative ones", `{"positive_points": [[15, 2]]}`, meta, nil, 0},
 		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`, func(o *PointsOptions) { o.Hit = 0 }, 0.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -291,6 +324,41 @@ func TestPoints(t *testing.T) {
 			golden.Close(t, []float64{got}, []float64{tc.want}, 1e-15)
 		})
 	}
+}
+
+// What the plot of points shows: how many negative points are named, in the confusion region and on the object.
+func TestPointsAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))
+	writeMask(t, dir, "confused.png", 20, 10, image.Rect(10, 0, 20, 5))
+	items := []TextItem{
+		{Completion: "(15, 2) (16, 2) (16, 2) (5, 5)", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
+		{Completion: "nothing", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
+	}
+	o := DefaultTextRewardOptions()
+	o.Points.Weight, o.Length.Weight = 2, 0
+	check := func(want map[string][]float64) {
+		t.Helper()
+		r, err := o.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		total, terms, err := r.Score(context.Background(), items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if golden.Close(t, total, []float64{2 * want["points"][0], 0}, 1e-15); !reflect.DeepEqual(terms, want) {
+			t.Errorf("terms %v, want %v", terms, want)
+		}
+	}
+	counts := map[string][]float64{"points": {0.5*2/4 + 0.5*2/4, 0}, "points_named": {4, 0}, "points_in_confusion": {2, 0}, "points_on_object": {1, 0}}
+	check(counts)
+	o.Points.Segmenter = httpScorer(t, func(w http.ResponseWriter, items []scorerItem) { fmt.Fprint(w, "[0.25]") })
+	counts["points"] = []float64{0.25, 0}
+	check(counts) // a segmenter's score, and still what the masks tell
+	items = []TextItem{{Completion: "(15, 2)", Meta: []byte(`{"confusion_mask": "gone.png"}`)}, {Completion: "no"}}
+	check(map[string][]float64{"points": {0.25, 0}, "points_named": {1, 0}})
 }
 
 // Points in pixels mean nothing on two masks of different sizes, unless the image's own size is known.
@@ -335,6 +403,15 @@ func TestCompositionAddsWeightedTerms(t *testing.T) {
 	if len(terms) != 2 {
 		t.Errorf("terms %v: want format and accuracy alone", terms)
 	}
+	o.Scale = 0.5
+	if r, err = o.Build(); err != nil {
+		t.Fatal(err)
+	}
+	total, _, err = r.Score(context.Background(), []TextItem{{Completion: "<answer>jump, run</answer>", Reference: "jump"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, total, []float64{0.5 * (0.3*0.3 + 0.7*0.5)}, 1e-15)
 }
 
 func TestWhatATermNeedsIsNamed(t *testing.T) {
@@ -379,6 +456,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}{
 		{"all off", func(*TextRewardOptions) {}, "rewards: every term has weight 0"},
 		{"clip", func(o *TextRewardOptions) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
+		{"a scale of nothing", func(o *TextRewardOptions) { o.VQA.Weight, o.Scale = 1, 0 }, "rewards.scale: want a number above 0, got 0"},
 		{"negative weight", func(o *TextRewardOptions) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
 		{"no shares", func(o *TextRewardOptions) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
 		{"a share too few", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 
 	"fulcrum/internal/option"
@@ -22,6 +23,7 @@ type TextRewardOptions struct {
 	Points   PointsOptions    `koanf:"points" help:"negative points, scored on masks or by an external segmenter"`
 	External ExternalOptions  `koanf:"external" help:"scores of a program: an HTTP address or a command"`
 
+	Scale   float64  `koanf:"scale" help:"factor of the total, before its bounds: with advantages that are not normalised, the reward's weight against the KL" range:"(0,inf)"`
 	ClipMin *float64 `koanf:"clip_min" help:"lower bound of the total (null = none)"`
 	ClipMax *float64 `koanf:"clip_max" help:"upper bound of the total (null = none)"`
 }
@@ -30,12 +32,15 @@ type TextRewardOptions struct {
 func DefaultTextRewardOptions() TextRewardOptions {
 	return TextRewardOptions{
 		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Match: DefaultMatchOptions(), Rouge: DefaultRougeOptions(),
-		Points: DefaultPointsOptions(), External: DefaultExternalOptions(),
+		Points: DefaultPointsOptions(), External: DefaultExternalOptions(), Scale: 1,
 	}
 }
 
-// Validate reports clip bounds that leave nothing; the terms report their own keys.
+// Validate reports a scale or clip bounds that leave nothing; the terms report their own keys.
 func (o TextRewardOptions) Validate() error {
+	if !(o.Scale > 0) || math.IsInf(o.Scale, 0) {
+		return option.Errorf("scale", "want a number above 0, got %v", o.Scale)
+	}
 	if o.ClipMin != nil && o.ClipMax != nil && *o.ClipMin >= *o.ClipMax {
 		return option.Errorf("clip_max", "want more than clip_min %v, got %v", *o.ClipMin, *o.ClipMax)
 	}
@@ -85,7 +90,7 @@ func (o TextRewardOptions) Build() (*TextRewards, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
-	r := &TextRewards{clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+	r := &TextRewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
 	for _, t := range o.terms() {
 		if t.weight == 0 {
 			continue
@@ -119,16 +124,23 @@ func valid[O interface {
 // TextRewards is a weighted sum of rewards.
 type TextRewards struct {
 	Terms            []TextTerm
+	scale            float64
 	clipMin, clipMax float64
 }
 
-// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name:
+// measured is a reward that reports numbers of its own beside its scores [n], by name.
+type measured interface {
+	ScoreMeasured(ctx context.Context, items []TextItem) (scores []float64, measures map[string][]float64, err error)
+}
+
+// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name; the numbers that a term
+// measures beside its value stand there too, and are in no total:
 //
-//	total_i = clip(Σ_t weight_t · term_t,i, clip_min, clip_max)
+//	total_i = clip(scale · Σ_t weight_t · term_t,i, clip_min, clip_max)
 func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []float64, terms map[string][]float64, err error) {
 	total, terms = make([]float64, len(items)), make(map[string][]float64, len(r.Terms))
 	for _, t := range r.Terms {
-		values, err := t.Reward.Score(ctx, items)
+		values, measures, err := scoreMeasured(ctx, t.Reward, items)
 		if err != nil {
 			return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, err)
 		}
@@ -142,11 +154,20 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 			total[i] += t.Weight * v
 		}
 		terms[t.Name] = values
+		maps.Copy(terms, measures)
 	}
 	for i, v := range total {
-		total[i] = max(r.clipMin, min(r.clipMax, v))
+		total[i] = max(r.clipMin, min(r.clipMax, r.scale*v))
 	}
 	return total, terms, nil
+}
+
+func scoreMeasured(ctx context.Context, r TextReward, items []TextItem) ([]float64, map[string][]float64, error) {
+	if m, ok := r.(measured); ok {
+		return m.ScoreMeasured(ctx, items)
+	}
+	scores, err := r.Score(ctx, items)
+	return scores, nil, err
 }
 
 // Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows

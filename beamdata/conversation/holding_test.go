@@ -26,7 +26,7 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 		{"other case", `{"Conversations":[` + human + `],"ANSWERS":["x"]}`, "", "few"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := decode([]byte(tc.record), ".", DefaultOptions().Video)
+			s, err := decode([]byte(tc.record), ".", DefaultVideoOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -16,9 +17,9 @@ import (
 )
 
 // parseJinja compiles a template that this package does not know, with the settings of HuggingFace:
-// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files. The library knows
-// most of Jinja2; what it does not (a conditional expression in parentheses) is an error here, when the
-// folder is opened.
+// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files, and what it may use is
+// limited (limits.go). The library knows most of Jinja2; what it does not (a conditional expression in
+// parentheses) is an error here, when the folder is opened.
 func parseJinja(source string) (t *Template, err error) {
 	defer recovered("chat template", &err)
 	const root = "/template"
@@ -28,29 +29,36 @@ func parseJinja(source string) (t *Template, err error) {
 	}
 	settings := config.New()
 	settings.TrimBlocks, settings.LeftStripBlocks = true, true
+	if err := checkSource(source, settings); err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
 	environment := &exec.Environment{
-		Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
+		Context: exec.NewContext(limitedGlobals()).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
 			"raise_exception": raise, "strftime_now": func(format string) string { return strftime(time.Now(), format) },
 		})),
-		Filters: builtins.Filters, Tests: builtins.Tests, ControlStructures: builtins.ControlStructures, Methods: builtins.Methods,
+		Filters: limitedFilters(), Tests: builtins.Tests, ControlStructures: limitedStatements(), Methods: limitedMethods(),
 	}
 	compiled, err := exec.NewTemplate(root, settings, loader, environment)
 	if err != nil { // whose text quotes all of the template
-		return nil, fmt.Errorf("chat template: %s", strings.ReplaceAll(err.Error(), " '"+source+"'", ""))
+		return nil, fmt.Errorf("chat template: %s", plain(errors.New(strings.ReplaceAll(err.Error(), " '"+source+"'", ""))))
 	}
+	watch(reflect.ValueOf(compiled.Root()), map[any]bool{})
 	t = &Template{source: source}
 	t.render = func(msgs []Message, opt RenderOptions) (text string, err error) {
 		defer recovered("chat template", &err)
+		used := &budget{end: time.Now().Add(maxTime)}
 		data := map[string]any{
 			"messages": dicts(msgs), "add_generation_prompt": opt.AddGenerationPrompt, "add_vision_id": opt.AddVisionID, "tools": nil,
+			budgetName: used,
 		}
 		for name, token := range t.tokens {
 			data[name] = token
 		}
-		text, err = compiled.ExecuteToString(exec.NewContext(data))
-		if err != nil {
-			return "", fmt.Errorf("chat template: %w", err)
+		var out strings.Builder
+		if err := compiled.Execute(&limitedWriter{&out, used}, exec.NewContext(data)); err != nil {
+			return "", fmt.Errorf("chat template: %s", plain(err))
 		}
+		text = out.String()
 		if listPrinted(text, msgs) {
 			return "", errors.New("chat template: it takes messages whose content is one text, no list of parts")
 		}
@@ -62,7 +70,7 @@ func parseJinja(source string) (t *Template, err error) {
 // recovered turns a panic of the template library into an error.
 func recovered(what string, err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("%s: %v", what, r)
+		*err = fmt.Errorf("%s: %s", what, plain(fmt.Errorf("%v", r)))
 	}
 }
 

@@ -1,0 +1,472 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nikolalohinski/gonja/v2/builtins"
+	controls "github.com/nikolalohinski/gonja/v2/builtins/control_structures"
+	"github.com/nikolalohinski/gonja/v2/config"
+	"github.com/nikolalohinski/gonja/v2/exec"
+	"github.com/nikolalohinski/gonja/v2/nodes"
+	"github.com/nikolalohinski/gonja/v2/parser"
+	"github.com/nikolalohinski/gonja/v2/tokens"
+)
+
+// A template comes with a model, from anywhere. What it may use: the largest published one has some 25 kB, and a
+// conversation is read in some thousand steps.
+const (
+	maxSource  = 128 << 10        // bytes of a template
+	maxNesting = 100              // brackets and blocks in each other
+	maxDepth   = 200              // statements and macros under way in each other
+	maxSteps   = 300_000          // statements, iterations, filters and outputs
+	maxText    = 16 << 20         // bytes of a value, of the output, and of all that is written on the way to it
+	maxWork    = 1 << 28          // bytes that one filter or method may make of what it is given
+	maxTime    = 10 * time.Second // of one rendering; a conversation takes a millisecond
+)
+
+// budget is what one rendering has used.
+type budget struct {
+	steps, written, depth int
+	end                   time.Time
+}
+
+// budgetName is the name of the budget in a template's variables: no template can write it.
+const budgetName = "\x00budget"
+
+func budgetOf(c *exec.Context) *budget {
+	b, _ := c.Get(budgetName)
+	return b.(*budget)
+}
+
+// exceed ends the rendering. It panics, as the library goes on after some errors; recovered makes it one again.
+func exceed(format string, args ...any) {
+	panic(fmt.Errorf("the template asks for too much: "+format, args...))
+}
+
+func (b *budget) step(n int) {
+	if b.steps += n; b.steps > maxSteps {
+		exceed("more than %d steps", maxSteps)
+	}
+	if time.Now().After(b.end) {
+		exceed("more than %v", maxTime)
+	}
+}
+
+// enter begins a statement or a macro; leave ends it.
+func (b *budget) enter() {
+	if b.depth++; b.depth > maxDepth {
+		exceed("more than %d statements and macros in each other", maxDepth)
+	}
+	b.step(1)
+}
+
+func (b *budget) leave() { b.depth-- }
+
+// limitedWriter counts what a template writes.
+type limitedWriter struct {
+	io.Writer
+	b *budget
+}
+
+func (w *limitedWriter) Write(text []byte) (int, error) {
+	w.b.step(1)
+	if w.b.written += len(text); w.b.written > maxText {
+		exceed("more than %d MB of output", maxText>>20)
+	}
+	return w.Writer.Write(text)
+}
+
+// sizeOf returns the bytes that a value takes when it is printed, roughly. Values in each other, of which a list that
+// holds itself has no end, and shared ones, which print as often as they are named, are bounded.
+func sizeOf(v *exec.Value) int {
+	size := 0
+	var walk func(v reflect.Value, depth int)
+	walk = func(v reflect.Value, depth int) {
+		if v.Kind() == reflect.String {
+			size += v.Len()
+		}
+		if size += 16; size > maxText { // also of nothing
+			exceed("a value of more than %d MB", maxText>>20)
+		}
+		if depth > maxNesting {
+			exceed("a value with more than %d levels", maxNesting)
+		}
+		switch v.Kind() {
+		case reflect.Slice, reflect.Array:
+			for i := range v.Len() {
+				walk(v.Index(i), depth+1)
+			}
+		case reflect.Map:
+			for it := v.MapRange(); it.Next(); {
+				walk(it.Key(), depth+1)
+				walk(it.Value(), depth+1)
+			}
+		case reflect.Interface:
+			walk(v.Elem(), depth)
+		case reflect.Pointer:
+			if v.IsNil() || !v.CanInterface() {
+				return
+			}
+			switch p := v.Interface().(type) {
+			case *exec.Value:
+				walk(p.Val, depth)
+			case *exec.Pair:
+				walk(reflect.ValueOf(p.Key), depth+1)
+				walk(reflect.ValueOf(p.Value), depth+1)
+			case *exec.Dict:
+				walk(reflect.ValueOf(p.Pairs), depth)
+			}
+		}
+	}
+	if v != nil {
+		walk(v.Val, 0)
+	}
+	return size
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// allow ends the rendering at a filter or method whose result may be very large: it is at most the two largest texts by
+// one another (join, replace), times a number (center, indent).
+func allow(name string, in *exec.Value, params *exec.VarArgs) {
+	number, largest, second := 1.0, 1.0, 1.0
+	values := append([]*exec.Value{in}, params.Args...)
+	for _, v := range params.KwArgs {
+		values = append(values, v)
+	}
+	for i, v := range values {
+		if v == nil || v.IsError() {
+			continue
+		}
+		if v.IsNumber() && i > 0 {
+			number = max(number, math.Abs(v.Float()))
+			continue
+		}
+		if i == 0 && strings.HasPrefix(name, "format") { // widths
+			for _, width := range digits.FindAllString(v.String(), -1) {
+				n, _ := strconv.ParseFloat(width, 64)
+				number = max(number, n)
+			}
+		}
+		if size := float64(sizeOf(v)); size > largest {
+			largest, second = size, largest
+		} else {
+			second = max(second, size)
+		}
+	}
+	if number*largest*second > maxWork && !slices.Contains([]string{"default", "d", "int", "float", "round", "abs", "string"}, name) {
+		exceed("%s of %.0f by %.0f bytes with the number %g", name, largest, second, number)
+	}
+}
+
+// limitedFilters returns the library's filters with their limits.
+func limitedFilters() *exec.FilterSet {
+	filters := map[string]exec.FilterFunction{}
+	for _, name := range strings.Fields(`abs attr batch capitalize center default d dictsort e escape filesizeformat first float forceescape format groupby
+		indent int join items last length count list lower map max min pprint rejectattr reject replace reverse round safe selectattr select slice sort
+		string striptags sum title tojson trim truncate unique upper urlencode urlize wordcount wordwrap xmlattr`) {
+		filter, ok := builtins.Filters.Get(name)
+		if !ok {
+			continue
+		}
+		filters[name] = func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+			budgetOf(e.Environment.Context).step(1)
+			allow(name, in, params)
+			out := filter(e, in, params)
+			sizeOf(out)
+			return out
+		}
+	}
+	return exec.NewFilterSet(filters)
+}
+
+// limitedMethods returns the library's methods with their limits.
+func limitedMethods() exec.Methods {
+	all := builtins.Methods
+	return exec.Methods{
+		Bool: methodsOf(all.Bool, "string int bit_length bit_count as_integer_ratio"), Int: methodsOf(all.Int, "is_integer bit_length bit_count as_integer_ratio"),
+		Float: methodsOf(all.Float, "is_integer as_integer_ratio hex"), Dict: methodsOf(all.Dict, "keys values items get pop setdefault update copy clear"),
+		List: methodsOf(all.List, "append reverse copy"),
+		Str: methodsOf(all.Str, `capitalize capwords casefold center count encode endswith expandtabs find format format_map isalnum isalpha isascii isdecimal isdigit
+			islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace rfind rjust rpartition rsplit
+			rstrip split splitlines startswith strip swapcase title upper zfill`),
+	}
+}
+
+func methodsOf[I any](set *exec.MethodSet[I], names string) *exec.MethodSet[I] {
+	methods := map[string]exec.Method[I]{}
+	for _, name := range strings.Fields(names) {
+		method, ok := set.Get(name)
+		if !ok {
+			continue
+		}
+		methods[name] = func(self I, value *exec.Value, params *exec.VarArgs) (any, error) {
+			allow(name, value, params)
+			out, err := method(self, value, params)
+			sizeOf(exec.AsValue(out))
+			sizeOf(value) // append, update
+			return out, err
+		}
+	}
+	return exec.NewMethodSet(methods)
+}
+
+// limitedGlobals returns the library's functions: range as a list of bounded length, and none that makes up text.
+func limitedGlobals() map[string]any {
+	globals := map[string]any{}
+	for _, name := range []string{"cycler", "dict", "joiner", "namespace"} {
+		globals[name], _ = builtins.GlobalFunctions.Get(name)
+	}
+	globals["range"] = func(_ *exec.Evaluator, params *exec.VarArgs) ([]int, error) {
+		bounds := []int{0, 0, 1}
+		for i, v := range params.Args {
+			if i > 2 || !v.IsInteger() {
+				return nil, errors.New("range: want [start, ]stop[, step], integers")
+			}
+			bounds[i] = v.Integer()
+		}
+		if len(params.Args) == 1 {
+			bounds[0], bounds[1] = 0, bounds[0]
+		}
+		start, stop, step := bounds[0], bounds[1], bounds[2]
+		if len(params.Args) == 0 || len(params.KwArgs) > 0 || step == 0 {
+			return nil, errors.New("range: want [start, ]stop[, step], integers, and a step other than 0")
+		}
+		if n := (float64(stop) - float64(start)) / float64(step); n > maxSteps/3 {
+			exceed("a range of %.0f numbers", n)
+		}
+		out := []int{}
+		for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+			out = append(out, i)
+		}
+		return out, nil
+	}
+	globals[checkName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+		sizeOf(params.Args[0])
+		budgetOf(e.Environment.Context).step(1)
+		return params.Args[0]
+	}
+	globals[eachName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+		budgetOf(e.Environment.Context).step(min(sizeOf(params.Args[0]), params.Args[0].Len()))
+		return params.Args[0]
+	}
+	globals[timesName] = times
+	return globals
+}
+
+// times returns the product of its arguments as the library computes it, within limits: "a" * 10**10.
+func times(_ *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+	left, right := params.Args[0], params.Args[1]
+	switch {
+	case left.IsString(): // 10**10 is a float to the library
+		text, n := left.String(), max(0, right.Float())
+		if float64(len(text))*n > maxText {
+			exceed("a text of %d bytes %.0f times", len(text), n)
+		}
+		return exec.AsValue(strings.Repeat(text, int(n)))
+	case left.IsFloat() || right.IsFloat():
+		return exec.AsValue(left.Float() * right.Float())
+	}
+	return exec.AsValue(left.Integer() * right.Integer())
+}
+
+// The functions that watch puts around expressions.
+const (
+	checkName = "\x00check"
+	eachName  = "\x00each"
+	timesName = "\x00times"
+)
+
+// limitedStatements returns the library's statements with their limits. Those that read other templates are none, as
+// in Hugging Face's own sandbox, and neither are blocks and {% call %}, which no published template has.
+func limitedStatements() *exec.ControlStructureSet {
+	statements := map[string]parser.ControlStructureParser{}
+	for _, name := range []string{"for", "if", "set", "macro", "raw", "with", "filter", "do", "break", "continue"} {
+		parse, ok := builtins.ControlStructures.Get(name)
+		if !ok {
+			continue
+		}
+		statements[name] = func(p, args *parser.Parser) (nodes.ControlStructure, error) {
+			parsed, err := parse(p, args)
+			if err != nil {
+				return nil, err
+			}
+			inner, ok := parsed.(exec.ControlStructure)
+			if !ok { // raw
+				return parsed, nil
+			}
+			if loop, ok := inner.(*controls.ForControlStructure); ok {
+				if loop.Recursive {
+					return nil, errors.New("a recursive loop: use a macro")
+				}
+				loop.ObjectEvaluator = call(eachName, p.Current(), loop.ObjectEvaluator)
+			}
+			return &statement{inner}, nil
+		}
+	}
+	return exec.NewControlStructureSet(statements)
+}
+
+// statement is one of the library's, within the budget.
+type statement struct{ exec.ControlStructure }
+
+// Execute runs the statement.
+func (s *statement) Execute(r *exec.Renderer, block *nodes.ControlStructureBlock) error {
+	b := budgetOf(r.Environment.Context)
+	b.enter()
+	defer b.leave()
+	if _, ok := r.Output.(*limitedWriter); !ok { // a macro's, or that of {% set x %}…{% endset %}
+		r.Output = &limitedWriter{r.Output, b}
+	}
+	if err := s.ControlStructure.Execute(r, block); err != nil {
+		return err
+	}
+	switch inner := s.ControlStructure.(type) {
+	case *controls.MacroControlStructure:
+		made, _ := r.Environment.Context.Get(inner.Name)
+		run := made.(exec.Macro)
+		r.Environment.Context.Set(inner.Name, exec.Macro(func(params *exec.VarArgs) *exec.Value {
+			b.enter()
+			defer b.leave()
+			out := run(params)
+			sizeOf(out)
+			return out
+		}))
+	case *controls.SetControlStructure:
+		if name := rootOf(reflect.ValueOf(inner).Elem().FieldByName("target")); name != "" {
+			value, _ := r.Environment.Context.Get(name)
+			sizeOf(exec.ToValue(value))
+		}
+	}
+	return nil
+}
+
+// rootOf returns the variable at the root of a target: ns of ns.x.
+func rootOf(target reflect.Value) string {
+	for target.Kind() == reflect.Interface {
+		target = target.Elem()
+	}
+	switch n := pointed(target).(type) {
+	case *nodes.Name:
+		return n.Name.Val
+	case *nodes.GetAttribute:
+		return rootOf(reflect.ValueOf(n.Node))
+	case *nodes.GetItem:
+		return rootOf(reflect.ValueOf(n.Node))
+	}
+	return ""
+}
+
+// pointed returns the node that v points to, whether or not the field that holds it is exported.
+func pointed(v reflect.Value) any {
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return nil
+	}
+	return reflect.NewAt(v.Type().Elem(), v.UnsafePointer()).Interface()
+}
+
+// call returns the expression NAME(args).
+func call(name string, at *tokens.Token, args ...nodes.Expression) nodes.Expression {
+	return &nodes.Call{Location: at, Func: &nodes.Name{Name: &tokens.Token{Val: name, Line: at.Line, Col: at.Col}}, Args: args}
+}
+
+// watch puts checks around what a template prints, compares, repeats and joins: everywhere else values are no larger
+// than those they are made of. It also counts the calls that another call is made on (x.strip().strip()): the library
+// evaluates them twice each.
+func watch(v reflect.Value, seen map[any]bool) {
+	switch v.Kind() {
+	case reflect.Interface:
+		watch(v.Elem(), seen)
+	case reflect.Slice:
+		for i := range v.Len() {
+			watch(v.Index(i), seen)
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			watch(it.Value(), seen)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			watch(v.Field(i), seen)
+		}
+	case reflect.Pointer:
+		if v.IsNil() || v.Type() == reflect.TypeFor[*tokens.Token]() {
+			return
+		}
+		node := pointed(v)
+		if seen[node] {
+			return
+		}
+		seen[node] = true
+		watch(v.Elem(), seen)
+		switch n := node.(type) {
+		case *nodes.Output:
+			n.Expression = call(checkName, n.Start, n.Expression)
+			if n.Alternative != nil {
+				n.Alternative = call(checkName, n.Start, n.Alternative)
+			}
+		case *nodes.BinaryExpression:
+			switch at := n.Operator.Token; at.Type {
+			case tokens.And, tokens.Or:
+			case tokens.Multiply:
+				n.Left, n.Right = call(timesName, at, n.Left, n.Right), &nodes.Integer{Location: at, Val: 1}
+			default:
+				n.Left, n.Right = call(checkName, at, n.Left), call(checkName, at, n.Right)
+			}
+		case *nodes.Call:
+			if method, ok := n.Func.(*nodes.GetAttribute); ok {
+				if _, ok := method.Node.(*nodes.Call); ok {
+					method.Node = call(checkName, &tokens.Token{}, method.Node)
+				}
+			}
+		}
+	}
+}
+
+// checkSource refuses a template that would exhaust the parser.
+func checkSource(source string, settings *config.Config) error {
+	if len(source) > maxSource {
+		return fmt.Errorf("%d bytes: want at most %d", len(source), maxSource)
+	}
+	depth, opening := 0, false
+	for stream := tokens.LexAll(source, settings); !stream.End(); stream.Next() {
+		at := stream.Current()
+		switch at.Type {
+		case tokens.LeftBrace, tokens.LeftBracket, tokens.LeftParenthesis:
+			depth++
+		case tokens.RightBrace, tokens.RightBracket, tokens.RightParenthesis:
+			depth--
+		}
+		if opening {
+			switch {
+			case slices.Contains([]string{"for", "if", "macro", "filter", "with", "raw"}, at.Val):
+				depth++
+			case strings.HasPrefix(at.Val, "end") && at.Val != "endset":
+				depth--
+			}
+		}
+		opening = at.Type == tokens.BlockBegin
+		if depth > maxNesting {
+			return fmt.Errorf("line %d: more than %d brackets and blocks in each other", at.Line, maxNesting)
+		}
+	}
+	return nil
+}
+
+// plain returns an error of the library as one short line.
+func plain(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[:100], "") + " … " + strings.ToValidUTF8(text[len(text)-380:], "")
+	}
+	return text
+}

@@ -225,7 +225,7 @@ func mistakes(t *testing.T) []mistake {
 		{"an empty model folder", 5, 2, vl(goodTalks, "vl.path="+t.TempDir()), nil},
 		{"PEFT's name of the rank", 5, 2, vl(goodTalks, "vl.lora.r=16"), nil},
 		{"a target module that there is not", 5, 1, vl(goodTalks, "schedule=[sft]", "sft.epochs=1",
-			"vl.lora.enabled=true", "vl.lora.target_modules=[q_prj]"), nil},
+			"vl.path="+tinyModel(t), "vl.lora.target_modules=[q_prj]"), nil},
 		{"fp16", 5, 2, vl(goodTalks, "vl.dtype=fp16"), nil},
 		{"a bare lr", 5, 2, tiny("lr=1e-5"), nil},
 		{"a token policy without grpo=tokens", 5, 2, []string{"policy=qwen2_5_vl", "data=conversations",

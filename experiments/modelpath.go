@@ -13,6 +13,15 @@ import (
 // hubName is the name of a model on the Hub: ORGANISATION/MODEL.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
+// warnOfLoRA says that adapters that were asked for are not made: a model from random weights is trained whole.
+func (r *run) warnOfLoRA(section string) {
+	for _, o := range r.overrides {
+		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
+			r.log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
+		}
+	}
+}
+
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
 func (r *run) checkModelPath() error {
 	key, path := "vl.path", r.cfg.VL.Path

@@ -3,7 +3,6 @@ package experiments
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -17,6 +16,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -32,7 +32,7 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 		return &UsageError{err.Error()}
 	}
 	if text := Usage(name); text != "" && slices.ContainsFunc(args, func(s string) bool { return s == "--help" || s == "-h" }) {
-		fmt.Print(text)
+		stdout.Print(text)
 		return nil
 	}
 	if err := onlyFlags(name, args); err != nil {

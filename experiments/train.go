@@ -48,7 +48,7 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	rec := recorder{Log: r.log, plotter: r.plotter}
+	rec := recorder{Log: r.log, folder: r.folder, plotter: r.plotter}
 	if asker, ok := w.(interface{ Asked(query int64) asked }); ok {
 		rec.ask = asker.Asked
 	}

@@ -64,7 +64,7 @@ type scheduler struct {
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
 	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
-	if err := os.MkdirAll(s.ckpt, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
 	if saved == nil {

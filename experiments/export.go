@@ -51,7 +51,7 @@ func exportCheckpoint(args []string) error {
 		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
 			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", flags.Arg(0), ext, wanted)
 		}
-		return usagef("checkpoint export: no --format%s: want one of %s", hint, strings.Join(exportFormats(), ", "))
+		return usagef("checkpoint export: no --format%s; %s", hint, usage)
 	}
 	if flags.NArg() != 1 {
 		return usagef("%s", usage)

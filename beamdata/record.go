@@ -99,6 +99,18 @@ func values() []string {
 	return out
 }
 
+// recordNames and trajectoryNames are what other programs, and people, call the keys.
+func recordNames() map[string]string {
+	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
+		"candidate_ids": "candidate_pool_ids", "candidates_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
+		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
+}
+
+func trajectoryNames() map[string]string {
+	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score", "correct": "vqa_correct",
+		"gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score", "ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+}
+
 // newParser reads the beam file called name in messages.
 func newParser(r io.Reader, name string, opt Options) *parser {
 	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
@@ -108,8 +120,9 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 		read = append(read, field)
 	}
 	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
-		recordKeys:     keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"}, recordExtras()),
-		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras())}
+		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
+			recordExtras()).Also(recordNames()),
+		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
 }
 
 // unknown returns the keys that nothing reads.
@@ -121,7 +134,7 @@ func (p *parser) unknown() []keycheck.Unknown {
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.peek(); c != '{' {
-		return p.s.errorf("found %s, want a JSON object of queries", found(c))
+		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations", found(c))
 	}
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {

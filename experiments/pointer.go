@@ -181,7 +181,7 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if r.cfg.Init.Checkpoint == nil {
 		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
 	}
-	path, err := resolveCheckpoint(*r.cfg.Init.Checkpoint)
+	path, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}

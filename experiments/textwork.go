@@ -44,6 +44,9 @@ type tokenModel interface {
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
 func newTextWork[P any](r *run) (textWork[P], error) {
 	c := r.cfg
+	if err := r.checkModelPath(); err != nil { // before any data is read
+		return textWork[P]{}, err
+	}
 	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := r.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
@@ -67,7 +70,7 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
+		return w, usagef("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
 	if err := c.checkTextMetric(); err != nil {
 		return w, err

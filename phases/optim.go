@@ -14,11 +14,11 @@ import (
 
 // OptimOptions configures the optimizer of every phase (config section optim).
 type OptimOptions struct {
-	Name         string    `koanf:"name" help:"optimizer" enum:"adamw"`
-	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)"`
+	Name         string    `koanf:"name" help:"optimizer" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
+	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)" also:"wd"`
 	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
-	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)"`
-	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)"`
+	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)" also:"adam_epsilon"`
+	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
 
 	ProjectorLR *float64 `koanf:"mm_projector_lr" help:"learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's schedule (null = the phase's lr)" range:"(0,inf)"`
 	TowerLR     *float64 `koanf:"vision_tower_lr" help:"the same of the vision tower" range:"(0,inf)"`

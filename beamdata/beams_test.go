@@ -127,6 +127,7 @@ func TestRefusals(t *testing.T) {
 		{"negative id", legacy("[3,-1,7]", "1,2"), "query 7: id_list[1][1] = -1 is outside"},
 		{"NaN score", legacy("[3,4,7]", "1,NaN"), "query 7: score_list[1] = NaN, want a finite number"},
 		{"infinite score", legacy("[3,4,7]", "1,-Infinity"), "query 7: score_list[1] = -Inf, want a finite number"},
+		{"score that overflows a mean", legacy("[3,4,7]", "1,-1e308"), "query 7: score_list[1] = -1e+308, want a number within ±1e+30"},
 		{"score too large for a float", legacy("[3,4,7]", "1,1e999"), "score_list[1] = +Inf"},
 		{"text for a score", legacy("[3,4,7]", `1,"2"`), "score_list[1]: line 1"},
 		{"float for an id", legacy("[3,4.5,7]", "1,2"), `"4.5" is not an integer`},

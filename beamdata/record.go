@@ -3,7 +3,6 @@ package beamdata
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
@@ -167,8 +166,8 @@ func (p *parser) record() error {
 				if err != nil {
 					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
 				}
-				if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-					return fmt.Errorf("score_list[%d] = %v, want a finite number", len(r.scores), v)
+				if err := rewardutil.CheckReward(v); p.finite && err != nil {
+					return fmt.Errorf("score_list[%d] = %v, %w", len(r.scores), v, err)
 				}
 				r.scores = append(r.scores, v)
 				return nil
@@ -284,8 +283,8 @@ func (p *parser) trajectory() (trajectory, error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-				return fmt.Errorf("%s = %v, want a finite number", name, v)
+			if err := rewardutil.CheckReward(v); p.finite && err != nil {
+				return fmt.Errorf("%s = %v, %w", name, v, err)
 			}
 			if reward {
 				t.reward, t.hasReward = v, true

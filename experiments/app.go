@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -29,7 +29,7 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 		return &UsageError{err.Error()}
 	}
 	if text := Usage(name); text != "" && slices.ContainsFunc(args, func(s string) bool { return s == "--help" || s == "-h" }) {
-		fmt.Print(text)
+		stdout.Print(text)
 		return nil
 	}
 	return verb(ctx, a, args)

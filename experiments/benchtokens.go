@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/vl"
@@ -65,7 +66,7 @@ func measureTokens(ctx context.Context, text string) (err error) {
 	slices.Sort(wall)
 	slices.Sort(cpu)
 	m.Value, m.CPU, m.PeakMB = wall[len(wall)/2], cpu[len(cpu)/2], hostmem.Peak()/mb
-	return json.NewEncoder(os.Stdout).Encode(m)
+	return json.NewEncoder(stdout.Writer()).Encode(m)
 }
 
 // tokenBench is a policy of random weights and its prompts.

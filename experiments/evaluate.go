@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 )
@@ -364,8 +365,8 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 	if r.cfg.Evaluate.Out != nil {
 		out = *r.cfg.Evaluate.Out
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return fmt.Errorf("evaluate.out=%s: %w", out, err)
+	if err := prepareOut("evaluate.out", out, nil); err != nil {
+		return err
 	}
 	for _, file := range []struct {
 		path  string
@@ -383,9 +384,9 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 		return err
 	}
 	for _, row := range e.rows() {
-		fmt.Fprintf(os.Stdout, "%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
+		stdout.Printf("%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
 	}
-	fmt.Fprintf(os.Stdout, "evaluation: %d questions → %s\n", e.Questions, out)
+	stdout.Printf("evaluation: %d questions → %s\n", e.Questions, out)
 	return nil
 }
 

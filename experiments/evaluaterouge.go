@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 )
@@ -114,7 +114,7 @@ func (r *run) evaluateRouge() error {
 	if err := r.writeRouge(e, lines, out); err != nil {
 		return err
 	}
-	e.print(os.Stdout, out)
+	e.print(stdout.Writer(), out)
 	return r.recordRouge(e, lines)
 }
 

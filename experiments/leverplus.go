@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 )
 
@@ -65,7 +66,7 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 		return usagef("lever-plus: %v", err)
 	}
 	if values == nil {
-		fmt.Print(leverPlusHelp())
+		stdout.Print(leverPlusHelp())
 		return nil
 	}
 	overrides, notices, err := leverPlusOverrides(values)
@@ -90,7 +91,7 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 	for _, notice := range notices {
 		fmt.Fprintln(os.Stderr, "lever-plus: "+notice)
 	}
-	fmt.Println(shellLine(append([]string{"run"}, overrides...)))
+	stdout.Println(shellLine(append([]string{"run"}, overrides...)))
 	return a.Run(ctx, c)
 }
 

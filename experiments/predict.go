@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -50,8 +50,8 @@ func predict(ctx context.Context, r *run) error {
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("predict.out=%s: %w", path, err)
+	if err := prepareOut("predict.out", path, nil); err != nil {
+		return err
 	}
 	out, err := atomicfile.Create(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func predict(ctx context.Context, r *run) error {
 	if from, err := resolveCheckpoint(*r.cfg.Init.Checkpoint); err == nil && untrained(from) {
 		by = ", by an untrained policy: the best of its run is the initial one"
 	}
-	fmt.Fprintf(os.Stdout, "predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
+	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
 	return nil
 }
 

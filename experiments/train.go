@@ -47,7 +47,7 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	rec := recorder{Log: r.log, plotter: r.plotter}
+	rec := recorder{Log: r.log, folder: r.folder, plotter: r.plotter}
 	if asker, ok := w.(interface{ Asked(query int64) asked }); ok {
 		rec.ask = asker.Asked
 	}
@@ -161,7 +161,8 @@ func untrained(checkpoint string) bool {
 func (r *run) warnUntrained(checkpoint string) {
 	if untrained(checkpoint) {
 		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
-		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s", checkpoint, last)
+		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
+			checkpoint, last)
 	}
 }
 

@@ -3,7 +3,6 @@ package experiments
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"fulcrum/beamdata/conversation"
@@ -124,7 +123,7 @@ func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(che
 // opened and exported: config.json, and what save writes of texts and pictures.
 func (r *run) keepModel(config []byte, save func(dir string) error) error {
 	dir := filepath.Join(r.dir, modelFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(dir, "config.json"), config, 0o644); err != nil {

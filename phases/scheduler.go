@@ -64,7 +64,7 @@ type scheduler struct {
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
 	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
-	if err := os.MkdirAll(s.ckpt, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
 	if saved == nil {
@@ -512,7 +512,8 @@ func (s *scheduler) finish() (Result, error) {
 			return r, err
 		}
 	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
-		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g", s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
+		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g",
+			s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
 		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", message); err != nil {
 			return r, err
 		}

@@ -11,6 +11,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/internal/atomicfile"
 )
 
 const plotsFolder = "plots"
@@ -73,7 +75,7 @@ func (r *Run) caption(name string) string {
 // resume, is removed.
 func DrawPlots(run *Run) error {
 	dir := filepath.Join(run.Dir, plotsFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return fmt.Errorf("plots: %w", err)
 	}
 	for _, maker := range figures() {

@@ -73,7 +73,7 @@ func reportOf(run *Run) (string, error) {
 
 // stages takes the results of summary.json, or computes them where the run has not ended.
 func (r *Run) stages() ([]StageResult, error) {
-	if r.Summary != nil && len(r.Summary.Evaluations) > 0 {
+	if r.Summary != nil && r.Summary.Evaluations != nil {
 		return r.Summary.Evaluations, nil
 	}
 	return Stages(r.Evaluations, DefaultStatsOptions())

@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -82,6 +83,17 @@ func Stages(evals []Evaluation, opt StatsOptions) ([]StageResult, error) {
 	return results, nil
 }
 
+// JudgeError is an evaluation whose mean or standard error is not finite.
+type JudgeError struct {
+	Policy, Split, Metric string
+	Mean, SE              float64
+}
+
+func (e *JudgeError) Error() string {
+	return fmt.Sprintf("the evaluation of %s on %s has a mean %s of %v ± %v, want finite numbers: its scores (%s) are too large",
+		e.Policy, e.Split, e.Metric, e.Mean, e.SE, evalsFile)
+}
+
 // stageTables groups evaluations by split, metric and shots, and orders each group.
 func stageTables(evals []Evaluation) [][]Evaluation {
 	type key struct {
@@ -158,6 +170,9 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 	for i, e := range table {
 		rows[i] = StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
 		rows[i].Mean, rows[i].SE = e.meanSE()
+		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
+			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}
+		}
 	}
 	planned := plannedStage(table)
 	type placed struct {

@@ -260,8 +260,8 @@ func (o RewardOptions) recorded(t Trajectory, f Field, v float64) (float64, erro
 	if math.IsNaN(v) && o.NaNIsBest {
 		return rewardLimit, nil
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("reward %s is %v: want a finite number", o.Mode, v)
+	if err := CheckReward(v); err != nil {
+		return 0, fmt.Errorf("reward %s is %v: %w", o.Mode, v, err)
 	}
 	return v, nil
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os/exec"
 	"strings"
@@ -275,8 +274,8 @@ func checkScores(scores []float64, n int) error {
 		return permanent{fmt.Errorf("%d scores for %d items", len(scores), n)}
 	}
 	for i, v := range scores {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return permanent{fmt.Errorf("score %d is %v: want a finite number", i, v)}
+		if err := CheckReward(v); err != nil {
+			return permanent{fmt.Errorf("score %d is %v: %w", i, v, err)}
 		}
 	}
 	return nil

@@ -481,3 +481,42 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		})
 	}
 }
+
+// constant gives every completion the same score.
+type constant float64
+
+func (c constant) Score(_ context.Context, items []TextItem) ([]float64, error) {
+	scores := make([]float64, len(items))
+	for i := range scores {
+		scores[i] = float64(c)
+	}
+	return scores, nil
+}
+
+func TestTextRewardsThatOverflow(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		score  constant
+		weight float64
+		want   string // "" = accepted
+	}{
+		{"a huge score", 1e308, 1, "rewards.judge: x: score 1e+308, want a number within ±1e+30"},
+		{"a huge weight", 1e20, 1e20, "rewards: x: the weighted sum is 1e+40, want a number within ±1e+30"},
+		{"NaN", constant(math.NaN()), 1, "want a finite number"},
+		{"the largest", 1e30, -1, ""},
+	} {
+		r := TextRewards{Terms: []TextTerm{{Name: "judge", Weight: tc.weight, Reward: tc.score}}, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+		_, _, err := r.Score(t.Context(), []TextItem{{Name: "x"}})
+		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestScorerScores(t *testing.T) {
+	for x, want := range map[float64]string{math.Inf(1): "want a finite number", -1e31: "within ±1e+30", 1e30: ""} {
+		if err := checkScores([]float64{0, x}, 2); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), "score 1 is") {
+			t.Errorf("%v: error %v, want %q", x, err, want)
+		}
+	}
+}

@@ -148,8 +148,8 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 			return nil, nil, fmt.Errorf("rewards.%s: %d scores for %d completions", t.Name, len(values), len(items))
 		}
 		for i, v := range values {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "want a finite score, got %v", v))
+			if err := CheckReward(v); err != nil {
+				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "score %v, %v", v, err))
 			}
 			total[i] += t.Weight * v
 		}
@@ -158,6 +158,9 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 	}
 	for i, v := range total {
 		total[i] = max(r.clipMin, min(r.clipMax, r.scale*v))
+		if err := CheckReward(total[i]); err != nil {
+			return nil, nil, fmt.Errorf("rewards: %w", itemErrorf(items, i, "the weighted sum is %v, %v", total[i], err))
+		}
 	}
 	return total, terms, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/rewardutil"
 )
 
 // record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
@@ -71,8 +71,11 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 		return s, err
 	}
 	for i, c := range rec.Completions {
-		if c.Text == nil || c.Reward == nil || math.IsInf(*c.Reward, 0) {
+		if c.Text == nil || c.Reward == nil {
 			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
+		}
+		if err := rewardutil.CheckReward(*c.Reward); err != nil {
+			return s, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
 		}
 		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})
 	}

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/rewardutil"
 )
 
 // record is one source with its target.
@@ -67,8 +67,11 @@ func decode(raw []byte, c columns) (record, error) {
 			return r, errors.New(`completions: want a list of {"text": …, "reward": a number}`)
 		}
 		for i, x := range list {
-			if x.Text == nil || x.Reward == nil || math.IsInf(*x.Reward, 0) {
+			if x.Text == nil || x.Reward == nil {
 				return r, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
+			}
+			if err := rewardutil.CheckReward(*x.Reward); err != nil {
+				return r, fmt.Errorf("completions[%d]: reward = %v, %w", i, *x.Reward, err)
 			}
 			r.completions = append(r.completions, conversation.Recorded{Text: *x.Text, Reward: *x.Reward})
 		}

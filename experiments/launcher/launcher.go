@@ -101,7 +101,7 @@ func jobFile(sweep string, num int) string {
 // WriteJob stores a job's description in its sweep folder.
 func WriteJob(j Job) error {
 	path := jobFile(j.Sweep, j.Num)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(j)

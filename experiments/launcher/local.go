@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/option"
+	"fulcrum/internal/stdout"
 )
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
@@ -214,7 +215,7 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+gpu)
 	}
 	if l.echo {
-		s.Stdout, s.Stderr = io.Writer(os.Stdout), io.Writer(os.Stderr)
+		s.Stdout, s.Stderr = stdout.Writer(), io.Writer(os.Stderr)
 	}
 	a, err := Supervise(ctx, job, s)
 	switch {

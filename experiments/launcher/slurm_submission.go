@@ -78,7 +78,7 @@ func (s *submission) script() string { return s.path + ".sh" }
 
 // write stores the submission and its script.
 func (s *submission) write(script string) error {
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(s.path)); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(s.script(), []byte(script), 0o755); err != nil {

@@ -39,7 +39,7 @@ func (p Progress) write(sweep string) error {
 		len(old.Best) >= len(p.Best) && slices.Equal(texts(old.Best[:len(p.Best)]), texts(p.Best)) {
 		return nil
 	}
-	if err := os.MkdirAll(rungs(sweep), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(rungs(sweep)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(p)

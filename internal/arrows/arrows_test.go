@@ -225,3 +225,24 @@ func called(fun ast.Expr) string {
 	}
 	return ""
 }
+
+// TestStandardOutputIsWatched: results go through internal/stdout, which remembers a full disk for the exit code.
+func TestStandardOutputIsWatched(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || s.folder == "internal/stdout" || strings.Contains(s.folder, "testdata") {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := selector.X.(*ast.Ident); ok {
+				if name := pkg.Name + "." + selector.Sel.Name; name == "os.Stdout" || pkg.Name == "fmt" && strings.HasPrefix(selector.Sel.Name, "Print") {
+					t.Errorf("%s: %s: write through internal/stdout", s.at(n.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+}

@@ -27,6 +27,13 @@ func train(ctx context.Context, r *run) error {
 	policy := w.Policy()
 	defer policy.Free()
 	r.data = w.Summary()
+	related, err := w.Clusters(c.Eval.by())
+	if err != nil {
+		return err
+	}
+	if err := r.recordClusters(related); err != nil {
+		return err
+	}
 	plan, err := planOf(c, w)
 	if err != nil {
 		return err
@@ -147,6 +154,20 @@ func resolveCheckpoint(path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("init.checkpoint=%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", path)
+}
+
+// untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.
+func untrained(checkpoint string) bool {
+	real, err := filepath.EvalSymlinks(checkpoint)
+	return err == nil && filepath.Base(checkpoint) == "best.safetensors" && filepath.Base(real) == phases.InitialCheckpoint
+}
+
+// warnUntrained says so.
+func (r *run) warnUntrained(checkpoint string) {
+	if untrained(checkpoint) {
+		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
+		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s", checkpoint, last)
+	}
 }
 
 // seconds since the run's start.

@@ -72,7 +72,7 @@ func codePlants() []plant {
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
 			edits: []edit{{"return min(o.EarlyTopK, G)", "return G"}}},
 		{name: "learning rate ignores its schedule", check: "lr_off_schedule",
-			edits: []edit{{"at := l.sched.At(step, l.total)", "at := 1.0"}}},
+			edits: []edit{{"lr := l.lr * l.sched.At(step, l.total)", "lr := l.lr"}}},
 		{name: "RCE imitates the worst", short: true, check: "objective_not_improved",
 			edits: []edit{{"p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
 		{name: "τ is not annealed", check: "tau_off_schedule",
@@ -162,7 +162,7 @@ func codePlants() []plant {
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
 			edits: []edit{{optimizerStep, "if n := l.params.Numel(); step == 5 { if err := l.optim.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.optim.Step(lr, l.scale)"}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"l.optim = torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay)", "l.optim = torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay)"}}},
+			edits: []edit{{"l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}", "l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
 			edits: []edit{{optimizerStep, "l.optim.Step(lr*1e-3, l.scale)"}}},

@@ -49,6 +49,8 @@ type Options struct {
 	// Set by the program, not by users.
 	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
 	QueriesOnly bool `koanf:"-"` // task=predict: never look at recorded trajectories or scores
+	// Cluster is the key of items.jsonl whose value says which questions belong together; "" = image_id.
+	Cluster string `koanf:"-"`
 }
 
 // EvalOptions names the held-out files: reported at the end, never used for a choice.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/registry"
 	"fulcrum/rewardutil"
 )
 
@@ -62,6 +63,7 @@ type parser struct {
 	keys        []string
 
 	recordKeys, trajectoryKeys *keycheck.Keys
+	modes                      map[string]bool // vqa_eval_mode → whether it is nearly one that is read
 }
 
 // place is where something stands in a file.
@@ -81,13 +83,33 @@ func trajectoryExtras() []string {
 // recordNames and trajectoryNames are what other programs, and people, call the keys.
 func recordNames() map[string]string {
 	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
-		"candidate_ids": "candidate_pool_ids", "candidates_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
+		"candidate_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
 		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
 }
 
 func trajectoryNames() map[string]string {
-	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score", "correct": "vqa_correct",
-		"gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score", "ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score",
+		"correct": "vqa_correct", "gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score",
+		"ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+}
+
+// misspelt reports whether a vqa_eval_mode is nearly fallback or error. Files have a few modes, so each is looked at once.
+func (p *parser) misspelt(mode []byte) bool {
+	near, seen := p.modes[string(mode)]
+	if !seen && len(p.modes) < 100 {
+		_, near = registry.Nearest(string(mode), []string{"fallback", "error"})
+		p.modes[string(mode)] = near
+	}
+	return near
+}
+
+// values are those of the fields that say how a trajectory came about: an unknown one is named like an unknown key.
+func values() []string {
+	out := []string{"vqa_eval_mode=fallback", "vqa_eval_mode=error"}
+	for _, m := range methodNames[1:] {
+		out = append(out, "gen_method="+m)
+	}
+	return out
 }
 
 // newParser reads the beam file called name in messages.
@@ -98,10 +120,10 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
 		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
 			recordExtras()).Also(recordNames()),
-		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras()).Also(trajectoryNames())}
+		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
 }
 
 // unknown returns the keys that nothing reads.
@@ -315,11 +337,17 @@ func (p *parser) trajectory() (trajectory, error) {
 		}
 		switch {
 		case kind == 'g':
-			t.method = methodIndex(v)
+			if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
+				p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), s.line)
+			}
 		case string(v) == "fallback":
 			t.fallback = true
 		case string(v) == "error":
 			t.evalError = true
+		default: // how an answer was scored: any word but those two, and their misspellings
+			if p.misspelt(v) {
+				p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), s.line)
+			}
 		}
 		return nil
 	})

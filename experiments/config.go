@@ -44,6 +44,7 @@ type Config struct {
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
 	Doctor     doctor.Options               `koanf:"doctor" help:"what is watched while training, and what each finding leads to (docs/doctor.md)"`
 	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
+	Eval       EvalOptions                  `koanf:"eval" help:"how evaluations are judged (docs/statistics.md)"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
 	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
 	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`
@@ -139,6 +140,9 @@ func (c *Config) Validate() error {
 		if err := c.validateTokens(seen); err != nil {
 			return err
 		}
+	}
+	if c.Task == "evaluate" && c.Evaluate.Metric == "rouge" && c.Eval.Cluster != nil {
+		return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
 	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")

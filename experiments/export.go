@@ -277,6 +277,7 @@ func (r *run) origin(kind string, path *string) (folder *string, checkpoint stri
 		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
 			return nil, "", err
 		}
+		r.warnUntrained(checkpoint)
 		if path == nil {
 			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
 				return &base, checkpoint, nil
@@ -306,6 +307,7 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if err != nil {
 		return path, nil // what opens the folder says what is wrong with it
 	}
+	r.warnUntrained(checkpoint)
 	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
 		checkpoint = real
 	}

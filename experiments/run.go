@@ -45,6 +45,7 @@ type run struct {
 	saved      *phases.Saved // the state a resume starts from
 	resumed    bool
 	device     string
+	fresh      string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	begin      time.Time
 	log        *reports.Log
 	mlflow     *reports.MLflow // nil: none
@@ -199,11 +200,14 @@ func decode(c *configs.Composed) (*Config, error) {
 		return nil, err
 	}
 	cfg.Data.Compat = cfg.compatible()
+	if by := cfg.Eval.by(); by != "image" {
+		cfg.Data.Cluster = by
+	}
 	return cfg, nil
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
@@ -342,6 +346,12 @@ func (r recorder) Mark() (rows, evals, completions int, err error) {
 	return r.Log.Mark()
 }
 
+// Scores implements phases.Recorder.
+func (r recorder) Scores(s phases.Scores) error {
+	return r.Log.Scores(reports.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
+}
+
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]reports.Completion, len(rows))
@@ -402,6 +412,9 @@ func (r *run) finish(taskErr error) error {
 	}
 	if err := reports.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
 		return err
+	}
+	if b := done.Best; b.Untrained() {
+		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.dir, "report.md"))
 	return nil

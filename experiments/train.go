@@ -35,6 +35,13 @@ func train(ctx context.Context, r *run) error {
 	policy := w.Policy()
 	defer policy.Free()
 	r.data = w.Summary()
+	related, err := w.Clusters(c.Eval.by())
+	if err != nil {
+		return err
+	}
+	if err := r.recordClusters(related); err != nil {
+		return err
+	}
 	plan, err := planOf(c, w)
 	if err != nil {
 		return err
@@ -65,6 +72,11 @@ func train(ctx context.Context, r *run) error {
 	if c.DryRun {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
+	}
+	if r.saved == nil && r.fresh != "" {
+		if err := r.log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": r.fresh}); err != nil {
+			return err
+		}
 	}
 	if r.saved == nil {
 		if err := w.Baselines(); err != nil {
@@ -157,6 +169,20 @@ func resolveCheckpoint(key, path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", key, path)
+}
+
+// untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.
+func untrained(checkpoint string) bool {
+	real, err := filepath.EvalSymlinks(checkpoint)
+	return err == nil && filepath.Base(checkpoint) == "best.safetensors" && filepath.Base(real) == phases.InitialCheckpoint
+}
+
+// warnUntrained says so.
+func (r *run) warnUntrained(checkpoint string) {
+	if untrained(checkpoint) {
+		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
+		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s", checkpoint, last)
+	}
 }
 
 // seconds since the run's start.

@@ -32,10 +32,13 @@ func DefaultCheckpointOptions() CheckpointOptions {
 	return CheckpointOptions{EveryEpochs: 1, Format: "safetensors"}
 }
 
-// Validate checks the pair of metric and mode.
+// Validate checks the pair of metric and mode, and refuses a rule that the initial policy wins whatever is trained.
 func (o BestOptions) Validate() error {
 	if o.Mode != nil && o.Metric == nil {
 		return option.Errorf("mode", "want best.metric as well")
+	}
+	if o.Metric != nil && *o.Metric == "val_kl" && (o.Mode == nil || *o.Mode == "min") {
+		return option.Errorf("metric", "val_kl is 0 for the initial policy, which would always be best: want val_reward or val_loss, with best.kl_max=0.1 to bound the KL")
 	}
 	return nil
 }
@@ -50,6 +53,9 @@ type bestCandidate struct {
 	Loss  float64 // val_loss
 	Saved bool    // it has a checkpoint (not every epoch has one with every_epochs > 1)
 }
+
+// InitialCheckpoint is the file of the policy that a run began with.
+const InitialCheckpoint = "init_epoch0.safetensors"
 
 // best is the leading candidate.
 type best struct {
@@ -132,6 +138,17 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 		}
 	}
 	return nearest, none
+}
+
+// nearest returns the best trained candidate within kl_max, and whether there is one.
+func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
+	var trained []bestCandidate
+	for _, c := range history {
+		if c.Epoch > 0 && c.KL <= r.klMax {
+			trained = append(trained, c)
+		}
+	}
+	return r.choose(trained).Candidate, len(trained) > 0
 }
 
 // stale returns how many epochs of the named phase have passed since the best checkpoint.

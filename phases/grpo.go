@@ -157,6 +157,9 @@ func (g *GRPO) Check(env *Env) error {
 	if _, err := rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
+	if _, err := g.optim.ownRates(env.Policy.Params(), g.opt.LR); err != nil {
+		return err
+	}
 	if len(g.opt.Freeze) > 0 {
 		if _, err := stillNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
 			return err

@@ -124,7 +124,8 @@ func (r *RCE) Check(env *Env) error {
 	if _, text := env.Policy.(selector.ExactKL); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
-	return nil
+	_, err := r.optim.ownRates(env.Policy.Params(), r.opt.LR)
+	return err
 }
 
 // Begin makes the phase's optimizer.

@@ -19,7 +19,7 @@ func TestItemsKnowTheirClusters(t *testing.T) {
 	}
 	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]", "source": "[web  5  ]", "sauce": "[    ]"} {
 		items := &Items{key: key}
-		if err := items.readItems(path, 4); err != nil {
+		if _, _, err := items.readItems(path, 4); err != nil {
 			t.Fatal(err)
 		}
 		b := Bundle{Items: items}

@@ -3,8 +3,11 @@ package beamdata
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+
+	"fulcrum/beamdata/keycheck"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
@@ -58,14 +61,15 @@ func (b *Bundle) Cluster(row int) string {
 }
 
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
-// "answer_counts"}, other keys ignored. rows bounds idx: lines beyond the table are skipped.
-func (it *Items) readItems(path string, rows int) error {
+// "answer_counts"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
+func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer f.Close()
 	s := newScanner(f)
+	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"}, []string{"question_id", "tags"})
 	for s.peek() != 0 {
 		idx := int64(-1)
 		var x item
@@ -96,16 +100,18 @@ func (it *Items) readItems(path string, rows int) error {
 			case it.key:
 				x.cluster, err = s.scalar()
 			default:
+				keys.See(key, s.line)
 				err = s.skip()
 			}
 			return err
 		}); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return 0, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if idx < 0 {
-			return fmt.Errorf("%s: %w", path, s.errorf("an item without idx"))
+			return 0, nil, fmt.Errorf("%s: %w", path, s.errorf("an item without idx"))
 		}
 		if idx >= int64(rows) {
+			outside++
 			continue
 		}
 		if int(idx) >= len(it.rows) {
@@ -113,7 +119,7 @@ func (it *Items) readItems(path string, rows int) error {
 		}
 		it.rows[idx] = x
 	}
-	return s.ioErr
+	return outside, keys.Unknown(), s.ioErr
 }
 
 // scalar reads a text or a number as text; null is "".

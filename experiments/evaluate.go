@@ -361,6 +361,7 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
+	r.begun = true
 	out := filepath.Join(r.dir, "evaluate.json")
 	if r.cfg.Evaluate.Out != nil {
 		out = *r.cfg.Evaluate.Out

@@ -181,13 +181,20 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if r.cfg.Init.Checkpoint == nil {
 		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
 	}
-	path, err := resolveCheckpoint(*r.cfg.Init.Checkpoint)
+	path, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	r.warnUntrained(path)
-	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
-		Warn: func(message string) { r.log.Warnf("%s", message) }})
+	how := pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
+		Warn: func(message string) { r.log.Warnf("%s", message) }}
+	if r.cfg.Task == "train" {
+		how.Fresh = func(names []string) {
+			r.fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), r.cfg.Seed, path)
+			r.logf("init.checkpoint: %s", r.fresh)
+		}
+	}
+	p, err := pointer.Open(path, how)
 	var conflict *pointer.ConflictError
 	if errors.As(err, &conflict) {
 		return nil, &UsageError{err.Error()}

@@ -46,6 +46,7 @@ func predict(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was predicted")
 		return nil
 	}
+	r.begun = true
 	path := filepath.Join(r.dir, "predictions.jsonl")
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out

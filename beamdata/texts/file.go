@@ -183,8 +183,8 @@ func (s *source) Sample(row int64) (conversation.Sample, error) {
 	return r.sample(row, s.prefix), nil
 }
 
-// Targeted reports that every record has a target: one without is an error.
-func (s *source) Targeted() bool { return true }
+// Holds reports that every record has a target: one without is an error.
+func (s *source) Holds(need conversation.Need) bool { return need == conversation.Target }
 
 // Fingerprint covers the files, the columns read and the prefix.
 func (s *source) Fingerprint() string {

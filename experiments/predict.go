@@ -87,7 +87,7 @@ func predict(ctx context.Context, r *run) error {
 		return err
 	}
 	by := ""
-	if from, err := resolveCheckpoint(*r.cfg.Init.Checkpoint); err == nil && untrained(from) {
+	if from, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint); err == nil && untrained(from) {
 		by = ", by an untrained policy: the best of its run is the initial one"
 	}
 	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)

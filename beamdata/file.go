@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
+	"fulcrum/internal/regular"
 	"fulcrum/rewardutil"
 )
 
@@ -40,7 +40,7 @@ type fileReader struct {
 
 // readBeams reads a beam file of either format. rows bounds the global ids.
 func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, missing(path, key, err)
 	}

@@ -2,8 +2,9 @@ package beamdata
 
 import (
 	"fmt"
-	"os"
 	"slices"
+
+	"fulcrum/internal/regular"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
@@ -41,7 +42,7 @@ func (it *Items) image(row int) (int64, bool) {
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
 // "answer_counts"}, other keys ignored. rows bounds idx: lines beyond the table are skipped.
 func (it *Items) readItems(path string, rows int) error {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return err
 	}

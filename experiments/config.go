@@ -20,7 +20,7 @@ type Config struct {
 	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score"`
 	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling"`
 	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
-	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,inf)"`
+	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,1024]"`
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`

@@ -213,6 +213,7 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
+	r.log.Unwatch()
 	r.sealed.Store(true)
 	if err := r.finish(taskErr); err != nil && taskErr == nil {
 		taskErr = err

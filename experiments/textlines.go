@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/regular"
 	"fulcrum/reports"
 	"fulcrum/selector/tokens"
 )
@@ -161,7 +162,7 @@ type textTask struct {
 
 // do runs the task.
 func (t *textTask) do(ctx context.Context) error {
-	file, err := os.Open(t.in)
+	file, err := regular.Open(t.in)
 	if err != nil {
 		return usagef("%s.in=%s: %v", t.name, t.in, reason(err))
 	}

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/regular"
 )
 
 // publishedTable is a file of published accuracies: {"what": …, "rows": [{"dataset", "vlm", "selector",
@@ -54,7 +55,7 @@ func Published(path string) (string, error) {
 }
 
 func readPublished(path string) (*publishedTable, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

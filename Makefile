@@ -19,6 +19,10 @@ TOKEN_PEER := scripts/peer_qwen2_5_vl.py
 PKG ?= ./...
 BENCH ?= .
 FUZZTIME ?= 30s
+# How long the tests of one package may take, and which want a Slurm cluster.
+TIMEOUT ?= 14m
+ON_SLURM := '^TestOnSlurm'
+SHORT := -short
 # C++ compilations at a time: one a core, and 2 GB of memory for each.
 JOBS ?= $(shell awk -v cpu=$$(nproc) '/MemAvailable/ { n = int($$2 / 2e6); if (n > cpu) n = cpu; if (n < 1) n = 1; print n }' /proc/meminfo)
 
@@ -31,7 +35,7 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 .PHONY: help
 help: ## list the targets
 	@echo 'usage: make [TARGET] [ARGS="exp=okvqa_v3 seed=1"] [LIBTORCH=/path|python]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: setup build ## install what is missing, build, and run bin/run $(ARGS)
@@ -51,25 +55,35 @@ native: # the C++ part; one build at a time in a checkout
 	@+flock build/lock $(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk
 
 .PHONY: test
-test: setup build ## install what is missing, build, and run the tests (small sizes)
-	@scripts/setup-slurm.sh
+test: setup build ## install what is missing, build, and run the tests (small sizes; TIMEOUT=0 on a busy machine)
 	@$(GO) vet ./...
-	@$(GO) test -short -timeout 14m -json ./... 2>&1 | go run ./scripts/testsummary
+	@$(GO) test -short -timeout $(TIMEOUT) -skip $(ON_SLURM) -json ./... 2>&1 | go run ./scripts/testsummary -reference build/reference-tests
+
+.PHONY: test-reference
+test-reference: build ## the tests that make test has skipped for want of reference data (FULCRUM_SHARED, else ../shared)
+	@while read -r package tests; do $(GO) test -short -timeout $(TIMEOUT) -run "$$tests" -json $$package </dev/null || exit; done \
+		< build/reference-tests 2>&1 | go run ./scripts/testsummary
+
+.PHONY: test-slurm
+test-slurm: setup build ## install Slurm and munge (root) and run the tests on a real one-node cluster
+	@scripts/setup-slurm.sh
+	@FULCRUM_REQUIRE_SLURM=1 $(GO) test $(SHORT) -timeout 30m -run $(ON_SLURM) -json ./experiments/... 2>&1 | go run ./scripts/testsummary
 
 .PHONY: test-long
-test-long: setup build ## the tests in their full sizes, the race detector, fuzzing and the kit
-	@scripts/setup-slurm.sh
+test-long: setup build ## the tests in their full sizes, Slurm's too, the race detector, fuzzing and the kit
 	@$(GO) vet ./...
-	@$(GO) test -timeout 6h -json ./... 2>&1 | go run ./scripts/testsummary
+	@$(GO) test -timeout 6h -skip $(ON_SLURM) -json ./... 2>&1 | go run ./scripts/testsummary
+	@$(MAKE) --no-print-directory test-slurm SHORT=
 	@$(GO) test -race -short -timeout 1h $$(scripts/pure-packages)
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=2m
 	@scripts/kit_test.sh
 
 .PHONY: lint
-lint: native ## gofmt, go vet, staticcheck, package order, our C++ under -Werror
+lint: native ## gofmt, go vet, staticcheck, tidy modules, package order, our C++ under -Werror
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$files" ] || { echo "gofmt -w these:" $$files >&2; exit 1; }
 	@$(GO) vet ./...
 	@scripts/env $(STATICCHECK) ./...
+	@go mod tidy -diff
 	@$(GO) test ./internal/arrows
 	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
 

@@ -1,11 +1,11 @@
 package beamdata
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
 
@@ -130,7 +130,7 @@ func readPrior(path string) (*readerPrior, error) {
 		return nil, err
 	}
 	var p readerPrior
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := jsonwords.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if !(p.N > 0) {

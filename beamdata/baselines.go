@@ -67,8 +67,7 @@ func draw(intn func(int) int, n, k int) []int32 {
 	return picks
 }
 
-// Similarity returns the shots candidates of highest cosine with the query, best first; ties go to the
-// earlier position.
+// Similarity returns the shots candidates of highest cosine with the query, best first; ties go by TieOrder.
 func Similarity(s *Set, shots int) [][]int32 {
 	out := make([][]int32, s.Len())
 	for i := range out {
@@ -85,8 +84,22 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 	for k, row := range pool {
 		cos[k], order[k] = Cosine(query, s.Table.Row(int(row))), int32(k)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(cos[b], cos[a]) })
+	slices.SortStableFunc(order, func(a, b int32) int {
+		if cos[a] == cos[b] {
+			return s.compareTies(i, pool[a], pool[b])
+		}
+		return cmp.Compare(cos[b], cos[a])
+	})
 	return order[:min(shots, len(order))]
+}
+
+// Nearness returns the mean cosine of query i with a selection from its pool.
+func (s *Set) Nearness(i int, positions []int32) float64 {
+	query, pool, sum := s.Table.Row(int(s.Row(i))), s.Pool(i), 0.0
+	for _, p := range positions {
+		sum += Cosine(query, s.Table.Row(int(pool[p])))
+	}
+	return sum / float64(max(len(positions), 1))
 }
 
 // Cosine returns the cosine of two vectors, 0 where one of them is zero.

@@ -56,7 +56,7 @@ func TestReadingRules(t *testing.T) {
 			want: "7 pool=[5 3 9] picks=[3 9] rewards=[1.6]"},
 		{name: "pool after the trajectories in the record", content: `{"7":{"pointer_candidates":[{"pointer":[1,2],"pointer_pos":null,"pointer_global":[3,9],` + traj + `}],"candidate_pool_ids":[5,3,9]}}`,
 			want: "7 pool=[5 3 9] picks=[3 9] rewards=[1.6]"},
-		{name: "without pool ids the pool is what the query's trajectories name", content: `{"7":{"pointer_candidates":[{"pointer":[9,5],"pointer_pos":[0,1],` + traj + `},{"pointer":[5,3],"vqa_correct":0}]}}`,
+		{name: "without pool ids the pool is what the query's trajectories name", content: `{"7":{"pointer_candidates":[{"pointer":[9,5],"pointer_pos":[0,1],` + traj + `},{"pointer":[5,3],"vqa_correct":0,"vqa_acc_score":0}]}}`,
 			want: "7 pool=[3 5 9] picks=[9 5 5 3] rewards=[1.6 0]"},
 		{name: "the query leaves its own pool", content: `{"7":{"candidate_pool_ids":[5,7,9],"pointer_candidates":[{"pointer_pos":[2,0],` + traj + `}]}}`,
 			want: "7 pool=[5 9] picks=[9 5] rewards=[1.6]", counts: map[string]int{"query_dropped_from_its_pool": 1}},
@@ -66,7 +66,7 @@ func TestReadingRules(t *testing.T) {
 			counts: map[string]int{"trajectory_eval_failed": 1, "trajectory_eval_error": 1, "trajectory_fallback_score": 1}},
 		{name: "fallback scores on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_eval_mode":"fallback",` + traj + `}]}}`,
 			change: func(o *Options) { o.SkipFallback = false }, want: "7 pool=[5] picks=[5] rewards=[1.6]"},
-		{name: "queries without a positive trajectory on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":0}]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
+		{name: "queries without a positive trajectory on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":0,"vqa_acc_score":0}]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
 			change: func(o *Options) { o.RequirePositiveQuery = true }, want: "8 pool=[5] picks=[5] rewards=[1.6]",
 			counts: map[string]int{"query_without_positive_trajectory": 1}},
 		{name: "queries to train on need trajectories", content: `{"7":{"candidate_pool_ids":[5]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[]}}`,
@@ -76,7 +76,13 @@ func TestReadingRules(t *testing.T) {
 		{name: "queries to answer ignore scores", content: `{"7":{"id_list":[[1,2,7]],"score_list":[NaN,"x"]}}`,
 			change: func(o *Options) { o.QueriesOnly = true }, want: "7 pool=shared picks=[1 2] rewards=[0]"},
 		{name: "null is absent, bools count as scores", content: `{"7":{"query":null,"candidate_pool_ids":[5,6],"pointer_candidates":[{"pointer":[5],"vqa_correct":true,"vqa_acc_score":null,"beam_rank":null}]}}`,
-			want: "7 pool=[5 6] picks=[5] rewards=[1]"},
+			change: func(o *Options) { o.Reward.Mode = "hard_only" }, want: "7 pool=[5 6] picks=[5] rewards=[1]"},
+		{name: "a recorded number that the reward is", content: `{"7":{"candidate_pool_ids":[5,6],"pointer_candidates":[{"pointer":[5],"reward":0.25},{"pointer":[6],"reward":-7}]}}`,
+			change: func(o *Options) { o.Reward.Field = ptr("reward") }, want: "7 pool=[5 6] picks=[5 6] rewards=[0.25 -7]"},
+		{name: "a known score that the reward is", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
+			change: func(o *Options) { o.Reward.Field = ptr("vqa_acc_score") }, want: "7 pool=[5] picks=[5] rewards=[0.6]"},
+		{name: "a score with weight 0 may be absent", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":1}]}}`,
+			change: func(o *Options) { o.Reward.SoftWeight = 0 }, want: "7 pool=[5] picks=[5] rewards=[1]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opt := testOptions()
@@ -121,6 +127,7 @@ func TestRefusals(t *testing.T) {
 		{"negative id", legacy("[3,-1,7]", "1,2"), "query 7: id_list[1][1] = -1 is outside"},
 		{"NaN score", legacy("[3,4,7]", "1,NaN"), "query 7: score_list[1] = NaN, want a finite number"},
 		{"infinite score", legacy("[3,4,7]", "1,-Infinity"), "query 7: score_list[1] = -Inf, want a finite number"},
+		{"score that overflows a mean", legacy("[3,4,7]", "1,-1e308"), "query 7: score_list[1] = -1e+308, want a number within ±1e+30"},
 		{"score too large for a float", legacy("[3,4,7]", "1,1e999"), "score_list[1] = +Inf"},
 		{"text for a score", legacy("[3,4,7]", `1,"2"`), "score_list[1]: line 1"},
 		{"float for an id", legacy("[3,4.5,7]", "1,2"), `"4.5" is not an integer`},
@@ -161,9 +168,9 @@ func TestScannerAtEveryBoundary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for size := 1; size < len(content); size++ {
-		p := newParser(&chunks{data: []byte(content), size: size}, opt)
+		p := newParser(&chunks{data: []byte(content), size: size}, "beams.json", opt)
 		p.s.buf = make([]byte, 8)
-		r := &fileReader{opt: opt, rows: 1000, seen: map[int64]bool{}, pos: map[int64]int32{}, out: &beamFile{start: []int64{0}, counts: map[string]int{}}}
+		r := newFileReader(p, "beams.json", 1000, opt)
 		if err := p.each(r.add); err != nil {
 			t.Fatalf("chunks of %d: %v", size, err)
 		}
@@ -319,8 +326,8 @@ func FuzzBeams(f *testing.F) {
 			for _, queries := range []bool{false, true} {
 				opt := testOptions()
 				opt.Compat, opt.QueriesOnly = compat, queries
-				p := newParser(strings.NewReader(string(data)), opt)
-				r := &fileReader{opt: opt, rows: 20, seen: map[int64]bool{}, pos: map[int64]int32{}, out: &beamFile{start: []int64{0}, counts: map[string]int{}}}
+				p := newParser(strings.NewReader(string(data)), "beams.json", opt)
+				r := newFileReader(p, "beams.json", 20, opt)
 				if err := p.each(r.add); err != nil {
 					continue
 				}

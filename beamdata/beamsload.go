@@ -1,6 +1,10 @@
 package beamdata
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
 
 // beams loads explicit files: data.beams (and data.records) with a seeded split or data.val_beams, an
 // optional reward table data.reader, an optional evaluation set.
@@ -22,6 +26,7 @@ func (l *loader) beams() error {
 	if reader != nil {
 		l.addAnswers(reader)
 	}
+	var keys []string // of the file that is split
 	set := func(name string, path *string, key string) (*Set, error) {
 		if path == nil {
 			return nil, nil
@@ -31,6 +36,9 @@ func (l *loader) beams() error {
 			return nil, err
 		}
 		b.Shots = max(b.Shots, f.shots)
+		if name == "rce" || name == "records" && opt.Beams == nil {
+			keys = f.keys
+		}
 		if reader == nil {
 			return l.fileSet(name, f)
 		}
@@ -70,7 +78,7 @@ func (l *loader) beams() error {
 		}
 	}
 	if online != nil {
-		if err := l.split(rce, records, online, valSet); err != nil {
+		if err := l.split(rce, records, online, valSet, keys); err != nil {
 			return err
 		}
 	}
@@ -80,7 +88,8 @@ func (l *loader) beams() error {
 
 // split takes the validation queries out of the training sets. Candidates of a query may stand in two
 // files; the split is over the union of their ids, so a held-out query is held out of both.
-func (l *loader) split(rce, records, online, valSet *Set) error {
+// keys are those of the file, for compat.
+func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	b := l.bundle
 	isVal := map[int64]bool{}
 	switch {
@@ -92,7 +101,7 @@ func (l *loader) split(rce, records, online, valSet *Set) error {
 			b.Counts["train_query_is_also_in_val_beams"] = n
 		}
 	case l.opt.Compat:
-		val, err := compatVal(online.IDs, l.opt.TrainRatio)
+		val, err := compatVal(keys, online.IDs, l.opt.TrainRatio)
 		if err != nil {
 			return err
 		}
@@ -166,18 +175,24 @@ func overlap(in map[int64]bool, ids []int64) int {
 	return n
 }
 
-// compatVal is the reference's split for keys that are plain numbers.
-func compatVal(ids []int64, ratio float64) (map[int64]bool, error) {
-	keys := make([]string, len(ids))
-	byKey := make(map[string]int64, len(ids))
-	for i, id := range ids {
-		keys[i] = fmt.Sprint(id)
-		byKey[keys[i]] = id
+// compatVal returns the validation queries of the reference's split, which counts every entry of the file whose key is a
+// number; those that are dropped later leave their part smaller. Without a file (a reader alone) ids are the keys.
+func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error) {
+	if keys == nil {
+		for _, id := range ids {
+			keys = append(keys, strconv.FormatInt(id, 10))
+		}
 	}
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		_, ok := pythonInt(key)
+		return !ok // no query: it was counted when the file was read
+	})
 	_, val, err := compatSplit(keys, ratio)
 	out := map[int64]bool{}
 	for _, key := range val {
-		out[byKey[key]] = true
+		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
+			out[id] = true
+		}
 	}
 	return out, err
 }

@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 )
 
@@ -158,6 +159,17 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	for i, id := range f.ids {
 		at[id] = int32(i)
 	}
+	rows := make(map[int64]bool, len(r.IDs))
+	for _, id := range r.IDs {
+		rows[id] = true
+	}
+	rowless := int64(-1) // the first query of f that r lacks
+	for _, id := range f.ids {
+		if !rows[id] {
+			rowless = id
+			break
+		}
+	}
 	st.start = make([]int64, 1, len(r.IDs)+1)
 	var picks []int32
 	found := 0
@@ -182,6 +194,7 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	}
 	if n := len(f.ids) - found; n > 0 {
 		b.counts["query_without_reader_row"] += n
+		f.lost["query_without_reader_row"], f.first["query_without_reader_row"] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path), rowless)
 	}
 	if found == 0 {
 		return nil, fmt.Errorf("%s: none of its %d queries is in %s", f.path, len(f.ids), r.path)

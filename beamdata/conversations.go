@@ -13,6 +13,9 @@ func LoadConversations(opt Options) (*conversation.Bundle, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
+	if f := opt.Reward.Field; f != nil {
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file; the completions of data.name=%s have their reward in reward", *f, opt.Name)
+	}
 	c := opt.Conversations
 	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = deref(opt.Root), opt.TrainRatio, opt.SplitSeed, opt.MaxSamples
 	t := opt.Texts

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/regular"
 	"fulcrum/rewardutil"
 )
@@ -17,6 +20,7 @@ type beamFile struct {
 	format string // legacy or rl
 	shots  int
 	ids    []int64
+	keys   []string                // compat: of all entries but _meta, those that were dropped included
 	pools  [][]int32               // RL; nil for legacy
 	left   map[int64]int32         // by query id: where the query itself stood in its own pool; nil = nowhere
 	start  []int64                 // [Q+1]
@@ -26,6 +30,10 @@ type beamFile struct {
 	scores []rewardutil.Trajectory // RL
 	method []uint8                 // RL
 	counts map[string]int          // what was skipped, by reason
+	first  map[string]string       // by reason: where the first of them stands
+	lost   map[string]int          // queries that train nothing, by reason: a part of counts
+
+	unknown []keycheck.Unknown // keys that nothing reads
 }
 
 // fileReader collects a beamFile.
@@ -36,6 +44,8 @@ type fileReader struct {
 	seen map[int64]bool
 	pos  map[int64]int32 // position of an id in the current pool
 	rl   bool
+
+	parser *parser
 }
 
 // readBeams reads a beam file of either format. rows bounds the global ids.
@@ -45,18 +55,25 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 		return nil, missing(path, key, err)
 	}
 	defer f.Close()
-	p := newParser(f, opt)
-	r := &fileReader{opt: opt, rows: rows, seen: map[int64]bool{}, pos: map[int64]int32{},
-		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}}}
+	p := newParser(f, filepath.Base(path), opt)
+	r := newFileReader(p, path, rows, opt)
 	err = p.each(func(rec *record) error { return r.add(rec) })
 	if err == nil {
-		r.count("key_not_a_number", p.keysNotIDs)
+		r.count("key_not_a_number", p.keysNotIDs, p.notID)
+		r.out.lost["key_not_a_number"] = p.keysNotIDs
+		r.out.unknown = p.unknown()
+		r.out.keys = p.keys
 		err = r.finish()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r.out, nil
+}
+
+func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
+	return &fileReader{opt: opt, rows: rows, parser: p, seen: map[int64]bool{}, pos: map[int64]int32{},
+		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}, first: map[string]string{}, lost: map[string]int{}}}
 }
 
 // missing explains an absent file by the key that names it.
@@ -67,10 +84,40 @@ func missing(path, key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-func (r *fileReader) count(reason string, n int) {
-	if n > 0 {
-		r.out.counts[reason] += n
+// count adds n to what was skipped for a reason, met at a place.
+func (r *fileReader) count(reason string, n int, at place) {
+	if n == 0 {
+		return
 	}
+	if r.out.counts[reason] == 0 {
+		r.out.first[reason] = fmt.Sprintf("%s: line %d, query %.40s", filepath.Base(r.out.path), at.line, at.key)
+	}
+	r.out.counts[reason] += n
+}
+
+// lose counts a query that is left out.
+func (r *fileReader) lose(reason string, rec *record) {
+	r.count(reason, 1, rec.place())
+	r.out.lost[reason]++
+}
+
+// tooManyLost refuses a file of which more than share is left out, though nobody asked for that.
+func (f *beamFile) tooManyLost(share float64) error {
+	n := 0
+	for _, lost := range f.lost {
+		n += lost
+	}
+	of := len(f.ids) + n - f.lost["query_without_reader_row"] // which were read
+	if float64(n) <= share*float64(of) {
+		return nil
+	}
+	var reasons []string
+	for _, reason := range sortedKeys(f.lost) {
+		if f.lost[reason] > 0 {
+			reasons = append(reasons, fmt.Sprintf("%d %s (the first: %s)", f.lost[reason], reason, f.first[reason]))
+		}
+	}
+	return fmt.Errorf("%s: %d of %d queries would be left out: %s; data.max_skipped_share=%g allows %.3g %%", f.path, n, of, strings.Join(reasons, ", "), share, 100*share)
 }
 
 func (r *fileReader) add(rec *record) error {

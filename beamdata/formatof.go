@@ -18,7 +18,7 @@ func FormatOf(path string) (string, error) {
 	opt.Compat = true // scores that are not finite are a matter of training
 	r := &fileReader{opt: opt}
 	format, found := "", errors.New("found")
-	err = newParser(f, opt).each(func(rec *record) (err error) {
+	err = newParser(f, path, opt).each(func(rec *record) (err error) {
 		if format, err = r.detect(rec); err == nil {
 			err = found
 		}

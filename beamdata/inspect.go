@@ -218,7 +218,10 @@ func (in *Inspection) beams(rows int, opt Options) {
 		in.add(m.Name, "%s", m.Value)
 	}
 	for _, reason := range sortedKeys(f.counts) {
-		in.add("skipped: "+strings.ReplaceAll(reason, "_", " "), "%d", f.counts[reason])
+		in.add("skipped: "+strings.ReplaceAll(reason, "_", " "), "%d (the first: %s)", f.counts[reason], f.first[reason])
+	}
+	for _, u := range f.unknown {
+		in.add("unknown key", "%s", u)
 	}
 }
 

@@ -15,7 +15,7 @@ func (r *fileReader) addLegacy(rec *record) error {
 		return fmt.Errorf("id_list holds %d beams, score_list %d scores", len(rec.beams), len(rec.scores))
 	}
 	if len(rec.beams) == 0 {
-		r.count("query_without_beams", 1)
+		r.lose("query_without_beams", rec)
 		return nil
 	}
 	for b, list := range rec.beams {

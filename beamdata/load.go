@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fulcrum/beamdata/keycheck"
 )
 
 // Bundle is everything a run reads: training, validation and evaluation sets over one table.
@@ -26,11 +28,13 @@ type Bundle struct {
 	Eval    *Set // held out from every choice
 	All     *Set // training and validation queries in file order, for predict
 
-	EvalName    string         // "dev"
-	Shots       int            // picks per selection
-	Counts      map[string]int // sizes, and what was skipped by reason
-	Fingerprint string         // over all sets and so over the split
-	Items       *Items         // texts by row; nil where unknown
+	EvalName    string             // "dev"
+	Shots       int                // picks per selection
+	Counts      map[string]int     // sizes, and what was skipped by reason
+	Skipped     map[string]string  // by reason: where the first record that was skipped stands
+	Unknown     []keycheck.Unknown // keys that records hold and nothing reads
+	Fingerprint string             // over all sets and so over the split
+	Items       *Items             // texts by row; nil where unknown
 }
 
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
@@ -46,7 +50,7 @@ func Load(opt Options) (*Bundle, error) {
 	if opt.Format == "conversations" || slices.Contains([]string{"conversations", "texts", "summaries"}, opt.Name) {
 		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies (policy=qwen2_5_vl, policy=seq2seq); the selector reads beams", opt.Name, opt.Format)
 	}
-	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}}}
+	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}, Skipped: map[string]string{}}}
 	var err error
 	switch opt.Name {
 	case "okvqa":
@@ -59,7 +63,17 @@ func Load(opt Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none", *f, opt.Name)
+	}
 	b := l.bundle
+	if !opt.Compat { // the reference takes the first of equals
+		for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
+			if s != nil {
+				s.ties = &opt.SplitSeed
+			}
+		}
+	}
 	shared := b.Records == b.RCE
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online} {
 		*s = (*s).withLevels(opt.Reward)
@@ -82,6 +96,8 @@ type loader struct {
 	table  *Table
 	build  *builder
 	bundle *Bundle
+
+	trajectories bool // an RL file was read
 
 	prior   *readerPrior // nil: unknown
 	answers *answers
@@ -107,19 +123,36 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.trajectories = l.trajectories || f.format == "rl"
 	if l.bundle.Format == "" {
 		l.bundle.Format = f.format
 	}
 	for reason, n := range f.counts {
+		if l.bundle.Counts[reason] == 0 {
+			l.bundle.Skipped[reason] = f.first[reason]
+		}
 		l.bundle.Counts[reason] += n
 	}
-	return f, nil
+	l.bundle.Unknown = append(l.bundle.Unknown, f.unknown...)
+	return f, l.tooManyLost(f)
+}
+
+// tooManyLost refuses a file that would lose more queries than data.max_skipped_share. The reference refuses none, and
+// queries to be answered need no candidates.
+func (l *loader) tooManyLost(f *beamFile) error {
+	if l.opt.Compat || l.opt.QueriesOnly || f == nil {
+		return nil
+	}
+	return f.tooManyLost(l.opt.MaxSkippedShare)
 }
 
 // readerSet returns all queries of a reward table as a set with its scorer and the candidates of f.
 func (l *loader) readerSet(name string, r *Reader, f *beamFile) (*Set, error) {
 	st, err := l.build.fromReader(r, f)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.tooManyLost(f); err != nil {
 		return nil, err
 	}
 	s := newSet(name, l.table, st)

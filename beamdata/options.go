@@ -42,8 +42,9 @@ type Options struct {
 	Normalize     rewardutil.NormalizeOptions `koanf:"normalize"`
 	Reward        rewardutil.RewardOptions    `koanf:"reward"`
 
-	SkipFallback         bool `koanf:"skip_fallback" help:"drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)"`
-	RequirePositiveQuery bool `koanf:"require_positive_query" help:"drop queries without a correct trajectory"`
+	MaxSkippedShare      float64 `koanf:"max_skipped_share" help:"share of a file's records that may be left out because they hold nothing to learn from; more is refused" range:"[0,1]"`
+	SkipFallback         bool    `koanf:"skip_fallback" help:"drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)"`
+	RequirePositiveQuery bool    `koanf:"require_positive_query" help:"drop queries without a correct trajectory"`
 
 	// Set by the program, not by users.
 	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
@@ -73,7 +74,7 @@ func DefaultOptions() Options {
 	return Options{
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
-		SkipFallback: true, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
+		SkipFallback: true, MaxSkippedShare: 0.05, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
 		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(),
 	}
 }
@@ -94,6 +95,9 @@ func (o Options) Validate() error {
 	}
 	if !(o.ValRatio >= 0 && o.ValRatio < 1) {
 		errs = append(errs, option.Errorf("val_ratio", "want a number in [0, 1), got %v", o.ValRatio))
+	}
+	if !(o.MaxSkippedShare >= 0 && o.MaxSkippedShare <= 1) {
+		errs = append(errs, option.Errorf("max_skipped_share", "want a number in [0, 1], got %v", o.MaxSkippedShare))
 	}
 	if o.BatchSize < 1 {
 		errs = append(errs, option.Errorf("batch_size", "want at least 1, got %d", o.BatchSize))

@@ -3,6 +3,7 @@ package beamdata
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -296,6 +297,47 @@ func TestReferenceFilesInDefaultReading(t *testing.T) {
 		opt.QueriesOnly = true
 		if b, err = Load(opt); err != nil || b.All.Len() != tc.queries {
 			t.Errorf("%s for predict: %d queries, %v", tc.set, b.All.Len(), err)
+		}
+	}
+}
+
+// TestCompatSplitsBeforeItDrops: the reference takes the first 80 % of the file's numeric keys by id and drops queries
+// afterwards, in each part: of 50 entries, two of the first 40 and one of the last 10 without a positive trajectory, it
+// trains on 38 and validates on 9. (Of the 38 one has a key that is no query here.)
+func TestCompatSplitsBeforeItDrops(t *testing.T) {
+	var content strings.Builder
+	content.WriteString(`{"_meta":{"a":1},"note":2`)
+	for i := range 50 {
+		id := (i*7 + 3) % 50 // not in order
+		correct := 1
+		if id == 4 || id == 31 || id == 45 {
+			correct = 0
+		}
+		key := strconv.Itoa(id)
+		if id == 12 { // int(key) is 12 there; our reading has no such query, but it counts
+			key = "1_2"
+		}
+		fmt.Fprintf(&content, `,"%s":{"candidate_pool_ids":[1,2,3],"pointer_candidates":[{"pointer":[0,1],"pointer_global":[1,2],"vqa_correct":%d,"vqa_acc_score":0.1}]}`, key, correct)
+	}
+	content.WriteString("}")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "beams.json")
+	if err := os.WriteFile(path, []byte(content.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		positive        bool
+		train, validate int
+	}{{false, 39, 10}, {true, 37, 9}} { // "1_2" is none of our queries
+		opt := compatOptions()
+		opt.Beams, opt.Embeddings, opt.RequirePositiveQuery = &path, ptr(writeTable(t, dir, 60)), tc.positive
+		b, err := Load(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.RCE.Len() != tc.train || b.Val.Len() != tc.validate || slices.Max(b.RCE.IDs) != 39 || slices.Min(b.Val.IDs) != 40 {
+			t.Errorf("require_positive_query=%v: %d train to %d, %d validate from %d; want %d to 39, %d from 40",
+				tc.positive, b.RCE.Len(), slices.Max(b.RCE.IDs), b.Val.Len(), slices.Min(b.Val.IDs), tc.train, tc.validate)
 		}
 	}
 }

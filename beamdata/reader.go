@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/tensorfile"
+	"fulcrum/rewardutil"
 )
 
 // Reader is the open-book copy reader as a reward table: it scores any choice from a query's pool
@@ -87,8 +88,8 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		}
 		out := make([]float64, len(v))
 		for i, x := range v {
-			if x != x || math.IsInf(float64(x), 0) {
-				return nil, fmt.Errorf("array %s: query row %d holds a value that is not finite", name, i/max(1, len(v)/Q))
+			if err := rewardutil.CheckReward(float64(x)); err != nil {
+				return nil, fmt.Errorf("array %s: query row %d holds %v, %w", name, i/max(1, len(v)/Q), x, err)
 			}
 			out[i] = shortDecimal(x)
 		}
@@ -124,10 +125,14 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		return nil, err
 	}
 	for i := range r.weight0 {
-		r.weight0[i] = math.Exp(r.weight0[i])
+		if r.weight0[i] = math.Exp(r.weight0[i]); r.weight0[i] > rewardutil.MaxReward {
+			return nil, fmt.Errorf("array prior_score: query row %d holds a logarithm above that of %g", i, rewardutil.MaxReward)
+		}
 	}
 	for i := range score {
-		score[i] = math.Exp(score[i])
+		if score[i] = math.Exp(score[i]); score[i] > rewardutil.MaxReward {
+			return nil, fmt.Errorf("array score: query row %d holds a logarithm above that of %g", i/K, rewardutil.MaxReward)
+		}
 	}
 	flat := make([]int32, Q*K)
 	seen := make(map[int64]bool, Q)

@@ -3,9 +3,9 @@ package beamdata
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/rewardutil"
 )
 
@@ -14,6 +14,8 @@ import (
 type record struct {
 	key string
 	id  int64 // the key as a number
+
+	line int // of the key
 
 	hasBeams, hasScores bool // legacy: id_list, score_list
 	beams               []ids
@@ -32,12 +34,16 @@ type ids struct {
 	present  bool
 }
 
+func (r *record) place() place { return place{r.line, r.key} }
+
 func (r *record) ints(v ids) []int64 { return r.arena[v.from:v.to] }
 
 // trajectory is one entry of pointer_candidates.
 type trajectory struct {
 	pointer, global, pos ids // pointer, pointer_global, pointer_pos
 	scores               rewardutil.Trajectory
+	reward               float64 // of data.reward.field
+	hasReward            bool
 	method               uint8 // index into methodNames
 	failed               bool  // eval_failed
 	fallback, evalError  bool  // vqa_eval_mode
@@ -47,13 +53,47 @@ type trajectory struct {
 type parser struct {
 	s           *scanner
 	rec         record
-	queriesOnly bool // scores are not looked at, trajectories only where the pool depends on them
-	finite      bool // scores that are not finite are refused
-	keysNotIDs  int  // keys that are neither numbers nor _meta
+	queriesOnly bool   // scores are not looked at, trajectories only where the pool depends on them
+	finite      bool   // scores that are not finite are refused
+	rewardField string // data.reward.field; "" = none
+	keysNotIDs  int    // keys that are neither numbers nor _meta
+	notID       place  // of the first of them
+	allKeys     bool   // compat: keep them all
+	keys        []string
+
+	recordKeys, trajectoryKeys *keycheck.Keys
 }
 
-func newParser(r io.Reader, opt Options) *parser {
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat}
+// place is where something stands in a file.
+type place struct {
+	line int
+	key  string
+}
+
+// recordExtras and trajectoryExtras are keys that generators of beam files write and training does not read.
+func recordExtras() []string { return []string{"query", "id", "meta"} }
+
+func trajectoryExtras() []string {
+	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text", "vqa_prompt_len",
+		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
+}
+
+// newParser reads the beam file called name in messages.
+func newParser(r io.Reader, name string, opt Options) *parser {
+	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
+		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score"}
+	field := deref(opt.Reward.Field)
+	if field != "" {
+		read = append(read, field)
+	}
+	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+		recordKeys:     keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"}, recordExtras()),
+		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras())}
+}
+
+// unknown returns the keys that nothing reads.
+func (p *parser) unknown() []keycheck.Unknown {
+	return append(p.recordKeys.Unknown(), p.trajectoryKeys.Unknown()...)
 }
 
 // each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
@@ -66,12 +106,17 @@ func (p *parser) each(entry func(*record) error) error {
 		if string(key) == "_meta" {
 			return p.s.skip()
 		}
+		if p.allKeys {
+			p.keys = append(p.keys, string(key))
+		}
 		id, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {
-			p.keysNotIDs++
+			if p.keysNotIDs++; p.keysNotIDs == 1 {
+				p.notID = place{p.s.line(), string(key)}
+			}
 			return p.s.skip()
 		}
-		p.rec = record{key: string(key), id: id, beams: p.rec.beams[:0], scores: p.rec.scores[:0],
+		p.rec = record{key: string(key), id: id, line: p.s.line(), beams: p.rec.beams[:0], scores: p.rec.scores[:0],
 			trajectories: p.rec.trajectories[:0], arena: p.rec.arena[:0]}
 		if err := p.record(); err != nil {
 			return fmt.Errorf("query %s: %w", p.rec.key, err)
@@ -91,6 +136,9 @@ func (p *parser) record() error {
 	r, s := &p.rec, p.s
 	return s.object(func(key []byte) error {
 		name := knownField(key)
+		if name == "" {
+			p.recordKeys.See(key, s.line)
+		}
 		if null, err := s.null(); null || err != nil {
 			return err
 		}
@@ -118,8 +166,8 @@ func (p *parser) record() error {
 				if err != nil {
 					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
 				}
-				if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-					return fmt.Errorf("score_list[%d] = %v, want a finite number", len(r.scores), v)
+				if err := rewardutil.CheckReward(v); p.finite && err != nil {
+					return fmt.Errorf("score_list[%d] = %v, %w", len(r.scores), v, err)
 				}
 				r.scores = append(r.scores, v)
 				return nil
@@ -194,6 +242,7 @@ func (p *parser) trajectory() (trajectory, error) {
 		field, name := scoreField(key)
 		var list *ids
 		var kind byte
+		reward := p.rewardField != "" && string(key) == p.rewardField
 		switch string(key) {
 		case "pointer":
 			list, name = &t.pointer, "pointer"
@@ -208,7 +257,11 @@ func (p *parser) trajectory() (trajectory, error) {
 		case "eval_failed":
 			kind = 'f'
 		}
-		if field == 0 && list == nil && kind == 0 {
+		if reward && (list != nil || kind != 0) {
+			return fmt.Errorf("data.reward.field=%s: want a field with a number", p.rewardField)
+		}
+		if field == 0 && list == nil && kind == 0 && !reward {
+			p.trajectoryKeys.See(key, s.line)
 			return s.skip()
 		}
 		if null, err := s.null(); null || err != nil {
@@ -219,16 +272,22 @@ func (p *parser) trajectory() (trajectory, error) {
 			v, err := p.intList(name, -1)
 			*list = v
 			return err
-		case field != 0:
+		case field != 0 || reward:
 			if p.queriesOnly {
 				return s.skip()
+			}
+			if field == 0 {
+				name = p.rewardField
 			}
 			v, err := p.score()
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if p.finite && (math.IsNaN(v) || math.IsInf(v, 0)) {
-				return fmt.Errorf("%s = %v, want a finite number", name, v)
+			if err := rewardutil.CheckReward(v); p.finite && err != nil {
+				return fmt.Errorf("%s = %v, %w", name, v, err)
+			}
+			if reward {
+				t.reward, t.hasReward = v, true
 			}
 			t.scores.Set(field, v)
 			return nil

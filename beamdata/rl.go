@@ -34,7 +34,7 @@ func (r *fileReader) addRL(rec *record) error {
 	positive := false
 	for i := range rec.trajectories {
 		t := &rec.trajectories[i]
-		if r.skipTrajectory(t) {
+		if r.skipTrajectory(rec, t) {
 			continue
 		}
 		picks, err := r.picks(rec, t, pool)
@@ -43,7 +43,7 @@ func (r *fileReader) addRL(rec *record) error {
 		}
 		reward := 0.0
 		if !r.opt.QueriesOnly {
-			if reward, err = r.opt.Reward.Reward(t.scores); err != nil {
+			if reward, err = r.reward(t); err != nil {
 				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
 			}
 		}
@@ -56,18 +56,19 @@ func (r *fileReader) addRL(rec *record) error {
 		positive = positive || t.scores.Correct > 0 || t.scores.Has&rewardutil.Correct == 0 && t.scores.AccScore > 0
 		kept++
 	}
-	drop := func(reason string) {
-		r.count(reason, 1)
+	drop := func() {
 		r.out.picks = r.out.picks[:first]
 		n := len(r.out.reward) - kept
 		r.out.reward, r.out.scores, r.out.method = r.out.reward[:n], r.out.scores[:n], r.out.method[:n]
 	}
 	switch {
 	case kept == 0:
-		drop("query_without_trajectories")
+		drop()
+		r.lose("query_without_trajectories", rec)
 		return nil
 	case r.opt.RequirePositiveQuery && !positive:
-		drop("query_without_positive_trajectory")
+		drop()
+		r.count("query_without_positive_trajectory", 1, rec.place())
 		return nil
 	}
 	if !rec.hasPool {
@@ -85,7 +86,7 @@ func (r *fileReader) addPool(rec *record, pool []int64) error {
 	own := make([]int32, 0, len(pool))
 	for k, id := range pool {
 		if id == rec.id && !r.opt.Compat { // the reference leaves it in (defect D19)
-			r.count("query_dropped_from_its_pool", 1)
+			r.count("query_dropped_from_its_pool", 1, rec.place())
 			if r.out.left == nil {
 				r.out.left = map[int64]int32{}
 			}
@@ -103,21 +104,48 @@ func (r *fileReader) addPool(rec *record, pool []int64) error {
 }
 
 // skipTrajectory counts and drops what has no trustworthy score.
-func (r *fileReader) skipTrajectory(t *trajectory) bool {
+func (r *fileReader) skipTrajectory(rec *record, t *trajectory) bool {
 	if r.opt.QueriesOnly && !r.opt.Compat {
 		return false
 	}
 	switch {
 	case t.failed:
-		r.count("trajectory_eval_failed", 1)
+		r.count("trajectory_eval_failed", 1, rec.place())
 	case t.evalError:
-		r.count("trajectory_eval_error", 1)
+		r.count("trajectory_eval_error", 1, rec.place())
 	case t.fallback && r.opt.SkipFallback:
-		r.count("trajectory_fallback_score", 1)
+		r.count("trajectory_fallback_score", 1, rec.place())
 	default:
 		return false
 	}
 	return true
+}
+
+// reward is that of a trajectory: the number that data.reward.field names, else what data.reward.mode makes of its
+// scores. A score that the mode wants has to be there, but for compat, where an absent one is 0 as in the reference.
+func (r *fileReader) reward(t *trajectory) (float64, error) {
+	opt := r.opt.Reward
+	if opt.Field != nil {
+		if !t.hasReward {
+			return 0, fmt.Errorf("no %s, which data.reward.field names%s", *opt.Field, r.like(*opt.Field))
+		}
+		return t.reward, nil
+	}
+	if missing := opt.Missing(t.scores); missing != "" && !r.opt.Compat {
+		return 0, fmt.Errorf("no %s, which data.reward.mode=%s wants%s (data.reward.field=NAME takes any recorded number as the reward)", missing, opt.Mode, r.like(missing))
+	}
+	return opt.Reward(t.scores)
+}
+
+// like says which unknown key of the trajectories so far may be the one that is missing.
+func (r *fileReader) like(missing string) string {
+	if key := r.parser.trajectoryKeys.Like(missing); key != "" {
+		return fmt.Sprintf(": is it %.60q, which is not read?", key)
+	}
+	for _, u := range r.parser.trajectoryKeys.Unknown() {
+		return fmt.Sprintf("; %.60q is there and not read", u.Key)
+	}
+	return ""
 }
 
 // picks returns the global ids of a trajectory, after checking that all its fields agree.

@@ -11,7 +11,7 @@ import (
 // cut to its first 64 ids.
 func (r *fileReader) addCompatRL(rec *record) error {
 	if len(rec.trajectories) == 0 {
-		r.count("query_without_trajectories", 1)
+		r.lose("query_without_trajectories", rec)
 		return nil
 	}
 	firstIsLocal := rec.trajectories[0].global.present
@@ -19,7 +19,7 @@ func (r *fileReader) addCompatRL(rec *record) error {
 	first := len(r.out.reward)
 	for i := range rec.trajectories {
 		t := &rec.trajectories[i]
-		if r.skipTrajectory(t) {
+		if r.skipTrajectory(rec, t) {
 			continue
 		}
 		var picks []int64
@@ -39,7 +39,7 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		reward := 0.0
 		if !r.opt.QueriesOnly { // then only the pool counts
 			var err error
-			if reward, err = r.opt.Reward.Reward(t.scores); err != nil {
+			if reward, err = r.reward(t); err != nil {
 				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
 			}
 		}
@@ -56,7 +56,7 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		reason = "query_without_positive_trajectory"
 	}
 	if reason != "" {
-		r.count(reason, 1)
+		r.count(reason, 1, rec.place())
 		r.out.reward, r.out.scores, r.out.method = r.out.reward[:first], r.out.scores[:first], r.out.method[:first]
 		return nil
 	}

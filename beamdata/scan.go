@@ -2,12 +2,13 @@ package beamdata
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"unsafe"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
@@ -21,7 +22,8 @@ type scanner struct {
 	end   int   // bytes in buf
 	mark  int   // start of the current token in buf, kept across refills; -1 = none
 	base  int64 // offset of buf[0] in the file
-	lines int   // newlines before buf[0]
+	lines int   // newlines before buf[lined]
+	lined int   // ≤ pos
 	ioErr error // why reading stopped, if not EOF
 }
 
@@ -50,8 +52,21 @@ func (s *scanner) errorf(format string, args ...any) error {
 	if s.ioErr != nil {
 		return s.ioErr
 	}
-	line := 1 + s.lines + bytes.Count(s.buf[:s.pos], []byte{'\n'})
-	return &syntaxError{line, s.base + int64(s.pos), fmt.Sprintf(format, args...)}
+	return &syntaxError{s.line(), s.base + int64(s.pos), fmt.Sprintf(format, args...)}
+}
+
+// line is the number of the line that is being read, from 1.
+func (s *scanner) line() int {
+	s.countLines(s.pos)
+	return 1 + s.lines
+}
+
+// countLines counts the newlines before buf[to].
+func (s *scanner) countLines(to int) {
+	if to > s.lined {
+		s.lines += bytes.Count(s.buf[s.lined:to], []byte{'\n'})
+		s.lined = to
+	}
 }
 
 // fill reads more bytes behind the current ones; false at the end of the file.
@@ -61,7 +76,8 @@ func (s *scanner) fill() bool {
 		keep = s.mark
 		s.mark = 0
 	}
-	s.lines += bytes.Count(s.buf[:keep], []byte{'\n'})
+	s.countLines(keep)
+	s.lined -= keep
 	copy(s.buf, s.buf[keep:s.end])
 	s.base += int64(keep)
 	s.pos -= keep
@@ -152,7 +168,7 @@ func (s *scanner) text() ([]byte, error) {
 					return token[1 : len(token)-1], nil
 				}
 				var out string
-				if err := json.Unmarshal(token, &out); err != nil {
+				if err := jsonwords.Unmarshal(token, &out); err != nil {
 					return nil, s.errorf("string: %v", err)
 				}
 				return []byte(out), nil

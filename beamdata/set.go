@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/rng"
 	"fulcrum/rewardutil"
 )
 
@@ -23,6 +25,7 @@ type Set struct {
 	store  *store
 	sel    []int32                   // query i of this set is query sel[i] of the store; nil = all
 	levels *rewardutil.RewardOptions // rewards of several levels; nil = the recorded ones
+	ties   *int64                    // seed of TieOrder; nil = the pool's order
 }
 
 // Scorer gives the exact reward of any selection. Positions point into query i's pool and are
@@ -123,6 +126,30 @@ func (s *Set) PoolSize(i int) int {
 		n--
 	}
 	return n
+}
+
+// TieOrder returns the positions of query i's pool in the order in which candidates of equal score are taken: drawn by
+// data.split_seed and the ids of query and candidate, so that the order of a pool decides nothing. In compat, and of
+// sets made in memory, it is the pool's.
+func (s *Set) TieOrder(i int) []int {
+	pool := s.Pool(i)
+	order := make([]int, len(pool))
+	for k := range order {
+		order[k] = k
+	}
+	if s.ties != nil {
+		slices.SortFunc(order, func(a, b int) int { return s.compareTies(i, pool[a], pool[b]) })
+	}
+	return order
+}
+
+// compareTies puts two candidate rows of query i in the order of TieOrder; 0 where that is the pool's.
+func (s *Set) compareTies(i int, a, b int32) int {
+	if s.ties == nil {
+		return 0
+	}
+	key := func(row int32) uint64 { return rng.Key(*s.ties, "ties", int(s.IDs[i]), int(row)) }
+	return cmp.Compare(key(a), key(b))
 }
 
 // NumCandidates returns how many candidates are recorded for query i.

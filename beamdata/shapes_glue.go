@@ -91,6 +91,9 @@ func (l *loader) shapesFile(queries []shapes.Query, shots int, records bool) (*b
 		}
 		for _, rec := range q.Records {
 			t := shapesTrajectory(rec)
+			if missing := l.opt.Reward.Missing(t); missing != "" {
+				return nil, fmt.Errorf("data=shapes: query %d: no %s, which data.reward.mode=%s wants", q.Row, missing, l.opt.Reward.Mode)
+			}
 			reward, err := l.opt.Reward.Reward(t)
 			if err != nil {
 				return nil, fmt.Errorf("data=shapes: query %d: %w", q.Row, err)

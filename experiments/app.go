@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -29,7 +29,7 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 		return &UsageError{err.Error()}
 	}
 	if text := Usage(name); text != "" && slices.ContainsFunc(args, func(s string) bool { return s == "--help" || s == "-h" }) {
-		fmt.Print(text)
+		stdout.Print(text)
 		return nil
 	}
 	return verb(ctx, a, args)
@@ -65,8 +65,9 @@ func Usage(name string) string {
 		return `run resume RUN_FOLDER
 run resume SWEEP_FOLDER [` + acceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
-` + acceptChanges + ` lets a sweep go on although its configuration files have changed; ` + detachFlag + ` leaves it to a
-process of its own. How a sweep runs and is judged may be given anew, what its jobs compute may not (docs/sweeps.md).
+` + acceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
+` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
+what its jobs compute may not (docs/sweeps.md).
 `
 	case "rerun":
 		return `run --rerun RUN_FOLDER [overrides]
@@ -157,7 +158,7 @@ func verbResume(ctx context.Context, a App, args []string) error {
 // detachFlag leaves a sweep to a process of its own.
 const detachFlag = "--detach"
 
-// acceptChanges lets a sweep go on although its configuration files have changed.
+// acceptChanges lets a sweep go on with configuration files and a program that have changed.
 const acceptChanges = "--accept-changes"
 
 // verbSweepJob is what a batch script of Slurm's ends in.

@@ -17,6 +17,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/selector"
@@ -86,19 +88,19 @@ func verbBench(ctx context.Context, a App, args []string) error {
 		return err
 	}
 	opt.Program, opt.TokenProgram = []string{self, "bench", measureArgument}, []string{self, "bench", measureTokensArgument}
-	return bench.Run(ctx, opt, os.Stdout)
+	return bench.Run(ctx, opt, stdout.Writer())
 }
 
 func benchHelp(f *pflag.FlagSet) error {
-	fmt.Print("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  all of them on a GPU\n\n" +
+	stdout.Print("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  all of them on a GPU\n\n" +
 		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
 	for _, w := range bench.Workloads() {
-		fmt.Printf("  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
+		stdout.Printf("  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
 	}
 	for _, w := range bench.TokenWorkloads() {
-		fmt.Printf("  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
+		stdout.Printf("  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
 	}
-	fmt.Printf("\nflags:\n%s", f.FlagUsages())
+	stdout.Printf("\nflags:\n%s", f.FlagUsages())
 	return nil
 }
 
@@ -106,14 +108,14 @@ func benchHelp(f *pflag.FlagSet) error {
 // and the phase, step through the batches. It prints a bench.Measurement.
 func measure(ctx context.Context, text string) error {
 	var spec bench.Spec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureArgument, err)
 	}
 	m, err := measureSpec(ctx, spec)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(m)
+	return json.NewEncoder(stdout.Writer()).Encode(m)
 }
 
 // Measure trains a phase of cfg for the steps of spec and times them.

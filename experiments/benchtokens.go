@@ -9,7 +9,9 @@ import (
 
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/vl"
@@ -23,7 +25,7 @@ const measureTokensArgument = "--measure-tokens"
 func measureTokens(ctx context.Context, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.TokenSpec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
 		return usagef("bench: %s: %v", measureTokensArgument, err)
 	}
 	at := slices.IndexFunc(bench.TokenWorkloads(), func(w bench.TokenWorkload) bool { return w.Name == spec.Workload })
@@ -64,7 +66,7 @@ func measureTokens(ctx context.Context, text string) (err error) {
 	slices.Sort(wall)
 	slices.Sort(cpu)
 	m.Value, m.CPU, m.PeakMB = wall[len(wall)/2], cpu[len(cpu)/2], hostmem.Peak()/mb
-	return json.NewEncoder(os.Stdout).Encode(m)
+	return json.NewEncoder(stdout.Writer()).Encode(m)
 }
 
 // tokenBench is a policy of random weights and its prompts.

@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 )
 
@@ -40,14 +41,20 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		return err
 	}
 	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
-	if c.launcher, err = p.open(p.dir); err != nil {
+	program := keptProgram(p.dir)
+	if program == "" { // nothing is left to run, or the folder's file system executes nothing
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if c.launcher, err = p.open(p.dir, program); err != nil {
 		return err
 	}
 	for _, job := range jobs {
 		p.folders[job.Dir] = job.Num
 	}
 	outliveReaders()
-	fmt.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
+	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
 	for a := range c.launcher.Events() {
@@ -203,7 +210,7 @@ func (c *controller) skip() error {
 		switch parent := c.jobs[*job.Parent]; parent.State {
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
 			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm, came(parent.State))
-			fmt.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
+			stdout.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
 			skipped = append(skipped, *job)
 		}
 	}
@@ -251,7 +258,7 @@ func (c *controller) propose() error {
 		c.jobs = append(c.jobs, job.row)
 		p.folders[job.row.Dir] = num
 		if err != nil {
-			fmt.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
+			stdout.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
 			c.tolerate(num)
 			continue
 		}
@@ -275,6 +282,9 @@ func (c *controller) history() []sweeper.Trial {
 // settle takes what the launcher says about an attempt.
 func (c *controller) settle(a launcher.Attempt) error {
 	defer a.Heard()
+	if a.Err != nil {
+		return a.Err
+	}
 	if a.Num < 0 || a.Num >= len(c.jobs) {
 		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
 	}
@@ -297,7 +307,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	label := fmt.Sprintf("#%d", job.Num)
 	if a.State == launcher.Running {
 		job.State = launcher.Running
-		fmt.Printf("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
+		stdout.Printf("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
 		return c.ledger.Record(*job, a)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
@@ -318,7 +328,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if a.State == launcher.Failed || a.State == launcher.Lost || job.State == launcher.Failed {
 		c.failed(job, a.State)
 	}
-	fmt.Printf("%-5s %s\n", label, c.ending(job, a))
+	stdout.Printf("%-5s %s\n", label, c.ending(job, a))
 	return c.ledger.Record(*job, a)
 }
 
@@ -430,7 +440,7 @@ func (c *controller) finish(ctx context.Context) error {
 	for _, job := range c.jobs {
 		counts[job.State]++
 	}
-	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
 	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
 		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}
@@ -451,5 +461,5 @@ func (c *controller) finish(ctx context.Context) error {
 	case missing > 0:
 		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
 	}
-	return nil
+	return dropProgram(dir)
 }

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 )
 
@@ -54,15 +55,15 @@ func verbDiff(_ context.Context, _ App, args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s\n", text)
-	} else if err := diff.WriteText(os.Stdout); err != nil {
+		stdout.Printf("%s\n", text)
+	} else if err := diff.WriteText(stdout.Writer()); err != nil {
 		return err
 	}
 	if !diff.Same {
 		return &differError{diff.Verdict()}
 	}
 	if !asJSON {
-		fmt.Println("\n" + diff.Verdict())
+		stdout.Println("\n" + diff.Verdict())
 	}
 	return nil
 }

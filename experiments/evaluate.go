@@ -16,8 +16,10 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 )
@@ -29,6 +31,7 @@ type EvaluateOptions struct {
 	Predictions *string `koanf:"predictions" help:"metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)"`
 	References  *string `koanf:"references" help:"metric=rouge: the texts to score them against, one {id, text} a line"`
 	Stemmer     bool    `koanf:"stemmer" help:"metric=rouge: compare Porter stems of words longer than three letters"`
+	Sentences   string  `koanf:"sentences" help:"metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules where a text has no line break, as summarization recipes do first" enum:"lines,split"`
 	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
 	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
 	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
@@ -38,7 +41,7 @@ type EvaluateOptions struct {
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.
 func DefaultEvaluateOptions() EvaluateOptions {
-	return EvaluateOptions{Metric: "vqa"}
+	return EvaluateOptions{Metric: "vqa", Sentences: rewardutil.SentencesSplit}
 }
 
 // scored is the file that is judged.
@@ -205,7 +208,7 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 	kind := "line"
 	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
 		kind = "entry"
-		if err := json.Unmarshal(trimmed, &entries); err != nil {
+		if err := jsonwords.Unmarshal(trimmed, &entries); err != nil {
 			return nil, fmt.Errorf("%s: not an official result file [{\"question_id\": 1, \"answer\": \"…\"}, …]: %w", path, err)
 		}
 	} else {
@@ -238,7 +241,7 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 // parseResult reads one result. A null answer is an empty one, as in the reference.
 func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(entry, &fields); err != nil {
+	if err := jsonwords.Unmarshal(entry, &fields); err != nil {
 		return rewardutil.VQAResult{}, fmt.Errorf("want an object with question_id and answer: %w", err)
 	}
 	id, ok := fields["question_id"]
@@ -248,7 +251,7 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 		}
 	}
 	var out rewardutil.VQAResult
-	if err := json.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
+	if err := jsonwords.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
 		return out, fmt.Errorf("question_id is %s, want an integer", id)
 	}
 	key := "answer"
@@ -259,7 +262,7 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 	if !ok {
 		return out, fmt.Errorf("question %d: no answer", out.QuestionID)
 	}
-	if err := json.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
+	if err := jsonwords.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
 		return out, fmt.Errorf("question %d: %s is %.40s, want text", out.QuestionID, key, value)
 	}
 	if key == "completion" {
@@ -280,7 +283,7 @@ func checkQuestions(path string, annotations []rewardutil.VQAAnnotation, results
 			ID *int64 `json:"question_id"`
 		} `json:"questions"`
 	}
-	if err := json.NewDecoder(f).Decode(&file); err != nil {
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
 		return fmt.Errorf("%s: not an official question file: %w", path, err)
 	}
 	known := make(map[int64]bool, len(file.Questions))
@@ -356,8 +359,8 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 	if r.cfg.Evaluate.Out != nil {
 		out = *r.cfg.Evaluate.Out
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return fmt.Errorf("evaluate.out=%s: %w", out, err)
+	if err := prepareOut("evaluate.out", out, nil); err != nil {
+		return err
 	}
 	for _, file := range []struct {
 		path  string
@@ -375,9 +378,9 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 		return err
 	}
 	for _, row := range e.rows() {
-		fmt.Fprintf(os.Stdout, "%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
+		stdout.Printf("%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
 	}
-	fmt.Fprintf(os.Stdout, "evaluation: %d questions → %s\n", e.Questions, out)
+	stdout.Printf("evaluation: %d questions → %s\n", e.Questions, out)
 	return nil
 }
 
@@ -453,7 +456,7 @@ func evaluationReport(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := json.Unmarshal(text, &summary); err != nil {
+	if err := jsonwords.Unmarshal(text, &summary); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if summary.Evaluation == nil {
@@ -462,14 +465,14 @@ func evaluationReport(dir string) (string, error) {
 	var kind struct{ Metric string }
 	var vqa evaluation
 	var rouge rougeEvaluation
-	if err := json.Unmarshal(summary.Evaluation, &kind); err != nil {
+	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	var outcome evaluated = &vqa
 	if kind.Metric == "rouge" {
 		outcome = &rouge
 	}
-	if err := json.Unmarshal(summary.Evaluation, outcome); err != nil {
+	if err := jsonwords.Unmarshal(summary.Evaluation, outcome); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return outcome.markdown(), nil

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 )
@@ -49,6 +49,7 @@ type rougeEvaluation struct {
 	Predictions string         `json:"predictions"` // file
 	References  string         `json:"references"`  // file
 	Stemmer     bool           `json:"stemmer"`
+	Sentences   string         `json:"sentences"`           // of rougeLsum: lines or split
 	Rule        string         `json:"missing"`             // what missing predictions count as
 	Texts       int            `json:"texts"`               // scored
 	Missing     int            `json:"missing_predictions"` // references without a prediction
@@ -100,8 +101,8 @@ func (r *run) evaluateRouge() error {
 	for _, x := range references {
 		target[x.id] = x.text
 	}
-	lines := scoreTexts(predictions, target, opt.Stemmer)
-	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer, Rule: opt.missing(), Texts: len(lines), Missing: missing}
+	lines := scoreTexts(predictions, target, opt.Stemmer, opt.Sentences)
+	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer, Sentences: opt.Sentences, Rule: opt.missing(), Texts: len(lines), Missing: missing}
 	e.measure(lines)
 	if missing > 0 {
 		how := "they are left out"
@@ -113,7 +114,7 @@ func (r *run) evaluateRouge() error {
 	if err := r.writeRouge(e, lines, out); err != nil {
 		return err
 	}
-	e.print(os.Stdout, out)
+	e.print(stdout.Writer(), out)
 	return r.recordRouge(e, lines)
 }
 
@@ -232,7 +233,7 @@ func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored [
 }
 
 // scoreTexts computes all measures, on all processors.
-func scoreTexts(predictions []idText, target map[string]string, stem bool) []rougeLine {
+func scoreTexts(predictions []idText, target map[string]string, stem bool, sentences string) []rougeLine {
 	lines := make([]rougeLine, len(predictions))
 	parts := func(s rewardutil.RougeScore) rougeParts { return rougeParts{s.Precision, s.Recall, s.F1} }
 	var wait sync.WaitGroup
@@ -241,7 +242,7 @@ func scoreTexts(predictions []idText, target map[string]string, stem bool) []rou
 		wait.Go(func() {
 			for i := w; i < len(predictions); i += workers {
 				x := predictions[i]
-				s := rewardutil.Rouge(target[x.id], x.text, stem)
+				s := rewardutil.RougeBySentences(target[x.id], x.text, stem, sentences)
 				lines[i] = rougeLine{json.RawMessage(x.id), parts(s.Rouge1), parts(s.Rouge2), parts(s.RougeL), parts(s.RougeLsum)}
 			}
 		})
@@ -323,7 +324,11 @@ func (e rougeEvaluation) markdown() string {
 	if e.Stemmer {
 		stems = "with Porter stems"
 	}
-	fmt.Fprintf(&b, "# ROUGE\n\n`%s` against `%s`, %s: %d texts", e.Predictions, e.References, stems, e.Texts)
+	by := "rougeLsum by lines"
+	if e.Sentences == rewardutil.SentencesSplit {
+		by = "rougeLsum by sentences"
+	}
+	fmt.Fprintf(&b, "# ROUGE\n\n`%s` against `%s`, %s, %s: %d texts", e.Predictions, e.References, stems, by, e.Texts)
 	if e.Missing > 0 {
 		fmt.Fprintf(&b, ", %d references without a prediction (evaluate.missing=%s)", e.Missing, e.Rule)
 	}

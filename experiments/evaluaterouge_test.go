@@ -69,7 +69,7 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 	p, r := jsonl(t, filepath.Join(work, "p.jsonl"), predictions...), jsonl(t, filepath.Join(work, "r.jsonl"), references...)
 	for _, stem := range []bool{false, true} {
 		out, dir := filepath.Join(work, fmt.Sprint(stem), "out.jsonl"), folder(t)
-		got := mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+r, "evaluate.out="+out, fmt.Sprintf("evaluate.stemmer=%t", stem), "hydra.run.dir="+dir)
+		got := mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+r, "evaluate.out="+out, fmt.Sprintf("evaluate.stemmer=%t", stem), "evaluate.sentences=lines", "hydra.run.dir="+dir)
 		lines := scored(t, out)
 		if len(lines) != len(goldens.Cases) {
 			t.Fatalf("%d lines for %d texts", len(lines), len(goldens.Cases))

@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
@@ -66,6 +67,10 @@ func exportCheckpoint(args []string) error {
 	if _, err := os.Stat(filepath.Dir(*out)); err != nil {
 		return fmt.Errorf("--out=%s: %w", *out, err)
 	}
+	var other *atomicfile.NotRegularError
+	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(folderFormats(), *format)) {
+		return usagef("--out: %v", other)
+	}
 	if kind, err := policyOf(path); err != nil {
 		return err
 	} else if folders := slices.Contains(folderFormats(), *format); folders != isText(kind) {
@@ -85,7 +90,7 @@ func exportCheckpoint(args []string) error {
 	if err := c.Export(*out, *format); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d tensors as %s → %s\n", path, len(c.Weights), *format, *out)
+	stdout.Printf("%s: %d tensors as %s → %s\n", path, len(c.Weights), *format, *out)
 	return nil
 }
 
@@ -99,7 +104,7 @@ func policyOf(path string) (string, error) {
 	if filepath.Ext(path) != ".safetensors" {
 		return "", nil
 	}
-	f, err := tensorfile.ReadSafetensors(path)
+	f, err := tensorfile.MapSafetensors(path) // the tensors are checked where they are read
 	if err != nil {
 		return "", err
 	}
@@ -197,7 +202,7 @@ func exportModel(kind, path, out, format, base, dtype string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d trained parameters as %s → %s\n", path, trained, format, out)
+	stdout.Printf("%s: %d trained parameters as %s → %s\n", path, trained, format, out)
 	return nil
 }
 

@@ -73,34 +73,90 @@ func (e *InterruptedError) Unwrap() error { return context.Canceled }
 
 // folder is a run folder that this process owns.
 type folder struct {
-	dir  string
-	lock *os.File
+	dir   string
+	lock  *os.File // .lock, which other machines see too and whose holder can be asked for
+	whole *os.File // the folder itself; nil where the file system cannot lock folders
 }
 
-const runMarker = ".hydra/config.yaml"
+const (
+	runMarker = ".hydra/config.yaml"
+	lockFile  = ".lock"
+)
 
-// claim takes dir for a run: it makes the folder and holds its lock. A folder that another process
-// writes is refused.
+// claim takes dir for a run: it makes the folder and holds its locks. A folder that another process
+// writes is refused. The kernel's locks die with their holder; children don't inherit them (O_CLOEXEC).
 func claim(dir string) (*folder, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return nil, &folderError{dir, err}
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	f := &folder{dir: dir}
+	var err error
+	if f.whole, err = filelock.TakeFolder(dir); err == nil {
+		err = f.takeFile(os.O_CREATE)
+	}
 	if err != nil {
+		f.release()
+	}
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, usagef("%s: another process is writing this run folder", dir)
+	case err != nil:
 		return nil, &folderError{dir, err}
 	}
-	// The kernel's lock dies with its holder; children don't inherit it (O_CLOEXEC).
+	return f, nil
+}
+
+// takeFile opens and locks .lock.
+func (f *folder) takeFile(flags int) error {
+	lock, err := os.OpenFile(filepath.Join(f.dir, lockFile), os.O_RDWR|flags, 0o644)
+	if err != nil {
+		return err
+	}
 	if err := filelock.Take(lock); err != nil {
 		lock.Close()
-		return nil, usagef("%s: another process is writing this run folder", dir)
+		return filelock.ErrHeld
 	}
-	return &folder{dir, lock}, nil
+	if f.lock != nil {
+		f.lock.Close()
+	}
+	f.lock = lock
+	return nil
 }
 
-func (f *folder) release() { f.lock.Close() }
+// held makes sure that the folder is still this process's. Somebody may have removed .lock; where the folder itself
+// cannot be locked, another process may then have come in. A .lock that is gone is made again.
+func (f *folder) held() error {
+	mine, err := f.lock.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(filepath.Join(f.dir, lockFile))
+	switch {
+	case err == nil && os.SameFile(mine, now):
+		return nil
+	case errors.Is(err, os.ErrNotExist):
+		err = f.takeFile(os.O_CREATE | os.O_EXCL)
+	case err == nil && f.whole != nil:
+		err = f.takeFile(0)
+	case err == nil:
+		err = errors.New("it is another file than the one that this process has locked")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: another process may be writing this run folder", filepath.Join(f.dir, lockFile), err)
+	}
+	return nil
+}
+
+func (f *folder) release() {
+	for _, lock := range []*os.File{f.lock, f.whole} {
+		if lock != nil {
+			lock.Close()
+		}
+	}
+}
 
 // locked reports whether a process is writing dir.
-func locked(dir string) bool { return filelock.Held(filepath.Join(dir, ".lock")) }
+func locked(dir string) bool { return filelock.Held(filepath.Join(dir, lockFile)) }
 
 // isRun reports whether dir holds a run.
 func isRun(dir string) bool {
@@ -132,7 +188,7 @@ func entries(dir string) (map[string]bool, error) {
 // was written.
 func unstarted(names map[string]bool) bool {
 	for name := range names {
-		if name != ".lock" && name != ".hydra" {
+		if name != lockFile && name != ".hydra" {
 			return false
 		}
 	}
@@ -163,7 +219,7 @@ func taskOf(dir string) string {
 // clean removes the temporary files of a process that was killed. The folder holds a run or a sweep: in
 // any other, what looks like a temporary file is somebody else's.
 func (f *folder) clean() error {
-	for _, sub := range []string{"", ".hydra", "plots", "checkpoints"} {
+	for _, sub := range []string{"", ".hydra", "plots", "checkpoints", modelFolder} {
 		entries, err := os.ReadDir(filepath.Join(f.dir, sub))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -213,7 +269,7 @@ func (f *folder) forget(before map[string]bool, made bool) {
 // makes the folder a run comes last.
 func (f *folder) snapshot(c *configs.Composed) error {
 	dir := filepath.Join(f.dir, ".hydra")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}
 	for _, file := range []struct{ name, which string }{{"hydra.yaml", "hydra"}, {"config.yaml", "job"}} {

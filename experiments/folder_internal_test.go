@@ -2,6 +2,9 @@ package experiments
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +25,33 @@ func TestLock(t *testing.T) {
 	if _, err := claim(dir); !errors.As(err, &usage) {
 		t.Errorf("a second claim: %v, want a refusal", err)
 	}
+	// A lock that was removed or replaced is noticed, and made again where the folder itself is held.
+	path := filepath.Join(dir, lockFile)
+	for _, replaced := range []bool{false, true} {
+		os.Remove(path)
+		if replaced {
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := claim(dir); !errors.As(err, &usage) && f.whole != nil {
+			t.Errorf("a claim after .lock was removed: %v, want a refusal", err)
+		}
+		if err := f.held(); err != nil || !locked(dir) {
+			t.Errorf("after .lock was removed (another in its place: %v): %v, locked %v", replaced, err, locked(dir))
+		}
+	}
+	f.whole.Close() // a file system that cannot lock folders
+	f.whole = nil
+	os.Remove(path)
+	second, err := claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.held(); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("with a second writer: %v", err)
+	}
+	second.release()
 	f.release()
 	done := make(chan struct{})
 	go func() {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"fulcrum/internal/atomicfile"
 )
 
 // This file reads and writes files of one JSON object a line, as task=generate, task=score and task=evaluate do.
@@ -43,7 +45,7 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 	}
 }
 
-// prepareOut makes the folder of a file that is to be written, and refuses a folder or an input in its place. key names
+// prepareOut makes the folder of a file that is to be written, and refuses anything in its place but a file that is no input. key names
 // the file's option, inputs the options of the files that are read.
 func prepareOut(key, path string, inputs map[string]string) error {
 	for input, in := range inputs {
@@ -51,10 +53,11 @@ func prepareOut(key, path string, inputs map[string]string) error {
 			return usagef("%s=%s: this is %s, which would be overwritten", key, path, input)
 		}
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usagef("%s=%s: this is a folder: want the name of a file", key, path)
+	var other *atomicfile.NotRegularError
+	if _, err := atomicfile.Target(path); errors.As(err, &other) {
+		return usagef("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return usagef("%s=%s: %v", key, path, err)
 	}
 	return nil

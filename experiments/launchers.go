@@ -8,8 +8,11 @@ import (
 	"fulcrum/internal/registry"
 )
 
-// launcherMaker reads hydra.launcher and returns what opens the launcher for a sweep's folder.
-type launcherMaker func(p *plan) (func(dir string) (launcher.Launcher, error), error)
+// launcherMaker reads hydra.launcher and returns what opens the launcher.
+type launcherMaker func(p *plan) (openLauncher, error)
+
+// openLauncher opens the launcher of the sweep in dir, whose jobs run program.
+type openLauncher func(dir, program string) (launcher.Launcher, error)
 
 // Launchers returns what hydra/launcher may name: ours, and Hydra's plugins by the one of ours that runs
 // their jobs.
@@ -24,18 +27,18 @@ func Launchers() *registry.Table[launcherMaker] {
 	return t
 }
 
-func basicLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+func basicLauncher(p *plan) (openLauncher, error) {
 	var none struct{}
-	return func(string) (launcher.Launcher, error) { return launcher.NewBasic(), nil }, p.master.DecodeHydra("launcher", &none)
+	return func(_, program string) (launcher.Launcher, error) { return launcher.NewBasic(program), nil }, p.master.DecodeHydra("launcher", &none)
 }
 
-func localLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+func localLauncher(p *plan) (openLauncher, error) {
 	opt := launcher.DefaultLocalOptions()
 	err := p.master.DecodeHydra("launcher", &opt)
-	return func(string) (launcher.Launcher, error) { return launcher.NewLocal(opt) }, err
+	return func(_, program string) (launcher.Launcher, error) { return launcher.NewLocal(program, opt) }, err
 }
 
-func slurmLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+func slurmLauncher(p *plan) (openLauncher, error) {
 	opt := launcher.DefaultSlurmOptions()
 	if err := p.master.DecodeHydra("launcher", &opt); err != nil {
 		return nil, err
@@ -48,7 +51,7 @@ func slurmLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
 	if err := launcher.SlurmMissing(); err != nil { // known before anything is written
 		return nil, usagef("hydra/launcher=%s: %v", p.hydra.Launcher, err)
 	}
-	return func(dir string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, opt) }, nil
+	return func(dir, program string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, program, opt) }, nil
 }
 
 // joblibOptions is hydra.launcher of Hydra's joblib plugin, with its defaults.
@@ -67,7 +70,7 @@ type joblibOptions struct {
 	Threads    any      `koanf:"inner_max_num_threads"`
 }
 
-func joblibLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+func joblibLauncher(p *plan) (openLauncher, error) {
 	given := joblibOptions{NJobs: -1}
 	if err := p.master.DecodeHydra("launcher", &given); err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func joblibLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
 		minutes := *given.Timeout / 60
 		opt.TimeoutMin = &minutes
 	}
-	return func(string) (launcher.Launcher, error) { return launcher.NewLocal(opt) }, nil
+	return func(_, program string) (launcher.Launcher, error) { return launcher.NewLocal(program, opt) }, nil
 }
 
 // submititLocalOptions is hydra.launcher of Hydra's submitit plugin on one machine.
@@ -103,7 +106,7 @@ type submititLocalOptions struct {
 	ToStdout any      `koanf:"stderr_to_stdout"`
 }
 
-func submititLocalLauncher(p *plan) (func(string) (launcher.Launcher, error), error) {
+func submititLocalLauncher(p *plan) (openLauncher, error) {
 	var given submititLocalOptions
 	if err := p.master.DecodeHydra("launcher", &given); err != nil {
 		return nil, err
@@ -114,7 +117,7 @@ func submititLocalLauncher(p *plan) (func(string) (launcher.Launcher, error), er
 	}
 	opt := launcher.DefaultLocalOptions()
 	opt.TimeoutMin = given.Timeout
-	return func(string) (launcher.Launcher, error) { return launcher.NewLocal(opt) }, nil
+	return func(_, program string) (launcher.Launcher, error) { return launcher.NewLocal(program, opt) }, nil
 }
 
 // refuseOthers refuses the keys of a plugin's options that differ from the plugin's defaults: what is set

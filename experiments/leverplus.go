@@ -9,10 +9,12 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 )
 
-// switches are those of the Python reference's main, in its order (docs/lever_plus.md).
+// switches are those of the Python reference's main, in its order, and two for a first try of a command line
+// (docs/lever_plus.md).
 func switches() []argument {
 	modes := []string{"hard_plus_soft", "hard_plus_soft_v2", "separated", "hard_only", "soft_only", "hard01_plus_gtprob",
 		"hard01_plus_gtprob_separated", "hard_plus_gtprob_plus_rel", "hybrid", "legacy"}
@@ -52,6 +54,8 @@ func switches() []argument {
 		{name: "normalize_method", key: "data.normalize.method", choices: []string{"z_score", "z_score_clamp", "rank_normalize"}, initial: "z_score_clamp"},
 		{name: "normalize_clamp_value", key: "data.normalize.clamp", kind: float, initial: "3.0"},
 		{name: "candidate_size", kind: integer, help: "no effect, as in the reference"},
+		{name: "max_samples", key: "data.max_samples", kind: integer, initial: "null", help: "train on the first so many training queries"},
+		{name: "dry_run", key: "dry_run", kind: flag, value: "true", help: "check everything that can be checked without training"},
 	}
 }
 
@@ -62,7 +66,7 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 		return usagef("lever-plus: %v", err)
 	}
 	if values == nil {
-		fmt.Print(leverPlusHelp())
+		stdout.Print(leverPlusHelp())
 		return nil
 	}
 	overrides, notices, err := leverPlusOverrides(values)
@@ -87,7 +91,7 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 	for _, notice := range notices {
 		fmt.Fprintln(os.Stderr, "lever-plus: "+notice)
 	}
-	fmt.Println(shellLine(append([]string{"run"}, overrides...)))
+	stdout.Println(shellLine(append([]string{"run"}, overrides...)))
 	return a.Run(ctx, c)
 }
 

@@ -1,6 +1,7 @@
 package experiments_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,28 @@ func TestLeverPlus(t *testing.T) {
 	}
 	refused(t, run(t, leverPlusArgs(t, "--output_dir", dir)...), 2, "already holds a run")
 	refused(t, run(t, leverPlusArgs(t, "--output_dir", folder(t), "selector=v3_skip")...), 2, "checkpoint.format=pt", "skip_scale")
+}
+
+// A command line is tried before it is run: --dry_run checks everything and leaves nothing, --max_samples trains on a few.
+func TestLeverPlusTries(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(folder(t), "run")
+	r := mustRun(t, leverPlusArgs(t, "--dry_run", "--max_samples", "3", "--grpo_epochs", "1", "--output_dir", dir, "selector.hidden_dim=16", "logging.progress=false")...)
+	if line, _, _ := strings.Cut(r.stdout, "\n"); !strings.Contains(line, " data.max_samples=3 dry_run=true") {
+		t.Errorf("overrides: %s", line)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "summary.json")); !os.IsNotExist(err) {
+		t.Errorf("a dry run left a summary: %v", err)
+	}
+	mustRun(t, leverPlusArgs(t, "--max_s", "3", "--rce_epochs", "1", "--output_dir", dir, "selector.hidden_dim=16", "logging.progress=false")...)
+	var summary struct {
+		Data struct{ Counts map[string]int }
+	}
+	readJSON(t, filepath.Join(dir, "summary.json"), &summary)
+	if n := summary.Data.Counts["rce_queries"]; n != 3 {
+		t.Errorf("trained on %d queries, want 3: %v", n, summary.Data.Counts)
+	}
+	refused(t, run(t, leverPlusArgs(t, "--max_samples", "0", "--output_dir", folder(t))...), 2, "data.max_samples=0")
 }
 
 func TestLeverPlusRefuses(t *testing.T) {

@@ -79,7 +79,7 @@ func codePlants() []plant {
 		{name: "KL of the wrong sign", check: "kl_negative", args: []string{"grpo.kl.estimator=k3"},
 			edits: []edit{{"phases/surrogate.go", "return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
-			edits: []edit{{"phases/optim.go", "l.still = still\n\tl.optim.ScaleLR(func(name string) float64 { return oneIf(!still.names[name]) })", ";"}}},
+			edits: []edit{{"phases/optim.go", "l.still = still\n\tl.optim.ScaleLR(l.lrScale)", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
 			edits: []edit{{"beamdata/shapes_glue.go", "f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",

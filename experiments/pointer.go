@@ -2,11 +2,16 @@ package experiments
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/phases"
 	"fulcrum/reports"
+	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -94,15 +99,45 @@ func (r *run) loadData() (*beamdata.Bundle, error) {
 	return bundle, nil
 }
 
+// tellSkipped says what of the data is not used, and which keys are not read.
+func (r *run) tellSkipped(d reports.DataSummary) {
+	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
+		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		if at := d.SkippedAt[reason]; at != "" {
+			text += " (" + at + ")"
+		}
+		r.logf("%s", text)
+	}
+	for _, u := range d.UnknownKeys {
+		if text := "data: " + keycheck.Unknown(u).String(); u.Nearest != "" {
+			r.log.Warnf("%s", text)
+		} else {
+			r.logf("%s", text)
+		}
+	}
+}
+
+// unknownKeys are keys of records as a summary keeps them.
+func unknownKeys(keys []keycheck.Unknown) []reports.UnknownKey {
+	var out []reports.UnknownKey
+	for _, u := range keys {
+		out = append(out, reports.UnknownKey(u))
+	}
+	return out
+}
+
 // dataSummary describes a bundle for summary.json.
 func dataSummary(b *beamdata.Bundle) reports.DataSummary {
 	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
-		Counts: map[string]int{}, Skipped: map[string]int{}}
+		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
 			s.Counts[name] = n
-		} else {
-			s.Skipped[name] = n
+			continue
+		}
+		s.Skipped[name] = n
+		if at := b.Skipped[name]; at != "" {
+			s.SkippedAt[name] = "the first: " + at
 		}
 	}
 	return s
@@ -154,7 +189,13 @@ func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error
 		name string
 		set  *beamdata.Set
 	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
-		if split.set == nil || split.set.Len() == 0 || split.set.Scorer == nil {
+		if split.set == nil || split.set.Len() == 0 {
+			continue
+		}
+		if split.set.Scorer == nil {
+			if err := r.recordedBaselines(split.name, split.set, shots); err != nil {
+				return err
+			}
 			continue
 		}
 		similar := beamdata.Similarity(split.set, shots)
@@ -174,6 +215,47 @@ func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error
 			if err := r.recordBaseline(split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
+// most similar to the query, the one that the file lists first.
+func (r *run) recordedBaselines(split string, set *beamdata.Set, shots int) error {
+	var random, similarity, order rewardutil.RecordedScores
+	for i := range set.Len() {
+		var rewards, near, place []float64
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards, near, place = append(rewards, c.Reward), append(near, set.Nearness(i, c.Positions)), append(place, -float64(g))
+		}
+		if len(rewards) == 0 {
+			continue
+		}
+		id := set.IDs[i]
+		random.Follow(id, make([]float64, len(rewards)), rewards)
+		similarity.Follow(id, near, rewards)
+		order.Follow(id, place, rewards)
+	}
+	for _, of := range []struct {
+		name   string
+		scores rewardutil.RecordedScores
+	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
+		fields := map[string]any{"split": split, "policy": of.name}
+		for metric, mean := range of.scores.Means() {
+			fields[metric] = mean
+		}
+		if len(fields) == 2 { // no query has two candidates
+			continue
+		}
+		if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+			return err
+		}
+		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
+			return r.log.Scores(split, of.name, "", 0, metric, shots, ids, scores)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -31,6 +31,7 @@ func predict(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	r.tellSkipped(r.data)
 	set, err := splitOf(bundle, r.cfg.Predict.Split)
 	if err != nil {
 		return err
@@ -49,8 +50,8 @@ func predict(ctx context.Context, r *run) error {
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("predict.out=%s: %w", path, err)
+	if err := prepareOut("predict.out", path, nil); err != nil {
+		return err
 	}
 	out, err := atomicfile.Create(path)
 	if err != nil {
@@ -84,7 +85,7 @@ func predict(ctx context.Context, r *run) error {
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "predictions: %d queries, %d shots → %s\n", set.Len(), shots, path)
+	stdout.Printf("predictions: %d queries, %d shots → %s\n", set.Len(), shots, path)
 	return nil
 }
 

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
@@ -83,7 +83,7 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 	}
 	said := fmt.Sprintf("preflight: %d checks, %s", report.Checks(), counted(report.Findings()))
 	if c.DryRun {
-		fmt.Fprintln(os.Stdout, said)
+		stdout.Println(said)
 	} else {
 		r.logf("%s (%.1f s)", said, time.Since(begin).Seconds())
 	}
@@ -172,7 +172,7 @@ func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil 
 func (r *run) tell(findings []preflight.Finding) error {
 	for _, f := range findings {
 		if r.cfg.DryRun {
-			fmt.Fprintf(os.Stdout, "%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
+			stdout.Printf("%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
 			continue
 		}
 		if err := r.log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {

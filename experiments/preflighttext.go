@@ -45,11 +45,12 @@ func (w *textWork[P]) effort(most int) effort {
 	if p, err := w.source(w.bundle.Train).Prompt(0); err == nil {
 		prompt = float64(w.length(p))
 	}
+	half, ok := w.policy.(interface{ HalfPrecision() bool })
 	c := w.run.cfg
 	completions := float64(max(c.RCE.GroupSize, c.GRPO.GroupSize)) * float64(w.text.MaxTokens)
 	query := 3 * float64(w.model.Size()) * (prompt + completions)
 	return effort{queries: max(2, min(most, int(budget/query))), short: 2*query > budget, long: float64(c.Data.BatchSize)*query > 50*budget,
-		rough: w.dtype != "float32" && (w.dtype != "auto" || w.run.device != "cpu")}
+		rough: ok && half.HalfPrecision()}
 }
 
 // unused is for tensors that may have no gradient in a batch: there are none here.

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fulcrum/internal/golden"
 )
 
 // program is the path of the program under test, and shared a folder for what several tests use.
@@ -25,6 +27,7 @@ var program, shared string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	golden.DefaultSignals()
 	dir, err := os.MkdirTemp("", "fulcrum-experiments-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

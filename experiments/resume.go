@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
+	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -174,9 +175,9 @@ func sameJob(c *configs.Composed, dir string) error {
 // older than the summary is written now.
 func finished(dir, state string, cfg *Config) error {
 	if state == reports.StatePruned {
-		fmt.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
+		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
 	} else {
-		fmt.Printf("%s: this run is finished\n", dir)
+		stdout.Printf("%s: this run is finished\n", dir)
 	}
 	if cfg.Task != "train" || cfg.DryRun {
 		return nil
@@ -191,11 +192,15 @@ func finished(dir, state string, cfg *Config) error {
 		if err := reports.WriteManifest(dir, build()); err != nil {
 			return err
 		}
-		if err := reports.RebuildReport(dir); err != nil {
+		write := reports.WriteReport
+		if cfg.Report.Plots {
+			write = reports.RebuildReport
+		}
+		if err := write(dir); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("report: %s\n", report)
+	stdout.Printf("report: %s\n", report)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -37,7 +38,8 @@ type run struct {
 	composed   *configs.Composed
 	exp        string   // the chosen experiment, or ""
 	overrides  []string // of the command line
-	dir        string
+	folder     *folder
+	dir        string // its path
 	instead    string // of a dry run: the folder that the run would have
 	hash       string
 	saved      *phases.Saved // the state a resume starts from
@@ -90,7 +92,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return dir, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return dir, &folderError{dir, err}
 	}
 	if err := os.Chdir(dir); err != nil {
@@ -191,11 +193,11 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if err != nil {
 		return err
 	}
-	r.ctx, r.dir, r.begin = ctx, f.dir, time.Now()
+	r.ctx, r.folder, r.dir, r.begin = ctx, f, f.dir, time.Now()
 	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "%s → %s\n", r.headline(), cmp.Or(r.instead, f.dir))
+	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.dir))
 	if r.log, err = reports.OpenLog(f.dir, r.logOptions()); err != nil {
 		return err
 	}
@@ -213,11 +215,8 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
 	}
-	r.log.Unwatch()
-	r.sealed.Store(true)
-	if err := r.finish(taskErr); err != nil && taskErr == nil {
+	if err := r.finish(taskErr); taskErr == nil {
 		taskErr = err
-		r.log.Note(reports.LevelError, taskErr.Error())
 	}
 	r.endMLflow()
 	return taskErr
@@ -292,6 +291,7 @@ func (r *run) logf(format string, args ...any) { r.log.Infof(format, args...) }
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
 	*reports.Log
+	folder  *folder
 	plotter *reports.Plotter        // nil: no plots
 	ask     func(query int64) asked // nil: nothing is known of a query but its id
 }
@@ -315,6 +315,14 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 	return nil
 }
 
+// Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
+func (r recorder) Mark() (rows, evals, completions int, err error) {
+	if err := r.folder.held(); err != nil {
+		return 0, 0, 0, err
+	}
+	return r.Log.Mark()
+}
+
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]reports.Completion, len(rows))
@@ -329,9 +337,25 @@ func (r recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 	return r.Log.Completions(phase, epoch, step, out)
 }
 
-// finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task.
+// finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It
+// returns the error of the task, or its own.
 func (r *run) finish(taskErr error) error {
-	err := reports.WriteSummary(r.dir, r.summary(taskErr))
+	if err := r.folder.held(); err != nil {
+		return err
+	}
+	if err := r.log.Sync(); err != nil { // a summary that says done says so of all rows
+		return err
+	}
+	s := r.summary(taskErr)
+	err := reports.WriteSummary(r.dir, s)
+	var unjudged *reports.JudgeError
+	if errors.As(err, &unjudged) { // the run ends as a failed one that says why, without results
+		if s.Evaluations = []reports.StageResult{}; taskErr == nil {
+			s.State, s.Error, taskErr = reports.StateFailed, err.Error(), err
+			r.log.Note(reports.LevelError, s.Error)
+		}
+		err = reports.WriteSummary(r.dir, s)
+	}
 	if r.plotter != nil {
 		if plotErr := r.plotter.Close(); plotErr != nil && err == nil && taskErr == nil {
 			r.log.Warnf("plots: %v", plotErr)
@@ -340,23 +364,28 @@ func (r *run) finish(taskErr error) error {
 	if err != nil || r.cfg.DryRun {
 		return err
 	}
+	r.log.Unwatch()
+	r.sealed.Store(true)
+	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
+		return err
+	}
 	if err := reports.WriteManifest(r.dir, build()); err != nil {
 		return err
 	}
 	if r.cfg.Task != "train" {
-		return nil
+		return taskErr
 	}
 	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
-		return err
+		return cmp.Or(taskErr, err)
 	}
 	done, err := reports.ReadSummary(r.dir)
 	if err != nil {
 		return err
 	}
-	if err := reports.PrintResults(os.Stdout, done.Evaluations); err != nil {
+	if err := reports.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "report: %s\n", filepath.Join(r.dir, "report.md"))
+	stdout.Printf("report: %s\n", filepath.Join(r.dir, "report.md"))
 	return nil
 }
 

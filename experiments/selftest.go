@@ -16,6 +16,8 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/bench"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 )
 
@@ -69,7 +71,7 @@ func verbSelftest(ctx context.Context, _ App, args []string) error {
 	specs := f.Bool("specs", false, "print the cases as JSON, one a line, and run nothing; needs --dir")
 	if err := f.Parse(args); err != nil || f.NArg() > 0 {
 		if errors.Is(err, pflag.ErrHelp) {
-			fmt.Printf("run selftest [flags]: trains a few steps and compares the losses with PyTorch's in float64\n\n%s", f.FlagUsages())
+			stdout.Printf("run selftest [flags]: trains a few steps and compares the losses with PyTorch's in float64\n\n%s", f.FlagUsages())
 			return nil
 		}
 		return usagef("want: run selftest [--device auto|cpu|cuda] [--dir DIR]")
@@ -91,7 +93,7 @@ func verbSelftest(ctx context.Context, _ App, args []string) error {
 	}
 	if *specs {
 		for _, c := range cases {
-			if err := json.NewEncoder(os.Stdout).Encode(map[string]any{"name": c.name, "spec": c.spec}); err != nil {
+			if err := json.NewEncoder(stdout.Writer()).Encode(map[string]any{"name": c.name, "spec": c.spec}); err != nil {
 				return err
 			}
 		}
@@ -112,7 +114,7 @@ func verbSelftest(ctx context.Context, _ App, args []string) error {
 
 func selftest(ctx context.Context, cases []selftestCase, devices []string, dir string) error {
 	var golden map[string][]float64
-	if err := json.Unmarshal(selftestGolden, &golden); err != nil {
+	if err := jsonwords.Unmarshal(selftestGolden, &golden); err != nil {
 		return fmt.Errorf("selftest.json: %w", err)
 	}
 	failed := 0
@@ -122,7 +124,7 @@ func selftest(ctx context.Context, cases []selftestCase, devices []string, dir s
 			verdict = "FAILED"
 			failed++
 		}
-		fmt.Printf("%-7s %-18s %3d steps  largest difference of a loss from %s %.1e (tolerance %.0e)  %s\n", device, name, steps, to, difference, tolerance, verdict)
+		stdout.Printf("%-7s %-18s %3d steps  largest difference of a loss from %s %.1e (tolerance %.0e)  %s\n", device, name, steps, to, difference, tolerance, verdict)
 	}
 	for _, device := range devices {
 		for _, c := range cases {

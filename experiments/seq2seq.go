@@ -32,7 +32,7 @@ func newSeq2SeqWork(r *run) (workload, error) {
 		return nil, err
 	}
 	w := &seq2seqWork{data}
-	w.policy, w.model, w.dtype = seq2seq.NewPolicy(model), model, r.cfg.Seq2Seq.DType
+	w.policy, w.model = seq2seq.NewPolicy(model), model
 	w.length = func(ids []int64) int { return len(ids) }
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}

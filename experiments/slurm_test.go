@@ -18,7 +18,7 @@ import (
 // A sweep on Slurm whose controller is killed again and again, with a job requeued and the node's daemon
 // killed, comes to what the same sweep comes to undisturbed, every job done once. The long version is the
 // sweep of docs/slurm.md.
-func TestSlurmSweep(t *testing.T) {
+func TestOnSlurmSweep(t *testing.T) {
 	c := slurmtest.Start(t)
 	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=40", "grpo.epochs=40"} // some seconds, so that it still runs when it is disturbed
 	if !testing.Short() {
@@ -124,7 +124,7 @@ func TestSlurmSweep(t *testing.T) {
 }
 
 // A controller that is killed while sbatch is at work submits nothing twice, wherever in between it was.
-func TestSlurmSubmitKilled(t *testing.T) {
+func TestOnSlurmSubmitKilled(t *testing.T) {
 	c := slurmtest.Start(t)
 	sbatch, err := exec.LookPath("sbatch")
 	if err != nil {

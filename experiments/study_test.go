@@ -273,7 +273,7 @@ func TestStudyAsksAnew(t *testing.T) {
 
 // On Slurm an arm is submitted when the one that it starts from is done, also by another controller than the one that
 // submitted that.
-func TestSlurmStudy(t *testing.T) {
+func TestOnSlurmStudy(t *testing.T) {
 	slurmtest.Start(t)
 	dir := folder(t)
 	args := slices.DeleteFunc(aStudy(dir, "seed=2"), func(o string) bool { return strings.HasPrefix(o, "hydra.launcher.n_jobs") })

@@ -52,6 +52,9 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
 		return err
 	}
+	if err := keepProgram(p.dir); err != nil {
+		return err
+	}
 	rows := make([]ledger.Job, len(jobs))
 	starts := map[int]launcher.Job{}
 	for i, j := range jobs {
@@ -86,7 +89,7 @@ type plan struct {
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
 	study    *reports.Study      // nil: the sweep has no arms
-	open     func(dir string) (launcher.Launcher, error)
+	open     openLauncher
 	dir, cwd string // absolute
 
 	folders map[string]int // jobs by their folder

@@ -2,6 +2,7 @@ package experiments_test
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +74,57 @@ func TestSweepWithoutReader(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Jobs run the program that their sweep was started with, whatever a build makes of its file meanwhile.
+func TestSweepKeepsItsProgram(t *testing.T) {
+	t.Parallel()
+	built, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// replace puts another file in the place of a program, as go build does.
+	replace := func(path string, content []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path+".new", content, 0o755), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, own := folder(t), filepath.Join(t.TempDir(), "run")
+	replace(own, built)
+	p := startProgram(t, own, "", nil, tiny("-m", "seed=1,2,3", "schedule=[rce]", "rce.epochs=8", "report.plots=false", "hydra.sweep.dir="+dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/metrics.jsonl")) })
+	replace(own, []byte("#!/bin/sh\necho another build >&2\nexit 9\n"))
+	p.until(func() bool { return exists(filepath.Join(dir, "1/metrics.jsonl")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	kept := filepath.Join(dir, ".sweep/program/run")
+
+	replace(own, append(slices.Clone(built), "another build"...)) // works, and is not the same
+	p = startProgram(t, own, "", nil, "resume", dir)
+	r := p.wait()
+	if r.code != 0 || !strings.Contains(r.stderr, "note: the jobs run the program that the sweep was started with ("+kept+")") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	doneOnce(t, dir, 3)
+	if exists(kept) {
+		t.Errorf("%s is left behind a sweep that is done", kept)
+	}
+
+	// A user who accepts changes gets the build that is called; job 2 begins with it.
+	dir = folder(t)
+	p = start(t, tiny("-m", "seed=1,2", "schedule=[rce]", "rce.epochs=8", "report.plots=false", "hydra.sweep.dir="+dir)...)
+	p.until(func() bool { return exists(filepath.Join(dir, "0/metrics.jsonl")) })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	p = startProgram(t, own, "", nil, "resume", dir, "--accept-changes")
+	p.until(func() bool { return exists(filepath.Join(dir, "1/metrics.jsonl")) })
+	if got := read(t, filepath.Join(dir, ".sweep/program/run")); !strings.HasSuffix(got, "another build") {
+		t.Errorf("the sweep does not keep the build that was accepted")
+	}
+	if r := p.wait(); r.code != 0 || strings.Contains(r.stderr, "note: the jobs run") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
 }
 
 // A closed terminal interrupts, like Ctrl-C: the state is saved. Under nohup nothing happens.

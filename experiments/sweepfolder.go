@@ -21,6 +21,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 )
 
@@ -101,12 +102,17 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 	if err := l.Update(jobs...); err != nil {
 		return err
 	}
+	if len(again) > 0 || len(jobs) < s.Trials {
+		if err := chooseProgram(dir, r.accept); err != nil {
+			return err
+		}
+	}
 	if r.detached {
 		f.release()
 		return detach(ctx, dir)
 	}
 	if len(again) == 0 && len(jobs) >= s.Trials {
-		fmt.Printf("%s: all %d jobs of this sweep have ended\n", dir, len(jobs))
+		stdout.Printf("%s: all %d jobs of this sweep have ended\n", dir, len(jobs))
 	}
 	return control(ctx, p, l, again, s.Generation)
 }
@@ -311,10 +317,10 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
 	if !locked(dir) {
-		fmt.Println("nobody controls this sweep: this process takes over")
+		stdout.Println("nobody controls this sweep: this process takes over")
 		return resumeSweep(ctx, dir, resumption{})
 	}
-	log := &follower{path: filepath.Join(dir, controllerLog), out: os.Stdout, states: map[int]string{}}
+	log := &follower{path: filepath.Join(dir, controllerLog), out: stdout.Writer(), states: map[int]string{}}
 	for locked(dir) {
 		if err := log.follow(dir); err != nil {
 			return err
@@ -404,7 +410,7 @@ func sweepOutcome(dir string) error {
 	if bad := len(jobs) - counts[launcher.Done] - counts[launcher.Pruned]; bad > 0 {
 		return fmt.Errorf("%d of %d jobs failed or are missing; go on with  run resume %s", bad, len(jobs), dir)
 	}
-	fmt.Printf("all %d jobs are done\nreport: %s\n", len(jobs), filepath.Join(dir, "report.md"))
+	stdout.Printf("all %d jobs are done\nreport: %s\n", len(jobs), filepath.Join(dir, "report.md"))
 	return nil
 }
 
@@ -435,13 +441,13 @@ func detach(ctx context.Context, dir string) error {
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
 		if locked(dir) {
-			fmt.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
+			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
 			return nil
 		}
 		select {
 		case err := <-gone: // a short sweep may have ended already
 			text, _ := os.ReadFile(log.Name())
-			os.Stdout.Write(text)
+			stdout.Print(string(text))
 			if err != nil {
 				return fmt.Errorf("the detached sweep ended: %w (%s)", err, log.Name())
 			}
@@ -464,7 +470,7 @@ func status(dir string) error {
 		if !isRun(dir) {
 			return usagef("%s: neither a run folder nor a sweep folder", dir)
 		}
-		fmt.Println(runStatus(dir))
+		stdout.Println(runStatus(dir))
 		return nil
 	}
 	s, jobs, err := ledger.Load(dir)
@@ -482,18 +488,18 @@ func status(dir string) error {
 	} else if s.Trials > 0 {
 		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
-	fmt.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
+	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := sweepReportInput(dir, s, jobs)
-	fmt.Print(reports.SweepTable(rows, opt))
+	stdout.Print(reports.SweepTable(rows, opt))
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:
-			fmt.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+			stdout.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
-			fmt.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
+			stdout.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
 		case launcher.Queued:
 			if text := waiting(job, jobs); text != "" {
-				fmt.Printf("job %d %s\n", job.Num, text)
+				stdout.Printf("job %d %s\n", job.Num, text)
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/selector/tokens"
 )
@@ -234,7 +234,7 @@ func (t *textTask) do(ctx context.Context) error {
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
+	stdout.Printf("%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
 	t.run.data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
 	if len(bad) > 0 {
 		t.run.data.Skipped["bad_lines"] = len(bad)

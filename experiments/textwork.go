@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -23,10 +24,11 @@ type textWork[P any] struct {
 	seen    *conversation.Set       // training samples that are evaluated; nil: none
 	rewards *rewardutil.TextRewards // nil: nothing scores completions
 	sources map[*conversation.Set]*prompts.Source[P]
+	used    map[string]*conversation.Set    // by who: the samples that hold what it needs
+	skipped map[string]conversation.Skipped // by who skips and why
 
 	policy selector.Policy
 	model  tokenModel
-	dtype  string      // what the configuration asks to compute in
 	length func(P) int // tokens of a prompt
 	render func(conversation.Sample) (P, error)
 	text   prompts.Text // MaxTokens is the longest completion
@@ -42,7 +44,7 @@ type tokenModel interface {
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
 func newTextWork[P any](r *run) (textWork[P], error) {
 	c := r.cfg
-	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}}
+	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := r.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
 			return err
@@ -67,10 +69,51 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 	if w.bundle.Train.Len() == 0 {
 		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
 	}
+	if w.rewards == nil { // then nothing but a target says what a policy is worth
+		for _, held := range []struct {
+			name string
+			set  **conversation.Set
+		}{{"validation", &w.bundle.Val}, {w.bundle.EvalName, &w.bundle.Eval}} {
+			if (*held.set).Len() == 0 {
+				continue
+			}
+			if *held.set, err = w.with(held.name, *held.set, conversation.Target,
+				fmt.Sprintf("data.name=%s: no %s sample has an answer, and no term of rewards has a weight: nothing says what a policy is worth", w.bundle.Name, held.name)); err != nil {
+				return w, err
+			}
+		}
+	}
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		w.seen = w.bundle.Train.Subset(beamdata.Spread(*n, w.bundle.Train.Len()))
 	}
 	return w, nil
+}
+
+// with returns the samples of a set that hold what who needs. The others are counted with their reason and place; more
+// of them than data.max_skipped_share are refused, and none says what is wrong where no sample will do.
+func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.Need, none string) (*conversation.Set, error) {
+	if w.used[who] != nil {
+		return w.used[who], nil
+	}
+	out, skipped, err := set.With(need)
+	if err != nil {
+		return nil, err
+	}
+	if out.Len() == 0 {
+		return nil, usagef("%s", none)
+	}
+	lost, said := 0, []string{}
+	for _, s := range skipped {
+		w.skipped[who+": "+s.Reason] = s
+		lost += s.Count
+		said = append(said, s.String())
+	}
+	if limit := w.run.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
+		return nil, usagef("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
+			w.bundle.Name, who, out.Len(), set.Len(), strings.Join(said, ", "), limit, 100*limit)
+	}
+	w.used[who] = out
+	return out, nil
 }
 
 // source is a set as the policy reads it.
@@ -143,12 +186,10 @@ func (w *textWork[P]) Beams(phase string) (selector.Source, error) {
 	if phase == "sft" && w.bundle.Demos != nil {
 		set = w.bundle.Demos
 	}
-	s, err := set.Sample(0)
+	set, err := w.with(phase, set, conversation.Target,
+		fmt.Sprintf("schedule: phase %s imitates completions, and no record has one (a last assistant turn, answers, or completions)", phase))
 	if err != nil {
 		return nil, err
-	}
-	if s.Reference == "" && len(s.Completions) == 0 {
-		return nil, usagef("schedule: phase %s imitates completions, and %s has none (a last assistant turn, or completions)", phase, s.Name)
 	}
 	w.warnOfCuts(phase, w.source(set))
 	return w.source(set), nil
@@ -156,14 +197,12 @@ func (w *textWork[P]) Beams(phase string) (selector.Source, error) {
 
 // Records are the recorded completions with rewards.
 func (w *textWork[P]) Records(phase string) (selector.Source, error) {
-	s, err := w.bundle.Train.Sample(0)
+	set, err := w.with(phase, w.bundle.Train, conversation.Group,
+		fmt.Sprintf("schedule: phase %s needs groups of recorded completions, and no record has two: %s.rollout=online samples them", phase, phase))
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Completions) < 2 {
-		return nil, usagef("schedule: phase %s needs groups of recorded completions, and %s has %d: %s.rollout=online samples them", phase, s.Name, len(s.Completions), phase)
-	}
-	return w.source(w.bundle.Train), nil
+	return w.source(set), nil
 }
 
 // Online are the training samples with rewards for new completions.
@@ -200,7 +239,12 @@ func (w *textWork[P]) Export() (func(checkpoint, phase string, epoch int, metric
 // Summary describes the data.
 func (w *textWork[P]) Summary() reports.DataSummary {
 	b := w.bundle
-	return reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts), Skipped: map[string]int{}}
+	out := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
+		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	for why, s := range w.skipped {
+		out.Skipped[why], out.SkippedAt[why] = s.Count, s.Where
+	}
+	return out
 }
 
 // Asked finds a training sample by its id, for readers of completions.jsonl.

@@ -31,21 +31,16 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	r.data = w.Summary() // with what the phases leave out
+	r.tellSkipped(r.data)
 	initial := policy.Clone()
 	defer initial.Free()
 	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())
-	if c.DryRun {
-		err := r.preflight(ctx, w, plan)
-		if err == nil {
-			r.logf("dry_run: everything loads and checks; nothing was trained")
-		}
-		return err
-	}
 	export, err := w.Export()
 	if err != nil {
 		return err
 	}
-	rec := recorder{Log: r.log, plotter: r.plotter}
+	rec := recorder{Log: r.log, folder: r.folder, plotter: r.plotter}
 	if asker, ok := w.(interface{ Asked(query int64) asked }); ok {
 		rec.ask = asker.Asked
 	}
@@ -54,6 +49,15 @@ func train(ctx context.Context, r *run) error {
 		if err := r.preflight(ctx, w, plan); err != nil {
 			return err
 		}
+		if err := phases.Check(plan, env); err != nil {
+			return err
+		}
+	}
+	if c.DryRun {
+		r.logf("dry_run: everything loads and checks; nothing was trained")
+		return nil
+	}
+	if r.saved == nil {
 		if err := w.Baselines(); err != nil {
 			return err
 		}

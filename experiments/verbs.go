@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/ledger"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/reports"
@@ -43,9 +43,12 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Print(text)
+		stdout.Print(text)
 		if page == "" {
 			return nil
+		}
+		if err := prepareOut(htmlFlag, page, nil); err != nil {
+			return err
 		}
 		return reports.WritePage(page, text)
 	}
@@ -69,7 +72,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 			return err
 		}
 	}
-	fmt.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
 	return nil
 }
 
@@ -119,7 +122,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	}
 	saved, err := phases.FindState(args[1])
 	if err == nil && saved != nil {
-		fmt.Printf("%s: a resume can start here\n", saved.Dir)
+		stdout.Printf("%s: a resume can start here\n", saved.Dir)
 	}
 	return err
 }
@@ -151,12 +154,12 @@ func checkCheckpoint(path string, inspect bool) error {
 		sort.Strings(bad)
 		return fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
 	}
-	fmt.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
+	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
 	if !inspect {
 		return nil
 	}
 	sort.Strings(names)
-	out := bufio.NewWriter(os.Stdout)
+	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
 	}
@@ -175,7 +178,7 @@ func verbData(_ context.Context, _ App, args []string) error {
 	if err != nil {
 		return err
 	}
-	report.Write(os.Stdout)
+	report.Write(stdout.Writer())
 	if report.Faulty() {
 		return fmt.Errorf("%s: a run would refuse this", args[1])
 	}
@@ -184,24 +187,24 @@ func verbData(_ context.Context, _ App, args []string) error {
 
 // verbDoctor says what of libtorch, BLAS, CUDA and threads works here.
 func verbDoctor(context.Context, App, []string) error {
-	fmt.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	stdout.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(".", &disk); err == nil {
-		fmt.Printf("disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))
+		stdout.Printf("disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))
 	}
 	if err := torchx.Load(); err != nil {
 		return fmt.Errorf("libtorch does not load: %w", err)
 	}
 	torchx.Attach(runtime.NumCPU())
-	fmt.Printf("libtorch  %s\n", torchx.Version())
-	fmt.Printf("threads   %d\n", torchx.Threads())
+	stdout.Printf("libtorch  %s\n", torchx.Version())
+	stdout.Printf("threads   %d\n", torchx.Threads())
 	for _, line := range strings.Split(strings.TrimSpace(torchx.BuildConfig()), "\n") {
-		fmt.Printf("          %s\n", strings.TrimSpace(line))
+		stdout.Printf("          %s\n", strings.TrimSpace(line))
 	}
 	if torchx.CUDAAvailable() {
-		fmt.Println("cuda      available (device=cuda)")
+		stdout.Println("cuda      available (device=cuda)")
 	} else {
-		fmt.Println("cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
+		stdout.Println("cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
 	}
 	return torchx.Try(func() error {
 		defer torchx.Scope()()
@@ -209,7 +212,7 @@ func verbDoctor(context.Context, App, []string) error {
 		if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
 			return fmt.Errorf("a matrix product gives %g, want %d: this libtorch is broken", got, 512*512*512)
 		}
-		fmt.Println("products  a 512×512 matrix product is right")
+		stdout.Println("products  a 512×512 matrix product is right")
 		return nil
 	})
 }

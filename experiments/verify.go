@@ -12,6 +12,7 @@ import (
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 )
 
@@ -48,15 +49,15 @@ func verbVerify(ctx context.Context, _ App, args []string) error {
 		return err
 	}
 	for _, m := range v.Mismatches {
-		fmt.Println(m)
+		stdout.Println(m)
 	}
 	for _, note := range v.Notes {
-		fmt.Printf("note: %s\n", note)
+		stdout.Printf("note: %s\n", note)
 	}
 	if n := len(v.Mismatches); n > 0 {
 		return fmt.Errorf("%s: %d of its statements differ from its records", paths[0], n)
 	}
-	fmt.Printf("%s: everything agrees: %s\n", paths[0], v.Summary())
+	stdout.Printf("%s: everything agrees: %s\n", paths[0], v.Summary())
 	return nil
 }
 

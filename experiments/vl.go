@@ -3,7 +3,6 @@ package experiments
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"fulcrum/beamdata/conversation"
@@ -34,8 +33,12 @@ func newVLWork(r *run) (workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := model.CheckTraining(); err != nil {
+		model.Free()
+		return nil, &UsageError{err.Error()}
+	}
 	w := &vlWork{data, proc, model.Config().Vocab}
-	w.policy, w.model, w.dtype = vl.NewPolicy(model), model, r.cfg.VL.DType
+	w.policy, w.model = vl.NewPolicy(model), model
 	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
 		p, err := proc.Prompt(s.Messages)
@@ -126,7 +129,7 @@ func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(che
 // opened and exported: config.json, and what save writes of texts and pictures.
 func (r *run) keepModel(config []byte, save func(dir string) error) error {
 	dir := filepath.Join(r.dir, modelFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(dir, "config.json"), config, 0o644); err != nil {

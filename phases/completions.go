@@ -59,10 +59,10 @@ func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b
 	return rec.Completions(phase, epoch, step+1, rows)
 }
 
-// addTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, and the
-// terms of their rewards.
+// addTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, what the sampled ones
+// were drawn from, and the terms of their rewards.
 func addTextMetrics(m Metrics, b *selector.Batch) {
-	sum, least, most, cut, n := 0, math.MaxInt, 0, 0, 0
+	sum, least, most, cut, n, kept := 0, math.MaxInt, 0, 0, 0, 0.0
 	for at, ok := range b.Valid {
 		if !ok {
 			continue
@@ -72,12 +72,18 @@ func addTextMetrics(m Metrics, b *selector.Batch) {
 		if b.Cut(at) {
 			cut++
 		}
+		if b.Kept != nil {
+			kept += b.Kept[at] * float64(length)
+		}
 	}
 	if n == 0 {
 		return
 	}
 	m["completion_length"], m["completion_length_min"], m["completion_length_max"] = share(sum, n), least, most
 	m["truncated_share"] = share(cut, n)
+	if b.Kept != nil && sum > 0 {
+		m["kept_mass"] = kept / float64(sum)
+	}
 	for name, term := range b.Terms {
 		mean, std := moments(term, b.Valid)
 		m["reward_"+name], m["reward_"+name+"_std"] = mean, std

@@ -205,13 +205,9 @@ func (g *GRPO) freezePolicies() error {
 	case "init":
 		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
 		if n := g.opt.OldPolicyHeads; n != nil {
-			p, ok := g.env.Initial.(selector.HeadCloner)
-			if !ok {
-				return fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, *n)
-			}
-			rebuilt, err := p.CloneWithHeads(*n)
+			rebuilt, err := g.withHeads(g.env.Initial, *n)
 			if err != nil {
-				return fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
+				return err
 			}
 			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
 		}
@@ -232,6 +228,19 @@ func (g *GRPO) freezePolicies() error {
 		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}
 	}
 	return nil
+}
+
+// withHeads rebuilds the initial policy with n attention heads (old_policy_heads). The caller frees it.
+func (g *GRPO) withHeads(initial selector.Policy, n int) (selector.Policy, error) {
+	p, ok := initial.(selector.HeadCloner)
+	if !ok {
+		return nil, fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, n)
+	}
+	rebuilt, err := p.CloneWithHeads(n)
+	if err != nil {
+		return nil, fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
+	}
+	return rebuilt, nil
 }
 
 // syncReference moves the reference towards the policy after every kl.sync_steps optimizer steps; step

@@ -19,7 +19,7 @@ type GRPOOptions struct {
 	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and scored by the reader or the rewards" enum:"offline,online"`
 	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
-	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature), which the loss sees too" range:"(0,inf)"`
+	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature); old, new and reference log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs are taken without it" range:"(0,inf)"`
 	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
 	Ratio          string                              `koanf:"ratio" help:"probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)" enum:"sequence,token"`
 	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip"`
@@ -117,6 +117,7 @@ type GRPO struct {
 	sinceOld  int           // steps since old was refreshed
 	startsOld bool          // the phase starts with the old policy's weights
 	recorded  int           // candidates of the whole source (offline)
+	checked   bool          // Check has looked at the recorded groups
 	showNext  bool          // no batch of this epoch has been kept for reading yet
 
 	hand rollout // the batch in hand, for one or more passes
@@ -143,30 +144,61 @@ func (g *GRPO) Passes() int             { return g.opt.NumIterations }
 // EpochQueries is how many queries an epoch takes.
 func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
 
-// Begin takes the old and reference policies and makes the optimizer.
-func (g *GRPO) Begin(env *Env, totalSteps int) error {
-	g.env = env
-	var err error
-	if _, g.text = env.Policy.(selector.ExactKL); g.text {
+// Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
+func (g *GRPO) Check(env *Env) error {
+	if _, text := env.Policy.(selector.ExactKL); text {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
 	}
+	if _, err := rewardutil.NewKLController(g.opt.KL); err != nil {
+		return err
+	}
+	if _, err := rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
+		return err
+	}
+	if len(g.opt.Freeze) > 0 {
+		if _, err := stillNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
+			return err
+		}
+	}
+	if n := g.opt.OldPolicyHeads; n != nil {
+		rebuilt, err := g.withHeads(env.Initial, *n)
+		if err != nil {
+			return err
+		}
+		rebuilt.Free()
+	}
+	if g.opt.Rollout != "offline" || g.checked {
+		return nil
+	}
+	if err := g.checkGroups(); err != nil {
+		return err
+	}
+	g.checked = true // the groups do not change
+	return nil
+}
+
+// Begin takes the old and reference policies and makes the optimizer.
+func (g *GRPO) Begin(env *Env, totalSteps int) error {
+	if err := g.Check(env); err != nil {
+		return err
+	}
+	g.env = env
+	_, g.text = env.Policy.(selector.ExactKL)
+	var err error
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
 	if g.temp, err = rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
-	if g.opt.Rollout == "offline" {
-		if err := g.checkGroups(); err != nil {
-			return err
-		}
-	}
 	if err := g.freezePolicies(); err != nil {
 		return err
 	}
-	g.learn = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps)
+	if g.learn, err = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps); err != nil {
+		return err
+	}
 	if err := g.learn.freeze(g.opt.Freeze, g.opt.Compat); err != nil {
 		return err
 	}
@@ -223,11 +255,11 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 			return nil, err
 		}
 	}
-	temperature, beta := g.temp.Value(), g.beta.Beta()
+	beta := g.beta.Beta()
 	sums := g.newFindings(pass)
 	g.learn.zero()
 	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, temperature, beta, sums)
+		g.accumulate(from, to, beta, sums)
 	}
 	m, err := g.learn.step(sums.loss, step)
 	if err != nil {
@@ -237,7 +269,7 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 	kl := m["kl"].(float64) // nats per sequence
 	m["kl_beta"] = beta
 	if g.opt.Temperature.Enabled {
-		m["policy_temperature"] = temperature
+		m["policy_temperature"] = g.hand.temperature
 	}
 	g.hand.old, g.hand.ref = sums.old, sums.ref
 	g.beta.Step(kl)
@@ -247,13 +279,24 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 	return m, nil
 }
 
+// lossTemperature returns the temperature at which the batch in hand was sampled. Every log-probability of its loss
+// is taken there: only then is the ratio an importance weight of its samples. Nobody knows a temperature of recorded
+// groups.
+func (g *GRPO) lossTemperature() float64 {
+	if g.opt.Rollout == "offline" {
+		return g.hand.temperature
+	}
+	return g.opt.SampleTemp * g.hand.temperature
+}
+
 // accumulate adds the gradient of queries from … to-1 of the batch in hand, a part of the step's loss.
-func (g *GRPO) accumulate(from, to int, temperature, beta float64, sums *findings) {
+func (g *GRPO) accumulate(from, to int, beta float64, sums *findings) {
 	batch := g.hand.batch.Part(from, to) // [B, G, T], the curriculum's top k
 	if batch.NumValid() == 0 {
 		return // the step's divisors know; where nothing at all is left, the gradient is 0
 	}
 	defer torchx.Scope()()
+	temperature := g.lossTemperature()
 	ref := g.referenceView(batch, from, temperature) // no gradient
 	bonus := g.opt.EntropyWeight > 0
 	forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}

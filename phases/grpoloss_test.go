@@ -100,7 +100,7 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*GRPOOpt
 		t.Fatal(err)
 	}
 	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: countSteps(b), old: rounded(old), ref: rounded(ref)}
+	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: countSteps(b), temperature: 1, old: rounded(old), ref: rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.hand.old, g.hand.ref = sumRows(g.hand.old, steps), sumRows(g.hand.ref, steps)
 	}
@@ -124,7 +124,7 @@ func (g *GRPO) pass(t *testing.T) (m Metrics, loss float64, gradient []float64) 
 	params.ZeroGrad()
 	sums := g.newFindings(1)
 	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, 1, g.beta.Beta(), sums)
+		g.accumulate(from, to, g.beta.Beta(), sums)
 	}
 	m = Metrics{}
 	g.measure(m, sums)

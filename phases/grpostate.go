@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -43,7 +44,7 @@ func (g *GRPO) State() PhaseState {
 // Restore sets what State returned.
 func (g *GRPO) Restore(s PhaseState) error {
 	var v grpoValues
-	if err := json.Unmarshal(s.Values, &v); err != nil {
+	if err := jsonwords.Unmarshal(s.Values, &v); err != nil {
 		return fmt.Errorf("%s: saved state: %w", g.name, err)
 	}
 	if err := g.beta.Restore(v.Beta); err != nil {

@@ -26,16 +26,16 @@ type findings struct {
 }
 
 // newFindings returns what a pass over the batch in hand fills in. The first of several passes keeps
-// log-probabilities, unless the frozen policies' temperature may move between passes.
+// log-probabilities.
 func (g *GRPO) newFindings(pass int) *findings {
 	if pass > 0 {
 		return &findings{old: g.hand.old, ref: g.hand.ref}
 	}
 	f, n := &findings{}, len(g.hand.batch.Valid)*g.width(g.hand.batch)
-	if g.opt.NumIterations > 1 && (g.opt.OldPolicy == "batch" || !g.opt.Temperature.Enabled) {
+	if g.opt.NumIterations > 1 {
 		f.old = make([]float32, n)
 	}
-	if g.opt.NumIterations > 1 && g.opt.KL.Estimator != "exact" && !g.opt.Temperature.Enabled {
+	if g.opt.NumIterations > 1 && g.opt.KL.Estimator != "exact" {
 		f.ref = make([]float32, n)
 	}
 	return f

@@ -3,6 +3,8 @@ package phases
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
@@ -17,6 +19,9 @@ type OptimOptions struct {
 	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
 	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)"`
 	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)"`
+
+	ProjectorLR *float64 `koanf:"mm_projector_lr" help:"learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's schedule (null = the phase's lr)" range:"(0,inf)"`
+	TowerLR     *float64 `koanf:"vision_tower_lr" help:"the same of the vision tower" range:"(0,inf)"`
 
 	// Set by the program, not by users.
 	GoOn bool `koanf:"-"` // compat: step on after a NaN or infinite loss or gradient
@@ -43,14 +48,60 @@ type learner struct {
 	lr     float64
 	sched  rewardutil.LRScheduleOptions
 	total  int // optimizer steps of the whole phase
+	groups []lrGroup
 	still  *stillParams
 	goOn   bool    // go on after NaN and infinity
 	scale  float64 // the clipping factor of the last step
 }
 
-func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) *learner {
-	return &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
-		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
+// lrGroup is a part of the parameters with a learning rate of its own.
+type lrGroup struct {
+	key, metric string
+	of          func(name string) bool
+	lr          *float64 // nil: the phase's
+}
+
+// lrGroups names the groups of Qwen's fine-tuning recipe by the published names of their parameters.
+func (o OptimOptions) lrGroups() []lrGroup {
+	merger := func(name string) bool { return strings.Contains(name, "visual.merger.") }
+	tower := func(name string) bool { return strings.Contains(name, "visual.") && !merger(name) }
+	return []lrGroup{
+		{"mm_projector_lr", "lr_mm_projector", merger, o.ProjectorLR},
+		{"vision_tower_lr", "lr_vision_tower", tower, o.TowerLR},
+	}
+}
+
+func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*learner, error) {
+	l := &learner{params: p, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
+	for _, g := range opt.lrGroups() {
+		switch {
+		case g.lr == nil:
+			continue
+		case !slices.ContainsFunc(p.Names(), g.of):
+			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it", g.key, *g.lr)
+		case lr == 0:
+			return nil, fmt.Errorf("optim.%s=%v: want a phase whose own learning rate is above 0", g.key, *g.lr)
+		}
+		l.groups = append(l.groups, g)
+	}
+	l.optim = torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay)
+	if len(l.groups) > 0 {
+		l.optim.ScaleLR(l.lrScale)
+	}
+	return l, nil
+}
+
+// lrScale returns the factor between a parameter's learning rate and the phase's.
+func (l *learner) lrScale(name string) float64 {
+	if l.still != nil && l.still.names[name] {
+		return 0
+	}
+	for _, g := range l.groups {
+		if g.of(name) {
+			return *g.lr / l.lr
+		}
+	}
+	return 1
 }
 
 // learnLimits is what a learner promises about its rows.
@@ -69,7 +120,7 @@ func (l *learner) freeze(parts []string, any bool) error {
 		return err
 	}
 	l.still = still
-	l.optim.ScaleLR(func(name string) float64 { return oneIf(!still.names[name]) })
+	l.optim.ScaleLR(l.lrScale)
 	return nil
 }
 
@@ -94,9 +145,13 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 	if l.clip > 0 {
 		l.scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 	}
-	lr := l.lr * l.sched.At(step, l.total)
+	at := l.sched.At(step, l.total)
+	lr := l.lr * at
 	l.optim.Step(lr, l.scale)
 	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr}
+	for _, g := range l.groups {
+		m[g.metric] = *g.lr * at
+	}
 	if stale, ok := l.still.clip(l.scale); ok {
 		m["frozen_grad_norm"] = stale
 	}

@@ -10,6 +10,7 @@ package phases
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
@@ -57,6 +58,25 @@ type Sampler interface {
 // as long as an epoch, so it ends early when ctx does.
 type Preparer interface {
 	Prepare(ctx context.Context) error
+}
+
+// Checker is a Phase that can say before anything is trained what would end it when it begins.
+type Checker interface {
+	// Check asks what Begin asks, and changes nothing. The first phase of a schedule may train for hours before
+	// the second begins.
+	Check(env *Env) error
+}
+
+// Check asks every phase of a plan.
+func Check(plan Plan, env *Env) error {
+	for _, p := range plan.Phases {
+		if c, ok := p.(Checker); ok {
+			if err := c.Check(env); err != nil {
+				return fmt.Errorf("%s: %w", p.Name(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // Promiser is a Phase that says what its options promise about its rows.

@@ -836,9 +836,11 @@ func TestRestoreBest(t *testing.T) {
 		defer f.Close()
 		out := map[string][]float32{}
 		for _, w := range f.Tensors {
-			if out[w.Name], err = w.Float32s(); err != nil {
+			values, err := w.Float32s()
+			if err != nil {
 				t.Fatal(err)
 			}
+			out[w.Name] = slices.Clone(values) // the file is unmapped on return
 		}
 		return out
 	}

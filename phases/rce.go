@@ -46,7 +46,7 @@ type SFTOptions struct {
 	EpochQueries *int    `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
 	LR           float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
 	BatchSize    *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch   *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; null = all at once" range:"[1,inf)"`
+	MicroBatch   *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; changes no gradient; null = all at once" range:"[1,inf)"`
 	Average      string  `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps of the batch" enum:"sequence,token"`
 }
 
@@ -119,13 +119,25 @@ func atMost(n *int) int {
 	return *n
 }
 
-// Begin makes the phase's optimizer.
-func (r *RCE) Begin(env *Env, totalSteps int) error {
-	r.env, r.total = env, totalSteps
-	if _, r.text = env.Policy.(selector.ExactKL); r.text && r.smoothing > 0 {
+// Check asks whether the options suit the policy.
+func (r *RCE) Check(env *Env) error {
+	if _, text := env.Policy.(selector.ExactKL); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
-	r.learn = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps)
+	return nil
+}
+
+// Begin makes the phase's optimizer.
+func (r *RCE) Begin(env *Env, totalSteps int) error {
+	if err := r.Check(env); err != nil {
+		return err
+	}
+	r.env, r.total = env, totalSteps
+	_, r.text = env.Policy.(selector.ExactKL)
+	var err error
+	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
+		return err
+	}
 	r.learn.optim.KeepGrad = r.opt.KeepGradient
 	return nil
 }
@@ -154,7 +166,7 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	loss := 0.0
 	r.learn.zero()
 	for from, to := range spans(batch.B(), r.opt.MicroBatch) {
-		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step, from)
+		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step)
 	}
 	m, err := r.learn.step(loss, step)
 	if err != nil {
@@ -205,17 +217,14 @@ func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	return b, r.opt.Completions.record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
 }
 
-// accumulate adds the gradient of a part of the batch, which starts at query from, and returns its share
-// of the loss.
-func (r *RCE) accumulate(part *selector.Batch, weights []float64, divisor float64, step, from int) float64 {
+// accumulate adds the gradient of a part of the batch and returns its share of the loss. Dropout masks belong to queries
+// and candidates: they are those of the whole batch.
+func (r *RCE) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) float64 {
 	if part.NumValid() == 0 {
 		return 0
 	}
 	defer torchx.Scope()()
 	key := rng.Key(r.env.Seed, "dropout "+r.name, step)
-	if from > 0 {
-		key = rng.Key(r.env.Seed, "dropout "+r.name, step, from)
-	}
 	out := r.env.Policy.Forward(part, selector.ForwardOptions{Train: true, DropoutSeed: key, Dist: r.smoothing > 0})
 	ce := crossEntropy(out, part, r.smoothing)                             // [B, G]
 	loss := weighted(ce, onDevice(ce, weights, part.B(), part.G), divisor) // scalar

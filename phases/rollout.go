@@ -13,12 +13,13 @@ import (
 
 // rollout is the batch in hand: groups, what they are worth, and what the first pass over them found.
 type rollout struct {
-	batch      *selector.Batch // [B, G, T], the curriculum's top k
-	index      []int           // [B*G] where its candidates stand in their recorded groups
-	adv        []float64       // [B*G]
-	candidates int             // that the loss averages over: those of batch and the truncated ones it masks
-	tokens     int             // scored steps of batch
-	info       Metrics         // what was measured when it was made
+	batch       *selector.Batch // [B, G, T], the curriculum's top k
+	index       []int           // [B*G] where its candidates stand in their recorded groups
+	adv         []float64       // [B*G]
+	candidates  int             // that the loss averages over: those of batch and the truncated ones it masks
+	tokens      int             // scored steps of batch
+	temperature float64         // of the policy (grpo.temperature) when it was made
+	info        Metrics         // what was measured when it was made
 
 	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and
 	// later ones use; nil: not kept.
@@ -48,7 +49,7 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 		_, before = rewardutil.Advantages(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
 	}
 	batch := groups.Take(top.K, top.Index, top.Valid)
-	g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid()}
+	g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}
 	if g.opt.MaskTruncated {
 		dropTruncated(batch)
 	}

@@ -64,7 +64,7 @@ type scheduler struct {
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
 	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
-	if err := os.MkdirAll(s.ckpt, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
 	if saved == nil {
@@ -585,7 +585,9 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 			}
 		}
 	}
-	return nil
+	return v.Recorded.Each(func(metric string, ids []int64, scores []float64) error {
+		return s.env.Rec.Scores(split, policy, phase, epoch, metric, s.env.Data.Shots, ids, scores)
+	})
 }
 
 // event records a warning, note what a reader should know.

@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/tensorfile"
 )
 
 // position is where a run stands: all that a resume needs besides weights, optimizer and frozen
@@ -132,30 +135,76 @@ func writeSums(dir string, names []string) error {
 }
 
 // verify reads all files that a resume from the state folder dir needs and names the first that is not
-// what was saved.
+// what was saved, and what to do about it.
 func verify(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, sumsFile))
+	path := filepath.Join(dir, sumsFile)
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("damaged state: %w", err)
+		return fmt.Errorf("damaged state: %w; %s", err, dropState(dir))
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if len(lines) < 4 {
-		return fmt.Errorf("%s: damaged: %d lines, want one for each file", filepath.Join(dir, sumsFile), len(lines))
+		return fmt.Errorf("%s: damaged: %d lines, want one for each file; %s", path, len(lines), dropState(dir))
 	}
 	for _, line := range lines {
 		want, name, ok := strings.Cut(line, "  ")
 		if !ok {
-			return fmt.Errorf("%s: damaged line %q", filepath.Join(dir, sumsFile), line)
+			return fmt.Errorf("%s: damaged line %q; %s", path, line, dropState(dir))
 		}
-		path := filepath.Join(dir, name)
-		switch hash, err := fileHash(path); {
+		remedy := dropState(dir)
+		if filepath.Base(name) == checkpointName("init", 0) {
+			remedy = "every state needs it; " + startOver(filepath.Dir(dir))
+		}
+		switch hash, err := fileHash(filepath.Join(dir, name)); {
 		case err != nil:
-			return fmt.Errorf("%s needs %s: %w", dir, name, err)
+			return fmt.Errorf("%s needs %s: %w; %s", dir, name, err, remedy)
 		case hash != want:
-			return fmt.Errorf("%s: damaged (its content is not what was saved); remove %s to resume from the state before it", path, dir)
+			return fmt.Errorf("%s: damaged (its content is not what was saved); %s", filepath.Join(dir, name), remedy)
 		}
 	}
 	return nil
+}
+
+// dropState and startOver are what a user can do about a damaged file.
+func dropState(dir string) string { return "remove " + dir + " to resume from the state before it" }
+
+func startOver(ckpt string) string {
+	return fmt.Sprintf("remove %s, and a resume starts over in %s", ckpt, filepath.Dir(ckpt))
+}
+
+// verifyRivals checks the digests of the checkpoints that competed for best up to the last of the states, which are in
+// order of time: the run ends by loading one of them. Those that checkpoint.keep has removed are not missed.
+func verifyRivals(ckpt string, states []*Saved) error {
+	pos := states[len(states)-1].pos
+	for _, c := range pos.History {
+		if !c.Saved {
+			continue
+		}
+		isBest := c.File == pos.Best.Candidate.File
+		f, err := tensorfile.ReadSafetensors(filepath.Join(ckpt, c.File))
+		switch {
+		case err == nil:
+			f.Close()
+		case !isBest && errors.Is(err, fs.ErrNotExist):
+		case !isBest:
+			return fmt.Errorf("%w; it is not the best so far: remove it to resume without it", err)
+		default:
+			return fmt.Errorf("%w; it is the best so far, with which the run would end: %s", err, beforeIt(ckpt, states, c))
+		}
+	}
+	return nil
+}
+
+// beforeIt says how to resume from the last state that does not know a checkpoint.
+func beforeIt(ckpt string, states []*Saved, c bestCandidate) string {
+	var newer []string
+	for _, s := range slices.Backward(states) {
+		if !slices.ContainsFunc(s.pos.History, func(h bestCandidate) bool { return h.File == c.File }) {
+			return fmt.Sprintf("remove %s to resume from %s, before it was trained", strings.Join(newer, " and "), s.Dir)
+		}
+		newer = append(newer, s.Dir)
+	}
+	return startOver(ckpt)
 }
 
 // FindState returns the state that a resume of the run folder dir starts from: the furthest one. It
@@ -177,11 +226,11 @@ func FindState(dir string) (*Saved, error) {
 		path := filepath.Join(ckpt, e.Name(), "state.json")
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("damaged state: %w", err)
+			return nil, fmt.Errorf("damaged state: %w; %s", err, dropState(filepath.Dir(path)))
 		}
 		s := &Saved{Dir: filepath.Join(ckpt, e.Name())}
-		if err := json.Unmarshal(text, &s.pos); err != nil {
-			return nil, fmt.Errorf("%s: damaged state: %w", path, err)
+		if err := jsonwords.Unmarshal(text, &s.pos); err != nil {
+			return nil, fmt.Errorf("%s: damaged state: %w; %s", path, err, dropState(s.Dir))
 		}
 		if s.pos.FormatVersion != formatVersion {
 			return nil, fmt.Errorf("%s: saved in format %q, this version reads %q", path, s.pos.FormatVersion, formatVersion)
@@ -202,7 +251,10 @@ func FindState(dir string) (*Saved, error) {
 		return a.EpochSteps > b.EpochSteps // the end of an epoch stands behind a state saved at its last step
 	})
 	last := found[len(found)-1]
-	return last, verify(last.Dir)
+	if err := verify(last.Dir); err != nil {
+		return last, err
+	}
+	return last, verifyRivals(ckpt, found)
 }
 
 // restore loads the state into a phase that has begun.

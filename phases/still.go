@@ -24,24 +24,34 @@ type stillPart struct {
 	stale      torchx.Tensor // [end-start]; no tensor: zero
 }
 
-// newStillParams finds the parameters whose name contains one of parts; each must name at least one, or,
+// stillNames finds the parameters whose name contains one of parts; each must name at least one, or,
 // where any is enough, one of them must.
-func newStillParams(p *torchx.Params, parts []string, any bool) (*stillParams, error) {
-	s := &stillParams{names: map[string]bool{}}
+func stillNames(p *torchx.Params, parts []string, any bool) (map[string]bool, error) {
+	names := map[string]bool{}
 	for _, part := range parts {
 		found := false
 		for _, name := range p.Names() {
 			if strings.Contains(name, part) {
-				s.names[name], found = true, true
+				names[name], found = true, true
 			}
 		}
 		if !found && !any {
 			return nil, fmt.Errorf("freeze: %q is in no parameter's name; there are %s", part, strings.Join(p.Names(), ", "))
 		}
 	}
-	if len(s.names) == 0 {
+	if len(names) == 0 {
 		return nil, fmt.Errorf("freeze: none of %v is in a parameter's name; there are %s", parts, strings.Join(p.Names(), ", "))
 	}
+	return names, nil
+}
+
+// newStillParams freezes the parameters of stillNames.
+func newStillParams(p *torchx.Params, parts []string, any bool) (*stillParams, error) {
+	names, err := stillNames(p, parts, any)
+	if err != nil {
+		return nil, err
+	}
+	s := &stillParams{names: names}
 	for name := range s.names {
 		start, end := p.Range(name)
 		s.parts = append(s.parts, stillPart{start: start, end: end})

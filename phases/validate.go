@@ -25,6 +25,9 @@ type Validation struct {
 	Accuracies []float64 // [Q] per query, where known
 	Selections [][]int64 // [Q] greedy selection
 
+	// Recorded is how the policy orders the recorded candidates, where nothing can score its selections.
+	Recorded rewardutil.RecordedScores
+
 	// Of token policies.
 	Texts  []string           // [Q] greedy completions, where the scorer decodes them
 	Terms  map[string]float64 // mean of each term of the reward over the greedy completions
@@ -43,6 +46,9 @@ func (v Validation) Metrics(prefix string) Metrics {
 	}
 	for name, x := range v.Terms {
 		m[prefix+"reward_"+name] = x
+	}
+	for name, x := range v.Recorded.Means() {
+		m[prefix+name] = x
 	}
 	return m
 }
@@ -67,6 +73,9 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				losses, steps = append(losses, l...), append(steps, n...)
 				a, groups := recordedAdvantage(out, b, data.Advantage)
 				advantage, advGroups = advantage+a, advGroups+groups
+				if !canScore {
+					addRecorded(&v.Recorded, src, out, b)
+				}
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
 			if policy != reference { // else the KL is 0
@@ -182,6 +191,21 @@ func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.Ad
 		}
 	}
 	return sum, groups
+}
+
+// addRecorded adds the queries of a batch: each candidate is as likely as the policy says, among the recorded ones.
+func addRecorded(r *rewardutil.RecordedScores, src selector.Source, out selector.Output, b *selector.Batch) {
+	logp := sequence(out.LogP).Floats() // [B*G] sync
+	var of, rewards []float64
+	for i, q := range b.Queries {
+		of, rewards = of[:0], rewards[:0]
+		for at := i * b.G; at < (i+1)*b.G; at++ {
+			if b.Valid[at] {
+				of, rewards = append(of, logp[at]), append(rewards, b.Rewards[at])
+			}
+		}
+		r.Draw(src.ID(q), of, rewards)
+	}
 }
 
 // normalizeGroups applies normalize to each group's valid rewards.

@@ -2,9 +2,11 @@ package reports
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,8 +41,8 @@ func TestPlotsOfAnswers(t *testing.T) {
 	must(t, err)
 	must(t, DrawPlots(run))
 	names := plotFiles(dir)
-	if len(names) != len(figures()) {
-		t.Fatalf("drawn %v, want all %d figures", names, len(figures()))
+	if len(names) != len(figures())-1 || slices.Contains(names, "points") { // no completion names points
+		t.Fatalf("drawn %v, want all of the %d figures but points", names, len(figures()))
 	}
 	for _, name := range names {
 		svg, err := os.ReadFile(filepath.Join(dir, plotsFolder, name+".svg"))
@@ -186,4 +188,38 @@ func readCode(t *testing.T, code string) string {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(code, visibleSpace, " "), `"`, `\"`) + `"`)
 	must(t, err)
 	return text
+}
+
+// Where completions name negative points, a figure shows how many, and how many lie in the confusion region and on the object.
+func TestPointsFigure(t *testing.T) {
+	dir := t.TempDir()
+	log, err := OpenLog(dir, LogOptions{Stderr: &bytes.Buffer{}})
+	must(t, err)
+	for step := 1; step <= 20; step++ {
+		x := float64(step) / 20
+		record(t, log, KindStep, "grpo", 1+step/11, step, step, map[string]any{"completion_length": 12.0, "mean_reward": x, "reward_std": 0.1, "reward_points": x, "reward_points_std": 0.1,
+			"reward_points_named": 2 + x, "reward_points_in_confusion": x * 2, "reward_points_on_object": 1 - x, "reward_points_named_std": 0.0})
+	}
+	record(t, log, KindEpoch, "grpo", 1, 10, 10, map[string]any{"val_reward": 0.6, "val_reward_points_named": 2.5, "val_reward_points_in_confusion": 1.5})
+	must(t, log.Close())
+	must(t, RebuildReport(dir))
+	if got := strings.Join(plotFiles(dir), " "); got != "sampled_reward points completions" {
+		t.Errorf("drawn %s", got)
+	}
+	run, err := ReadRun(dir)
+	must(t, err)
+	if terms := run.rewardTerms(); terms != nil { // the only term is the reward: what it counts is none
+		t.Errorf("terms %v", terms)
+	}
+	f := pointsFigure(run)
+	if f == nil || len(f.rows) != 2 {
+		t.Fatalf("figure %+v: want two panels", f)
+	}
+	share := f.rows[1][0].layers[0].(curve)
+	if last := len(share.y) - 1; math.Abs(share.y[last]-2./3) > 1e-12 || math.Abs(share.y[0]-0.1/2.05) > 1e-12 {
+		t.Errorf("shares in the confusion region %v: want 0.1/2.05 to 2/3", share.y)
+	}
+	if out := os.Getenv("LOOK"); out != "" {
+		must(t, os.CopyFS(out, os.DirFS(dir)))
+	}
 }

@@ -140,7 +140,7 @@ func armTables(arms []comparedArm, want func(split, metric string) bool) []armTa
 
 // baselinePolicies are the policies that a table shows below the trained ones.
 func baselinePolicies() []string {
-	return []string{policyRandom, policySimilarity, policyMajority, policyInit, policyBestBeam, policyOracle, policyReference}
+	return []string{policyRandom, policySimilarity, policyMajority, policyRecorded, policyInit, policyBestBeam, policyOracle, policyReference}
 }
 
 // baselinesOf are the baselines that runs scored, by policy.

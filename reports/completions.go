@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+
+	"fulcrum/internal/jsonwords"
 )
 
 const completionsFile = "completions.jsonl"
@@ -57,7 +59,7 @@ func ReadCompletions(dir string) ([]SampledCompletion, error) {
 func eachCompletion(dir string, do func(SampledCompletion)) error {
 	return eachLine(filepath.Join(dir, completionsFile), func(line []byte) error {
 		var c SampledCompletion
-		if err := json.Unmarshal(line, &c); err != nil {
+		if err := jsonwords.Unmarshal(line, &c); err != nil {
 			return err
 		}
 		do(c)

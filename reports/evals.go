@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+
+	"fulcrum/internal/jsonwords"
 )
 
 const evalsFile = "evals.jsonl"
@@ -89,7 +91,7 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 	index := map[string]int{}
 	err := eachLine(filepath.Join(dir, evalsFile), func(line []byte) error {
 		var e Evaluation
-		if err := json.Unmarshal(line, &e); err != nil {
+		if err := jsonwords.Unmarshal(line, &e); err != nil {
 			return err
 		}
 		if err := e.validate(); err != nil {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"fulcrum/internal/atomicfile"
 )
 
 const (
@@ -242,20 +244,34 @@ func (l *Log) Completions(phase string, epoch, step int, rows []Completion) erro
 func (l *Log) Mark() (rows, evals, completions int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	files := []*os.File{l.metrics, l.runLog} // the latter and the events repeat the rows, and are checked against them
-	if l.events != nil {
-		files = append(files, l.events.f)
-	}
-	for _, f := range files {
-		if err := f.Sync(); err != nil {
-			return 0, 0, 0, fmt.Errorf("cannot write %s: %w", filepath.Base(f.Name()), err)
-		}
+	if err := l.sync(); err != nil {
+		return 0, 0, 0, err
 	}
 	if evals, err = countRows(filepath.Join(l.dir, evalsFile)); err != nil {
 		return 0, 0, 0, err
 	}
 	completions, err = countRows(filepath.Join(l.dir, completionsFile))
 	return l.rows, evals, completions, err
+}
+
+// Sync makes everything recorded so far durable, the names of the files included.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sync()
+}
+
+func (l *Log) sync() error {
+	files := []*os.File{l.metrics, l.runLog} // the latter and the events repeat the rows, and are checked against them
+	if l.events != nil {
+		files = append(files, l.events.f)
+	}
+	for _, f := range files {
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("cannot write %s: %w", filepath.Base(f.Name()), err)
+		}
+	}
+	return atomicfile.SyncDir(l.dir)
 }
 
 // Close ends the progress line and closes the files. It may be called twice.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 )
 
 const manifestFile = "manifest.json"
@@ -80,7 +81,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 		return nil, err
 	}
 	m := &Manifest{}
-	if err := json.Unmarshal(data, m); err != nil {
+	if err := jsonwords.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	sum := sha256.Sum256(data)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/secret"
 )
 
@@ -137,7 +138,7 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 	if answer == nil {
 		return nil
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := jsonwords.Unmarshal(text, answer); err != nil {
 		return &mlflowError{URI: c.server.URI, Status: resp.StatusCode, Message: "the answer is not JSON: is this an MLflow server?"}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/internal/atomicfile"
 )
 
 const plotsFolder = "plots"
@@ -27,6 +29,7 @@ func figures() []figureMaker {
 		{"reward", rewardFigure},
 		{"accuracy", accuracyFigure},
 		{"sampled_reward", sampledRewardFigure},
+		{"points", pointsFigure},
 		{"completions", lengthFigure},
 		{"losses", lossFigure},
 		{"kl", klFigure},
@@ -45,6 +48,8 @@ func (r *Run) caption(name string) string {
 		return "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. Moves smaller than the intervals of the results table are noise."
 	case "sampled_reward":
 		return "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is nothing left to learn from."
+	case "points":
+		return "Where the negative points of sampled completions fall. More of them in the confusion region is what the reward asks for; points on the object cost."
 	case "completions":
 		return "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too low, or that the policy has stopped ending its answers."
 	case "losses":
@@ -70,7 +75,7 @@ func (r *Run) caption(name string) string {
 // resume, is removed.
 func DrawPlots(run *Run) error {
 	dir := filepath.Join(run.Dir, plotsFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(dir); err != nil {
 		return fmt.Errorf("plots: %w", err)
 	}
 	for _, maker := range figures() {

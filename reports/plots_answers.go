@@ -62,13 +62,79 @@ func sampledRewardFigure(run *Run) *figure {
 	return stack("Reward of training completions", note, reward, spread, terms).crop(run)
 }
 
+// pointMeasures are the columns of the points term beside its value, with what they show.
+func pointMeasures() [][2]string {
+	return [][2]string{
+		{"points_named", "named"}, {"points_in_confusion", "in the confusion region"}, {"points_on_object", "on the object"},
+	}
+}
+
+// pointsFigure shows how many negative points completions name, how many of them fall into the confusion region and how
+// many on the object, and what share of them that is.
+func pointsFigure(run *Run) *figure {
+	if !run.answers() {
+		return nil
+	}
+	number := newPanel(run, "negative points per completion")
+	number.yMin = 0
+	share := newPanel(run, "share of those named")
+	share.share, share.yMin = true, 0
+	dots := ""
+	for i, m := range pointMeasures() {
+		c := []colour{black, green, vermillion}[i]
+		if !number.addSteps(run, "reward_"+m[0], m[1], c) && i == 0 {
+			return nil
+		}
+		if x, y := run.epochSeries("", "val_reward_"+m[0]); len(x) > 0 {
+			number.layers = append(number.layers, points(x, y, c))
+			dots = "\nDots: greedy completions of validation questions."
+		}
+		if i > 0 {
+			share.addShareOfSteps(run, "reward_"+m[0], "reward_points_named", m[1], c)
+		}
+	}
+	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\npoints on the object cost the mask." + dots
+	if len(share.layers) == 0 {
+		return stack("Negative points", note, number).crop(run)
+	}
+	return stack("Negative points", note, number, share).crop(run)
+}
+
+// addShareOfSteps draws part/whole of every step that has a whole.
+func (p *panel) addShareOfSteps(run *Run, part, whole, label string, c colour) {
+	any := false
+	for _, s := range run.Steps {
+		of := s.Column(whole)
+		ratio := slices.Clone(s.Column(part))
+		if len(ratio) == 0 || len(of) != len(ratio) {
+			continue
+		}
+		for i := range ratio {
+			if ratio[i] /= of[i]; of[i] == 0 {
+				ratio[i] = math.NaN()
+			}
+		}
+		x, mean, _, _ := buckets(s.globals(), ratio)
+		if len(x) > 40 { // few steps need no smoothing
+			mean = smooth(mean)
+		}
+		if len(x) > 0 {
+			p.layers = append(p.layers, line(x, mean, c, 1.6))
+			any = true
+		}
+	}
+	if any {
+		p.legend = append(p.legend, legendItem{label, lineSample(draw.LineStyle{Color: c, Width: 1.6})})
+	}
+}
+
 // rewardTerms are the names of the terms that steps have measured, in alphabetical order; none where the
 // only term is the reward.
 func (r *Run) rewardTerms() []string {
 	names := map[string]bool{}
 	for _, s := range r.Steps {
 		for column := range s.columns {
-			if name, ok := strings.CutPrefix(column, "reward_"); ok && name != "std" && !strings.HasSuffix(name, "_std") {
+			if name, ok := strings.CutPrefix(column, "reward_"); ok && name != "std" && !strings.HasSuffix(name, "_std") && !isMeasure(name) {
 				names[name] = true
 			}
 		}
@@ -78,6 +144,11 @@ func (r *Run) rewardTerms() []string {
 		return nil
 	}
 	return terms
+}
+
+// isMeasure reports a column that a term measures beside its value.
+func isMeasure(name string) bool {
+	return slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name })
 }
 
 // closeTo says whether two means of equal numbers may differ by rounding alone.

@@ -168,7 +168,7 @@ func (p *progress) logLine(r Row) (name string, level Level, message string) {
 func (p *progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
-	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy"} {
+	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
 		if x, ok := number(r, name); ok {
 			fmt.Fprintf(&b, "  %s %-7s", name, sig(x, 4))
 		}
@@ -182,7 +182,7 @@ func (p *progress) epochLine(r Row) string {
 // evalLine is: eval  dev  similarity  reward 0.08410  accuracy 0.1386.
 func (p *progress) evalLine(r Row) string {
 	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
-	for _, name := range []string{"reward", "accuracy", "loss", "kl"} {
+	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
 		if x, ok := number(r, name); ok {
 			line += "  " + name + " " + sig(x, 4)
 		}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
 
@@ -64,7 +64,7 @@ func readPublished(path string) (*publishedTable, error) {
 		Rows  []json.RawMessage `json:"rows"`
 		Notes []string          `json:"notes"`
 	}
-	if err := json.Unmarshal(data, &file); err != nil {
+	if err := jsonwords.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("%s: not a file of published accuracies {\"rows\": [{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}: %w", path, err)
 	}
 	if len(file.Rows) == 0 {
@@ -73,8 +73,7 @@ func readPublished(path string) (*publishedTable, error) {
 	t := &publishedTable{path: path, what: file.What, notes: file.Notes}
 	for i, raw := range file.Rows {
 		row := publishedRow{number: i + 1}
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		if err := decoder.Decode(&row); err != nil {
+		if err := jsonwords.Unmarshal(raw, &row); err != nil {
 			return nil, fmt.Errorf("%s: row %d: %w", path, i+1, err)
 		}
 		if err := row.validate(); err != nil {

@@ -86,7 +86,7 @@ func TestPublishedErrorsNameFileAndRow(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"no JSON", "accuracy", "not a file of published accuracies"},
 		{"no rows", `{"rows": []}`, "no rows: want"},
-		{"an accuracy that is text", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": "50"`), "row 2: json: cannot unmarshal string"},
+		{"an accuracy that is text", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": "50"`), "row 2: accuracy: got a JSON string, want a number"},
 		{"above 100", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": 148`), "row 2: accuracy 148: want percent, from 0 to 100"},
 		{"no accuracy", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1`), "row 2: no accuracy"},
 		{"no selector", row(`"dataset": "d", "samples": 10, "shots": 1, "accuracy": 1`), "row 2: no selector"},

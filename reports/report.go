@@ -73,7 +73,7 @@ func reportOf(run *Run) (string, error) {
 
 // stages takes the results of summary.json, or computes them where the run has not ended.
 func (r *Run) stages() ([]StageResult, error) {
-	if r.Summary != nil && len(r.Summary.Evaluations) > 0 {
+	if r.Summary != nil && r.Summary.Evaluations != nil {
 		return r.Summary.Evaluations, nil
 	}
 	return Stages(r.Evaluations, DefaultStatsOptions())
@@ -138,10 +138,13 @@ func verdictLine(stages []StageResult) string {
 		if i == 0 && len(yards) > 1 && sameAsInit(stages, *stage, y) {
 			against += " (and the initial policy, which scores the same)"
 		}
-		parts = append(parts, capital((*y.gain(stage)).Sentence(stage.subject(), against, stage.Metric))+".")
+		if y.policy == policyRecorded && listsBestFirst(stages) {
+			against += ", which lists the best first"
+		}
+		parts = append(parts, capital((*y.gain(stage)).Sentence(stage.subject(), against, metricName(stage.Metric)))+".")
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), stage.Metric, sig(stage.Mean, 4))
+		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.subject(), metricName(stage.Metric), sig(stage.Mean, 4))
 	}
 	return fmt.Sprintf("On %s: %s", stage.Split, plain(strings.Join(parts, " ")))
 }
@@ -151,7 +154,7 @@ func verdictLine(stages []StageResult) string {
 func standing(run *Run, s *Summary, stages []StageResult) string {
 	stage := plannedResult(stages)
 	var out []string
-	scale := fmt.Sprintf("Its mean %s is %s", stage.Metric, sig(stage.Mean, 4))
+	scale := fmt.Sprintf("Its mean %s is %s", metricName(stage.Metric), sig(stage.Mean, 4))
 	var bounds []string
 	for _, b := range []struct{ policy, is string }{
 		{policyRandom, run.wording("random selections get ", "random answers get ")}, {policyOracle, "the oracle, which looks at the rewards, "}, {policyReference, "the target answers "},
@@ -286,10 +289,21 @@ func reportData(d *document, s *Summary) {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(data.Skipped)) {
-		rows = append(rows, []string{"skipped: " + plain(reason), thousands(data.Skipped[reason])})
+		what := "skipped: " + plain(reason)
+		if at := data.SkippedAt[reason]; at != "" {
+			what += " (" + plain(at) + ")"
+		}
+		rows = append(rows, []string{what, thousands(data.Skipped[reason])})
 	}
 	if len(data.Skipped) == 0 {
 		rows = append(rows, []string{"skipped records", "0"})
+	}
+	for _, u := range data.UnknownKeys {
+		what := fmt.Sprintf("unknown key %s of a %s in %s, from line %d on", plain(u.Key), plain(u.Object), plain(u.File), u.First)
+		if u.Nearest != "" {
+			what += fmt.Sprintf(" (did you mean %s?)", plain(u.Nearest))
+		}
+		rows = append(rows, []string{what, thousands(u.Count)})
 	}
 	if data.Fingerprint != "" {
 		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})

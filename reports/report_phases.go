@@ -70,13 +70,13 @@ func phaseStory(run *Run, s *Summary, phase string) string {
 // scoreStory says what a phase did to the validation score, from what it was given, and to its losses.
 func scoreStory(run *Run, phase string) []string {
 	var out []string
-	for _, metric := range []string{"reward", "accuracy"} {
+	for _, metric := range []string{"reward", "accuracy", "recorded_reward"} {
 		before, ok := run.scoreBefore(phase, metric)
 		_, y := run.epochSeries(phase, "val_"+metric)
 		if !ok || len(y) == 0 || metric == "accuracy" && len(out) > 0 {
 			continue
 		}
-		text := fmt.Sprintf("The mean validation %s went from %s to %s", metric, sig4(before), sig4(y[len(y)-1]))
+		text := fmt.Sprintf("The mean validation %s went from %s to %s", metricName(metric), sig4(before), sig4(y[len(y)-1]))
 		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] {
 			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", sig4(best), run.epochOf(phase, slices.Index(y, best)))
 		}

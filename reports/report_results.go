@@ -26,7 +26,7 @@ func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
 	d.paragraph("Gains are differences on the same questions, with paired 95%% intervals.%s", baselineStory(stages))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
-		d.heading(3, "%s on %s (%s, %s)", capital(t.metric), plain(first.Split),
+		d.heading(3, "%s on %s (%s, %s)", capital(metricName(t.metric)), plain(first.Split),
 			run.wording(plural(first.Queries, "query"), plural(first.Queries, "question")),
 			run.wording(plural(first.Shots, "shot"), "answers of up to "+plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
@@ -47,6 +47,14 @@ func baselineStory(stages []StageResult) string {
 	} {
 		if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == b.policy }) {
 			out += fmt.Sprintf(" %s is %s.", capital(b.policy), b.is)
+		}
+	}
+	if slices.ContainsFunc(stages, func(r StageResult) bool { return r.Policy == policyRecorded }) {
+		out += " No reader can score new selections of this data, so policies are judged by how they order the recorded candidates: the recorded reward that they expect among them" +
+			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes the candidate whose examples are nearest to the query," +
+			" recorded order the one that the file lists first, random any."
+		if listsBestFirst(stages) {
+			out += " The file lists the best candidate first: no policy can pass that order."
 		}
 	}
 	return out

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // Kinds of rows in metrics.jsonl.
@@ -167,7 +169,7 @@ func appendString(b []byte, s string) []byte {
 // parseRow reads one line of metrics.jsonl.
 func parseRow(line []byte) (Row, error) {
 	fields := map[string]any{}
-	if err := json.Unmarshal(line, &fields); err != nil {
+	if err := jsonwords.Unmarshal(line, &fields); err != nil {
 		return Row{}, err
 	}
 	r := Row{Fields: fields}

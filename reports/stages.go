@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -16,8 +17,9 @@ const (
 	policyBest       = "best"
 	policyBestBeam   = "best_beam" // the best recorded beam of each query, what sft imitates
 	policyOracle     = "oracle"
-	policyReference  = "reference" // the target answers themselves
-	policyResults    = "results"   // of a result file (task=evaluate)
+	policyRecorded   = "recorded_order" // the order in which the file lists the recorded candidates
+	policyReference  = "reference"      // the target answers themselves
+	policyResults    = "results"        // of a result file (task=evaluate)
 )
 
 // StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
@@ -34,6 +36,7 @@ type StageResult struct {
 	SE             float64 `json:"se"`
 	OverSimilarity *Paired `json:"over_similarity,omitempty"`
 	OverMajority   *Paired `json:"over_majority,omitempty"`
+	OverRecorded   *Paired `json:"over_recorded,omitempty"`
 	OverInit       *Paired `json:"over_init,omitempty"`
 }
 
@@ -50,6 +53,7 @@ func yardsticks() []yardstick {
 	return []yardstick{
 		{policySimilarity, "similarity", "similarity", func(r *StageResult) **Paired { return &r.OverSimilarity }},
 		{policyMajority, "majority", "the majority answer", func(r *StageResult) **Paired { return &r.OverMajority }},
+		{policyRecorded, "recorded order", "the recorded order", func(r *StageResult) **Paired { return &r.OverRecorded }},
 		{policyInit, "initial policy", "the initial policy", func(r *StageResult) **Paired { return &r.OverInit }},
 	}
 }
@@ -62,7 +66,7 @@ func yardsticksOf(table []StageResult) []yardstick {
 }
 
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
-// (reward first), then random, similarity, majority, init, the phases in order, best, best beam, oracle, reference.
+// (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
 // of the phases are corrected for their number (Holm) within split, metric and reference.
@@ -76,6 +80,17 @@ func Stages(evals []Evaluation, opt StatsOptions) ([]StageResult, error) {
 		results = append(results, rows...)
 	}
 	return results, nil
+}
+
+// JudgeError is an evaluation whose mean or standard error is not finite.
+type JudgeError struct {
+	Policy, Split, Metric string
+	Mean, SE              float64
+}
+
+func (e *JudgeError) Error() string {
+	return fmt.Sprintf("the evaluation of %s on %s has a mean %s of %v ± %v, want finite numbers: its scores (%s) are too large",
+		e.Policy, e.Split, e.Metric, e.Mean, e.SE, evalsFile)
 }
 
 // stageTables groups evaluations by split, metric and shots, and orders each group.
@@ -132,7 +147,7 @@ func stageRank(policy string) int {
 	switch policy {
 	case policyRandom:
 		return rankBaseline
-	case policySimilarity, policyMajority:
+	case policySimilarity, policyMajority, policyRecorded:
 		return rankYardstick
 	case policyInit:
 		return rankInit
@@ -156,6 +171,9 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 		rows[i].Mean, rows[i].SE = meanSE(e.Scores)
 		if len(e.Scores) < 2 {
 			rows[i].SE = 0
+		}
+		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
+			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}
 		}
 	}
 	planned := plannedStage(table)
@@ -256,6 +274,8 @@ func (s StageResult) title() string {
 		return s.Policy
 	case policyBestBeam:
 		return "best beam"
+	case policyRecorded:
+		return "recorded order"
 	case policyInit:
 		return "initial policy"
 	case policyResults:
@@ -270,6 +290,16 @@ func (s StageResult) title() string {
 		return fmt.Sprintf("after %s (epoch %d)", s.Policy, s.Epoch)
 	}
 	return "after " + strings.TrimSpace(s.Policy)
+}
+
+// metricName writes a metric as words: top1 accuracy.
+func metricName(metric string) string { return strings.ReplaceAll(metric, "_", " ") }
+
+// listsBestFirst reports whether the recorded candidates are listed best first: then no policy can pass that order.
+func listsBestFirst(stages []StageResult) bool {
+	return slices.ContainsFunc(stages, func(r StageResult) bool {
+		return r.Policy == policyRecorded && r.Metric == "top1_accuracy" && r.Mean == 1
+	})
 }
 
 // subject names a stage inside a sentence.

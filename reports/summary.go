@@ -90,14 +90,26 @@ func (r *Run) Findings() []Finding {
 
 // DataSummary says what a run was trained and judged on.
 type DataSummary struct {
-	Name        string         `json:"name"`
-	Synthetic   bool           `json:"synthetic"`
-	Notice      string         `json:"notice"` // one plain sentence
-	Fingerprint string         `json:"fingerprint"`
-	Counts      map[string]int `json:"counts"`  // queries and candidates of each split
-	Skipped     map[string]int `json:"skipped"` // left-out records by reason
-	Shots       int            `json:"shots"`
-	EvalName    string         `json:"eval_name"` // of the set that enters no choice
+	Name        string            `json:"name"`
+	Synthetic   bool              `json:"synthetic"`
+	Notice      string            `json:"notice"` // one plain sentence
+	Fingerprint string            `json:"fingerprint"`
+	Counts      map[string]int    `json:"counts"`                 // queries and candidates of each split
+	Skipped     map[string]int    `json:"skipped"`                // left-out records by reason
+	SkippedAt   map[string]string `json:"skipped_at,omitempty"`   // by reason: where they stand, or the first of them
+	UnknownKeys []UnknownKey      `json:"unknown_keys,omitempty"` // of records, that nothing reads
+	Shots       int               `json:"shots"`
+	EvalName    string            `json:"eval_name"` // of the set that enters no choice
+}
+
+// UnknownKey is a key that the records of a file hold and nothing reads.
+type UnknownKey struct {
+	File    string `json:"file"`
+	Object  string `json:"object"` // what holds it: record, trajectory, …
+	Key     string `json:"key"`
+	Nearest string `json:"nearest,omitempty"` // of the keys that are read
+	Count   int    `json:"count"`
+	First   int    `json:"first"` // line of the first one
 }
 
 // PhaseSummary is one finished or stopped phase.

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/internal/atomicfile"
 )
 
 // sweepFigure is a plot of a sweep with what its report says below it.
@@ -36,7 +37,7 @@ func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure,
 	var errs []error
 	for i, f := range figures() {
 		if i == 0 {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
+			if err := atomicfile.MkdirAll(dir); err != nil {
 				return nil, fmt.Errorf("plots: %w", err)
 			}
 		}

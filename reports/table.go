@@ -17,7 +17,7 @@ func PrintResults(w io.Writer, stages []StageResult) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s on %s, %s\n", t.metric, t.rows[0].Split, plural(t.rows[0].Queries, "query"))
+		fmt.Fprintf(w, "%s on %s, %s\n", metricName(t.metric), t.rows[0].Split, plural(t.rows[0].Queries, "query"))
 		if err := printTable(w, t.rows); err != nil {
 			return err
 		}

@@ -26,8 +26,9 @@ type Position struct {
 }
 
 // Truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
-// evals.jsonl and completions.jsonl, and torn last lines. Events of earlier resumes stay. Event files for TensorBoard stay
-// too, since the next one tells it which steps to forget, unless the run starts over.
+// evals.jsonl and completions.jsonl, and torn ends of them, of run.log and of TensorBoard's events. Events of earlier
+// resumes stay. Event files for TensorBoard stay too, since the next one tells it which steps to forget, unless the run
+// starts over.
 func Truncate(dir string, at Position) error {
 	if err := truncateFile(filepath.Join(dir, metricsFile), at.Rows); err != nil {
 		return err
@@ -38,19 +39,51 @@ func Truncate(dir string, at Position) error {
 	if err := truncateFile(filepath.Join(dir, completionsFile), at.Completions); err != nil {
 		return err
 	}
-	if at != (Position{}) {
-		return nil
+	if err := filterLines(filepath.Join(dir, runLogFile), func([]byte) bool { return true }); err != nil {
+		return err
 	}
 	old, err := globIn(dir, eventFilesPattern)
 	if err != nil {
 		return err
 	}
 	for _, path := range old {
-		if err := os.Remove(path); err != nil {
+		if at == (Position{}) {
+			err = os.Remove(path)
+		} else {
+			err = cutTornRecord(path)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cutTornRecord cuts off what a file of events holds behind its last whole record.
+func cutTornRecord(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	w := eventWriter{crc: castagnoli()}
+	rest := data
+	for len(rest) > 0 {
+		if _, next, torn := w.record(rest); torn == nil {
+			rest = next
+			continue
+		}
+		return truncateDurably(path, int64(len(data)-len(rest)))
+	}
+	return nil
+}
+
+func truncateDurably(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return errors.Join(f.Truncate(size), f.Sync())
 }
 
 // truncateFile keeps the first lines of a file, and events of resumes wherever they stand.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"fulcrum/internal/tensorfile"
 )
 
 // Mismatch is a number or a line that the records do not bear out.
@@ -118,12 +120,29 @@ func (r numberedRow) at() string {
 	return r.Text("event")
 }
 
+// weights checks the checkpoints against the digests of their tensors that they hold themselves.
+func (c *runCheck) weights() error {
+	paths, err := globIn(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		f, err := tensorfile.ReadSafetensors(path)
+		if err != nil {
+			c.mismatch(Mismatch{File: "checkpoints/" + filepath.Base(path), What: "digest", Stated: "a checkpoint", Recomputed: err.Error()})
+			continue
+		}
+		f.Close()
+	}
+	return nil
+}
+
 // digests compares the records with the digests taken when the run ended.
 func (c *runCheck) digests() error {
 	m := c.run.Manifest
 	if m == nil {
 		c.note("there is no %s: the records have no digests, and were only checked against each other", manifestFile)
-		return nil
+		return c.weights()
 	}
 	if m.Version != c.opt.Version {
 		c.note("the run was made by another version of the program (%s; this is %s): reports and plots may differ for that reason", m.Version, c.opt.Version)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // sortedKeys are the keys of a map in order.
@@ -172,7 +174,7 @@ func (c *runCheck) evaluations() error {
 	err := eachLine(filepath.Join(c.dir, evalsFile), func(text []byte) error {
 		line++
 		var e Evaluation
-		if err := json.Unmarshal(text, &e); err != nil {
+		if err := jsonwords.Unmarshal(text, &e); err != nil {
 			return err
 		}
 		if err := e.validate(); err != nil {
@@ -190,7 +192,7 @@ func (c *runCheck) evaluations() error {
 			continue
 		}
 		n++
-		for _, metric := range []string{"reward", "accuracy"} {
+		for _, metric := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy"} {
 			if stated, ok := row.Number(metric); ok {
 				c.evaluation(row, metric, stated, all)
 			}
@@ -370,7 +372,7 @@ func tree(v any) (any, error) {
 		return nil, err
 	}
 	var out any
-	return out, json.Unmarshal(data, &out)
+	return out, jsonwords.Unmarshal(data, &out)
 }
 
 // compareTrees compares two JSON values by path and returns how many leaves it saw.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulcrum/internal/tensorfile"
 )
 
 // honestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
@@ -22,7 +24,8 @@ func honestRun(t testing.TB) string {
 	dir := filepath.Join(t.TempDir(), "run")
 	must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
 	must(t, os.MkdirAll(filepath.Join(dir, "checkpoints"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []byte("weights"), 0o644))
+	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
+	must(t, tensorfile.WriteSafetensors(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
 	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte("task: train\nseed: 1\nschedule: [rce, grpo]\nrce: {epochs: 2}\ngrpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}\nlogging: {log_every_steps: 1, tensorboard: true}\ncheckpoint: {best: {kl_max: null}}\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- seed=1\n"), 0o644))
 	clock := newClock(500 * time.Millisecond)
@@ -202,10 +205,11 @@ func TestEditsAreCaught(t *testing.T) {
 		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\"M60,60L648`, ""},
 		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
 		{"a plot that is gone", func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
-		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"), "checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", ""},
+		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"),
+			"checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", "damaged: its tensors have the SHA-256"},
 		{"weights that are gone", func(t *testing.T, dir string) {
 			must(t, os.Remove(filepath.Join(dir, "checkpoints/grpo_epoch2.safetensors")))
-		}, "checkpoints/grpo_epoch2.safetensors: digest: stated 7 bytes, recomputed no such file", ""},
+		}, "checkpoints/grpo_epoch2.safetensors: digest: stated 175 bytes, recomputed no such file", ""},
 		{"TensorBoard's events", tensorboard, "in events.out.tfevents", "in events.out.tfevents"},
 		{"the digests", in(manifestFile, `"bytes": 8`, `"bytes": 9`), "digest", ""},
 	} {

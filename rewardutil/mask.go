@@ -23,6 +23,19 @@ func (m *mask) inside(x, y int) bool {
 	return m.bits[at/64]>>(at%64)&1 != 0
 }
 
+// bounds returns the box (x1, y1, x2, y2) around all that is inside; false where nothing is.
+func (m *mask) bounds() (box [4]float64, ok bool) {
+	x1, y1, x2, y2 := m.width, m.height, 0, 0
+	for y := range m.height {
+		for x := range m.width {
+			if m.inside(x, y) {
+				x1, y1, x2, y2 = min(x1, x), min(y1, y), max(x2, x+1), y+1
+			}
+		}
+	}
+	return [4]float64{float64(x1), float64(y1), float64(x2), float64(y2)}, x2 > 0
+}
+
 // readMask reads a PNG: inside is every pixel that is neither black nor transparent.
 func readMask(path string) (*mask, error) {
 	f, err := regular.Open(path)

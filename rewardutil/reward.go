@@ -56,6 +56,8 @@ func (t *Trajectory) Set(f Field, v float64) {
 type RewardOptions struct {
 	Mode string `koanf:"mode" help:"which recorded scores make the reward" enum:"hard_plus_soft,hard_plus_soft_v2,separated,hard_only,soft_only,hard01_plus_gtprob,hard01_plus_gtprob_separated,hard_plus_gtprob_plus_rel,legacy,vqa_gt_prob,vqa_acc_score,beam_score"`
 
+	Field *string `koanf:"field" help:"recorded number of a trajectory that is its reward, whatever it is called; null = what mode makes of the scores it knows"`
+
 	HardWeight      float64 `koanf:"hard_weight" help:"weight of vqa_correct" range:"(-inf,inf)"`
 	SoftWeight      float64 `koanf:"soft_weight" help:"weight of vqa_acc_score, or of vqa_gt_prob in the gtprob modes" range:"(-inf,inf)"`
 	RelWeight       float64 `koanf:"rel_weight" help:"weight of vqa_rel_score (hard_plus_gtprob_plus_rel)" range:"(-inf,inf)"`
@@ -98,6 +100,9 @@ func (o RewardOptions) Validate() error {
 		errs = append(errs, option.Errorf("mode", "%s", modeError(o.Mode)))
 	}
 	errs = append(errs, oneOf("correctness_mode", o.CorrectnessMode, "01", "pm1"))
+	if o.Field != nil && *o.Field == "" {
+		errs = append(errs, option.Errorf("field", "want the name of a recorded number, or null"))
+	}
 	if o.BeamWeight == 0 && o.CoherenceWeight == 0 && o.DiversityWeight == 0 && o.TaskWeight == 0 {
 		errs = append(errs, option.Errorf("beam_weight", "all level weights are 0: every reward would be 0"))
 	}
@@ -172,6 +177,50 @@ func (o RewardOptions) Reward(t Trajectory) (float64, error) {
 	return max(-rewardLimit, min(rewardLimit, r)), nil
 }
 
+// Missing returns the name of a score that o.Mode makes the reward of and that t lacks, or "". A score with weight 0 is
+// not wanted.
+func (o RewardOptions) Missing(t Trajectory) string {
+	for _, want := range o.wanted(t) {
+		if want.weight != 0 && t.Has&want.any == 0 {
+			return want.name
+		}
+	}
+	return ""
+}
+
+// part is a score, or one of several, that a reward is made of.
+type part struct {
+	any    Field
+	name   string
+	weight float64
+}
+
+func (o RewardOptions) wanted(t Trajectory) []part {
+	hard, soft, prob := part{Correct, "vqa_correct", o.HardWeight}, part{AccScore, "vqa_acc_score", o.SoftWeight}, part{GTProb, "vqa_gt_prob", o.SoftWeight}
+	switch o.Mode {
+	case "hard_plus_soft", "hard_plus_soft_v2", "separated":
+		return []part{hard, soft}
+	case "hard_only":
+		return []part{hard}
+	case "soft_only":
+		return []part{soft}
+	case "hard01_plus_gtprob", "hard01_plus_gtprob_separated":
+		return []part{hard, prob}
+	case "hard_plus_gtprob_plus_rel":
+		if t.Correct == 1 { // relevance counts where the answer is wrong
+			return []part{hard, prob}
+		}
+		return []part{hard, prob, {RelScore, "vqa_rel_score", o.RelWeight}}
+	case "legacy":
+		quality := part{BeamScore, "beam_score", o.Alpha}
+		if o.UseLogProb {
+			quality.any, quality.name = quality.any|LogProb, "logprob_score or beam_score"
+		}
+		return []part{quality, {Correct | AccScore, "vqa_correct or vqa_acc_score", o.Beta}}
+	}
+	return nil // one recorded number: Reward asks for it
+}
+
 // bonus is what a correct answer adds in the separated modes; a fractional vqa_correct adds nothing.
 func (o RewardOptions) bonus(t Trajectory) float64 {
 	if t.Correct == 1 {
@@ -211,8 +260,8 @@ func (o RewardOptions) recorded(t Trajectory, f Field, v float64) (float64, erro
 	if math.IsNaN(v) && o.NaNIsBest {
 		return rewardLimit, nil
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("reward %s is %v: want a finite number", o.Mode, v)
+	if err := CheckReward(v); err != nil {
+		return 0, fmt.Errorf("reward %s is %v: %w", o.Mode, v, err)
 	}
 	return v, nil
 }

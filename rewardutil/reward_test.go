@@ -117,8 +117,9 @@ func TestRewardEqualsTheReference(t *testing.T) {
 func TestRewardRefusals(t *testing.T) {
 	var nan Trajectory
 	nan.Set(AccScore, math.NaN())
-	var inf Trajectory
+	var inf, huge Trajectory
 	inf.Set(Correct, math.Inf(1))
+	huge.Set(BeamScore, -1e308)
 	for _, tc := range []struct {
 		name, mode string
 		t          Trajectory
@@ -127,6 +128,7 @@ func TestRewardRefusals(t *testing.T) {
 		{"NaN is an error by default", "hard_plus_soft", nan, "is NaN: want finite"},
 		{"infinity is not cut to the best reward", "hard_only", inf, "is +Inf: want finite"},
 		{"NaN in a recorded number", "vqa_acc_score", nan, "is NaN"},
+		{"a recorded number that overflows a mean", "beam_score", huge, "is -1e+308: want a number within ±1e+30"},
 		{"a recorded number that is absent", "vqa_gt_prob", nan, "does not record it"},
 		{"hybrid is refused with the list", "hybrid", Trajectory{}, "want one of hard_plus_soft, hard_plus_soft_v2"},
 		{"a typo names the nearest", "hard_plus_sof", Trajectory{}, "did you mean hard_plus_soft?"},

@@ -2,6 +2,7 @@ package rewardutil
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -80,5 +81,46 @@ func BenchmarkRouge(b *testing.B) {
 	target, prediction := text+text+text, text+"and then "+text
 	for b.Loop() {
 		Rouge(target, prediction, true)
+	}
+}
+
+// Texts without line breaks, split by NLTK's Punkt, and rouge_score's rougeLsum of the sentences.
+func TestRougeLsumOfSentences(t *testing.T) {
+	var goldens struct {
+		Cases []struct {
+			Target, Prediction  string
+			TargetSentences     []string `json:"target_sentences"`
+			PredictionSentences []string `json:"prediction_sentences"`
+
+			Plain, Stemmed, Unsplit [3]float64
+		}
+	}
+	golden.JSON(t, "testdata/rouge_sentences.json", &goldens)
+	differ := 0
+	for _, c := range goldens.Cases {
+		for _, text := range []struct {
+			of   string
+			want []string
+		}{{c.Target, c.TargetSentences}, {c.Prediction, c.PredictionSentences}} {
+			if got := strings.Split(SplitSentences(text.of), "\n"); !slices.Equal(got, text.want) {
+				t.Errorf("%q: sentences %q, want %q", text.of, got, text.want)
+			}
+		}
+		for _, way := range []struct {
+			stem bool
+			how  string
+			want [3]float64
+		}{{false, SentencesSplit, c.Plain}, {true, SentencesSplit, c.Stemmed}, {false, SentencesByLine, c.Unsplit}} {
+			s := RougeBySentences(c.Target, c.Prediction, way.stem, way.how).RougeLsum
+			golden.Close(t, []float64{s.Precision, s.Recall, s.F1}, way.want[:], 1e-15)
+			o := RougeOptions{Weight: 1, Types: []string{"rougeLsum"}, Measure: "f1", Stem: way.stem, Sentences: way.how}
+			golden.Close(t, []float64{score1(t, o, TextItem{Completion: c.Prediction, Reference: c.Target})}, way.want[2:], 1e-15)
+		}
+		if c.Plain != c.Unsplit {
+			differ++
+		}
+	}
+	if len(goldens.Cases) < 12 || differ < 8 {
+		t.Errorf("%d cases, %d of which differ by the way: too few to tell", len(goldens.Cases), differ)
 	}
 }

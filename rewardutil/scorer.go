@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"os/exec"
 	"strings"
@@ -22,9 +21,10 @@ import (
 //
 // Each item is the JSON object
 //
-//	{"prompt", "completion", "answer", "reference", "answers", "images", "meta", "points"}
+//	{"prompt", "completion", "answer", "reference", "answers", "images", "meta", "points", "positive_points", "boxes"}
 //
-// without its empty fields; answer is the judged part of the completion (Answer), images are files.
+// without its empty fields; answer is the judged part of the completion (Answer). images are absolute paths, and so are
+// the texts in meta that name a file under the data's folder.
 //
 //	url      POST {"items": [item, …]} → {"scores": [number, …]}, or the list alone
 //	command  one item a line on stdin → one line a score on stdout: a number, or {"score": number}
@@ -123,13 +123,19 @@ type scorerItem struct {
 	Answers    []string        `json:"answers,omitempty"`
 	Images     []string        `json:"images,omitempty"`
 	Meta       json.RawMessage `json:"meta,omitempty"`
-	Points     [][2]float64    `json:"points,omitempty"`
+	Points     [][2]float64    `json:"points,omitempty"` // negative ones
+	Positive   [][2]float64    `json:"positive_points,omitempty"`
+	Boxes      [][4]float64    `json:"boxes,omitempty"`
 }
 
 func newScorerItem(it TextItem) scorerItem {
+	images := make([]string, len(it.Images))
+	for i, path := range it.Images {
+		images[i] = absolute(path)
+	}
 	return scorerItem{
 		Prompt: it.Prompt, Completion: it.Completion, Answer: Answer(it.Completion), Reference: it.Reference,
-		Answers: it.Answers, Images: it.Images, Meta: it.Meta,
+		Answers: it.Answers, Images: images, Meta: metaWithFiles(it.Meta, it.Root),
 	}
 }
 
@@ -268,8 +274,8 @@ func checkScores(scores []float64, n int) error {
 		return permanent{fmt.Errorf("%d scores for %d items", len(scores), n)}
 	}
 	for i, v := range scores {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return permanent{fmt.Errorf("score %d is %v: want a finite number", i, v)}
+		if err := CheckReward(v); err != nil {
+			return permanent{fmt.Errorf("score %d is %v: %w", i, v, err)}
 		}
 	}
 	return nil

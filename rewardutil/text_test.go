@@ -2,11 +2,14 @@ package rewardutil
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -74,29 +77,104 @@ func TestFormat(t *testing.T) {
 
 func TestAccuracy(t *testing.T) {
 	recipe := DefaultAccuracyOptions()
-	comma, exact := recipe, recipe
-	comma.Split, exact.Exact = "comma", true
+	anySpace, exact, tagged := recipe, recipe, recipe
+	anySpace.Split, exact.Exact, tagged.Tagged = "any", true, true
 	for _, tc := range []struct {
-		name                         string
-		completion, reference        string
-		wantRecipe, wantComma, wantX float64
+		name                               string
+		completion, reference              string
+		wantRecipe, wantAny, wantX, wantTg float64
 	}{
-		{"equal", "move_left, jump", "move_left, jump", 1, 1, 1},
-		{"case, blanks and full stops", "<answer> Move_Left,  jump. </answer>", "move_left, jump", 1, 1, 1},
-		{"order does not matter to sets", "jump, move_left", "move_left, jump", 1, 1, 0},
-		{"one of three", "jump, run", "jump, duck", 1. / 3, 1. / 3, 0},
-		{"repeats count once", "jump jump run", "run jump", 1, 0, 0},
-		{"actions of two words", "move left, jump", "move right, jump", 0.5, 1. / 3, 0},
-		{"brackets and quotes", `["jump", 'run']`, "jump, run", 1, 1, 0},
-		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1},
-		{"nothing in common", "a", "b", 0, 0, 0},
-		{"empty completion", "", "b", 0, 0, 0},
+		{"equal", "move_left, jump", "move_left, jump", 1, 1, 1, 0},
+		{"case, blanks and full stops", "<answer> Move_Left,  jump. </answer>", "move_left, jump", 1, 1, 1, 1},
+		{"order does not matter to sets", "jump, move_left", "move_left, jump", 1, 1, 0, 0},
+		{"one of three", "jump, run", "jump, duck", 1. / 3, 1. / 3, 0, 0},
+		{"repeats count once", "jump, jump; run", "run, jump", 1, 1, 0, 0},
+		{"actions of two words", "move left, jump", "move right, jump", 1. / 3, 0.5, 0, 0},
+		{"a word of an action is no action", "the", "pick up the screw, attach the wheel", 0, 1. / 6, 0, 0},
+		{"brackets and quotes", `["jump", 'run']`, "jump, run", 1, 1, 0, 0},
+		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1, 0},
+		{"nothing in common", "a", "b", 0, 0, 0, 0},
+		{"empty completion", "", "b", 0, 0, 0, 0},
+		{"other numbers, the same words", "(3) pick up the wheel (4) attach the screw", "(1) pick up the screw (2) attach the wheel", 0, 0.6, 0, 0},
+		{"numbers alone", "<answer>(1)(2)</answer>", "(1) Action 1 (2) Action 2", 1, 0, 1, 1},
+		{"one number of two", "<answer>(2) something else</answer>", "(1) Action 1 (2) Action 2", 0.5, 0.2, 0, 0.5},
+		{"words of numbered options without their numbers", "Action 1, Action 2", "(1) Action 1 (2) Action 2", 0, 1, 0, 0},
+		{"numbers where the reference has none", "(1) jump", "jump", 0, 0.5, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			it := TextItem{Completion: tc.completion, Reference: tc.reference}
-			got := []float64{score1(t, recipe, it), score1(t, comma, it), score1(t, exact, it)}
-			golden.Close(t, got, []float64{tc.wantRecipe, tc.wantComma, tc.wantX}, 1e-15)
+			got := []float64{score1(t, recipe, it), score1(t, anySpace, it), score1(t, exact, it), score1(t, tagged, it)}
+			golden.Close(t, got, []float64{tc.wantRecipe, tc.wantAny, tc.wantX, tc.wantTg}, 1e-15)
 		})
+	}
+}
+
+// The answers of the video recipe's own records, scored by its own function: every answer and some others against
+// every reference.
+func TestAccuracyOfNumberedAnswersIsTheRecipes(t *testing.T) {
+	data, err := os.ReadFile("testdata/numbered_actions.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recipe struct {
+		References, Completions []string
+		Scores                  [][]float64
+	}
+	if err := json.Unmarshal(data, &recipe); err != nil || len(recipe.References) != 14 || len(recipe.Scores) != 21 {
+		t.Fatalf("%d references, %d rows: %v", len(recipe.References), len(recipe.Scores), err)
+	}
+	o := DefaultAccuracyOptions()
+	o.Tagged = true
+	for i, completion := range recipe.Completions {
+		for j, reference := range recipe.References {
+			got := score1(t, o, TextItem{Completion: completion, Reference: reference})
+			if want := recipe.Scores[i][j]; math.Abs(got-want) > 1e-11 { // written with 12 digits
+				t.Errorf("%q against %q: %v, want %v", completion, reference, got, want)
+			}
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	text := func(s string) *string { return &s }
+	for _, tc := range []struct {
+		name                  string
+		change                func(*MatchOptions)
+		completion, reference string
+		want                  float64
+	}{
+		{"the answer contains the reference's", nil, "<think>two?</think><answer>It is a Red   ball.</answer>", "<answer>red ball</answer>", 1},
+		{"what is thought does not count", nil, "<think>red</think><answer>blue</answer>", "red", 0},
+		{"unless all is searched", func(o *MatchOptions) { o.In = "completion" }, "<think>red</think><answer>blue</answer>", "red", 1},
+		{"a text of the configuration", func(o *MatchOptions) { o.Text = text("[1].") }, "see [1].", "", 1},
+		{"its signs are no expression", func(o *MatchOptions) { o.Text = text("[1].") }, "see 1!", "", 0},
+		{"case, where it counts", func(o *MatchOptions) { o.IgnoreCase = false }, "Red", "red", 0},
+		{"an expression", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\(\d+(, \d+)\)$`) }, "(82, 56)", "", 1},
+		{"an expression that does not match", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\d+$`) }, "<answer>12 apples</answer>", "", 0},
+		{"the reference as an expression", func(o *MatchOptions) { o.By = "regexp" }, "seven", "^(7|seven)$", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := DefaultMatchOptions()
+			o.Weight = 1
+			if tc.change != nil {
+				tc.change(&o)
+			}
+			r, err := newMatch(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Close(t, []float64{score1(t, r, TextItem{Completion: tc.completion, Reference: tc.reference})}, []float64{tc.want}, 0)
+		})
+	}
+	o := DefaultMatchOptions()
+	o.By = "regexp"
+	r, err := newMatch(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Score(context.Background(), []TextItem{{Name: "q7", Completion: "x", Reference: "(7|seven"}})
+	if want := `q7: the reference "(7|seven" is no regular expression (RE2 syntax): error parsing regexp: missing closing )`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
@@ -143,6 +221,33 @@ func TestParsePoints(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := ParsePoints(tc.in, "negative_points"); !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("ParsePoints(%q) = %v, want %v", tc.in, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestParsePointPrompt(t *testing.T) {
+	type points = [][2]float64
+	type boxes = [][4]float64
+	for _, tc := range []struct {
+		name, in string
+		want     PointPrompt
+	}{
+		{"all three under their keys", `{"bbox": [10, 20, 5, 40], "positive_points": [[1, 2]], "negative_points": [[3, 4], [5, 6]]}`,
+			PointPrompt{points{{3, 4}, {5, 6}}, points{{1, 2}}, boxes{{5, 20, 10, 40}}}},
+		{"Qwen's list with labels", `[{"bbox_2d": [1, 2, 3, 4], "label": "cup"}, {"point_2d": [5, 6], "label": "positive"}, {"point_2d": [7, 8], "label": "negative"}]`,
+			PointPrompt{points{{7, 8}}, points{{5, 6}}, boxes{{1, 2, 3, 4}}}},
+		{"a segmenter's points and labels", `{"points": [[1, 2], [3, 4], [5, 6]], "labels": [1, 0, 1]}`,
+			PointPrompt{points{{3, 4}}, points{{1, 2}, {5, 6}}, nil}},
+		{"several boxes", `{"boxes": [[0, 0, 1, 1], [2, 2, 3, 3]]}`, PointPrompt{Boxes: boxes{{0, 0, 1, 1}, {2, 2, 3, 3}}}},
+		{"in values of their own", "box {\"bbox\": [1, 2, 3, 4]} and points [[7, 8]]", PointPrompt{Negative: points{{7, 8}}, Boxes: boxes{{1, 2, 3, 4}}}},
+		{"positive points in an object of their own", `{"positive_points": [{"x": 1, "y": 2}]} then (3, 4)`,
+			PointPrompt{Negative: points{{3, 4}}, Positive: points{{1, 2}}}},
+		{"a box of three numbers is none", `{"bbox": [1, 2, 3], "negative_points": [[1, 1]]}`, PointPrompt{Negative: points{{1, 1}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := ParsePointPrompt(tc.in, "negative_points"); !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
 		})
 	}
@@ -199,6 +304,10 @@ func TestPoints(t *testing.T) {
 		{"thousandths", "(750, 200)", meta, func(o *PointsOptions) { o.Coordinates = "thousand" }, 1},
 		{"shares, the far edge included", "(1, 0)", meta, func(o *PointsOptions) { o.Coordinates = "unit" }, 1},
 		{"no points", "nowhere", meta, nil, 0},
+		{"a positive point on the object, one off it", `{"positive_points": [[5, 2], [15, 7]]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Positive = 0, 0, 1 }, 0.5},
+		{"the object's box", `{"box": [0, 0, 10, 10]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0, 1 }, 1},
+		{"half of the object's box, in the image's pixels", `{"bbox": [0, 0, 50, 100], "negative_points": [[150, 20]]}`, sized, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0.5, 0.5 }, 0.75},
+		{"positive points are no negative ones", `{"positive_points": [[15, 2]]}`, meta, nil, 0},
 		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`, func(o *PointsOptions) { o.Hit = 0 }, 0.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -215,6 +324,41 @@ func TestPoints(t *testing.T) {
 			golden.Close(t, []float64{got}, []float64{tc.want}, 1e-15)
 		})
 	}
+}
+
+// What the plot of points shows: how many negative points are named, in the confusion region and on the object.
+func TestPointsAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))
+	writeMask(t, dir, "confused.png", 20, 10, image.Rect(10, 0, 20, 5))
+	items := []TextItem{
+		{Completion: "(15, 2) (16, 2) (16, 2) (5, 5)", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
+		{Completion: "nothing", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
+	}
+	o := DefaultTextRewardOptions()
+	o.Points.Weight, o.Length.Weight = 2, 0
+	check := func(want map[string][]float64) {
+		t.Helper()
+		r, err := o.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		total, terms, err := r.Score(context.Background(), items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if golden.Close(t, total, []float64{2 * want["points"][0], 0}, 1e-15); !reflect.DeepEqual(terms, want) {
+			t.Errorf("terms %v, want %v", terms, want)
+		}
+	}
+	counts := map[string][]float64{"points": {0.5*2/4 + 0.5*2/4, 0}, "points_named": {4, 0}, "points_in_confusion": {2, 0}, "points_on_object": {1, 0}}
+	check(counts)
+	o.Points.Segmenter = httpScorer(t, func(w http.ResponseWriter, items []scorerItem) { fmt.Fprint(w, "[0.25]") })
+	counts["points"] = []float64{0.25, 0}
+	check(counts) // a segmenter's score, and still what the masks tell
+	items = []TextItem{{Completion: "(15, 2)", Meta: []byte(`{"confusion_mask": "gone.png"}`)}, {Completion: "no"}}
+	check(map[string][]float64{"points": {0.25, 0}, "points_named": {1, 0}})
 }
 
 // Points in pixels mean nothing on two masks of different sizes, unless the image's own size is known.
@@ -259,6 +403,15 @@ func TestCompositionAddsWeightedTerms(t *testing.T) {
 	if len(terms) != 2 {
 		t.Errorf("terms %v: want format and accuracy alone", terms)
 	}
+	o.Scale = 0.5
+	if r, err = o.Build(); err != nil {
+		t.Fatal(err)
+	}
+	total, _, err = r.Score(context.Background(), []TextItem{{Completion: "<answer>jump, run</answer>", Reference: "jump"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, total, []float64{0.5 * (0.3*0.3 + 0.7*0.5)}, 1e-15)
 }
 
 func TestWhatATermNeedsIsNamed(t *testing.T) {
@@ -269,6 +422,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 		want   string
 	}{
 		{"accuracy", func(o *TextRewardOptions) { o.Accuracy.Weight = 1 }, "", "rewards.accuracy: q7: accuracy needs a reference completion, and the record has none"},
+		{"match", func(o *TextRewardOptions) { o.Match.Weight = 1 }, "", "rewards.match: q7: match needs a text or a reference completion, and the record has none"},
 		{"rouge", func(o *TextRewardOptions) { o.Rouge.Weight = 1 }, "", "rewards.rouge: q7: ROUGE needs a reference completion"},
 		{"length", func(o *TextRewardOptions) { o.Length.Weight = 1 }, "", "rewards.length: q7: length similarity needs a reference completion"},
 		{"vqa", func(o *TextRewardOptions) { o.VQA.Weight = 1 }, "", "rewards.vqa: q7: VQA accuracy needs the annotators' answers"},
@@ -294,6 +448,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	address := "ftp://x"
 	low, high := 1.0, 0.0
+	bad, perl, empty := "(a", "a(?=b)", " "
 	for _, tc := range []struct {
 		name   string
 		change func(*TextRewardOptions)
@@ -301,12 +456,16 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}{
 		{"all off", func(*TextRewardOptions) {}, "rewards: every term has weight 0"},
 		{"clip", func(o *TextRewardOptions) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
+		{"a scale of nothing", func(o *TextRewardOptions) { o.VQA.Weight, o.Scale = 1, 0 }, "rewards.scale: want a number above 0, got 0"},
 		{"negative weight", func(o *TextRewardOptions) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
 		{"no shares", func(o *TextRewardOptions) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
 		{"a share too few", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},
 		{"no share", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{0, 0, 0} }, "rewards.rouge.shares: want at least one above 0"},
 		{"unknown measure", func(o *TextRewardOptions) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} }, `rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
-		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of any, comma, got "commas" (did you mean comma?)`},
+		{"unknown split", func(o *TextRewardOptions) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of numbered, comma, any, got "commas" (did you mean comma?)`},
+		{"a bad expression", func(o *TextRewardOptions) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &bad }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: missing closing )"},
+		{"a look-ahead", func(o *TextRewardOptions) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &perl }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: invalid or unsupported Perl syntax"},
+		{"an empty text", func(o *TextRewardOptions) { o.Match.Weight, o.Match.Text = 1, &empty }, "rewards.match.text: an empty text is in every answer"},
 		{"no scorer", func(o *TextRewardOptions) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},
 		{"no web address", func(o *TextRewardOptions) { o.External.Weight, o.External.URL = 1, &address }, `rewards.external.url: want an http or https address, got "ftp://x"`},
 		{"no such program", func(o *TextRewardOptions) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} }, `rewards.external.command: no program "no-such-program"`},
@@ -320,5 +479,44 @@ func TestOptionsThatCannotWork(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// constant gives every completion the same score.
+type constant float64
+
+func (c constant) Score(_ context.Context, items []TextItem) ([]float64, error) {
+	scores := make([]float64, len(items))
+	for i := range scores {
+		scores[i] = float64(c)
+	}
+	return scores, nil
+}
+
+func TestTextRewardsThatOverflow(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		score  constant
+		weight float64
+		want   string // "" = accepted
+	}{
+		{"a huge score", 1e308, 1, "rewards.judge: x: score 1e+308, want a number within ±1e+30"},
+		{"a huge weight", 1e20, 1e20, "rewards: x: the weighted sum is 1e+40, want a number within ±1e+30"},
+		{"NaN", constant(math.NaN()), 1, "want a finite number"},
+		{"the largest", 1e30, -1, ""},
+	} {
+		r := TextRewards{Terms: []TextTerm{{Name: "judge", Weight: tc.weight, Reward: tc.score}}, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+		_, _, err := r.Score(t.Context(), []TextItem{{Name: "x"}})
+		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestScorerScores(t *testing.T) {
+	for x, want := range map[float64]string{math.Inf(1): "want a finite number", -1e31: "within ±1e+30", 1e30: ""} {
+		if err := checkScores([]float64{0, x}, 2); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), "score 1 is") {
+			t.Errorf("%v: error %v, want %q", x, err, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -11,18 +12,19 @@ import (
 // AccuracyOptions configures the reward for naming the reference's actions.
 type AccuracyOptions struct {
 	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Split  string  `koanf:"split" help:"what separates the actions of an answer: commas and white space, or commas alone (actions of several words)" enum:"any,comma"`
-	Exact  bool    `koanf:"exact" help:"no partial credit: 1 for an exact match, else 0"`
+	Split  string  `koanf:"split" help:"what an action is: numbered is (N) where the reference numbers its actions, else comma; comma is what commas, semicolons and line ends separate; any also splits at white space" enum:"numbered,comma,any"`
+	Exact  bool    `koanf:"exact" help:"no partial credit: 1 for an exact match or the same option numbers, else 0"`
+	Tagged bool    `koanf:"tagged" help:"a completion without <answer>…</answer> earns 0; false: all of it is its answer"`
 }
 
 // DefaultAccuracyOptions returns the Qwen-VL recipe's way; the term is off.
-func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "any"} }
+func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "numbered"} }
 
 // Validate reports unknown names.
 func (o AccuracyOptions) Validate() error {
 	return errors.Join(
 		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		oneOf("split", o.Split, "any", "comma"),
+		oneOf("split", o.Split, "numbered", "comma", "any"),
 	)
 }
 
@@ -30,7 +32,9 @@ func (o AccuracyOptions) Validate() error {
 // normalised, else the intersection over union of their sets of actions, in [0, 1].
 //
 // Normalised means lower case, runs of white space as one blank, and no white space, quotes, brackets or
-// full stops at either end. Actions are what commas, semicolons, line ends and (split: any) white space
+// full stops at either end. With split numbered an action is its option number wherever the reference numbers
+// its actions, "(1) pick up (2) attach": the words beside the numbers do not count, and a completion without
+// numbers names no action. Other actions are what commas, semicolons, line ends and (split: any) white space
 // separate, each normalised, empty ones left out.
 func (o AccuracyOptions) Score(_ context.Context, items []TextItem) ([]float64, error) {
 	out := make([]float64, len(items))
@@ -38,7 +42,9 @@ func (o AccuracyOptions) Score(_ context.Context, items []TextItem) ([]float64, 
 		if it.Reference == "" {
 			return nil, itemErrorf(items, i, "accuracy needs a reference completion, and the record has none")
 		}
-		out[i] = o.score(Answer(it.Completion), Answer(it.Reference))
+		if !o.Tagged || hasAnswer(it.Completion) {
+			out[i] = o.score(Answer(it.Completion), Answer(it.Reference))
+		}
 	}
 	return out, nil
 }
@@ -46,6 +52,13 @@ func (o AccuracyOptions) Score(_ context.Context, items []TextItem) ([]float64, 
 func (o AccuracyOptions) score(answer, reference string) float64 {
 	if normalizeAction(answer) == normalizeAction(reference) {
 		return 1
+	}
+	if options := optionNumbers(reference); o.Split == "numbered" && len(options) > 0 {
+		iou := SetIoU(optionNumbers(answer), options)
+		if o.Exact && iou < 1 {
+			return 0
+		}
+		return iou
 	}
 	if o.Exact {
 		return 0
@@ -63,6 +76,17 @@ func (o AccuracyOptions) actions(s string) []string {
 		if p = normalizeAction(p); p != "" {
 			out = append(out, p)
 		}
+	}
+	return out
+}
+
+var optionNumber = regexp.MustCompile(`\((\d+)\)`)
+
+// optionNumbers returns the numbers of "(1) pick up (2) attach", as a list that may repeat.
+func optionNumbers(s string) []string {
+	var out []string
+	for _, m := range optionNumber.FindAllStringSubmatch(s, -1) {
+		out = append(out, m[1])
 	}
 	return out
 }

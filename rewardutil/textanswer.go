@@ -17,6 +17,12 @@ func Answer(completion string) string {
 	return strings.TrimSpace(completion)
 }
 
+// hasAnswer reports whether a completion has an <answer>…</answer>.
+func hasAnswer(completion string) bool {
+	_, ok := between(completion, "<answer>", "</answer>")
+	return ok
+}
+
 // between returns what stands between the first open and the next end.
 func between(s, open, end string) (string, bool) {
 	if _, s, ok := strings.Cut(s, open); ok {

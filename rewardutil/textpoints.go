@@ -17,6 +17,8 @@ type PointsOptions struct {
 	Count       int     `koanf:"count" help:"points asked for: naming fewer leaves their share out" range:"[1,inf)"`
 	Hit         float64 `koanf:"hit" help:"share for points inside the confusion region" range:"[0,inf)"`
 	Miss        float64 `koanf:"miss" help:"share for points outside the ground truth" range:"[0,inf)"`
+	Positive    float64 `koanf:"positive" help:"share for positive points (positive_points) on the ground truth, of those named; 0 = off" range:"[0,inf)"`
+	Box         float64 `koanf:"box" help:"share for the first box named: its IoU with the ground truth's bounding box; 0 = off" range:"[0,inf)"`
 	GroundTruth string  `koanf:"ground_truth" help:"key in meta of the object's mask: a PNG, inside where it is not black"`
 	Confusion   string  `koanf:"confusion" help:"key in meta of the mask of the region that a segmenter takes for the object"`
 
@@ -42,7 +44,8 @@ func (o PointsOptions) Validate() error {
 		want(o.Count >= 1, "count", "want at least 1, got %d", o.Count),
 	}
 	if !o.Segmenter.On() { // its keys are checked as a section of their own
-		errs = append(errs, want(o.Hit >= 0 && o.Miss >= 0 && o.Hit+o.Miss > 0, "hit", "want shares of at least 0 and one above, got hit %v, miss %v", o.Hit, o.Miss))
+		errs = append(errs, want(min(o.Hit, o.Miss, o.Positive, o.Box) >= 0 && o.Hit+o.Miss+o.Positive+o.Box > 0, "hit",
+			"want shares of at least 0 and one above, got hit %v, miss %v, positive %v, box %v", o.Hit, o.Miss, o.Positive, o.Box))
 	}
 	return errors.Join(errs...)
 }
@@ -68,40 +71,62 @@ func newPoints(o PointsOptions) (TextReward, error) {
 	return p, nil
 }
 
-// Score returns, for the points that ParsePoints finds in each completion's answer part,
+// The numbers that the points term reports beside its value, a completion each.
+const (
+	pointsNamed       = "points_named"        // negative points
+	pointsInConfusion = "points_in_confusion" // distinct ones inside the confusion region
+	pointsOnObject    = "points_on_object"    // distinct ones on the ground truth
+)
+
+// Score returns, for what ParsePointPrompt finds in each completion's answer part,
 //
-//	hit · (distinct points inside the confusion region) / n + miss · (distinct points outside the ground truth) / n
+//	hit · (distinct negative points inside the confusion region) / n + miss · (distinct ones outside the ground truth) / n
+//	+ positive · (distinct positive points on the ground truth) / (positive points named) + box · IoU
 //
-// with n = max(count, points named, repeated ones included); or what the segmenter says. A point outside of the
-// image is neither. No points score 0. The confusion mask is needed where hit > 0, the ground truth where
-// miss > 0.
+// with n = max(count, negative points named, repeated ones included) and the IoU of the first box and the ground truth's
+// bounding box; or what the segmenter says of completions that name a negative point. A point outside of the image is nowhere.
+// What is not named scores 0. The confusion mask is needed where hit > 0, the ground truth where another share is.
 func (p *points) Score(ctx context.Context, items []TextItem) ([]float64, error) {
+	out, _, err := p.ScoreMeasured(ctx, items)
+	return out, err
+}
+
+// ScoreMeasured is Score and counts the negative points named, in the confusion region and on the object, as far as the
+// masks for it are at hand.
+func (p *points) ScoreMeasured(ctx context.Context, items []TextItem) ([]float64, map[string][]float64, error) {
 	out := make([]float64, len(items))
+	measures := map[string][]float64{pointsNamed: make([]float64, len(items))}
 	var ask []scorerItem
 	var asked []int
 	for i, it := range items {
-		named := ParsePoints(Answer(it.Completion), p.opt.Key)
-		if p.segmenter == nil { // the masks are looked for even where no point is named: a mistake shows at once
-			var err error
-			if out[i], err = p.onMasks(it, named); err != nil {
-				return nil, itemErrorf(items, i, "%v", err)
+		prompt := ParsePointPrompt(Answer(it.Completion), p.opt.Key)
+		measures[pointsNamed][i] = float64(len(prompt.Negative))
+		score, counts, err := p.onMasks(it, prompt) // also where no point is named: a mistake in meta shows at once
+		if err != nil {
+			return nil, nil, itemErrorf(items, i, "%v", err)
+		}
+		for name, n := range counts {
+			if measures[name] == nil {
+				measures[name] = make([]float64, len(items))
 			}
-		} else if len(named) > 0 {
+			measures[name][i] = n
+		}
+		if out[i] = score; p.segmenter != nil && len(prompt.Negative) > 0 {
 			s := newScorerItem(it)
-			s.Points = named
+			s.Points, s.Positive, s.Boxes = prompt.Negative, prompt.Positive, prompt.Boxes
 			ask, asked = append(ask, s), append(asked, i)
 		}
 	}
 	if len(ask) > 0 {
 		scores, err := p.segmenter.score(ctx, ask)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for k, i := range asked {
 			out[i] = scores[k]
 		}
 	}
-	return out, nil
+	return out, measures, nil
 }
 
 func (p *points) Close() error {
@@ -111,45 +136,103 @@ func (p *points) Close() error {
 	return p.segmenter.Close()
 }
 
-func (p *points) onMasks(it TextItem, named [][2]float64) (float64, error) {
-	var meta map[string]json.RawMessage
-	if len(it.Meta) == 0 || json.Unmarshal(it.Meta, &meta) != nil {
-		return 0, fmt.Errorf("points need the masks %s and %s in meta, and the record has no meta object", p.opt.GroundTruth, p.opt.Confusion)
+// onMasks returns the score on the masks of meta, and the counts of negative points by name. With a segmenter the score is
+// 0 and a mask that meta does not name is passed over.
+func (p *points) onMasks(it TextItem, prompt PointPrompt) (score float64, counts map[string]float64, err error) {
+	o := p.opt
+	if p.segmenter != nil {
+		o.Hit, o.Miss, o.Positive, o.Box = 0, 0, 0, 0
 	}
-	sum := 0.0
-	var first *mask
-	for _, part := range []struct {
-		key    string
-		share  float64
-		inside bool
-	}{{p.opt.Confusion, p.opt.Hit, true}, {p.opt.GroundTruth, p.opt.Miss, false}} {
-		if part.share == 0 {
-			continue
+	var meta map[string]json.RawMessage
+	if (len(it.Meta) == 0 || json.Unmarshal(it.Meta, &meta) != nil) && p.segmenter == nil {
+		return 0, nil, fmt.Errorf("points need the masks %s and %s in meta, and the record has no meta object", o.GroundTruth, o.Confusion)
+	}
+	confusion, err := p.mask(meta, o.Confusion, it.Root, o.Hit > 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	needsObject := o.Miss+o.Positive+o.Box > 0
+	object, err := p.mask(meta, o.GroundTruth, it.Root, needsObject)
+	if err != nil {
+		return 0, nil, err
+	}
+	_, _, sized := imageSize(meta)
+	unclear := confusion != nil && object != nil && o.Coordinates == "pixels" && !sized &&
+		(confusion.width != object.width || confusion.height != object.height)
+	switch {
+	case unclear && o.Hit == 0:
+		confusion = nil // it would only count
+	case unclear && !needsObject:
+		object = nil
+	case unclear:
+		return 0, nil, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): points in pixels want masks of one size, or meta.width and meta.height of the image",
+			confusion.width, confusion.height, object.width, object.height)
+	}
+	counts = map[string]float64{}
+	n := float64(max(o.Count, len(prompt.Negative)))
+	if confusion != nil {
+		inside, _ := p.count(prompt.Negative, confusion, meta)
+		counts[pointsInConfusion] = inside
+		score += o.Hit * inside / n
+	}
+	if object != nil {
+		inside, outside := p.count(prompt.Negative, object, meta)
+		counts[pointsOnObject] = inside
+		score += o.Miss * outside / n
+		positive, _ := p.count(prompt.Positive, object, meta)
+		score += o.Positive * positive / float64(max(1, len(prompt.Positive)))
+		if len(prompt.Boxes) > 0 {
+			score += o.Box * p.boxIoU(prompt.Boxes[0], object, meta)
 		}
-		m, err := p.masks.open(meta[part.key], part.key, it.Root)
-		if err != nil {
-			return 0, err
-		}
-		if first == nil {
-			first = m
-		}
-		if _, _, sized := imageSize(meta); p.opt.Coordinates == "pixels" && !sized && (m.width != first.width || m.height != first.height) {
-			return 0, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): points in pixels want masks of one size, or meta.width and meta.height of the image", first.width, first.height, m.width, m.height)
-		}
-		count := 0
-		seen := map[[2]int]bool{}
-		for _, q := range named {
-			x, y, ok := p.pixel(q, m, meta)
-			if at := [2]int{x, y}; ok && !seen[at] {
-				seen[at] = true
-				if m.inside(x, y) == part.inside {
-					count++
-				}
+	}
+	return score, counts, nil
+}
+
+// mask opens the mask that a key of meta names; nil where it is not needed and not named.
+func (p *points) mask(meta map[string]json.RawMessage, key, root string, needed bool) (*mask, error) {
+	if _, named := meta[key]; !named && !needed {
+		return nil, nil
+	}
+	m, err := p.masks.open(meta[key], key, root)
+	if err != nil && !needed {
+		return nil, nil // it only counts
+	}
+	return m, err
+}
+
+// count returns how many distinct pixels of the points lie inside a mask and how many outside.
+func (p *points) count(named [][2]float64, m *mask, meta map[string]json.RawMessage) (inside, outside float64) {
+	seen := map[[2]int]bool{}
+	for _, q := range named {
+		x, y, ok := p.pixel(q, m, meta)
+		if at := [2]int{x, y}; ok && !seen[at] {
+			seen[at] = true
+			if m.inside(x, y) {
+				inside++
+			} else {
+				outside++
 			}
 		}
-		sum += part.share * float64(count) / float64(max(p.opt.Count, len(named)))
 	}
-	return sum, nil
+	return inside, outside
+}
+
+// boxIoU returns the intersection over union of a box and a mask's bounding box.
+func (p *points) boxIoU(box [4]float64, m *mask, meta map[string]json.RawMessage) float64 {
+	full := p.full(m, meta)
+	for k := range box {
+		box[k] = box[k] / full[k%2] * float64([2]int{m.width, m.height}[k%2])
+	}
+	of, ok := m.bounds()
+	if !ok {
+		return 0
+	}
+	area := func(b [4]float64) float64 { return max(0, b[2]-b[0]) * max(0, b[3]-b[1]) }
+	both := area([4]float64{max(box[0], of[0]), max(box[1], of[1]), min(box[2], of[2]), min(box[3], of[3])})
+	if both == 0 {
+		return 0
+	}
+	return both / (area(box) + area(of) - both)
 }
 
 // imageSize is what meta says of the image that points are pixels of.
@@ -158,18 +241,23 @@ func imageSize(meta map[string]json.RawMessage) (width, height float64, ok bool)
 	return width, height, ok
 }
 
-// pixel returns the mask's pixel that a point lies in.
-func (p *points) pixel(q [2]float64, m *mask, meta map[string]json.RawMessage) (x, y int, ok bool) {
-	full := [2]float64{1, 1} // of the unit
+// full returns the width and height of the whole image in the points' unit.
+func (p *points) full(m *mask, meta map[string]json.RawMessage) [2]float64 {
 	switch p.opt.Coordinates {
 	case "thousand":
-		full = [2]float64{1000, 1000}
+		return [2]float64{1000, 1000}
 	case "pixels":
-		full = [2]float64{float64(m.width), float64(m.height)}
 		if w, h, ok := imageSize(meta); ok {
-			full = [2]float64{w, h}
+			return [2]float64{w, h}
 		}
+		return [2]float64{float64(m.width), float64(m.height)}
 	}
+	return [2]float64{1, 1}
+}
+
+// pixel returns the mask's pixel that a point lies in.
+func (p *points) pixel(q [2]float64, m *mask, meta map[string]json.RawMessage) (x, y int, ok bool) {
+	full := p.full(m, meta)
 	at := [2]int{}
 	for k, size := range [2]int{m.width, m.height} {
 		v := q[k] / full[k]

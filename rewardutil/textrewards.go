@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 
 	"fulcrum/internal/option"
@@ -14,13 +15,15 @@ import (
 // with weight 0 is off and is neither computed nor reported.
 type TextRewardOptions struct {
 	Format   FormatOptions    `koanf:"format" help:"<think> and <answer> tags and their order"`
-	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the action sets"`
+	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the sets of actions"`
+	Match    MatchOptions     `koanf:"match" help:"a text or a regular expression that the answer must have"`
 	VQA      VQARewardOptions `koanf:"vqa" help:"VQA accuracy against the annotators' answers"`
 	Rouge    RougeOptions     `koanf:"rouge" help:"ROUGE against the reference"`
 	Length   LengthOptions    `koanf:"length" help:"similarity of length to the reference"`
 	Points   PointsOptions    `koanf:"points" help:"negative points, scored on masks or by an external segmenter"`
 	External ExternalOptions  `koanf:"external" help:"scores of a program: an HTTP address or a command"`
 
+	Scale   float64  `koanf:"scale" help:"factor of the total, before its bounds: with advantages that are not normalised, the reward's weight against the KL" range:"(0,inf)"`
 	ClipMin *float64 `koanf:"clip_min" help:"lower bound of the total (null = none)"`
 	ClipMax *float64 `koanf:"clip_max" help:"upper bound of the total (null = none)"`
 }
@@ -28,13 +31,16 @@ type TextRewardOptions struct {
 // DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
 func DefaultTextRewardOptions() TextRewardOptions {
 	return TextRewardOptions{
-		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Rouge: DefaultRougeOptions(),
-		Points: DefaultPointsOptions(), External: DefaultExternalOptions(),
+		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Match: DefaultMatchOptions(), Rouge: DefaultRougeOptions(),
+		Points: DefaultPointsOptions(), External: DefaultExternalOptions(), Scale: 1,
 	}
 }
 
-// Validate reports clip bounds that leave nothing; the terms report their own keys.
+// Validate reports a scale or clip bounds that leave nothing; the terms report their own keys.
 func (o TextRewardOptions) Validate() error {
+	if !(o.Scale > 0) || math.IsInf(o.Scale, 0) {
+		return option.Errorf("scale", "want a number above 0, got %v", o.Scale)
+	}
 	if o.ClipMin != nil && o.ClipMax != nil && *o.ClipMin >= *o.ClipMax {
 		return option.Errorf("clip_max", "want more than clip_min %v, got %v", *o.ClipMin, *o.ClipMax)
 	}
@@ -60,6 +66,7 @@ func (o TextRewardOptions) terms() []textTerm {
 	return []textTerm{
 		{"format", o.Format.Weight, valid(o.Format)},
 		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
+		{"match", o.Match.Weight, func() (TextReward, error) { return newMatch(o.Match) }},
 		{"vqa", o.VQA.Weight, valid(o.VQA)},
 		{"rouge", o.Rouge.Weight, valid(o.Rouge)},
 		{"length", o.Length.Weight, valid(o.Length)},
@@ -83,7 +90,7 @@ func (o TextRewardOptions) Build() (*TextRewards, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
-	r := &TextRewards{clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+	r := &TextRewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
 	for _, t := range o.terms() {
 		if t.weight == 0 {
 			continue
@@ -117,16 +124,23 @@ func valid[O interface {
 // TextRewards is a weighted sum of rewards.
 type TextRewards struct {
 	Terms            []TextTerm
+	scale            float64
 	clipMin, clipMax float64
 }
 
-// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name:
+// measured is a reward that reports numbers of its own beside its scores [n], by name.
+type measured interface {
+	ScoreMeasured(ctx context.Context, items []TextItem) (scores []float64, measures map[string][]float64, err error)
+}
+
+// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name; the numbers that a term
+// measures beside its value stand there too, and are in no total:
 //
-//	total_i = clip(Σ_t weight_t · term_t,i, clip_min, clip_max)
+//	total_i = clip(scale · Σ_t weight_t · term_t,i, clip_min, clip_max)
 func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []float64, terms map[string][]float64, err error) {
 	total, terms = make([]float64, len(items)), make(map[string][]float64, len(r.Terms))
 	for _, t := range r.Terms {
-		values, err := t.Reward.Score(ctx, items)
+		values, measures, err := scoreMeasured(ctx, t.Reward, items)
 		if err != nil {
 			return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, err)
 		}
@@ -134,17 +148,29 @@ func (r *TextRewards) Score(ctx context.Context, items []TextItem) (total []floa
 			return nil, nil, fmt.Errorf("rewards.%s: %d scores for %d completions", t.Name, len(values), len(items))
 		}
 		for i, v := range values {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "want a finite score, got %v", v))
+			if err := CheckReward(v); err != nil {
+				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "score %v, %v", v, err))
 			}
 			total[i] += t.Weight * v
 		}
 		terms[t.Name] = values
+		maps.Copy(terms, measures)
 	}
 	for i, v := range total {
-		total[i] = max(r.clipMin, min(r.clipMax, v))
+		total[i] = max(r.clipMin, min(r.clipMax, r.scale*v))
+		if err := CheckReward(total[i]); err != nil {
+			return nil, nil, fmt.Errorf("rewards: %w", itemErrorf(items, i, "the weighted sum is %v, %v", total[i], err))
+		}
 	}
 	return total, terms, nil
+}
+
+func scoreMeasured(ctx context.Context, r TextReward, items []TextItem) ([]float64, map[string][]float64, error) {
+	if m, ok := r.(measured); ok {
+		return m.ScoreMeasured(ctx, items)
+	}
+	scores, err := r.Score(ctx, items)
+	return scores, nil, err
 }
 
 // Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows

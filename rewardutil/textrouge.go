@@ -14,11 +14,13 @@ type RougeOptions struct {
 	Shares  []float64 `koanf:"shares" help:"share of each of types in their average (empty = equal); their sum divides it"`
 	Measure string    `koanf:"measure" help:"part of each measure" enum:"f1,precision,recall"`
 	Stem    bool      `koanf:"stem" help:"compare Porter stems"`
+
+	Sentences string `koanf:"sentences" help:"sentences of rougeLsum: lines, or split: found by Punkt's rules where a text has no line break" enum:"lines,split"`
 }
 
 // DefaultRougeOptions returns the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
 func DefaultRougeOptions() RougeOptions {
-	return RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true}
+	return RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true, Sentences: SentencesSplit}
 }
 
 // Validate reports unknown names.
@@ -26,6 +28,7 @@ func (o RougeOptions) Validate() error {
 	errs := []error{
 		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
 		oneOf("measure", o.Measure, "f1", "precision", "recall"),
+		oneOf("sentences", o.Sentences, SentencesByLine, SentencesSplit),
 		want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum"),
 	}
 	for _, name := range o.Types {
@@ -56,11 +59,15 @@ func (o RougeOptions) Score(_ context.Context, items []TextItem) ([]float64, err
 	for _, s := range shares {
 		sum += s
 	}
+	way := SentencesByLine
+	if slices.Contains(o.Types, "rougeLsum") {
+		way = o.Sentences
+	}
 	for i, it := range items {
 		if it.Reference == "" {
 			return nil, itemErrorf(items, i, "ROUGE needs a reference completion, and the record has none")
 		}
-		scores := Rouge(Answer(it.Reference), Answer(it.Completion), o.Stem)
+		scores := RougeBySentences(Answer(it.Reference), Answer(it.Completion), o.Stem, way)
 		for k, name := range o.Types {
 			out[i] += o.part(scores.named(name)) * shares[k] / sum
 		}

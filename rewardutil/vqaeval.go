@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // VQAAnswer is one annotator's answer. Two answers of a question are the same record, for compat, where
@@ -36,7 +38,7 @@ func ReadVQAAnnotations(r io.Reader) ([]VQAAnnotation, error) {
 	var file struct {
 		Annotations []VQAAnnotation `json:"annotations"`
 	}
-	if err := json.NewDecoder(r).Decode(&file); err != nil {
+	if err := jsonwords.Decode(json.NewDecoder(r), &file); err != nil {
 		return nil, fmt.Errorf("read VQA annotations: %w", err)
 	}
 	if len(file.Annotations) == 0 {
@@ -48,7 +50,7 @@ func ReadVQAAnnotations(r io.Reader) ([]VQAAnnotation, error) {
 // ReadVQAResults reads an official result file, a list of question ids and answers.
 func ReadVQAResults(r io.Reader) ([]VQAResult, error) {
 	var results []VQAResult
-	if err := json.NewDecoder(r).Decode(&results); err != nil {
+	if err := jsonwords.Decode(json.NewDecoder(r), &results); err != nil {
 		return nil, fmt.Errorf("read VQA results: %w", err)
 	}
 	return results, nil

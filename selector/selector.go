@@ -67,6 +67,7 @@ type Batch struct {
 
 	// What only text candidates have; nil elsewhere.
 	Truncated []bool               // [B*G] cut at the length limit: no action that ends the candidate
+	Kept      []float64            // [B*G] of the policy's distributions, the share that a sampled candidate was drawn from (top-p, top-k), mean over its steps
 	Terms     map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
 	Texts     []string             // [B*G] candidates as text
 }
@@ -147,7 +148,7 @@ func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
 		out.Valid[dst] = b.Valid[src]
 		out.Rewards[dst] = b.Rewards[src]
 	}
-	out.Truncated, out.Texts = pick(b.Truncated, from), pick(b.Texts, from)
+	out.Truncated, out.Texts, out.Kept = pick(b.Truncated, from), pick(b.Texts, from), pick(b.Kept, from)
 	for name, term := range b.Terms {
 		out.setTerm(name, pick(term, from))
 	}
@@ -165,6 +166,9 @@ func (b *Batch) Part(from, to int) *Batch {
 	if b.Texts != nil {
 		out.Texts = b.Texts[lo:hi]
 	}
+	if b.Kept != nil {
+		out.Kept = b.Kept[lo:hi]
+	}
 	for name, term := range b.Terms {
 		out.setTerm(name, term[lo:hi])
 	}
@@ -181,7 +185,7 @@ func (b *Batch) Groups(places []int) *Batch {
 }
 
 // Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
-// most steps. Truncated, Terms and Texts are there where every batch has them.
+// most steps. Truncated, Kept, Terms and Texts are there where every batch has them.
 func Join(src Source, g int, parts ...*Batch) *Batch {
 	t, queries := 0, []int{}
 	for _, p := range parts {
@@ -197,6 +201,7 @@ func Join(src Source, g int, parts ...*Batch) *Batch {
 		copy(out.Valid[at:], p.Valid)
 		copy(out.Rewards[at:], p.Rewards)
 		out.Truncated, out.Texts = joined(i, out.Truncated, p.Truncated), joined(i, out.Texts, p.Texts)
+		out.Kept = joined(i, out.Kept, p.Kept)
 		if i == 0 {
 			for name, term := range p.Terms {
 				out.setTerm(name, slices.Clone(term))

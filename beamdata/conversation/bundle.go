@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+
+	"fulcrum/beamdata/keycheck"
 )
 
 // Bundle is everything a run of a token policy reads. Sets that the data does not give are nil.
@@ -20,6 +22,8 @@ type Bundle struct {
 	EvalName    string         // "eval", "dev"
 	Counts      map[string]int // sizes
 	Fingerprint string         // over all sets and so over the split
+
+	Unknown []keycheck.Unknown // keys that records hold and nothing reads
 }
 
 // Seal drops empty sets, fills in sizes and fingerprint, and returns the bundle.

@@ -22,7 +22,7 @@ func pictureGroup(record []byte) uint64 {
 			found = true
 		}
 	}
-	topLevel(record, func(key, value []byte) {
+	jsonrecords.Fields(record, func(key, value []byte) {
 		switch string(key) {
 		case `"image"`, `"images"`, `"video"`, `"videos"`:
 			add(value)
@@ -35,7 +35,7 @@ func pictureGroup(record []byte) uint64 {
 					}
 					rest = bytes.TrimLeft(rest[at+len(key):], " \t\r\n")
 					if bytes.HasPrefix(rest, []byte(":")) {
-						add(rest[1:][:valueEnd(rest[1:])])
+						add(rest[1:][:jsonrecords.ValueEnd(rest[1:])])
 					}
 				}
 			}
@@ -45,65 +45,6 @@ func pictureGroup(record []byte) uint64 {
 		return 0
 	}
 	return max(1, h.Sum64())
-}
-
-// topLevel calls visit for the keys of an object, with their quotes, and their values' bytes. What is no
-// JSON is passed over; decoding the record reports it.
-func topLevel(record []byte, visit func(key, value []byte)) {
-	b := record[1 : len(record)-1]
-	for {
-		open := bytes.IndexByte(b, '"')
-		if open < 0 {
-			return
-		}
-		n := stringEnd(b[open:])
-		key := b[open : open+n]
-		colon := bytes.IndexByte(b[open+n:], ':')
-		if colon < 0 {
-			return
-		}
-		b = b[open+n+colon+1:]
-		end := valueEnd(b)
-		visit(key, b[:end])
-		b = b[end:]
-	}
-}
-
-// stringEnd returns the length of the string that starts at b[0], quotes included.
-func stringEnd(b []byte) int {
-	for at := 1; at < len(b); {
-		n := bytes.IndexByte(b[at:], '"')
-		if n < 0 {
-			break
-		}
-		if at += n + 1; !jsonrecords.Escaped(b, at-1) {
-			return at
-		}
-	}
-	return len(b)
-}
-
-// valueEnd returns where the value that starts b ends: at the next comma or closing bracket that is not
-// inside of it.
-func valueEnd(b []byte) int {
-	depth := 0
-	for at := 0; at < len(b); at++ {
-		switch b[at] {
-		case '"':
-			at += stringEnd(b[at:]) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 {
-				return at
-			}
-		case ',':
-			if depth == 0 {
-				return at
-			}
-		}
-	}
-	return len(b)
 }
 
 // Split chooses the validation rows: all but floor(ratio·n), by seed and row alone, so that a training seed

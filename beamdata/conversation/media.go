@@ -62,7 +62,7 @@ func (r *record) files(root string) (*files, error) {
 			f.videos = append(f.videos, part)
 		}
 	}
-	return f, f.applyMeta(r.Meta)
+	return f, nil
 }
 
 // pathList reads a path or a list of paths; null and "" are none.
@@ -91,6 +91,9 @@ type video struct {
 	Path   string   `json:"path"`
 	Frames []string `json:"frames"`
 	FPS    float64  `json:"fps"`
+
+	MinFrames int `json:"min_frames"`
+	MaxFrames int `json:"max_frames"`
 }
 
 // videoList reads the forms of a video field; asFrames says that a list of image files is one video.
@@ -132,9 +135,12 @@ func oneVideo(raw json.RawMessage) (v video, err error) {
 
 // part resolves the video's files; a folder becomes the list of its images in natural order.
 func (v video) part(root string) (chat.Part, error) {
-	p := chat.Part{Type: "video", FPS: v.FPS}
+	p := chat.Part{Type: "video", FPS: v.FPS, MinFrames: v.MinFrames, MaxFrames: v.MaxFrames}
 	if v.FPS < 0 || math.IsInf(v.FPS, 0) {
 		return p, fmt.Errorf("fps: want a positive number, got %v", v.FPS)
+	}
+	if v.MinFrames < 0 || v.MaxFrames < 0 {
+		return p, fmt.Errorf("min_frames %d, max_frames %d: want positive numbers", v.MinFrames, v.MaxFrames)
 	}
 	var err error
 	for _, f := range v.Frames {

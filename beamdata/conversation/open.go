@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/beamdata/keycheck"
 )
 
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
@@ -24,6 +26,7 @@ func Open(opt Options) (*Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.Unknown = append(b.Unknown, src.unknown...)
 		if splits {
 			train, val := Split(src.index.Len(), src.groups, opt.TrainRatio, opt.SplitSeed)
 			src.groups = nil // of no more use
@@ -47,6 +50,7 @@ func Open(opt Options) (*Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.Unknown = append(b.Unknown, src.unknown...)
 		*other.set = src.all(other.key)
 	}
 	if opt.Demos != nil {
@@ -67,17 +71,34 @@ func Open(opt Options) (*Bundle, error) {
 type file struct {
 	index   *jsonrecords.Index
 	groups  []uint64 // hash of each record's pictures, 0 = none; nil unless asked for
+	holds   []holding
+	unknown []keycheck.Unknown
 	root    string
 	wording wording
+	video   VideoOptions
+}
+
+// keys are those of a record that are read, and those that the public sets carry besides.
+func keys(path string) *keycheck.Keys {
+	return keycheck.New(filepath.Base(path), "record",
+		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "system", "answers", "completions", "meta"},
+		[]string{"source", "dataset", "data_source", "width", "height", "question_id", "question_type", "answer_type", "image_id", "video_id", "split", "task",
+			"type", "category", "model", "language", "title", "url", "license", "metadata", "question", "solution", "problem", "duration"})
 }
 
 func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
-	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording()}
-	var visit func([]byte)
-	if withGroups {
-		visit = func(record []byte) { f.groups = append(f.groups, pictureGroup(record)) }
-	}
-	x, err := jsonrecords.Scan(path, visit)
+	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
+	seen := keys(path)
+	x, err := jsonrecords.Scan(path, func(record []byte) {
+		if withGroups {
+			f.groups = append(f.groups, pictureGroup(record))
+		}
+		row := len(f.holds)
+		f.holds = append(f.holds, holdingOf(record))
+		jsonrecords.Fields(record, func(key, _ []byte) {
+			seen.See(bytes.ToLower(bytes.Trim(key, `"`)), func() int { return row })
+		})
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data.conversations.%s: %s does not exist: want a JSON or JSONL file of conversations", key, path)
 	}
@@ -88,8 +109,14 @@ func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
 		return nil, fmt.Errorf("%s holds no record", path)
 	}
 	f.index = x
+	f.unknown = seen.Unknown()
+	for i := range f.unknown {
+		f.unknown[i].First = x.Line(int64(f.unknown[i].First))
+	}
 	return f, nil
 }
+
+func (f *file) name() string { return filepath.Base(f.index.Path) }
 
 func (f *file) all(name string) *Set { return NewSet(name, f, Rows(f.index.Len())) }
 
@@ -99,7 +126,7 @@ func (f *file) Sample(row int64) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	s, err := decode(raw, f.root)
+	s, err := decode(raw, f.root, f.video)
 	s.ID = row
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", f.at(row, s.Name), err)
@@ -119,7 +146,13 @@ func (f *file) at(row int64, name string) string {
 }
 
 // Fingerprint covers the file and what the options add to it.
-func (f *file) Fingerprint() string { return fmt.Sprintf("%s %+v", f.index.Digest, f.wording) }
+func (f *file) Fingerprint() string {
+	x := fmt.Sprintf("%s %+v", f.index.Digest, f.wording)
+	if f.video != DefaultVideoOptions() {
+		x += fmt.Sprintf(" %+v", f.video)
+	}
+	return x
+}
 
 // check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
 // samples are right by construction.

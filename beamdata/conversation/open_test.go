@@ -102,7 +102,7 @@ func TestRecords(t *testing.T) {
 		{
 			"several videos, each in its own form",
 			`{"videos": ["clip.mp4", ["a.png"], {"frames": ["b.png"], "fps": 1}], "conversations": [{"from": "human", "value": "<video><video><video>"}]}`,
-			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4")}, chat.Part{Type: "video", Frames: []string{at("a.png")}}, chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
+			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4"), FPS: 2, MinFrames: 4, MaxFrames: 768}, chat.Part{Type: "video", Frames: []string{at("a.png")}}, chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -130,6 +130,8 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 		{"no turns", `[{"conversation": []}]`, "no turns: want conversations (from, value) or messages (role, content)"},
 		{"empty completion", `[{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": " "}]}]`, "the last assistant turn is empty"},
 		{"nobody asks", `[{"conversations": [{"from": "gpt", "value": "x"}]}]`, "no user turn before the completion"},
+		{"reward that overflows a mean", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a", "reward": -1e308}]}]`,
+			"completions[0]: reward = -1e+308, want a number within ±1e+30"},
 		{"reward missing", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a"}]}]`, `completions[0]: want {"text": …, "reward": a number}`},
 		{"wrong type", `[{"conversations": [{"from": "human", "value": 3}]}]`, "conversations.value: got a JSON number, want a text"},
 		{"second record", `[{"id": 1, "conversations": [{"from": "human", "value": "x"}]}, {"id": 2}]`, ":record 2 (id 2): no turns"},
@@ -316,7 +318,7 @@ func FuzzScan(f *testing.F) {
 			if list != nil && string(raw) != string(list[row]) {
 				t.Fatalf("record %d is %q, want %q", row, raw, list[row])
 			}
-			decode(raw, "")
+			decode(raw, "", DefaultVideoOptions())
 		}
 	})
 }

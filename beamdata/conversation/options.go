@@ -23,6 +23,8 @@ type Options struct {
 	Prefix string `koanf:"prefix" help:"text put before that of the last user turn, after its leading images"`
 	Suffix string `koanf:"suffix" help:"text put after the last user turn"`
 
+	Video VideoOptions `koanf:"video" help:"which frames of videos are taken"`
+
 	CheckRecords *int `koanf:"check_records" help:"how many records of each set are decoded and their files looked up before training (null = all)" range:"[0,inf)"`
 
 	// Set by the program from the keys of data.
@@ -35,7 +37,7 @@ type Options struct {
 // DefaultOptions checks a thousand records at start.
 func DefaultOptions() Options {
 	check := 1000
-	return Options{SplitBy: "image", CheckRecords: &check, TrainRatio: 0.8}
+	return Options{SplitBy: "image", Video: DefaultVideoOptions(), CheckRecords: &check, TrainRatio: 0.8}
 }
 
 // Validate reports values out of range.

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/rewardutil"
 )
 
 // record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
@@ -41,11 +42,12 @@ type turn struct {
 	Content *string `json:"content"`
 }
 
-// decode turns the bytes of a record into a sample. root is the folder of its relative paths.
-func decode(raw []byte, root string) (Sample, error) {
+// decode turns the bytes of a record into a sample. root is the folder of its relative paths; videos have the bounds of v
+// unless the record has its own.
+func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	var rec record
-	if err := json.Unmarshal(raw, &rec); err != nil {
-		return Sample{Name: nameOf(raw)}, jsonwords.Error(err)
+	if err := jsonwords.Unmarshal(raw, &rec); err != nil {
+		return Sample{Name: nameOf(raw)}, err
 	}
 	s := Sample{Name: text(rec.ID), Root: root}
 	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
@@ -59,6 +61,9 @@ func decode(raw []byte, root string) (Sample, error) {
 	if err != nil {
 		return s, err
 	}
+	if err := v.apply(messages, rec.Meta); err != nil {
+		return s, err
+	}
 	if rec.System != "" && messages[0].Role != "system" {
 		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Text: rec.System})
 	}
@@ -66,8 +71,11 @@ func decode(raw []byte, root string) (Sample, error) {
 		return s, err
 	}
 	for i, c := range rec.Completions {
-		if c.Text == nil || c.Reward == nil || math.IsInf(*c.Reward, 0) {
+		if c.Text == nil || c.Reward == nil {
 			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
+		}
+		if err := rewardutil.CheckReward(*c.Reward); err != nil {
+			return s, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
 		}
 		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})
 	}
@@ -160,7 +168,7 @@ func answers(raw json.RawMessage) ([]string, error) {
 		return nil, nil
 	}
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonwords.Unmarshal(raw, &list); err != nil {
 		return nil, errors.New(`answers: want a list of texts, or of {"answer": text}`)
 	}
 	out := make([]string, len(list))
@@ -208,7 +216,7 @@ func text(raw json.RawMessage) string {
 
 // nameOf finds the id of a record that does not decode.
 func nameOf(raw []byte) (name string) {
-	topLevel(raw, func(key, value []byte) {
+	jsonrecords.Fields(raw, func(key, value []byte) {
 		if string(key) == `"id"` {
 			name = text(bytes.TrimSpace(value))
 		}

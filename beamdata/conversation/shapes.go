@@ -123,6 +123,9 @@ func (s *shapesSource) ask(row int64, text string) []chat.Message {
 	}}})
 }
 
+// Targeted reports that every question has an answer.
+func (s *shapesSource) Targeted() bool { return true }
+
 // Fingerprint covers all that the samples depend on.
 func (s *shapesSource) Fingerprint() string {
 	return fmt.Sprintf("shapes %+v %+v", s.questions.Options, s.wording)

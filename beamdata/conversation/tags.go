@@ -1,9 +1,7 @@
 package conversation
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 
 	"fulcrum/internal/chat"
@@ -73,14 +71,18 @@ func (f *files) fill(m *chat.Message, root string) error {
 			continue
 		}
 		if p.Path == "" && len(p.Frames) == 0 {
-			fps := p.FPS
+			own := *p
 			part, err := f.next(p.Type)
 			if err != nil {
 				return err
 			}
-			if *p = part; fps != 0 {
-				p.FPS = fps
+			if *p = part; own.FPS != 0 {
+				p.FPS = own.FPS
 			}
+			if own.MinFrames != 0 || own.MaxFrames != 0 {
+				p.MinFrames, p.MaxFrames = own.MinFrames, own.MaxFrames
+			}
+			p.MinPixels, p.MaxPixels = own.MinPixels, own.MaxPixels
 			continue
 		}
 		v := video{Path: p.Path, Frames: p.Frames, FPS: p.FPS}
@@ -102,77 +104,6 @@ func (f *files) used() error {
 		return fmt.Errorf("%d videos for %d <video> tags: every video wants a tag in a user turn", len(f.videos), f.nextVideo)
 	}
 	return nil
-}
-
-// applyMeta takes what meta says about the videos: fps, and their number of frames (frames, num_frames, nframes
-// or frame_count), each a number or a list with one for every video. A longer list of frame files is
-// thinned evenly to that number; a shorter one is an error. Frames of a video file are sampled by fps.
-func (f *files) applyMeta(meta json.RawMessage) error {
-	if len(f.videos) == 0 || empty(meta) {
-		return nil
-	}
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(meta, &keys) != nil {
-		return nil // not an object: none of ours
-	}
-	for i := range f.videos {
-		v := &f.videos[i]
-		if fps, ok := perVideo(keys["fps"], i, len(f.videos)); ok && v.FPS == 0 {
-			if !(fps > 0) {
-				return fmt.Errorf("meta.fps: want a positive number, got %v", fps)
-			}
-			v.FPS = fps
-		}
-		for _, key := range []string{"frames", "num_frames", "nframes", "frame_count"} {
-			n, ok := perVideo(keys[key], i, len(f.videos))
-			if !ok {
-				continue
-			}
-			if n < 1 || n != math.Trunc(n) {
-				return fmt.Errorf("meta.%s: want a whole number of frames, got %v", key, n)
-			}
-			if v.Path != "" {
-				continue
-			}
-			if len(v.Frames) < int(n) {
-				return fmt.Errorf("meta.%s says %v frames, the %s video has %d files", key, n, ordinal(i+1), len(v.Frames))
-			}
-			v.Frames = thin(v.Frames, int(n))
-		}
-	}
-	return nil
-}
-
-// perVideo reads a number, or entry i of a list of n numbers.
-func perVideo(raw json.RawMessage, i, n int) (float64, bool) {
-	var x float64
-	if len(raw) == 0 || string(raw) == "null" {
-		return 0, false
-	}
-	if json.Unmarshal(raw, &x) == nil {
-		return x, true
-	}
-	var list []float64
-	if json.Unmarshal(raw, &list) == nil && len(list) == n {
-		return list[i], true
-	}
-	return 0, false
-}
-
-// thin keeps n evenly spaced entries, first and last included: those at round(linspace(0, len-1, n)).
-func thin(frames []string, n int) []string {
-	if n == len(frames) {
-		return frames
-	}
-	out := make([]string, n)
-	for i := range out {
-		at := 0.0
-		if n > 1 {
-			at = float64(i) * float64(len(frames)-1) / float64(n-1)
-		}
-		out[i] = frames[int(math.RoundToEven(at))]
-	}
-	return out
 }
 
 func ordinal(n int) string {

@@ -11,6 +11,14 @@ import (
 // columns are the names under which a file keeps its parts. id may be "".
 type columns struct{ source, target, id string }
 
+// names lists them.
+func (c columns) names() []string {
+	if c.id == "" {
+		return []string{c.source, c.target}
+	}
+	return []string{c.source, c.target, c.id}
+}
+
 // pairs are the columns of the customary data sets, tried in this order.
 func pairs() [][2]string {
 	return [][2]string{

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/jsonwords"
 )
 
@@ -23,6 +25,7 @@ type file interface {
 	read(row int64, c columns) (record, error) // errors name no place
 	at(row int64) string                       // "train.jsonl:12"
 	digest() string                            // of the content
+	unread(c columns) []keycheck.Unknown       // keys or columns that are not read
 }
 
 // openFile opens a file by its ending.
@@ -30,15 +33,35 @@ func openFile(path string) (file, error) {
 	if strings.EqualFold(filepath.Ext(path), ".parquet") {
 		return openParquet(path)
 	}
-	x, err := jsonrecords.Scan(path, nil)
-	if err != nil {
-		return nil, err
-	}
-	return jsonFile{x}, nil
+	f := jsonFile{keys: keycheck.New(filepath.Base(path), "record", nil, extras())}
+	row := 0
+	x, err := jsonrecords.Scan(path, func(record []byte) {
+		jsonrecords.Fields(record, func(key, _ []byte) { f.keys.See(bytes.Trim(key, `"`), func() int { return row }) })
+		row++
+	})
+	f.Index = x
+	return f, err
+}
+
+// extras are columns that the customary data sets carry besides those that are read.
+func extras() []string {
+	return []string{"title", "url", "link", "date", "topic", "dataset", "split", "subreddit", "meta", "metadata"}
 }
 
 // jsonFile is a JSON array or JSON Lines.
-type jsonFile struct{ *jsonrecords.Index }
+type jsonFile struct {
+	*jsonrecords.Index
+	keys *keycheck.Keys
+}
+
+func (f jsonFile) unread(c columns) []keycheck.Unknown {
+	f.keys.Know(append(c.names(), "completions"), nil)
+	out := f.keys.Unknown()
+	for i := range out {
+		out[i].First = f.Line(int64(out[i].First))
+	}
+	return out
+}
 
 func (f jsonFile) columns() ([]string, error) {
 	raw, err := f.Read(0)
@@ -46,8 +69,8 @@ func (f jsonFile) columns() ([]string, error) {
 		return nil, err
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.at(0), jsonwords.Error(err))
+	if err := jsonwords.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.at(0), err)
 	}
 	return slices.Sorted(maps.Keys(fields)), nil
 }
@@ -70,6 +93,8 @@ type source struct {
 	cols   []columns
 	ends   []int64 // row behind the last of each file
 	prefix string
+
+	unread []keycheck.Unknown
 }
 
 // open reads where the records of a path or pattern lie. key is the option that names it.
@@ -107,6 +132,7 @@ func open(pattern, key string, opt Options) (*source, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		n += int64(f.Len())
+		s.unread = append(s.unread, f.unread(c)...)
 		s.files, s.cols, s.ends = append(s.files, f), append(s.cols, c), append(s.ends, n)
 	}
 	return s, nil
@@ -138,6 +164,9 @@ func (s *source) Sample(row int64) (conversation.Sample, error) {
 	}
 	return r.sample(row, s.prefix), nil
 }
+
+// Targeted reports that every record has a target: one without is an error.
+func (s *source) Targeted() bool { return true }
 
 // Fingerprint covers the files, the columns read and the prefix.
 func (s *source) Fingerprint() string {

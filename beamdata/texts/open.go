@@ -20,6 +20,7 @@ func Open(opt Options) (*conversation.Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.Unknown = append(b.Unknown, src.unread...)
 		if opt.Val == nil {
 			train, val := conversation.Split(src.len(), nil, opt.TrainRatio, opt.SplitSeed)
 			b.Train, b.Val = conversation.NewSet("train", src, train), conversation.NewSet("val", src, val)
@@ -42,6 +43,7 @@ func Open(opt Options) (*conversation.Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.Unknown = append(b.Unknown, src.unread...)
 		*other.set = src.all(other.key)
 	}
 	for _, s := range []*conversation.Set{b.Train, b.Val, b.Eval} {

@@ -2,8 +2,10 @@ package texts
 
 import (
 	"fmt"
+	"path/filepath"
 	"unicode/utf8"
 
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/parquet"
 )
 
@@ -26,6 +28,18 @@ func (f parquetFile) Len() int                   { return f.Rows() }
 func (f parquetFile) columns() ([]string, error) { return f.Columns(), nil }
 func (f parquetFile) at(row int64) string        { return fmt.Sprintf("%s: row %d", f.Path, row+1) }
 func (f parquetFile) digest() string             { return f.hash }
+
+func (f parquetFile) unread(c columns) []keycheck.Unknown {
+	keys := keycheck.New(filepath.Base(f.Path), "row", c.names(), extras())
+	for _, name := range f.Columns() {
+		keys.See([]byte(name), func() int { return 1 })
+	}
+	out := keys.Unknown()
+	for i := range out {
+		out[i].Count = f.Rows()
+	}
+	return out
+}
 
 func (f parquetFile) read(row int64, c columns) (record, error) {
 	var r record

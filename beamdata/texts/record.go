@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/rewardutil"
 )
 
 // record is one source with its target.
@@ -41,8 +41,8 @@ func (r record) check(c columns) error {
 func decode(raw []byte, c columns) (record, error) {
 	var r record
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return r, jsonwords.Error(err)
+	if err := jsonwords.Unmarshal(raw, &fields); err != nil {
+		return r, err
 	}
 	for _, f := range []struct {
 		name string
@@ -63,12 +63,15 @@ func decode(raw []byte, c columns) (record, error) {
 			Text   *string
 			Reward *float64
 		}
-		if err := json.Unmarshal(value, &list); err != nil {
+		if err := jsonwords.Unmarshal(value, &list); err != nil {
 			return r, errors.New(`completions: want a list of {"text": …, "reward": a number}`)
 		}
 		for i, x := range list {
-			if x.Text == nil || x.Reward == nil || math.IsInf(*x.Reward, 0) {
+			if x.Text == nil || x.Reward == nil {
 				return r, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
+			}
+			if err := rewardutil.CheckReward(*x.Reward); err != nil {
+				return r, fmt.Errorf("completions[%d]: reward = %v, %w", i, *x.Reward, err)
 			}
 			r.completions = append(r.completions, conversation.Recorded{Text: *x.Text, Reward: *x.Reward})
 		}

@@ -47,6 +47,9 @@ func (s builtIn) Sample(row int64) (conversation.Sample, error) {
 	return r.sample(row, s.prefix), nil
 }
 
+// Targeted reports that every report has a summary.
+func (s builtIn) Targeted() bool { return true }
+
 // Fingerprint covers all that the examples depend on.
 func (s builtIn) Fingerprint() string {
 	return fmt.Sprintf("summaries %s %+v %q", s.split, s.set.Options(), s.prefix)

@@ -96,6 +96,8 @@ func TestRecordsRefused(t *testing.T) {
 		{"no known columns", `{"a": "s", "b": "t"}`, nil, "FILE: no known pair of columns among a, b: name them by data.texts.source and data.texts.target"},
 		{"no known target", `{"a": "s", "b": "t"}`, func(o *Options) { o.Source = text("a") }, "FILE: no column known to be the target of a among a, b: name it by data.texts.target"},
 		{"a column that is not there", good, func(o *Options) { o.Source = text("sorce") }, `FILE: data.texts.source: unknown column "sorce" (did you mean source?): want one of source, target`},
+		{"a reward that overflows a mean", `{"source": "s", "target": "t", "completions": [{"text": "u", "reward": 1e308}]}`, nil,
+			"FILE:1: completions[0]: reward = 1e+308, want a number within ±1e+30"},
 		{"completions without rewards", `{"source": "s", "target": "t", "completions": [{"text": "u"}]}`, nil, "FILE:1: completions[0]: want"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulcrum/configs"
+	"fulcrum/internal/stdout"
 )
 
 // interrupted is the cause with which a signal cancels a run.
@@ -42,6 +43,9 @@ func exitCode(ctx context.Context, err error) int {
 
 // exit ends the process: the only place that does.
 func exit(ctx context.Context, err error) {
+	if err == nil {
+		err = stdout.Err() // the work is done, its result was lost
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run: "+err.Error())
 	}

@@ -20,6 +20,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 )
 
 // version of the program.
@@ -38,7 +39,7 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
-	exit(ctx, realMain(ctx, os.Args[1:], os.Stdout, os.Stderr, newApp()))
+	exit(ctx, realMain(ctx, os.Args[1:], stdout.Writer(), os.Stderr, newApp()))
 }
 
 // stopOn ends ctx at the first signal, so that the run saves its state, and the process at a second

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"fulcrum/internal/atomicfile"
 )
 
 const attemptsFile = "attempts.jsonl"
@@ -61,5 +63,8 @@ func record(dir string, a Attempt) error {
 	if _, err := f.Write(append(text, '\n')); err != nil {
 		return err
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(dir) // the file may be new
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 )
 
 // Job is one job of a sweep, with all that a machine needs to start it.
@@ -54,6 +55,8 @@ type Attempt struct {
 	Tail     []string  `json:"tail,omitempty"`    // last lines of its output
 	Resumed  bool      `json:"resumed,omitempty"` // went on with what an earlier attempt had saved
 	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
+
+	Err error `json:"-"` // in an event, alone: the launcher cannot watch its jobs any longer
 
 	heard chan struct{} // in an event: closed by Heard
 }
@@ -98,7 +101,7 @@ func jobFile(sweep string, num int) string {
 // WriteJob stores a job's description in its sweep folder.
 func WriteJob(j Job) error {
 	path := jobFile(j.Sweep, j.Num)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(j)
@@ -115,7 +118,7 @@ func ReadJob(sweep string, num int) (Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if err := json.Unmarshal(text, &j); err != nil {
+	if err := jsonwords.Unmarshal(text, &j); err != nil {
 		return j, fmt.Errorf("%s: %w", jobFile(sweep, num), err)
 	}
 	return j, nil

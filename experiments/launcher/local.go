@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/option"
+	"fulcrum/internal/stdout"
 )
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
@@ -40,7 +41,7 @@ type local struct {
 	opt     LocalOptions
 	ctx     context.Context
 	cancel  context.CancelFunc
-	program string // of the jobs; "" = this one
+	program string // of the jobs
 	echo    bool   // the job's output is the controller's too
 	cores   int
 	events  chan Attempt
@@ -55,25 +56,25 @@ type local struct {
 	wg      sync.WaitGroup
 }
 
-// NewBasic returns the launcher that runs one job after another and shows what they print.
-func NewBasic() Launcher {
-	l := newLocal(LocalOptions{NJobs: 1, JobsPerGPU: 1})
+// NewBasic returns the launcher that runs one job of program after another and shows what they print.
+func NewBasic(program string) Launcher {
+	l := newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})
 	l.echo = true
 	return l
 }
 
-// NewLocal returns the launcher that runs several jobs at a time on this machine and shares out its
-// cores and GPUs.
-func NewLocal(opt LocalOptions) (Launcher, error) {
+// NewLocal returns the launcher that runs several jobs of program at a time on this machine and shares out
+// its cores and GPUs.
+func NewLocal(program string, opt LocalOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	return newLocal(opt), nil
+	return newLocal(program, opt), nil
 }
 
-func newLocal(opt LocalOptions) *local {
+func newLocal(program string, opt LocalOptions) *local {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &local{opt: opt, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt), gpus: map[string]int{}}
+	l := &local{opt: opt, program: program, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt), gpus: map[string]int{}}
 	names := opt.GPUs
 	if names == nil {
 		visible := visibleGPUs()
@@ -214,7 +215,7 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+gpu)
 	}
 	if l.echo {
-		s.Stdout, s.Stderr = io.Writer(os.Stdout), io.Writer(os.Stderr)
+		s.Stdout, s.Stderr = stdout.Writer(), io.Writer(os.Stderr)
 	}
 	a, err := Supervise(ctx, job, s)
 	switch {

@@ -60,8 +60,8 @@ func SlurmMissing() error {
 	return nil
 }
 
-// NewSlurm returns the launcher for the jobs of a sweep. It needs Slurm's commands on this machine.
-func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
+// NewSlurm returns the launcher for the jobs of a sweep, which run program. It needs Slurm's commands on this machine.
+func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
@@ -71,14 +71,10 @@ func NewSlurm(sweep string, opt SlurmOptions) (Launcher, error) {
 	if err := SlurmMissing(); err != nil {
 		return nil, err
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	ctx, quit := context.WithCancel(context.Background())
 	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
 	return &slurm{
-		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn}, events: make(chan Attempt),
+		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn, patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan Attempt),
 		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}, nil
 }
@@ -337,6 +333,11 @@ func (s *slurm) run() {
 		}
 		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
 		news, err := s.look(tasks, cancel)
+		var silent *SilentError
+		if errors.As(err, &silent) {
+			s.send(Attempt{Err: err})
+			return
+		}
 		if err != nil && s.ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
 			s.queue.warn(said + "; trying again")

@@ -40,6 +40,7 @@ type SlurmOptions struct {
 	SrunArgs    *[]string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
 
 	AdditionalParameters map[string]any `koanf:"additional_parameters" help:"further sbatch options: {mail_type: END, exclusive: true}"`
+	AnswerTimeoutMin     float64        `koanf:"answer_timeout_min" help:"minutes to wait for a cluster that does not answer, before the sweep ends with an error; its jobs go on, and run resume watches them again" range:"(0,inf)"`
 	StderrToStdout       bool           `koanf:"stderr_to_stdout" help:"one file for what Slurm and the setup lines print, not two"`
 
 	// Submitit's, with one meaning possible here.
@@ -51,7 +52,7 @@ type SlurmOptions struct {
 
 // DefaultSlurmOptions returns submitit's defaults.
 func DefaultSlurmOptions() SlurmOptions {
-	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", Nodes: 1, TasksPerNode: 1}
+	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", AnswerTimeoutMin: 60, Nodes: 1, TasksPerNode: 1}
 }
 
 // sbatchReserved are sbatch's options that this launcher sets itself, or that would break what it

@@ -1,11 +1,12 @@
 package launcher
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +15,24 @@ import (
 )
 
 // queue speaks to Slurm through its own commands. A controller of Slurm that does not answer, because it
-// is restarted say, is asked again until it does.
+// is restarted say, is asked again until it does, or until patience has passed.
 type queue struct {
-	warn   func(string)
-	silent bool // has been warned about
+	warn     func(string)
+	patience time.Duration
+	silent   time.Time // when the first question went unanswered; zero: Slurm answers
 }
+
+// SilentError ends a sweep whose cluster has not answered for as long as hydra.launcher.answer_timeout_min allows.
+type SilentError struct {
+	Waited time.Duration
+	Last   error // names the command and what it said
+}
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("Slurm has not answered for %v (%v): jobs that it has go on; hydra.launcher.answer_timeout_min says how long a sweep waits", e.Waited.Round(time.Second), e.Last)
+}
+
+func (e *SilentError) Unwrap() error { return e.Last }
 
 // slurmTask is what squeue or sacct says about one task of an array.
 type slurmTask struct {
@@ -73,7 +87,7 @@ func (e *slurmError) Error() string { return e.command + ": " + e.message }
 // request may have been heard.
 func (e *slurmError) unreachable() bool {
 	for _, text := range []string{"Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection reset", "Zero Bytes were transmitted",
-		"Transport endpoint is not connected", "in standby mode", "Unexpected message received", "Communication connection failure", "Unable to establish control", "authentication", "Munge"} {
+		"Transport endpoint is not connected", "in standby mode", "Unexpected message received", "Communication connection failure", "Unable to establish control", "authentication", "Munge", timedOut} {
 		if strings.Contains(e.message, text) {
 			return true
 		}
@@ -98,16 +112,41 @@ func slurmCommand(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// commandLimit is how long one of Slurm's commands may take. They give up by themselves long before it, unless
+// they hang.
+const commandLimit = 5 * time.Minute
+
 // once runs a command and returns what it prints.
 func once(name string, args ...string) (string, error) {
 	cmd := slurmCommand(name, args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		return out.String(), failure(name, err, errOut.String())
-	}
-	return out.String(), nil
+	var out strings.Builder
+	cmd.Stdout = &out
+	err := runCommand(cmd, commandLimit)
+	return out.String(), err
 }
+
+// runCommand runs a command of Slurm's. One that is not done within limit is killed and counts as unanswered.
+func runCommand(cmd *exec.Cmd, limit time.Duration) error {
+	var errOut strings.Builder
+	cmd.Stderr = &errOut
+	cmd.WaitDelay = time.Second // a child may hold its output open
+	name := filepath.Base(cmd.Args[0])
+	if err := cmd.Start(); err != nil {
+		return failure(name, err, "")
+	}
+	late := time.AfterFunc(limit, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	err := cmd.Wait()
+	switch {
+	case !late.Stop() && err != nil:
+		return &slurmError{name, fmt.Sprintf("%s: it did not end within %v", timedOut, limit), true}
+	case err != nil:
+		return failure(name, err, errOut.String())
+	}
+	return nil
+}
+
+// timedOut begins the message of a command that was killed because it hung.
+const timedOut = "no answer"
 
 // failure is the error of a command that printed stderr.
 func failure(name string, err error, stderr string) *slurmError {
@@ -128,7 +167,7 @@ func failure(name string, err error, stderr string) *slurmError {
 	return &slurmError{name, strings.Join(lines, "; "), ok && exit.ExitCode() < 0}
 }
 
-// ask runs a command until Slurm's controller answers or ctx ends.
+// ask runs a command until Slurm's controller answers, patience has passed, or ctx ends.
 func (q *queue) ask(ctx context.Context, name string, args ...string) (string, error) {
 	for {
 		out, err := once(name, args...)
@@ -143,23 +182,27 @@ func (q *queue) ask(ctx context.Context, name string, args ...string) (string, e
 	}
 }
 
-// wait passes the time until Slurm is asked again, and says once that it does not answer.
+// wait passes the time until Slurm is asked again, and says once that it does not answer. It returns a SilentError
+// when patience has passed since the first question without an answer.
 func (q *queue) wait(ctx context.Context, e *slurmError) error {
-	if !q.silent {
-		q.silent = true
-		q.warn(fmt.Sprintf("Slurm does not answer (%s); asking again until it does: jobs go on", e.message))
+	if q.silent.IsZero() {
+		q.silent = time.Now()
+		q.warn(fmt.Sprintf("Slurm does not answer (%v); asking again for %v: jobs go on", e, q.patience))
+	}
+	if waited := time.Since(q.silent); waited > q.patience {
+		return &SilentError{waited, e}
 	}
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("%w (%v)", ctx.Err(), e)
-	case <-time.After(2 * time.Second):
+	case <-time.After(min(2*time.Second, q.patience)):
 		return nil
 	}
 }
 
 func (q *queue) answered() {
-	if q.silent {
-		q.silent = false
+	if !q.silent.IsZero() {
+		q.silent = time.Time{}
 		q.warn("Slurm answers again")
 	}
 }
@@ -219,6 +262,10 @@ func (q *queue) cancel(ids []string, signal string) error {
 // arraySize is the number of indices that an array may have: they end before it.
 func (q *queue) arraySize(ctx context.Context) (int, error) {
 	out, err := q.ask(ctx, "scontrol", "show", "config")
+	var e *slurmError
+	if errors.As(err, &e) && !e.unreachable() {
+		return 0, fmt.Errorf("Slurm's commands are on this machine, but no cluster is (%w): start the sweep on a login node, or use hydra/launcher=local", err)
+	}
 	if err != nil {
 		return 0, err
 	}

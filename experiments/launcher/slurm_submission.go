@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/jsonwords"
 )
 
 // submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
@@ -48,7 +49,7 @@ func submissions(sweep string) ([]*submission, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(text, s); err != nil {
+		if err := jsonwords.Unmarshal(text, s); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, s)
@@ -77,7 +78,7 @@ func (s *submission) script() string { return s.path + ".sh" }
 
 // write stores the submission and its script.
 func (s *submission) write(script string) error {
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(s.path)); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(s.script(), []byte(script), 0o755); err != nil {
@@ -109,10 +110,9 @@ func (s *submission) submit() error {
 		return err
 	}
 	cmd := slurmCommand("sbatch", append(slices.Clone(s.Sbatch), s.script())...)
-	var errOut strings.Builder
-	cmd.Stdout, cmd.Stderr = out, &errOut
-	if err := cmd.Run(); err != nil {
-		return failure("sbatch", err, errOut.String())
+	cmd.Stdout = out
+	if err := runCommand(cmd, commandLimit); err != nil {
+		return err
 	}
 	return out.Sync()
 }

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,7 +19,7 @@ import (
 	"fulcrum/experiments/launcher/slurmtest"
 )
 
-// standin is the program that stands in for ours, once TestSlurm has built it.
+// standin is the program that stands in for ours, once TestOnSlurm has built it.
 var standin string
 
 // rig is a sweep's folder with a Slurm launcher.
@@ -47,12 +48,13 @@ func newRig(t *testing.T, change func(*SlurmOptions)) *rig {
 // open makes a launcher, as a new controller does, and collects its events.
 func (r *rig) open() {
 	r.t.Helper()
-	l, err := NewSlurm(r.sweep, r.opt)
+	l, err := NewSlurm(r.sweep, standin, r.opt)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.l = l.(*slurm)
-	r.l.program, r.l.soon, r.l.lag = standin, 200*time.Millisecond, 500*time.Millisecond
+	r.l.soon, r.l.lag = 200*time.Millisecond, 500*time.Millisecond
+	r.l.queue.patience = 2 * time.Minute
 	r.l.queue.warn = func(text string) { r.mu.Lock(); r.warning += text + "\n"; r.mu.Unlock() }
 	r.events, r.closed = nil, make(chan struct{})
 	go func(l *slurm, closed chan struct{}) {
@@ -118,12 +120,22 @@ func (r *rig) last(num int) Attempt {
 
 func (r *rig) until(what string, ready func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(120 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if ready() {
 			return
 		}
 	}
 	r.t.Fatalf("%s does not come; events: %+v", what, r.events)
+}
+
+// ended waits until the launcher has told its last event.
+func (r *rig) ended() {
+	r.t.Helper()
+	select {
+	case <-r.closed:
+	case <-time.After(3 * time.Minute):
+		r.t.Fatalf("the launcher does not stop; events: %+v", r.events)
+	}
 }
 
 // ends waits for the end of jobs and checks their events.
@@ -166,8 +178,8 @@ func (r *rig) attempts(num int) []Attempt {
 	return all
 }
 
-// TestSlurm runs jobs on a real one-node cluster.
-func TestSlurm(t *testing.T) {
+// TestOnSlurm runs jobs on a real one-node cluster.
+func TestOnSlurm(t *testing.T) {
 	c := slurmtest.Start(t)
 	standin = filepath.Join(t.TempDir(), "standin")
 	if out, err := exec.Command("go", "build", "-o", standin, "./testdata/standin").CombinedOutput(); err != nil {
@@ -285,7 +297,7 @@ func TestSlurm(t *testing.T) {
 		r.counting(2, 3)
 		ids := []string{r.id(0), r.id(1), r.id(2)}
 		r.l.Stop(false)
-		<-r.closed
+		r.ended()
 		c.Run("scancel", ids[2])
 		r.until("the end of two jobs", func() bool {
 			over := strings.Fields(c.Run("squeue", "--noheader", "--array", "--states=CANCELLED,COMPLETED", "--format=%i"))
@@ -311,7 +323,7 @@ func TestSlurm(t *testing.T) {
 		r.submit(r.job(0, 1000, "count"), r.job(1, 1000, "count"))
 		r.counting(0, 3)
 		r.l.Stop(true)
-		<-r.closed
+		r.ended()
 		if got := strings.Join(append(r.told(0), r.told(1)...), ", "); got != "running 1, interrupted 1, interrupted 0" {
 			t.Errorf("told %s", got)
 		}
@@ -337,7 +349,7 @@ func TestSlurm(t *testing.T) {
 		r.submit(r.job(0, 1, "count"))
 		r.until("a warning", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return strings.Contains(r.warning, "PartitionConfig") })
 		r.l.Stop(true)
-		<-r.closed
+		r.ended()
 		if got := strings.Join(r.told(0), ", "); got != "interrupted 0" {
 			t.Errorf("told %s", got)
 		}
@@ -388,10 +400,61 @@ func TestSlurm(t *testing.T) {
 	})
 }
 
+// A cluster that does not answer is asked again for so long and no longer, and a command that hangs is killed.
+func TestSlurmSilent(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	install := func(name, script string) {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	silent := "echo asked >> " + filepath.Join(bin, "log") + "; echo 'slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
+		install(name, silent)
+	}
+	warned := 0
+	q := &queue{warn: func(string) { warned++ }, patience: 100 * time.Millisecond}
+	_, err := q.arraySize(context.Background())
+	var e *SilentError
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "scontrol") || !strings.Contains(err.Error(), "Unable to contact") || !strings.Contains(err.Error(), "answer_timeout_min") {
+		t.Errorf("got %v", err)
+	}
+	if asked, _ := os.ReadFile(filepath.Join(bin, "log")); strings.Count(string(asked), "\n") < 2 || warned != 1 {
+		t.Errorf("asked %q, warned %d times, want more than one question and one warning", asked, warned)
+	}
+
+	begin := time.Now()
+	err = runCommand(slurmCommand("sleep", "600"), 50*time.Millisecond)
+	var s *slurmError
+	if !errors.As(err, &s) || !s.unreachable() || !strings.Contains(err.Error(), "sleep: no answer: it did not end within 50ms") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("killed after %v", took)
+	}
+
+	t.Run("while jobs are watched", func(t *testing.T) {
+		r := newRig(t, func(o *SlurmOptions) { o.AnswerTimeoutMin = 0.001 })
+		r.l.queue.patience = 60 * time.Millisecond
+		sub := &submission{path: filepath.Join(slurmFolder(r.sweep), "000001"), Nums: []int{0}, Tries: []int{0}}
+		r.l.take(sub, "7", []Job{r.job(0, 1, "count")})
+		r.ended()
+		if len(r.events) != 1 || !errors.As(r.events[0].Err, &e) {
+			t.Errorf("told %+v", r.events)
+		}
+	})
+
+	install("scontrol", "echo 'scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host' >&2; echo 'fatal: Could not establish a configuration source' >&2; exit 1")
+	if _, err := q.arraySize(context.Background()); err == nil || !strings.Contains(err.Error(), "hydra/launcher=local") || !strings.Contains(err.Error(), "Could not establish") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A sweep started where there is no Slurm says so.
 func TestSlurmMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := NewSlurm(t.TempDir(), DefaultSlurmOptions())
+	_, err := NewSlurm(t.TempDir(), "", DefaultSlurmOptions())
 	if err == nil || !strings.Contains(err.Error(), "no command sbatch on this machine") || !strings.Contains(err.Error(), "hydra/launcher=local") {
 		t.Errorf("got %v", err)
 	}

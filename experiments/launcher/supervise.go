@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/reports"
 )
@@ -54,7 +55,7 @@ type Supervision struct {
 // A job that has ended well before is not run again. The attempt is recorded in the job's run folder at
 // its start and at its end; the process dies with its supervisor.
 func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
-	if err := os.MkdirAll(job.Dir, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(job.Dir); err != nil {
 		return Attempt{}, err
 	}
 	lock, err := lockAttempt(job.Dir)

@@ -163,7 +163,7 @@ echo '{"state": "done"}' > ` + sweep + `/$num/summary.json
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l := newLocal(LocalOptions{NJobs: 2, GPUs: &[]string{"4", "7"}, JobsPerGPU: 1})
+	l := newLocal("", LocalOptions{NJobs: 2, GPUs: &[]string{"4", "7"}, JobsPerGPU: 1})
 	l.program = program
 	if err := l.Submit(t.Context(), jobs); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ echo '{"state": "done"}' > ` + sweep + `/$num/summary.json
 func TestLocalTimeout(t *testing.T) {
 	job := testJob(t)
 	limit := 0.002 // minutes
-	l := newLocal(LocalOptions{NJobs: 1, TimeoutMin: &limit, JobsPerGPU: 1})
+	l := newLocal("", LocalOptions{NJobs: 1, TimeoutMin: &limit, JobsPerGPU: 1})
 	l.program = stand(t, job.Dir, `trap 'exit 143' TERM; while :; do sleep 0.01; done`)
 	if err := l.Submit(t.Context(), []Job{job}); err != nil {
 		t.Fatal(err)

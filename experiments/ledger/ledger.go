@@ -23,14 +23,15 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
 
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
 const FileName = "sweep.db"
 
-// version of the tables. Version 1 has no arm and no parent; Open adds them.
-const version = 2
+// version of the tables. Version 1 has no arm and no parent, version 2 no digests of the rows; Open adds them.
+const version = 3
 
 const schema = `
 CREATE TABLE sweep (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -73,8 +74,10 @@ CREATE TABLE attempts (
 // upgrade makes tables of version 1 those of version 2.
 const upgrade = `
 ALTER TABLE jobs ADD COLUMN arm TEXT NOT NULL DEFAULT '';
-ALTER TABLE jobs ADD COLUMN parent INTEGER;
-UPDATE sweep SET value = '2' WHERE key = 'version';`
+ALTER TABLE jobs ADD COLUMN parent INTEGER;`
+
+// setValue writes a row of the table sweep: version, sweep, and the digests of sweep and of each job.
+const setValue = `INSERT OR REPLACE INTO sweep VALUES (?, ?)`
 
 // Sweep is what holds for all jobs.
 type Sweep struct {
@@ -190,8 +193,10 @@ func (l *Ledger) fill(s Sweep, jobs []Job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.db.Exec(`INSERT INTO sweep VALUES ('version', ?), ('sweep', ?)`, strconv.Itoa(version), string(text)); err != nil {
-		return err
+	for _, row := range [][2]string{{"version", strconv.Itoa(version)}, {"sweep", string(text)}, {digestKey("sweep"), digest(string(text))}} {
+		if _, err := l.db.Exec(setValue, row[0], row[1]); err != nil {
+			return err
+		}
 	}
 	return l.Add(jobs...)
 }
@@ -237,8 +242,8 @@ func openChecked(dir, mode string) (*Ledger, error) {
 		l.Close()
 		return nil, fmt.Errorf("%s: not a sweep's ledger, or a damaged one: %w", path, err)
 	}
-	if got == "1" {
-		if err := l.bringUp(mode); err != nil {
+	if got == "1" || got == "2" {
+		if err := l.bringUp(mode, got); err != nil {
 			l.Close()
 			return nil, err
 		}
@@ -251,18 +256,32 @@ func openChecked(dir, mode string) (*Ledger, error) {
 	return l, nil
 }
 
-// bringUp adds what version 1 lacks. In a folder that may only be read the new columns stay absent.
-func (l *Ledger) bringUp(mode string) error {
+// bringUp adds what tables of an older version lack. In a folder that may only be read they stay as they are.
+func (l *Ledger) bringUp(mode, from string) error {
 	if mode == "ro" {
-		l.old = true
+		l.old = from == "1"
 		return nil
 	}
 	return l.transaction(func(tx *sql.Tx) error {
 		var now string // another process may have been faster
-		if err := tx.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&now); err != nil || now != "1" {
+		if err := tx.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&now); err != nil || now == strconv.Itoa(version) {
 			return err
 		}
-		_, err := tx.Exec(upgrade)
+		if now == "1" {
+			if _, err := tx.Exec(upgrade); err != nil {
+				return err
+			}
+		}
+		jobs, err := l.jobsIn(tx)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if err := j.seal(tx); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(setValue, "version", strconv.Itoa(version))
 		return err
 	})
 }
@@ -284,10 +303,15 @@ func (l *Ledger) Close() error { return l.db.Close() }
 func (l *Ledger) Sweep() (Sweep, error) {
 	var text string
 	var s Sweep
-	if err := l.db.QueryRow(`SELECT value FROM sweep WHERE key = 'sweep'`).Scan(&text); err != nil {
+	var sum sql.NullString
+	const query = `SELECT value, (SELECT value FROM sweep WHERE key = ?) FROM sweep WHERE key = 'sweep'`
+	if err := l.db.QueryRow(query, digestKey("sweep")).Scan(&text, &sum); err != nil {
 		return s, l.err(err)
 	}
-	return s, l.err(json.Unmarshal([]byte(text), &s))
+	if sum.Valid && sum.String != digest(text) {
+		return s, l.err(&DamageError{"what holds for all jobs"})
+	}
+	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
 }
 
 // SetSweep replaces what holds for all jobs: changed configurations were accepted.
@@ -296,8 +320,13 @@ func (l *Ledger) SetSweep(s Sweep) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.db.Exec(`UPDATE sweep SET value = ? WHERE key = 'sweep'`, string(text))
-	return l.err(err)
+	return l.transaction(func(tx *sql.Tx) error {
+		if _, err := tx.Exec(setValue, "sweep", string(text)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(setValue, digestKey("sweep"), digest(string(text)))
+		return err
+	})
 }
 
 // Add appends jobs in one transaction, in the state they have ("" is queued).
@@ -319,6 +348,9 @@ func (l *Ledger) Add(jobs ...Job) error {
 			}
 			if _, err := insert.Exec(values...); err != nil {
 				return fmt.Errorf("job %d (folder %s): %w", j.Num, j.Dir, err)
+			}
+			if err := j.seal(tx); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -351,7 +383,7 @@ func (j Job) update(tx *sql.Tx) error {
 	if n, err := result.RowsAffected(); err != nil || n != 1 {
 		return errors.Join(fmt.Errorf("job %d is not in the ledger", j.Num), err)
 	}
-	return nil
+	return j.seal(tx)
 }
 
 // Record writes a job's row and one of its attempts together.
@@ -369,15 +401,25 @@ func (l *Ledger) Record(j Job, a launcher.Attempt) error {
 	})
 }
 
-// Jobs returns all jobs in the order of their numbers.
-func (l *Ledger) Jobs() ([]Job, error) {
+// Jobs returns all jobs in the order of their numbers. A row that is not what was written is a DamageError.
+func (l *Ledger) Jobs() (jobs []Job, err error) {
+	err = l.transaction(func(tx *sql.Tx) error { // one moment for rows and digests
+		if jobs, err = l.jobsIn(tx); err != nil {
+			return err
+		}
+		return checkSeals(tx, jobs)
+	})
+	return jobs, err
+}
+
+func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
 	query := `SELECT * FROM jobs ORDER BY num`
 	if l.old {
 		query = `SELECT *, '', NULL FROM jobs ORDER BY num`
 	}
-	rows, err := l.db.Query(query)
+	rows, err := tx.Query(query)
 	if err != nil {
-		return nil, l.err(err)
+		return nil, err
 	}
 	defer rows.Close()
 	var jobs []Job
@@ -386,12 +428,12 @@ func (l *Ledger) Jobs() ([]Job, error) {
 		var overrides, params, tail, objectives, metrics string
 		if err := rows.Scan(&j.Num, &overrides, &params, &j.Dir, &j.Fingerprint, &j.Generation, &j.State, &j.Attempts, &j.Failures, &j.ExitCode,
 			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds, &j.Arm, &j.Parent); err != nil {
-			return nil, l.err(err)
+			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("a row behind that of job %d", len(jobs)-1)}, err)
 		}
 		named := map[string]reports.Number{}
-		if err := errors.Join(json.Unmarshal([]byte(overrides), &j.Overrides), json.Unmarshal([]byte(params), &j.Params),
-			json.Unmarshal([]byte(tail), &j.Tail), json.Unmarshal([]byte(objectives), &j.Objectives), json.Unmarshal([]byte(metrics), &named)); err != nil {
-			return nil, l.err(fmt.Errorf("job %d: %w", j.Num, err))
+		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
+			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives), &j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
+			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("job %d", j.Num)}, err)
 		}
 		j.Metrics = map[string]float64{}
 		for name, v := range named {
@@ -399,7 +441,7 @@ func (l *Ledger) Jobs() ([]Job, error) {
 		}
 		jobs = append(jobs, j)
 	}
-	return jobs, l.err(rows.Err())
+	return jobs, rows.Err()
 }
 
 // Attempts returns the attempts of a job, first to last.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -171,6 +172,38 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
+// A row that was damaged or deleted is named as damage.
+func TestDamagedRow(t *testing.T) {
+	for _, tc := range []struct{ name, damage, want string }{
+		{"a value", `UPDATE jobs SET state = 'done' WHERE num = 1`, "damaged: job 1 "},
+		{"a number", `UPDATE jobs SET seconds = seconds + 1e-9 WHERE num = 0`, "damaged: job 0 "},
+		{"a torn text", `UPDATE jobs SET overrides = '["a=1"' WHERE num = 0`, "damaged: job 0 "},
+		{"another type", `UPDATE jobs SET epochs = 'x' WHERE num = 1`, "damaged: a row behind that of job 0"},
+		{"a deleted row", `DELETE FROM jobs WHERE num = 1`, "damaged: job 1, whose row is gone"},
+		{"the sweep", `UPDATE sweep SET value = replace(value, '"trials":', '"trails":') WHERE key = 'sweep'`, "damaged: what holds for all jobs"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, jobs := example()
+			l, err := Create(dir, s, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Load(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.db.Exec(tc.damage); err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			var damage *DamageError
+			if _, _, err := Load(dir); !errors.As(err, &damage) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
 // A ledger of version 1, which knows no arms, is brought up when it is opened; where it may not be written it is
 // read as it is.
 func TestUpgrade(t *testing.T) {
@@ -210,8 +243,8 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	read("ro", "1")
-	read("rw", "2")
-	read("rw", "2")
+	read("rw", "3")
+	read("rw", "3")
 	if l, err = Open(dir); err != nil {
 		t.Fatal(err)
 	}

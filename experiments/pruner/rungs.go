@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
 
@@ -38,7 +39,7 @@ func (p Progress) write(sweep string) error {
 		len(old.Best) >= len(p.Best) && slices.Equal(texts(old.Best[:len(p.Best)]), texts(p.Best)) {
 		return nil
 	}
-	if err := os.MkdirAll(rungs(sweep), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(rungs(sweep)); err != nil {
 		return err
 	}
 	text, err := json.Marshal(p)
@@ -63,7 +64,7 @@ func readProgress(path string) (Progress, error) {
 	if err != nil {
 		return p, err
 	}
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := jsonwords.Unmarshal(text, &p); err != nil {
 		return p, fmt.Errorf("%s: damaged rung file: %w", path, err)
 	}
 	return p, nil

@@ -170,3 +170,79 @@ func TestExitsAndInits(t *testing.T) {
 		})
 	}
 }
+
+// TestJSONFaultsAreWorded: what encoding/json says of a value of the wrong type holds names of Go types, so an error
+// that anybody may read comes from internal/jsonwords.
+func TestJSONFaultsAreWorded(t *testing.T) {
+	wordsOfTheirOwn := []string{"internal/jsonwords/jsonwords.go", "experiments/textlines.go", "experiments/jsonlines.go", "experiments/evaluaterouge.go"}
+	calls := 0
+	for _, s := range sources(t) {
+		if s.test || slices.Contains(wordsOfTheirOwn, s.file) || strings.HasPrefix(s.file, "internal/golden/") || strings.HasPrefix(s.file, "experiments/bench/") {
+			continue
+		}
+		silent := map[ast.Node]bool{} // calls whose error nobody reads
+		for _, declaration := range s.ast.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Name.Name == "UnmarshalJSON" { // jsonwords sees its error outside
+				ast.Inspect(f, func(n ast.Node) bool { silent[n] = true; return true })
+			}
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BinaryExpr: // json.Unmarshal(…) == nil
+				silent[n.X] = true
+			case *ast.AssignStmt:
+				if name, ok := n.Lhs[0].(*ast.Ident); ok && len(n.Rhs) == 1 && name.Name == "_" {
+					silent[n.Rhs[0]] = true
+				}
+			case *ast.CallExpr:
+				name := called(n.Fun)
+				if name == "jsonwords.Unmarshal" || name == "jsonwords.Decode" {
+					calls++
+				}
+				if !silent[n] && (name == "json.Unmarshal" || name == "json.NewDecoder().Decode") {
+					t.Errorf("%s: %s: read it with internal/jsonwords", s.at(n.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+	if calls < 40 {
+		t.Errorf("%d calls of jsonwords, want at least 40: the test looks at nothing", calls)
+	}
+}
+
+// called names a function: json.Unmarshal, json.NewDecoder().Decode.
+func called(fun ast.Expr) string {
+	selector, ok := fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	switch x := selector.X.(type) {
+	case *ast.Ident:
+		return x.Name + "." + selector.Sel.Name
+	case *ast.CallExpr:
+		return called(x.Fun) + "()." + selector.Sel.Name
+	}
+	return ""
+}
+
+// TestStandardOutputIsWatched: results go through internal/stdout, which remembers a full disk for the exit code.
+func TestStandardOutputIsWatched(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || s.folder == "internal/stdout" || strings.Contains(s.folder, "testdata") {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := selector.X.(*ast.Ident); ok {
+				if name := pkg.Name + "." + selector.Sel.Name; name == "os.Stdout" || pkg.Name == "fmt" && strings.HasPrefix(selector.Sel.Name, "Print") {
+					t.Errorf("%s: %s: write through internal/stdout", s.at(n.Pos()), name)
+				}
+			}
+			return true
+		})
+	}
+}

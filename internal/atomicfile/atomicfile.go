@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 )
 
 // File is a file under construction. It becomes visible under its name at Commit.
@@ -19,8 +20,46 @@ type File struct {
 	done bool
 }
 
-// Create starts a file that will replace path at Commit. Call Abort (a no-op after Commit) in a defer.
+// NotRegularError says that a path is something that must not be replaced by a file: a folder, a device, a pipe.
+type NotRegularError struct{ Path, Kind string }
+
+func (e *NotRegularError) Error() string {
+	return fmt.Sprintf("%s is %s, want the name of a regular file", e.Path, e.Kind)
+}
+
+// Target returns the file that writing to path makes or replaces: path itself, or what it is a link to. Anything but a
+// regular file is a NotRegularError.
+func Target(path string) (string, error) {
+	info, err := os.Stat(path)
+	link, linkErr := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && linkErr == nil:
+		return "", &NotRegularError{path, "a link to nothing"}
+	case errors.Is(err, fs.ErrNotExist):
+		return path, nil
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", &NotRegularError{path, "a folder"}
+	case info.Mode()&fs.ModeDevice != 0:
+		return "", &NotRegularError{path, "a device"}
+	case info.Mode()&fs.ModeNamedPipe != 0:
+		return "", &NotRegularError{path, "a pipe"}
+	case !info.Mode().IsRegular():
+		return "", &NotRegularError{path, "no file"}
+	case link.Mode()&fs.ModeSymlink != 0:
+		return filepath.EvalSymlinks(path)
+	}
+	return path, nil
+}
+
+// Create starts a file that will replace path, or what path is a link to, at Commit: a regular file or none. Call Abort
+// (a no-op after Commit) in a defer.
 func Create(path string) (*File, error) {
+	path, err := Target(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write: %w", err)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp*")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
@@ -86,16 +125,40 @@ var temporary = regexp.MustCompile(`^\..+\.tmp([0-9]+|link|gone)$`)
 // that was killed.
 func IsTemp(name string) bool { return temporary.MatchString(name) }
 
-// RemoveAll removes a folder in one step: a kill leaves it whole or under a temporary name.
+// RemoveAll removes a folder in one step: a kill or a power cut leaves it whole or under a temporary name.
 func RemoveAll(path string) error {
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmpgone")
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
 	}
-	if err := os.Rename(path, tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(path, tmp); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(path)); err != nil { // or the folder could come back without its files
 		return err
 	}
 	return os.RemoveAll(tmp)
+}
+
+// MkdirAll makes a folder and those above it that are missing, all durable.
+func MkdirAll(dir string) error {
+	switch info, err := os.Stat(dir); {
+	case err == nil && !info.IsDir():
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	case err == nil: // whoever made it may have been killed before its name was durable
+		return SyncDir(filepath.Dir(dir))
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := MkdirAll(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncDir(filepath.Dir(dir))
 }
 
 // Symlink makes link point at target, replacing what link was in one step.
@@ -112,14 +175,18 @@ func Symlink(target, link string) error {
 	return SyncDir(filepath.Dir(link))
 }
 
-// SyncDir makes renames in dir durable.
+// SyncDir makes the names in dir durable: files that were made, renamed or removed there. It does nothing in a folder
+// that may not be listed, or on a file system that cannot sync folders.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil {
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
 		return fmt.Errorf("cannot sync %s: %w", dir, err)
 	}
 	return nil

@@ -1,8 +1,12 @@
 package atomicfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -110,5 +114,62 @@ func TestRemoveAll(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// Only regular files are replaced: not a device, not a pipe, not what a link to one leads to.
+func TestCreateReplacesRegularFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		syscall.Mkfifo(in("pipe"), 0o644), os.Mkdir(in("folder"), 0o755), os.WriteFile(in("file"), []byte("old"), 0o600),
+		os.Symlink("pipe", in("to a pipe")), os.Symlink("/dev/null", in("to a device")),
+		os.Symlink("gone", in("to nothing")), os.Symlink("file", in("to a file")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	before := names(t, dir)
+	for path, want := range map[string]string{
+		in("pipe"): "is a pipe", in("folder"): "is a folder", "/dev/null": "is a device", in("to a pipe"): "is a pipe",
+		in("to a device"): "is a device", in("to nothing"): "is a link to nothing",
+	} {
+		var refused *NotRegularError
+		if err := Write(path, []byte("new"), 0o644); !errors.As(err, &refused) || !strings.Contains(err.Error(), path+" "+want) {
+			t.Errorf("%s: error %v, want %q", path, err, want)
+		}
+	}
+	if err := Write(in("to a file"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(in("file")); string(got) != "new" {
+		t.Errorf("the file that a link leads to holds %q, %v", got, err)
+	}
+	if link, err := os.Readlink(in("to a file")); link != "file" {
+		t.Errorf("the link to a file was replaced: %q, %v", link, err)
+	}
+	if after := names(t, dir); !slices.Equal(before, after) {
+		t.Errorf("the folder held %v, now %v", before, after)
+	}
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeDevice == 0 {
+		t.Errorf("/dev/null: %v, %v", info, err)
+	}
+}
+
+func TestMkdirAll(t *testing.T) {
+	dir := t.TempDir()
+	deep := filepath.Join(dir, "a", "b", "c")
+	for range 2 { // the second time it is there
+		if err := MkdirAll(deep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(deep); err != nil || !info.IsDir() {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := MkdirAll(filepath.Join(dir, "file", "b")); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("below a file: %v", err)
 	}
 }

@@ -34,6 +34,7 @@ type Part struct {
 	Picture func() (image.Image, error) // nil for a file
 	Key     string                      // names the content of Picture for caches; "" = not cached
 
+	MinFrames, MaxFrames int // bounds of the frames taken of a video file; 0 = the defaults
 	MinPixels, MaxPixels int // bounds of the resized image or frame; 0 = those of the model's folder
 }
 

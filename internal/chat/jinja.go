@@ -12,6 +12,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // parseJinja compiles a template that this package does not know, with the settings of HuggingFace:
@@ -138,7 +140,7 @@ func strftime(now time.Time, format string) string {
 // tokenizer_config.json; each is a text or an object with its content.
 func specialTokens(data []byte) (map[string]string, error) {
 	var config map[string]json.RawMessage
-	if err := json.Unmarshal(data, &config); err != nil {
+	if err := jsonwords.Unmarshal(data, &config); err != nil {
 		return nil, err
 	}
 	tokens := map[string]string{}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 )
 
@@ -22,7 +23,7 @@ import (
 // Errors name the message and the part, counted from 1.
 func ParseMessages(raw json.RawMessage) ([]Message, error) {
 	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonwords.Unmarshal(raw, &list); err != nil {
 		return nil, errors.New("messages: want a list of {\"role\", \"content\"}")
 	}
 	if len(list) == 0 {
@@ -40,7 +41,7 @@ func ParseMessages(raw json.RawMessage) ([]Message, error) {
 
 func parseMessage(raw json.RawMessage) (Message, error) {
 	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonwords.Unmarshal(raw, &m); err != nil {
 		return Message{}, errors.New("want {\"role\", \"content\"}")
 	}
 	if err := known("key", m, "role", "content", "name"); err != nil {
@@ -53,10 +54,10 @@ func parseMessage(raw json.RawMessage) (Message, error) {
 	content := bytes.TrimSpace(m["content"])
 	switch {
 	case len(content) > 0 && content[0] == '"':
-		return out, json.Unmarshal(content, &out.Text)
+		return out, jsonwords.Unmarshal(content, &out.Text)
 	case len(content) > 0 && content[0] == '[':
 		var parts []json.RawMessage
-		if err := json.Unmarshal(content, &parts); err != nil {
+		if err := jsonwords.Unmarshal(content, &parts); err != nil {
 			return Message{}, err
 		}
 		out.Parts = make([]Part, len(parts))
@@ -77,7 +78,7 @@ func parsePart(raw json.RawMessage) (Part, error) {
 		return Part{Type: Text, Text: text}, nil
 	}
 	var m map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonwords.Unmarshal(raw, &m); err != nil {
 		return Part{}, fmt.Errorf("want a string or an object: %w", err)
 	}
 	kind, err := kindOf(m)
@@ -100,7 +101,8 @@ func parsePart(raw json.RawMessage) (Part, error) {
 		}
 		p.Path, _, err = source(m, "image", "image_url", "path", "url")
 	case Video:
-		if err := known("key", m, "type", "video", "video_url", "path", "url", "frames", "fps", "min_pixels", "max_pixels"); err != nil {
+		if err := known("key", m, "type", "video", "video_url", "path", "url", "frames", "fps",
+			"min_frames", "max_frames", "min_pixels", "max_pixels"); err != nil {
 			return Part{}, err
 		}
 		p.Path, p.Frames, err = source(m, "video", "frames", "video_url", "path", "url")
@@ -108,13 +110,17 @@ func parsePart(raw json.RawMessage) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	for key, to := range map[string]any{"fps": &p.FPS, "min_pixels": &p.MinPixels, "max_pixels": &p.MaxPixels} {
+	for key, to := range map[string]any{"fps": &p.FPS, "min_frames": &p.MinFrames, "max_frames": &p.MaxFrames,
+		"min_pixels": &p.MinPixels, "max_pixels": &p.MaxPixels} {
 		if raw, ok := m[key]; ok && json.Unmarshal(raw, to) != nil {
 			return Part{}, fmt.Errorf("%s: %s, want a number", key, raw)
 		}
 	}
-	if p.FPS < 0 || p.MinPixels < 0 || p.MaxPixels < 0 {
-		return Part{}, errors.New("fps, min_pixels and max_pixels want positive numbers")
+	if p.FPS < 0 || p.MinFrames < 0 || p.MaxFrames < 0 || p.MinPixels < 0 || p.MaxPixels < 0 {
+		return Part{}, errors.New("fps, min_frames, max_frames, min_pixels and max_pixels want positive numbers")
+	}
+	if p.MaxFrames == 1 || p.MaxFrames > 0 && p.MinFrames > p.MaxFrames {
+		return Part{}, fmt.Errorf("min_frames %d, max_frames %d: want min ≤ max, and at least two frames", p.MinFrames, p.MaxFrames)
 	}
 	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
 )
@@ -171,7 +172,7 @@ func find(folder string) (source, path string, err error) {
 		var f struct {
 			Template json.RawMessage `json:"chat_template"`
 		}
-		if err := json.Unmarshal(data, &f); err != nil {
+		if err := jsonwords.Unmarshal(data, &f); err != nil {
 			return "", "", fmt.Errorf("%s: %w", path, err)
 		}
 		if len(f.Template) == 0 || string(f.Template) == "null" {

@@ -4,6 +4,7 @@
 package filelock
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,30 @@ func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
 
 // Take locks an open, writable file. It does not wait: a lock that another holds is an error.
 func Take(f *os.File) error { return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, wholeFile()) }
+
+// ErrHeld says that another process holds a lock.
+var ErrHeld = errors.New("another process holds the lock")
+
+// TakeFolder locks a folder, whatever becomes of the files in it. It does not wait: where another holds it, the error is
+// ErrHeld. It returns the open folder, whose closing ends the lock, or nil where the file system cannot lock folders.
+func TakeFolder(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, os.ErrPermission) { // it may be entered but not listed
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, ErrHeld
+	}
+	return nil, nil
+}
 
 // Held reports whether somebody holds the lock of the file at path. It asks and takes nothing, so that
 // one who takes the lock just now is not in the way.

@@ -1,10 +1,34 @@
 package filelock
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+func TestTakeFolder(t *testing.T) {
+	dir := t.TempDir()
+	first, err := TakeFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first == nil {
+		t.Skip("this file system cannot lock folders")
+	}
+	if second, err := TakeFolder(dir); !errors.Is(err, ErrHeld) {
+		t.Errorf("two hold one folder: %v, %v", second, err)
+	}
+	first.Close()
+	second, err := TakeFolder(dir)
+	if err != nil || second == nil {
+		t.Fatalf("after the release: %v, %v", second, err)
+	}
+	second.Close()
+	if _, err := TakeFolder(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
 
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")

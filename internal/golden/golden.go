@@ -7,8 +7,10 @@ import (
 	"flag"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -45,6 +47,17 @@ func Shared(t testing.TB, sub ...string) string {
 		t.Skipf("reference data absent: %s (set FULCRUM_SHARED)", path)
 	}
 	return path
+}
+
+// DefaultSignals gives the programs that a test starts the default handling of signals. Under nohup, or in a shell's
+// background, a process ignores SIGHUP or SIGINT, and its children inherit that. The test itself goes on ignoring them.
+// Call it from TestMain.
+func DefaultSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // a signal that is caught is reset in a child
+		}
+	}
 }
 
 // RepoRoot returns the folder that holds go.mod.

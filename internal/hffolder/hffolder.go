@@ -10,7 +10,6 @@ package hffolder
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"sort"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
@@ -83,7 +83,7 @@ func (f *Folder) openWeights() error {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	at := filepath.Join(f.Path, indexName)
-	if err := json.Unmarshal(raw, &index); err != nil {
+	if err := jsonwords.Unmarshal(raw, &index); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	if len(index.WeightMap) == 0 {

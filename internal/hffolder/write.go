@@ -19,7 +19,7 @@ func Write(path string, config, generation []byte, weights []tensorfile.Tensor, 
 	if shardBytes == 0 {
 		shardBytes = ShardBytes
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(path); err != nil {
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(path, configName), config, 0o644); err != nil {

@@ -1,4 +1,5 @@
-// Package jsonwords reads JSON and says what is wrong with it without Go's names.
+// Package jsonwords reads JSON and says what is wrong with it without Go's names. Whatever tells a user about JSON reads it
+// with this package: a test of internal/arrows sees to it.
 //
 //	err := jsonwords.Unmarshal(raw, &config)     // temperature: got a JSON string, want a number
 package jsonwords
@@ -7,22 +8,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
-	"unicode"
 )
 
 // Unmarshal is json.Unmarshal with errors for readers.
-func Unmarshal(data []byte, v any) error { return Error(json.Unmarshal(data, v)) }
+func Unmarshal(data []byte, v any) error { return worded(json.Unmarshal(data, v), v) }
 
-// Error words an error of encoding/json: a value of the wrong type by its key, damage by its byte. Other errors, and nil,
+// Decode reads the next value of a decoder with errors for readers. The end of the input is io.EOF.
+func Decode(d *json.Decoder, v any) error { return worded(d.Decode(v), v) }
+
+// worded words an error of reading into v: a value of the wrong type by its key, damage by its byte. Other errors, and nil,
 // stay as they are.
-func Error(err error) error {
+func worded(err error, v any) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		fault := fmt.Sprintf("got a JSON %s, want %s", wrong.Value, kindOf(wrong.Type))
-		if key := keyOf(wrong.Field); key != "" {
+		if key := keyOf(reflect.TypeOf(v), wrong.Field); key != "" {
 			fault = key + ": " + fault
+		}
+		if wrong.Value == "number" && wrong.Type.Kind() == reflect.String {
+			fault += " (in quotes)"
 		}
 		return errors.New(fault)
 	}
@@ -30,18 +37,46 @@ func Error(err error) error {
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("byte %d: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
 	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the JSON ends in the middle of a value: is the file cut short?")
+	}
 	return err
 }
 
-// keyOf leaves out the names of embedded Go types.
-func keyOf(field string) string {
+// keyOf returns the keys on the way to a field. Of embedded structs encoding/json names the Go type too: what t knows as
+// no key of its own is left out.
+func keyOf(t reflect.Type, path string) string {
 	var keys []string
-	for _, part := range strings.Split(field, ".") {
-		if part != "" && !unicode.IsUpper(rune(part[0])) {
-			keys = append(keys, part)
+	for _, part := range strings.Split(path, ".") {
+		for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map) {
+			t = t.Elem()
+		}
+		if t == nil || t.Kind() != reflect.Struct { // a type with a reading of its own
+			if part != "" {
+				keys = append(keys, part)
+			}
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous && name == "" && typeName(f.Type) == part {
+				t = f.Type
+				break
+			}
+			if name == part || name == "" && !f.Anonymous && strings.EqualFold(f.Name, part) {
+				keys, t = append(keys, part), f.Type
+				break
+			}
 		}
 	}
 	return strings.Join(keys, ".")
+}
+
+func typeName(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
 }
 
 func kindOf(t reflect.Type) string {
@@ -49,13 +84,15 @@ func kindOf(t reflect.Type) string {
 	case reflect.Slice, reflect.Array:
 		return "a list"
 	case reflect.Bool:
-		return "a truth value"
-	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "a whole number"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.String:
 		return "a text"
+	case reflect.Pointer:
+		return kindOf(t.Elem())
 	}
 	return "an object"
 }

@@ -24,6 +24,11 @@ func New(seed int64, purpose string, counters ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(k, mix(k)))
 }
 
+// Uniform returns number i of the stream of a key, in [0, 1): no state, so that any part of a stream can be drawn alone.
+func Uniform(key uint64, i int) float64 {
+	return float64(mix(key^uint64(i)*0xD1342543DE82EF95)>>11) / (1 << 53)
+}
+
 // mix is the finaliser of SplitMix64 (Steele et al. 2014): every input bit reaches every output bit.
 func mix(x uint64) uint64 {
 	x += 0x9E3779B97F4A7C15

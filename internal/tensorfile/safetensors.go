@@ -2,10 +2,13 @@ package tensorfile
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"sort"
 
 	"fulcrum/internal/atomicfile"
@@ -14,11 +17,16 @@ import (
 // maxHeader is the format's own limit for the JSON header.
 const maxHeader = 100_000_000
 
+// DigestKey is the entry of a file's metadata that holds the SHA-256 of all tensor bytes, in hexadecimal: of all that
+// follows the header. WriteSafetensors always writes it. Files of other programs lack it.
+const DigestKey = "tensors_sha256"
+
 // File is a set of named tensors in one file.
 type File struct {
 	Tensors  []Tensor          // in the order of their bytes in the file
 	Metadata map[string]string // never nil
 	index    map[string]int
+	body     []byte // all tensor bytes
 	mem      *mapping
 }
 
@@ -43,9 +51,36 @@ func (f *File) Names() []string {
 // Close unmaps the file; its tensors must not be used any more.
 func (f *File) Close() error { return f.mem.Close() }
 
-// ReadSafetensors maps a safetensors file and checks its header: length, types, shapes against byte
-// counts, duplicate names, and that the tensors tile the data without gap or overlap.
+// ReadSafetensors maps a safetensors file and checks it: its header as MapSafetensors does and, where the metadata has
+// a digest of the tensor bytes, those. A file without one is not read, only mapped.
 func ReadSafetensors(path string) (*File, error) {
+	f, err := MapSafetensors(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkDigest(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: damaged: %w", path, err)
+	}
+	return f, nil
+}
+
+func (f *File) checkDigest() error {
+	want, ok := f.Metadata[DigestKey]
+	if !ok {
+		return nil
+	}
+	sum := sha256.Sum256(f.body)
+	if got := hex.EncodeToString(sum[:]); got != want {
+		return fmt.Errorf("its tensors have the SHA-256 %.12s…, those that were written had %.12s… (%s)", got, want, DigestKey)
+	}
+	return nil
+}
+
+// MapSafetensors maps a safetensors file and checks its header: length, types, shapes against byte
+// counts, duplicate names, and that the tensors tile the data without gap or overlap. It does not read the tensors: a
+// caller that uses them wants ReadSafetensors.
+func MapSafetensors(path string) (*File, error) {
 	mem, err := mapFile(path)
 	if err != nil {
 		return nil, err
@@ -71,7 +106,7 @@ func parseSafetensors(data []byte) (*File, error) {
 		return nil, fmt.Errorf("header of %d bytes in a file of %d: truncated", n, len(data))
 	}
 	header, body := data[8:8+n], data[8+n:]
-	f := &File{Metadata: map[string]string{}, index: map[string]int{}}
+	f := &File{Metadata: map[string]string{}, index: map[string]int{}, body: body}
 	if err := f.parseHeader(header, body); err != nil {
 		return nil, err
 	}
@@ -184,7 +219,8 @@ func headerError(err error) error {
 }
 
 // WriteSafetensors writes tensors in Hugging Face's layout (largest alignment first, then by name;
-// header padded to 8 bytes) and replaces path in one step. Equal input gives equal bytes.
+// header padded to 8 bytes) and replaces path in one step. The metadata gets the tensors' digest. Equal input gives equal
+// bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
 	sorted := append([]Tensor(nil), tensors...)
 	sort.SliceStable(sorted, func(i, j int) bool {
@@ -194,7 +230,12 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 		}
 		return a.Name < b.Name
 	})
-	header, err := safetensorsHeader(sorted, metadata)
+	meta := maps.Clone(metadata)
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	meta[DigestKey] = digestOf(sorted)
+	header, err := safetensorsHeader(sorted, meta)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
@@ -212,6 +253,15 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 		}
 	}
 	return f.Commit()
+}
+
+// digestOf returns the SHA-256 of the tensors' bytes in this order.
+func digestOf(tensors []Tensor) string {
+	hash := sha256.New()
+	for _, t := range tensors {
+		hash.Write(t.Data)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // safetensorsHeader returns the length prefix and the padded JSON.

@@ -191,7 +191,7 @@ func TestSafetensorsRoundTrip(t *testing.T) {
 		FromFloat32s("b", []int{2, 2}, []float32{1, 2, 3, 4}), FromInt64s("z", []int{1}, []int64{-5}),
 		FromFloat32s("a", nil, []float32{9}), {Name: "empty", DType: F16, Shape: []int{0, 3}, Data: []byte{}},
 	}
-	meta := map[string]string{"phase": "grpo", "epoch": "2"}
+	meta := map[string]string{"phase": "grpo", "epoch": "2", DigestKey: "of the file that the metadata comes from"}
 	if err := WriteSafetensors(path, in, meta); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,9 @@ func TestSafetensorsRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if got := fmt.Sprint(f.Names()); got != "[z a b empty]" || !reflect.DeepEqual(f.Metadata, meta) {
+	wantMeta := map[string]string{"phase": "grpo", "epoch": "2", // tail -c 28 a.safetensors | sha256sum
+		DigestKey: "0af6fded1e72c3059abc6012595ddae668a596e0f6655bfbce0f17666f8c3022"}
+	if got := fmt.Sprint(f.Names()); got != "[z a b empty]" || !reflect.DeepEqual(f.Metadata, wantMeta) {
 		t.Errorf("names %s metadata %v", got, f.Metadata)
 	}
 	b, _ := f.Get("b")
@@ -212,6 +214,64 @@ func TestSafetensorsRoundTrip(t *testing.T) {
 	}
 	if second, _ := os.ReadFile(path); string(first) != string(second) {
 		t.Error("equal tensors in another order gave other bytes")
+	}
+}
+
+// The digest finds damage that leaves a valid file; a file of another program has none.
+func TestSafetensorsDigest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.safetensors")
+	if err := WriteSafetensors(path, []Tensor{FromFloat32s("a", []int{4}, []float32{1, 2, 3, 4})}, nil); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := append([]byte(nil), good...)
+	flipped[len(flipped)-3] ^= 1
+	foreign := []byte(strings.Replace(string(flipped), DigestKey, "another_sha256", 1))
+	for _, tc := range []struct {
+		name string
+		data []byte
+		want string // "" = accepted
+	}{
+		{"as written", good, ""},
+		{"one bit of a tensor", flipped, "damaged: its tensors have the SHA-256"},
+		{"another digest", []byte(strings.Replace(string(good), DigestKey+`":"`, DigestKey+`":"0`, 1)[:len(good)]), "damaged: its tensors have the SHA-256"},
+		{"no digest", foreign, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := os.WriteFile(path, tc.data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			f, err := ReadSafetensors(path)
+			if err == nil {
+				f.Close()
+			}
+			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if f, err = MapSafetensors(path); err != nil {
+				t.Fatalf("mapped without reading: %v", err)
+			}
+			f.Close()
+		})
+	}
+}
+
+// BenchmarkSafetensorsDigest measures what the check adds to mapping a file: 256 MB of tensors.
+func BenchmarkSafetensorsDigest(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "a.safetensors")
+	if err := WriteSafetensors(path, []Tensor{FromFloat32s("a", []int{64 << 20}, make([]float32, 64<<20))}, nil); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(256 << 20)
+	for b.Loop() {
+		f, err := ReadSafetensors(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.Close()
 	}
 }
 

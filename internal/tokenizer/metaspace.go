@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // words cuts text as SentencePiece does: every space becomes a visible mark (U+2581), and a word begins
@@ -149,7 +151,7 @@ func readWords(pre, decoder json.RawMessage) (words, error) {
 
 func (w *words) readMetaspace(raw json.RawMessage) error {
 	var m metaspace
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonwords.Unmarshal(raw, &m); err != nil {
 		return err
 	}
 	if utf8.RuneCountInString(m.Replacement) != 1 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // normalizer is one step that text takes before it is cut into pieces.
@@ -92,7 +94,7 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		Pattern  struct{ String, Regex *string }
 		Content  string
 	}
-	if err := json.Unmarshal(raw, &n); err != nil {
+	if err := jsonwords.Unmarshal(raw, &n); err != nil {
 		return nil, fmt.Errorf("normalizer %s: %w", kind, err)
 	}
 	switch kind {

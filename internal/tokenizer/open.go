@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
 
@@ -47,7 +48,7 @@ func Open(folder string) (*Tokenizer, error) {
 		var c struct {
 			CleanUp bool `json:"clean_up_tokenization_spaces"`
 		}
-		if err := json.Unmarshal(config, &c); err != nil {
+		if err := jsonwords.Unmarshal(config, &c); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(folder, "tokenizer_config.json"), err)
 		}
 		t.rules.cleanUp = c.CleanUp
@@ -80,7 +81,7 @@ type file struct {
 
 func parse(data []byte) (*Tokenizer, error) {
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := jsonwords.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
 	t, err := parseModel(f)
@@ -117,7 +118,7 @@ func parseModel(f file) (*Tokenizer, error) {
 		Vocab        map[string]int  `json:"vocab"`
 		Merges       json.RawMessage `json:"merges"`
 	}
-	if err := json.Unmarshal(f.Model, &m); err != nil {
+	if err := jsonwords.Unmarshal(f.Model, &m); err != nil {
 		if kind := typeOf(f.Model); kind != "BPE" { // whose vocabulary may have another shape
 			return nil, unsupported("model", kind, "BPE", "Unigram")
 		}
@@ -152,7 +153,7 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 		return pairs, nil
 	}
 	var lines []string
-	if err := json.Unmarshal(raw, &lines); err != nil {
+	if err := jsonwords.Unmarshal(raw, &lines); err != nil {
 		return nil, fmt.Errorf("model.merges: want a list of \"left right\" or of [left, right]: %w", err)
 	}
 	pairs = make([][2]string, len(lines))
@@ -183,7 +184,7 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 			Prefix   bool  `json:"add_prefix_space"`
 			UseRegex *bool `json:"use_regex"`
 		}
-		if err := json.Unmarshal(raw, &p); err != nil {
+		if err := jsonwords.Unmarshal(raw, &p); err != nil {
 			return fmt.Errorf("pre_tokenizer: %w", err)
 		}
 		switch {
@@ -228,11 +229,11 @@ func sequence(raw json.RawMessage, key string) ([]json.RawMessage, error) {
 		return nil, nil
 	case "Sequence":
 		var s map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &s); err != nil {
+		if err := jsonwords.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
 		var parts []json.RawMessage
-		err := json.Unmarshal(s[key], &parts)
+		err := jsonwords.Unmarshal(s[key], &parts)
 		return parts, err
 	}
 	return []json.RawMessage{raw}, nil
@@ -246,7 +247,7 @@ func typeOf(raw json.RawMessage) string {
 	var object struct {
 		Type *string `json:"type"`
 	}
-	if err := json.Unmarshal(raw, &object); err != nil || object.Type == nil {
+	if err := jsonwords.Unmarshal(raw, &object); err != nil || object.Type == nil {
 		return "without a type"
 	}
 	return *object.Type
@@ -266,7 +267,7 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	var vocab map[string]int
-	if err := json.Unmarshal(data, &vocab); err != nil {
+	if err := jsonwords.Unmarshal(data, &vocab); err != nil {
 		return nil, fmt.Errorf("vocab.json: %w", err)
 	}
 	pairs, err := readMerges(filepath.Join(folder, "merges.txt"))
@@ -279,7 +280,7 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		Added       map[string]Added `json:"added_tokens_decoder"`
 	}
 	if config != nil {
-		if err := json.Unmarshal(config, &c); err != nil {
+		if err := jsonwords.Unmarshal(config, &c); err != nil {
 			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
@@ -339,7 +340,7 @@ func readAddedTokens(path string) ([]Added, error) {
 		return nil, err
 	}
 	var ids map[string]int
-	if err := json.Unmarshal(data, &ids); err != nil {
+	if err := jsonwords.Unmarshal(data, &ids); err != nil {
 		return nil, fmt.Errorf("added_tokens.json: %w", err)
 	}
 	var added []Added

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // template holds the special tokens around one text.
@@ -51,7 +53,7 @@ func readTemplateProcessing(raw json.RawMessage) (t template, err error) {
 		}
 		Special map[string]struct{ IDs []int64 } `json:"special_tokens"`
 	}
-	if err := json.Unmarshal(raw, &p); err != nil {
+	if err := jsonwords.Unmarshal(raw, &p); err != nil {
 		return t, fmt.Errorf("TemplateProcessing: %w", err)
 	}
 	seen := false
@@ -82,7 +84,7 @@ func readTemplateProcessing(raw json.RawMessage) (t template, err error) {
 // readClassAndSeparator reads cls and sep, each a token and its id: cls … sep.
 func readClassAndSeparator(raw json.RawMessage) (t template, err error) {
 	var p struct{ Cls, Sep []any }
-	if err := json.Unmarshal(raw, &p); err != nil {
+	if err := jsonwords.Unmarshal(raw, &p); err != nil {
 		return t, fmt.Errorf("%s: %w", typeOf(raw), err)
 	}
 	id := func(key string, pair []any) []int64 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // unigram is the model of SentencePiece's unigram language model (Kudo 2018, arXiv:1804.10959): every
@@ -56,11 +58,11 @@ func parseUnigram(f file) (*Tokenizer, error) {
 		Vocab        json.RawMessage
 		ByteFallback bool `json:"byte_fallback"`
 	}
-	if err := json.Unmarshal(f.Model, &m); err != nil {
+	if err := jsonwords.Unmarshal(f.Model, &m); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	var vocab []piece
-	if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
+	if err := jsonwords.Unmarshal(m.Vocab, &vocab); err != nil {
 		return nil, fmt.Errorf("model.vocab: want a list of [piece, score]: %w", err)
 	}
 	var r rules

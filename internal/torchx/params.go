@@ -190,7 +190,10 @@ func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
 }
 
 // ScaleLR multiplies the learning rate of each parameter by scale(name): 0 freezes it.
-func (a *AdamW) ScaleLR(scale func(name string) float64) { a.lrScale = a.perParameter(scale) }
+func (a *AdamW) ScaleLR(scale func(name string) float64) {
+	a.lrScale.Free()
+	a.lrScale = a.perParameter(scale)
+}
 
 // MaskDecay applies weight decay only where mask(name) is 1.
 func (a *AdamW) MaskDecay(mask func(name string) float64) { a.decayMask = a.perParameter(mask) }

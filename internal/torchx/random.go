@@ -4,7 +4,10 @@ package torchx
 // #include "csrc/fulcrum_torch.h"
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Generator is a seeded source of random tensors for one purpose. Re-seeding it from (seed, purpose,
 // step) before each use makes a resumed run draw what the uninterrupted one would.
@@ -53,13 +56,24 @@ func (g *Generator) Normal(like Tensor, mean, std float64, shape ...int) Tensor 
 	return t
 }
 
-// Dropout zeroes entries with probability p and scales the others by 1/(1-p).
-func (g *Generator) Dropout(x Tensor, p float64) Tensor {
-	if p <= 0 {
-		return x
+// DropoutRows zeroes entries of x [N, …] with probability p and scales the others by 1/(1-p). The mask of each block of
+// rows[i] rows is drawn from the stream of seed(i), whatever the other blocks are.
+func (g *Generator) DropoutRows(x Tensor, p float64, rows []int, seed func(i int) uint64) Tensor {
+	u, at := FullLike(x, 0, Float32, x.Shape()...), 0
+	for i, n := range rows {
+		if at+n > x.Shape()[0] {
+			break
+		}
+		if n > 0 {
+			g.Seed(seed(i))
+			check("uniform", C.fc_uniform_(Narrow(u, 0, at, n).c(), C.double(0), C.double(1), g.g))
+		}
+		at += n
 	}
-	keep := Compare(g.Uniform(x, 0, 1, x.Shape()...), "ge", p).To(Float32)
-	return Mul(x, Scale(keep, 1/(1-p)))
+	if at != x.Shape()[0] {
+		panic(opError("dropout", fmt.Sprintf("blocks of %v rows are not those of %v", rows, x.Shape()), []Tensor{x}))
+	}
+	return Mul(x, Scale(Compare(u, "ge", p).To(Float32), 1/(1-p)))
 }
 
 // Gumbel returns standard Gumbel noise -log(-log u), for sampling by arg-max (Kool et al. 2019).

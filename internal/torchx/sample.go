@@ -20,7 +20,11 @@ type SampleOptions struct {
 // ids in seen (nil: none), ids in suppress never, then temperature, top-k and top-p, in this order and as
 // HuggingFace's logits processors define them. Row r takes the token at the cumulative probability uniforms[r] in
 // [0, 1), ids ascending; without uniforms it takes the most probable one, the first on ties. sync
-func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []int64, uniforms []float64) []int64 {
+//
+// kept [R] says how much of each row's own distribution p = softmax(logits / temperature) the one that was drawn from,
+// q, covers: Σ min(p, q), which is 1 less their total variation distance. It is 1 where nothing was changed, and the mass
+// that top-k and top-p keep where nothing else was. nil without uniforms.
+func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []int64, uniforms []float64) (ids []int64, kept []float64) {
 	shape := MustShape(logits, -1, -1).Shape()
 	rows, size := shape[0], shape[1]
 	if seen != nil && len(seen) != rows || uniforms != nil && len(uniforms) != rows {
@@ -29,27 +33,31 @@ func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []i
 	end := Scope()
 	data := Data[float32](Detach(logits).To(Float32))
 	end()
-	out := make([]int64, rows)
+	ids = make([]int64, rows)
+	if uniforms != nil {
+		kept = make([]float64, rows)
+	}
 	var scratch sampler
 	for r := range rows {
 		z := data[r*size : (r+1)*size]
+		scratch.changed = scratch.changed[:0]
 		if seen != nil && opt.RepetitionPenalty > 0 {
-			penalize(z, seen[r], float32(opt.RepetitionPenalty))
+			scratch.penalize(z, seen[r], float32(opt.RepetitionPenalty))
 		}
 		for _, id := range suppress {
-			z[id] = float32(math.Inf(-1))
+			scratch.change(z, id, float32(math.Inf(-1)))
 		}
 		if uniforms == nil {
-			out[r] = int64(argMax(z))
+			ids[r] = int64(argMax(z))
 		} else {
-			out[r] = scratch.draw(z, opt, uniforms[r])
+			ids[r], kept[r] = scratch.draw(z, opt, uniforms[r])
 		}
 	}
-	return out
+	return ids, kept
 }
 
 // penalize makes tokens seen before less likely, each once (Keskar et al. 2019, arXiv:1909.05858, as HF has it).
-func penalize(z []float32, seen []int64, penalty float32) {
+func (s *sampler) penalize(z []float32, seen []int64, penalty float32) {
 	if penalty == 1 {
 		return
 	}
@@ -60,9 +68,9 @@ func penalize(z []float32, seen []int64, penalty float32) {
 		}
 		done[id] = true
 		if z[id] < 0 {
-			z[id] *= penalty
+			s.change(z, id, z[id]*penalty)
 		} else {
-			z[id] /= penalty
+			s.change(z, id, z[id]/penalty)
 		}
 	}
 }
@@ -79,12 +87,25 @@ func argMax(z []float32) int {
 
 // sampler keeps the scratch memory of draws.
 type sampler struct {
-	p     []float64
-	order []int
+	p       []float64
+	order   []int
+	changed []changedLogit // of the row in hand
 }
 
-// draw returns the token at cumulative probability u.
-func (s *sampler) draw(z []float32, opt SampleOptions, u float64) int64 {
+// changedLogit is a token's logit before it was changed; a token that was changed twice has two, the first one its own.
+type changedLogit struct {
+	id  int64
+	was float32
+}
+
+// change gives a token another logit and remembers its own.
+func (s *sampler) change(z []float32, id int64, to float32) {
+	s.changed = append(s.changed, changedLogit{id, z[id]})
+	z[id] = to
+}
+
+// draw returns the token at cumulative probability u, and the share of the row's own distribution that it was drawn from.
+func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kept float64) {
 	inverse := 1.0
 	if opt.Temperature > 0 {
 		inverse = 1 / opt.Temperature
@@ -95,17 +116,57 @@ func (s *sampler) draw(z []float32, opt SampleOptions, u float64) int64 {
 		least = float64(s.kth(z, opt.TopK))
 	}
 	s.p = append(s.p[:0], make([]float64, len(z))...)
-	total := 0.0
+	total, left := 0.0, 0.0 // of what top-k keeps, and of what it leaves out
 	for i, x := range z {
-		if d := (float64(x) - top) * inverse; float64(x) >= least && d > -745 {
+		switch d := (float64(x) - top) * inverse; {
+		case d <= -745:
+		case float64(x) >= least:
 			s.p[i] = math.Exp(d)
 			total += s.p[i]
+		default:
+			left += math.Exp(d)
 		}
 	}
+	all := total + left
 	if opt.TopP > 0 && opt.TopP < 1 {
 		total = s.nucleus(opt.TopP, total)
 	}
-	left, last := u*total, 0
+	kept = s.covered(z, total, all, top, inverse)
+	return s.at(u * total), kept
+}
+
+// covered returns Σ min(p, q) of the row's own distribution p and the one that is drawn from, q = s.p / total. all is the
+// sum of exp((z - top)·inverse) over the row with its changed logits.
+func (s *sampler) covered(z []float32, total, all, top, inverse float64) float64 {
+	if len(s.changed) == 0 {
+		return math.Min(1, total/all)
+	}
+	most := top // of the row's own logits and the others: nothing overflows
+	for _, c := range s.changed {
+		most = math.Max(most, float64(c.was))
+	}
+	weight := func(logit float32) float64 { return math.Exp((float64(logit) - most) * inverse) }
+	scale := math.Exp((top - most) * inverse)
+	own := all * scale // Σ weight over the row as it was
+	done := make(map[int64]bool, len(s.changed))
+	first := s.changed[:0]
+	for _, c := range s.changed {
+		if !done[c.id] {
+			done[c.id], first = true, append(first, c)
+			own += weight(c.was) - weight(z[c.id])
+		}
+	}
+	same, other := total, 0.0 // what is drawn from: of logits that are the row's own, and of changed ones
+	for _, c := range first {
+		same -= s.p[c.id]
+		other += math.Min(weight(c.was)/own, s.p[c.id]/total)
+	}
+	return math.Min(1, math.Max(0, same)/math.Max(own/scale, total)+other)
+}
+
+// at returns the token at the cumulative weight left, ids ascending.
+func (s *sampler) at(left float64) int64 {
+	last := 0
 	for i, p := range s.p {
 		if p == 0 {
 			continue

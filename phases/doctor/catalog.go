@@ -28,6 +28,7 @@ func Checks() []Check {
 		{"kl_negative", "a KL that cannot be negative is", "usually code: log-probabilities of two distributions over different choices"},
 		{"entropy_collapse", "the policy answers nearly the same each time. While the sampled reward rises this is success, and nothing is said", "lower `PHASE.lr`, raise `PHASE.kl.beta`, `PHASE.entropy_weight`"},
 		{"all_truncated", "completions end at the length limit, not by themselves", "`generation.max_new_tokens` of the policy's section (`vl`, `seq2seq`), sft on complete answers"},
+		{"sampling_cut", "completions are drawn from a part of the policy's distribution (top-p, top-k, a repetition penalty), and ratios are those of the whole: tokens of the rest are never tried, and the gradient is that of another objective", "`generation.top_p` 1, `generation.top_k` 0 and `generation.repetition_penalty` 1 in the policy's section (`vl`, `seq2seq`); `PHASE.sample_temperature` sharpens without a bias"},
 		{"gradient_spike", "one batch weighs as much as many others", "its rewards, `PHASE.lr`, `optim.grad_clip_norm`"},
 		{"zero_gradient", "there is a signal and no gradient", "usually code: detached log-probabilities, everything frozen"},
 		{"zero_lr", "a step changed nothing", "`PHASE.lr`, `lr_schedule`"},

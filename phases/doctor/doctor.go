@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // Doctor watches one run. Make it with New; it is not safe for concurrent use.
@@ -134,7 +136,7 @@ func (d *Doctor) Restore(saved json.RawMessage) error {
 		return nil // of a version without a doctor
 	}
 	s := d.state
-	if err := json.Unmarshal(saved, &s); err != nil {
+	if err := jsonwords.Unmarshal(saved, &s); err != nil {
 		return fmt.Errorf("doctor: saved state: %w", err)
 	}
 	if s.Phase != d.state.Phase {
@@ -204,7 +206,7 @@ const firstSteps = 10
 
 // remembered are the metrics that windows look at. Shares of groups are counted from their number.
 var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl", "entropy",
-	"truncated_share", "grad_norm", "loss", "mean_reward", "advantage_gain"}
+	"truncated_share", "kept_mass", "grad_norm", "loss", "mean_reward", "advantage_gain"}
 
 // remember adds a step's numbers to the windows.
 func (d *Doctor) remember(r row) {

@@ -183,6 +183,7 @@ func failures() []failure {
 		}), by: 1, key: "grpo.kl.reference"},
 		{check: "kl_negative", step: kl(func(step int, x float64) float64 { return x - 0.002 }), by: 1, key: "grpo.kl.estimator"},
 		{check: "entropy_collapse", step: func(step int, m map[string]any) { m["entropy"] = 3 * math.Exp(-float64(step)) }, by: 20, key: "grpo.entropy_weight"},
+		{check: "sampling_cut", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"kept_mass": 0.97}), by: 10, key: "seq2seq.generation.top_p"},
 		{check: "all_truncated", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"truncated_share": 1.0}), by: 10, key: "seq2seq.generation.max_new_tokens"},
 		{check: "gradient_spike", step: func(step int, m map[string]any) {
 			if step == 15 {

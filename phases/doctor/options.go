@@ -49,6 +49,7 @@ type Options struct {
 
 	EntropyCollapse Window `koanf:"entropy_collapse" help:"least entropy, as a share of that of the phase's first steps"`
 	AllTruncated    Window `koanf:"all_truncated" help:"largest share of completions cut at the length limit"`
+	SamplingCut     Window `koanf:"sampling_cut" help:"least share of the policy's distribution that completions are drawn from (kept_mass) in a phase with ratios, which are those of the whole distribution"`
 
 	GradientSpike Window `koanf:"gradient_spike" help:"largest gradient norm, in multiples of the median of the steps before"`
 	ZeroGradient  Window `koanf:"zero_gradient" help:"least gradient norm of steps that have a learning signal"`
@@ -98,6 +99,7 @@ func DefaultOptions() Options {
 
 		EntropyCollapse: Window{Warning, 0.1, 10},
 		AllTruncated:    Window{Warning, 0.95, 10},
+		SamplingCut:     Window{Warning, 0.98, 10},
 
 		GradientSpike: Window{Note, 10, 20},
 		ZeroGradient:  Window{Warning, 1e-7, 3},
@@ -125,5 +127,5 @@ func DefaultOptions() Options {
 // windows are the options that look back.
 func (o Options) windows() []Window {
 	return []Window{o.NoSignal, o.AllGoodGroups, o.AllBadGroups, o.ESSUniform, o.ESSCollapsed, o.RatioClipped, o.RatioClamped,
-		o.KLAboveBand, o.KLBelowBand, o.EntropyCollapse, o.AllTruncated, o.GradientSpike, o.LossDiverges, o.ObjectiveFalls}
+		o.KLAboveBand, o.KLBelowBand, o.EntropyCollapse, o.AllTruncated, o.SamplingCut, o.GradientSpike, o.LossDiverges, o.ObjectiveFalls}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"hash/fnv"
+	"strings"
 )
 
 // Do the rewards tell candidates apart, and does the loss see it?
@@ -130,5 +131,17 @@ func (d *Doctor) allTruncated(row) {
 	if share, ok := d.mean("truncated_share", o); ok && share > o.Limit {
 		d.say(o.Severity, "all_truncated", d.lim.LengthKey, share, o.Limit,
 			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft", percent(share), d.lim.LengthKey)
+	}
+}
+
+func (d *Doctor) samplingCut(row) {
+	o := d.opt.SamplingCut
+	if d.lim.Policy == nil {
+		return
+	}
+	if kept, ok := d.mean("kept_mass", o); ok && kept < o.Limit {
+		section := strings.TrimSuffix(d.lim.LengthKey, "max_new_tokens")
+		d.say(o.Severity, "sampling_cut", section+"top_p", kept, o.Limit,
+			"completions are drawn from %s of the policy's distribution, and their ratios are those of the whole: each token's weight is off by a factor of about %.3g, and what is cut off is never tried; set %stop_p=1, top_k=0 and repetition_penalty=1 there, or sharpen with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))
 	}
 }

@@ -85,7 +85,7 @@ func (p *probe) direction(ctx context.Context, m phases.Metrics, b *selector.Bat
 	if !compares(m) {
 		words = "candidates that it imitates"
 	}
-	if gain := p.gain(m, b, change); !(gain > 0) {
+	if gain := p.gain(m, b, change, after); !(gain > 0) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
 			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
 		return nil
@@ -93,7 +93,7 @@ func (p *probe) direction(ctx context.Context, m phases.Metrics, b *selector.Bat
 	if compares(m) {
 		return nil
 	}
-	return p.prefers(ctx, b, change, scale)
+	return p.prefers(ctx, b, change, scale, after)
 }
 
 // compares reports whether the phase compares candidates (it has ratios), and does not imitate them.
@@ -139,7 +139,7 @@ func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []fl
 // prefers checks that imitation pulls more at better candidates. All its weights are positive, so every candidate
 // may become likelier; but against a step on the same batch with rewards of the other sign, Σ (r - mean)·Δlog π
 // must be larger: what the two steps have in common cancels.
-func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64, scale float64) error {
+func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64, scale float64, after []float32) error {
 	p.checks++
 	phase, err := p.Build(p.src)
 	if err != nil {
@@ -163,13 +163,22 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 	if err != nil {
 		return err
 	}
-	turned := p.change(b, p.policy.Params().Values(), scale)
+	opposite := p.policy.Params().Values()
 	better, size := 0.0, 0.0
-	for i := range b.B() {
-		for g, w := range centred(b, i) {
-			d := w * (change[i*b.G+g] - turned[i*b.G+g])
-			better += d
-			size += math.Abs(d)
+	if p.Rough {
+		var w []float64
+		for i := range b.B() {
+			w = append(w, centred(b, i)...)
+		}
+		better, size = p.slope(b, w, opposite, after)
+	} else {
+		turned := p.change(b, opposite, scale)
+		for i := range b.B() {
+			for g, w := range centred(b, i) {
+				d := w * (change[i*b.G+g] - turned[i*b.G+g])
+				better += d
+				size += math.Abs(d)
+			}
 		}
 	}
 	if better < -0.1*size {
@@ -222,28 +231,44 @@ func (p *probe) sequences(b *selector.Batch) []float64 {
 	return out
 }
 
-// gain is what the change of log-probabilities is worth.
-func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64) float64 {
-	sum := 0.0
-	for i := range b.B() {
-		for g, w := range p.worth(m, b, i) {
-			sum += w * change[i*b.G+g]
-		}
+// slope is the derivative of Σ w·log π, at the weights of the start, from some weights to others, and the sum of its
+// absolute parts. In 16 bits the difference of two log-probabilities is mostly rounding, and its sign chance; that of the
+// gradient is not.
+func (p *probe) slope(b *selector.Batch, w []float64, from, to []float32) (sum, size float64) {
+	for i, g := range p.gradient(b, w, p.start) {
+		d := float64(g) * (float64(to[i]) - float64(from[i]))
+		sum, size = sum+d, size+math.Abs(d)
 	}
+	return sum, size
+}
+
+// gain is what the step from the start to the weights after it is worth: Σ w·Δlog π.
+func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64, after []float32) float64 {
+	value := func(w []float64) (sum float64) {
+		if p.Rough {
+			sum, _ = p.slope(b, w, p.start, after)
+			return sum
+		}
+		for i, w := range w {
+			sum += w * change[i]
+		}
+		return sum
+	}
+	all := make([]float64, 0, len(b.Valid))
+	for i := range b.B() {
+		all = append(all, p.worth(m, b, i)...)
+	}
+	sum := value(all)
 	if !compares(m) || sum > 0 {
 		return sum
 	}
 	// a curriculum imitates the best of a group: those that the phase has looked at, against the whole group
-	kept := p.kept(b)
-	top := 0.0
-	for i := range b.B() {
-		for g, w := range centred(b, i) {
-			if kept[i*b.G+g] {
-				top += w * change[i*b.G+g]
-			}
+	for at, kept := range p.kept(b) {
+		if !kept {
+			all[at] = 0
 		}
 	}
-	return top
+	return value(all)
 }
 
 // kept reports which candidates of the whole groups the phase evaluated.

@@ -1,15 +1,18 @@
 // Command testsummary reads `go test -json` and prints what a person wants to see of it: a line for
 // each package with its number of tests, the output of what failed, the reason of what was skipped,
-// and the counts. It judges nothing: the exit status is go test's own (set -o pipefail).
+// and the counts. It judges nothing: the exit status is go test's own (set -o pipefail). With -reference it writes
+// down which tests were skipped because they want reference data: a line for each package, with a pattern for -run.
 //
-//	go test -json ./... | go run ./scripts/testsummary
+//	go test -json ./... | go run ./scripts/testsummary -reference build/reference-tests
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -25,10 +28,40 @@ type event struct {
 type test struct{ pkg, name string }
 
 func main() {
-	summarise(os.Stdin, os.Stdout)
+	reference := flag.String("reference", "", "write the tests that were skipped for want of reference data to this `file`")
+	flag.Parse()
+	skipped := summarise(os.Stdin, os.Stdout)
+	if *reference == "" {
+		return
+	}
+	if err := os.WriteFile(*reference, []byte(patterns(skipped)), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
-func summarise(in io.Reader, out io.Writer) {
+// wantsReference stands in the reason of every test that is skipped for want of reference data (internal/golden).
+const wantsReference = "(set FULCRUM_SHARED)"
+
+// patterns returns one line for each package with skipped tests: the package, and the pattern that runs them.
+func patterns(skipped []test) string {
+	names := map[string][]string{}
+	for _, t := range skipped {
+		top, _, _ := strings.Cut(t.name, "/")
+		if !slices.Contains(names[t.pkg], top) {
+			names[t.pkg] = append(names[t.pkg], top)
+		}
+	}
+	var b strings.Builder
+	for _, pkg := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[pkg])
+		fmt.Fprintf(&b, "%s ^(%s)$\n", pkg, strings.Join(names[pkg], "|"))
+	}
+	return b.String()
+}
+
+// summarise prints the summary and returns the tests that were skipped for want of reference data.
+func summarise(in io.Reader, out io.Writer) (reference []test) {
 	output := map[test][]string{}
 	counts := map[string]map[string]int{} // package → action → tests
 	total := map[string]int{}
@@ -62,6 +95,9 @@ func summarise(in io.Reader, out io.Writer) {
 					fmt.Fprintf(out, "%s\n%s", e.Package, text)
 				}
 				if e.Action == "skip" {
+					if strings.Contains(text, wantsReference) {
+						reference = append(reference, key)
+					}
 					skipped = append(skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(text)))
 				}
 			}
@@ -76,6 +112,7 @@ func summarise(in io.Reader, out io.Writer) {
 		fmt.Fprintln(out, "skipped", line)
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total["pass"], total["fail"], total["skip"])
+	return reference
 }
 
 // packageLine prints a package's result; a failed one's own output too (a panic, a failing TestMain).

@@ -14,7 +14,7 @@ func TestSummarise(t *testing.T) {
 {"Action":"output","Package":"a","Test":"TestBad","Output":"    a_test.go:9: got 1, want 2\n"}
 {"Action":"fail","Package":"a","Test":"TestBad","Elapsed":0.1}
 {"Action":"output","Package":"a","Test":"TestData","Output":"=== RUN   TestData\n"}
-{"Action":"output","Package":"a","Test":"TestData","Output":"    a_test.go:5: no folder ../shared\n"}
+{"Action":"output","Package":"a","Test":"TestData","Output":"    a_test.go:5: no folder ../shared (set FULCRUM_SHARED)\n"}
 {"Action":"output","Package":"a","Test":"TestData","Output":"--- SKIP: TestData (0.00s)\n"}
 {"Action":"skip","Package":"a","Test":"TestData","Elapsed":0}
 {"Action":"output","Package":"a","Test":"TestHangs","Output":"panic: test timed out\n"}
@@ -32,12 +32,15 @@ FAIL  a                                           0.2 s  2 tests, 1 failed
 not json
 did not finish: a TestHangs
 panic: test timed out
-skipped a TestData: a_test.go:5: no folder ../shared
+skipped a TestData: a_test.go:5: no folder ../shared (set FULCRUM_SHARED)
 1 passed, 1 failed, 1 skipped
 `
 	var out strings.Builder
-	summarise(strings.NewReader(in), &out)
+	reference := summarise(strings.NewReader(in), &out)
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+	if got := patterns(append(reference, test{"a", "TestMore/x"}, test{"a", "TestMore/y"}, test{"b", "TestOther"})); got != "a ^(TestData|TestMore)$\nb ^(TestOther)$\n" {
+		t.Errorf("patterns:\n%s", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -187,7 +186,7 @@ func (a *Adapter) Check(modules []Module) error {
 
 // Write makes path an adapter folder that PEFT reads: tensors are named by KeyA and KeyB.
 func Write(path string, c Config, tensors []tensorfile.Tensor) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(path); err != nil {
 		return err
 	}
 	raw, err := c.JSON()

@@ -53,7 +53,7 @@ func (p *Policy) contextualise(in *inputs, drop dropout, e *encoded, rows torchx
 		c = torchx.Unsqueeze(c, 0)
 	}
 	for i := range p.opt.CandidateEncoder.Layers {
-		c = p.selfAttention(fmt.Sprintf("candidate_encoder.%d.", i), in, drop, c)
+		c = p.selfAttention(i, in, drop, c)
 	}
 	if !e.pool.Nil() {
 		places := make([]int64, in.b*in.k)
@@ -65,8 +65,9 @@ func (p *Policy) contextualise(in *inputs, drop dropout, e *encoded, rows torchx
 	return torchx.Reshape(c, -1, h)
 }
 
-// selfAttention is one layer over pools c [B or 1, K, h].
-func (p *Policy) selfAttention(pre string, in *inputs, drop dropout, c torchx.Tensor) torchx.Tensor {
+// selfAttention is layer l over pools c [B or 1, K, h].
+func (p *Policy) selfAttention(l int, in *inputs, drop dropout, c torchx.Tensor) torchx.Tensor {
+	pre := fmt.Sprintf("candidate_encoder.%d.", l)
 	h, heads := p.opt.HiddenDim, p.opt.CandidateEncoder.Heads
 	dh, w := h/heads, func(name string) torchx.Tensor { return p.params.Get(pre + name) }
 	b := c.Shape()[0]
@@ -79,12 +80,12 @@ func (p *Policy) selfAttention(pre string, in *inputs, drop dropout, c torchx.Te
 	if !in.padding.Nil() {
 		score = torchx.MaskedFill(score, torchx.Unsqueeze(torchx.Unsqueeze(in.padding, 1), 1), impossible)
 	}
-	attn := torchx.MatMul(drop.on(torchx.Softmax(score, -1), drop.attnRate), split(2)) // [B, H, K, dh]
+	attn := torchx.MatMul(drop.withinPool(torchx.Softmax(score, -1), l, in), split(2)) // [B, H, K, dh]
 	attn = torchx.Reshape(torchx.Transpose(attn, 1, 2), b, in.k, h)
 	attn = torchx.Scale(torchx.Linear(attn, w("self_attn.out_proj.weight"), w("self_attn.out_proj.bias")), 1/math.Sqrt(float64(h)))
-	c = torchx.Add(c, drop.on(attn, drop.hidden))
+	c = torchx.Add(c, drop.rows(attn, drop.hidden, "attended", l, drop.candidates(in, b*in.k)))
 
 	hidden := torchx.GELU(torchx.Linear(torchx.LayerNorm(c, w("norm2.weight"), w("norm2.bias"), 1e-5), w("linear1.weight"), w("linear1.bias"))) // [B, K, ffn]
 	hidden = torchx.Scale(torchx.Linear(hidden, w("linear2.weight"), w("linear2.bias")), 1/math.Sqrt(float64(h)))
-	return torchx.Add(c, drop.on(hidden, drop.hidden))
+	return torchx.Add(c, drop.rows(hidden, drop.hidden, "fed forward", l, drop.candidates(in, b*in.k)))
 }

@@ -53,8 +53,8 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 }
 
 // Decode returns the width best selections of t examples by beam search over the policy's own
-// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Ties
-// go to the smaller position. Scores are log-probabilities [B*width]; beams that do not exist (a small
+// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Equal
+// scores go by the set's TieOrder, which is seeded. Scores are log-probabilities [B*width]; beams that do not exist (a small
 // pool) are not valid.
 func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*selector.Batch, []float64) {
 	defer torchx.Scope()()
@@ -79,7 +79,12 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 			if step >= len(src.set.Pool(q)) {
 				continue // every example of this pool is taken
 			}
-			beams[i] = extend(beams[i], logp[i*n*columns:(i+1)*n*columns], columns, in.k, width)
+			own := logp[i*n*columns : (i+1)*n*columns]
+			next, tie := extend(beams[i], own, columns, in.k, width, nil)
+			if tie {
+				next, _ = extend(beams[i], own, columns, in.k, width, src.set.TieOrder(q))
+			}
+			beams[i] = next
 		}
 		if step+1 < t {
 			parent, action := pad(beams, width)
@@ -110,14 +115,15 @@ type beam struct {
 func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
 
 // extend returns the width best continuations of beams, given log-probabilities [N, columns] of the k candidates and
-// perhaps of Stop. A beam that has ended stays as it is.
-func extend(beams []beam, logp []float32, columns, k, width int) []beam {
-	var best []beam // sorted, best first; stable: the earlier beam and the smaller position win ties
-	insert := func(x beam) {
+// perhaps of Stop, and whether equal scores were met. A beam that has ended stays as it is. Of equals the earlier beam
+// wins, then the candidate that is earlier in order (nil = the smaller position).
+func extend(beams []beam, logp []float32, columns, k, width int, order []int) (best []beam, tie bool) {
+	insert := func(x beam) { // keeps best sorted, best first
 		at := len(best)
 		for at > 0 && best[at-1].logp < x.logp {
 			at--
 		}
+		tie = tie || at > 0 && best[at-1].logp == x.logp
 		if best = slices.Insert(best, at, x); len(best) > width {
 			best = best[:width]
 		}
@@ -127,19 +133,27 @@ func extend(beams []beam, logp []float32, columns, k, width int) []beam {
 			insert(beam{from.actions, n, from.logp})
 			continue
 		}
-		for j := range columns {
+		for c := range columns {
+			j := c
+			if c < len(order) {
+				j = order[c]
+			}
 			action, lp := int64(j), logp[n*columns+j]
 			if j == k {
 				action = Stop
 			}
 			score := from.logp + float64(lp)
-			if lp < impossible/2 || slices.Contains(from.actions, action) || len(best) == width && score <= best[width-1].logp {
+			if lp < impossible/2 || slices.Contains(from.actions, action) {
+				continue
+			}
+			if len(best) == width && score <= best[width-1].logp {
+				tie = tie || score == best[width-1].logp
 				continue
 			}
 			insert(beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), action), n, score})
 		}
 	}
-	return best
+	return best, tie
 }
 
 // taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. What stands behind a

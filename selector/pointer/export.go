@@ -1,7 +1,6 @@
 package pointer
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 )
@@ -171,7 +171,7 @@ func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta fl
 	metrics, beta = tensorfile.NewDict(), startingBeta
 	values := map[string]any{}
 	if text, ok := c.Metadata["metrics"]; ok {
-		if err := json.Unmarshal([]byte(text), &values); err != nil {
+		if err := jsonwords.Unmarshal([]byte(text), &values); err != nil {
 			return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
 		}
 	}

@@ -41,19 +41,6 @@ func (e encoded) vector(position torchx.Tensor) torchx.Tensor {
 	return torchx.Embedding(e.unit, position)
 }
 
-// dropout applies training-time dropout; the zero value does nothing.
-type dropout struct {
-	gen              *torchx.Generator
-	hidden, attnRate float64
-}
-
-func (d dropout) on(x torchx.Tensor, rate float64) torchx.Tensor {
-	if d.gen == nil || rate == 0 {
-		return x
-	}
-	return d.gen.Dropout(x, rate)
-}
-
 // encode runs the query and pool encoder (parity spec §4, steps 1-3).
 func (p *Policy) encode(in *inputs, drop dropout) encoded {
 	e := encoded{pool: in.pool}
@@ -93,11 +80,11 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	if p.opt.NumLayers > 0 {
 		c := e.spread(rows) // [B, K, h] or [K, h]
 		for l := range p.opt.NumLayers {
-			x = p.attention(p.layer(l), in, drop, x, c)
+			x = p.attention(l, in, drop, x, c)
 		}
 	}
-	x = drop.on(x, drop.hidden)
-	rows = drop.on(rows, drop.hidden) // one mask for a candidate that several queries share
+	x = drop.rows(x, drop.hidden, "state", 0, in.queries)
+	rows = drop.rows(rows, drop.hidden, "candidate", 0, drop.candidates(in, rows.Shape()[0])) // one mask for a candidate that several queries share
 	e.state = torchx.Unsqueeze(torchx.Normalize(torchx.Linear(x, p.params.Get("query_proj.weight"), torchx.Tensor{})), 1)
 	e.unit = torchx.Normalize(torchx.Linear(rows, p.params.Get("cand_proj.weight"), torchx.Tensor{}))
 	e.cand = e.spread(e.unit)
@@ -107,9 +94,9 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	}
 }
 
-// attention is one layer: multi-head attention of the query x [B, h] over candidates c, residual, norm.
-func (p *Policy) attention(w layer, in *inputs, drop dropout, x, c torchx.Tensor) torchx.Tensor {
-	h, heads := p.opt.HiddenDim, p.opt.NumHeads
+// attention is layer l: multi-head attention of the query x [B, h] over candidates c, residual, norm.
+func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) torchx.Tensor {
+	w, h, heads := p.layer(l), p.opt.HiddenDim, p.opt.NumHeads
 	dh := h / heads
 	u := torchx.Linear(x, w.wq, w.bq) // [B, h]
 	if heads == 1 {
@@ -122,10 +109,10 @@ func (p *Policy) attention(w layer, in *inputs, drop dropout, x, c torchx.Tensor
 	if !in.padding.Nil() {
 		score = torchx.MaskedFill(score, torchx.Unsqueeze(in.padding, 1), impossible)
 	}
-	a := drop.on(torchx.Softmax(score, -1), drop.attnRate) // [B, H, K]
-	ctx := torchx.MatMul(a, c)                             // [B, H, h]
+	a := drop.overPool(torchx.Softmax(score, -1), l, in) // [B, H, K]
+	ctx := torchx.MatMul(a, c)                           // [B, H, h]
 	bv := w.bv
-	if drop.gen != nil && drop.attnRate > 0 { // dropped weights no longer sum to one
+	if drop.attn > 0 { // dropped weights no longer sum to one
 		bv = torchx.Reshape(torchx.Mul(torchx.Reshape(bv, 1, heads, dh), torchx.SumKeep(a, 2)), in.b, h)
 	}
 	var v torchx.Tensor // [B, h]
@@ -230,10 +217,8 @@ func (p *Policy) taken() float64 {
 func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	in := p.load(b)
 	var drop dropout
-	if opt.Train && (p.opt.Dropout > 0 || p.opt.AttnDropout > 0) {
-		gen := torchx.NewGenerator(opt.DropoutSeed, p.device)
-		defer gen.Free()
-		drop = dropout{gen, p.opt.Dropout, p.opt.AttnDropout}
+	if opt.Train {
+		drop = dropout{policy: p, seed: opt.DropoutSeed, hidden: p.opt.Dropout, attn: p.opt.AttnDropout}
 	}
 	temperature := opt.Temperature
 	if temperature == 0 {

@@ -12,7 +12,10 @@ import (
 // inputs is a batch on the device. Pools of different sizes are padded to the largest, K.
 type inputs struct {
 	b, g, t, k int
+	queries    []int         // [B]
+	pools      [][]int32     // [B] the table's rows that are each query's candidates
 	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
+	candidates []int64       // [U] their rows in the table
 	u          int           // U; equal to K where all queries share one pool
 	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); no tensor when the pool is shared
 	padding    torchx.Tensor // [B, K] bool, true = padding; no tensor when all pools are full
@@ -40,12 +43,12 @@ func (p *Policy) load(b *selector.Batch) *inputs {
 }
 
 func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
-	in := &inputs{b: len(queries)}
+	in := &inputs{b: len(queries), queries: queries}
 	shared := true
 	first := src.set.Pool(queries[0])
 	for _, q := range queries {
 		pool := src.set.Pool(q)
-		in.k = max(in.k, len(pool))
+		in.k, in.pools = max(in.k, len(pool)), append(in.pools, pool)
 		shared = shared && len(pool) == len(first) && unsafe.SliceData(pool) == unsafe.SliceData(first)
 	}
 	var rows []int64
@@ -58,6 +61,7 @@ func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
 		rows = in.place(p, src, queries)
 	}
 	in.u = len(rows)
+	in.candidates = rows[:in.u:in.u]
 	for _, q := range queries {
 		rows = append(rows, int64(src.set.Row(q)))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -65,7 +66,7 @@ func (m *Model) finalBias() tensorfile.Tensor {
 // names of the whole one.
 func (c *Config) exported(dtype string) ([]byte, error) {
 	var all map[string]any
-	if err := json.Unmarshal(c.Raw, &all); err != nil {
+	if err := jsonwords.Unmarshal(c.Raw, &all); err != nil {
 		return nil, err
 	}
 	all["torch_dtype"] = dtype

@@ -37,6 +37,7 @@ type sequence struct {
 	ids            []int64
 	finished       bool
 	logp           float64 // of its tokens, where scored
+	kept           tokens.Kept
 }
 
 // Generate draws n completions of each source, which is encoded once. A sequence that has ended leaves the batch. Draws
@@ -65,7 +66,7 @@ func (m *Model) Generate(sources [][]int64, n int, opt GenerateOptions) (out [][
 	}
 	out = make([][]Completion, len(sources))
 	for _, s := range all {
-		out[s.source] = append(out[s.source], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
+		out[s.source] = append(out[s.source], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp, Kept: s.kept.Mean()})
 	}
 	return out, nil
 }
@@ -110,25 +111,30 @@ func (m *Model) extend(live []*sequence, t int, opt *GenerateOptions, step stepp
 		opt.observe(t, logits)
 	}
 	last := t+1 == opt.MaxNewTokens && len(opt.ForcedEOS) > 0
-	drawnFrom := logits
+	drawnFrom, free := logits, true
 	switch {
 	case last:
+		free = false
 		drawnFrom = forced(len(live), m.cfg.Vocab, opt.ForcedEOS)
 	case t == 0 && len(opt.ForcedBOS) > 0:
+		free = false
 		drawnFrom = forced(len(live), m.cfg.Vocab, opt.ForcedBOS)
 	}
-	tokens := torchx.SampleTokens(drawnFrom, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
+	drawn, kept := torchx.SampleTokens(drawnFrom, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
 		m.said(live, opt), nil, uniforms(live, t, opt))
 	if opt.scored {
-		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(tokens), len(tokens), 1)).Floats()
+		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(drawn), len(drawn), 1)).Floats()
 		for i, s := range live {
 			s.logp += logp[i]
 		}
 	}
 	var going []*sequence
 	for i, s := range live {
-		s.ids = append(s.ids, tokens[i])
-		ended := !opt.IgnoreEOS && slices.Contains(opt.EOS, tokens[i])
+		s.ids = append(s.ids, drawn[i])
+		if free {
+			s.kept.Add(kept, i)
+		}
+		ended := !opt.IgnoreEOS && slices.Contains(opt.EOS, drawn[i])
 		s.finished = ended && !last
 		if !ended {
 			going = append(going, s)

@@ -15,6 +15,8 @@ type Group = tokens.Group[[]int64]
 type packed struct {
 	sources, completions *rows
 	targets              []int64 // [N] of the decoder's rows, group by group
+	sourceRows           []int   // how many rows of the encoder each group has
+	completionRows       []int   // and of the decoder
 }
 
 // pack lays groups out as rows: the sources of those that have something to predict, and the completions shifted right,
@@ -34,6 +36,7 @@ func (m *Model) pack(groups []Group) (*packed, error) {
 			dec.add(append([]int64{m.generation.Start}, ids[:len(ids)-1]...), true)
 			out.targets = append(out.targets, ids...)
 		}
+		out.sourceRows, out.completionRows = append(out.sourceRows, 0), append(out.completionRows, len(dec.ids)-first)
 		if len(dec.ids) == first {
 			continue
 		}
@@ -41,6 +44,7 @@ func (m *Model) pack(groups []Group) (*packed, error) {
 			return nil, fmt.Errorf("source %d: %w", i, err)
 		}
 		at := out.sources.add(g.Prompt, false)
+		out.sourceRows[i] = len(g.Prompt)
 		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(dec.ids) - first, Own: at, OwnLen: len(g.Prompt)})
 	}
 	return out, nil
@@ -86,8 +90,9 @@ func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targ
 	if err != nil || len(in.targets) == 0 {
 		return hidden, nil, err
 	}
-	memory := m.run(in.sources, torchx.Tensor{}, p)
-	return m.scaled(m.run(in.completions, memory, p)), in.targets, nil
+	encoder := p.Over(in.sourceRows)
+	memory := m.run(in.sources, torchx.Tensor{}, encoder)
+	return m.scaled(m.run(in.completions, memory, p.Over(in.completionRows).With(encoder))), in.targets, nil
 }
 
 // scaled are the decoder's rows as the head wants them.

@@ -99,7 +99,7 @@ func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *ro
 	if in.cache != nil {
 		k, v = in.cache.crossK[i], in.cache.crossV[i]
 	} else {
-		k, v = m.split(a, &a.k, memory, p), m.split(a, &a.v, memory, p)
+		k, v = m.split(a, &a.k, memory, p.Memory()), m.split(a, &a.v, memory, p.Memory())
 	}
 	return m.merge(a, torchx.Attend(m.split(a, &a.q, y, p), k, v, in.cross, a.scale), p)
 }

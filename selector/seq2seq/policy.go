@@ -38,7 +38,7 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
 	}
 	gs, index := groups("forward", b)
-	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(opt))
+	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(b, opt))
 	if !opt.Entropy && !entropy.Nil() {
 		entropy = torchx.Detach(entropy)
 	}
@@ -46,11 +46,11 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 }
 
 // pass says how layers compute: with dropout on the adapters' input in training, where they have any.
-func (m *Model) pass(opt selector.ForwardOptions) *lora.Pass {
+func (m *Model) pass(b *selector.Batch, opt selector.ForwardOptions) *lora.Pass {
 	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
 		return &lora.Pass{}
 	}
-	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks()}
+	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks(), Queries: b.Queries}
 }
 
 // score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there
@@ -141,6 +141,10 @@ func (p *Policy) Clone() selector.Policy { return &Policy{p.model.Clone()} }
 
 // Metadata describes the policy for a checkpoint.
 func (p *Policy) Metadata() map[string]string { return p.model.Metadata() }
+
+// HalfPrecision reports whether the model computes in 16 bits: the same weights then agree on a log-probability to
+// two digits only where the shapes of their batches differ.
+func (p *Policy) HalfPrecision() bool { return p.model.dtype != torchx.Float32 }
 
 // Free releases the weights.
 func (p *Policy) Free() { p.model.Free() }

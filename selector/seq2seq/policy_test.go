@@ -621,3 +621,56 @@ func residentMB(t *testing.T) float64 {
 	}
 	return pages * 4096 / 1e6
 }
+
+// TestDropoutBelongsToQueries: with dropout, log-probabilities and gradients of a batch are those of its queries one by
+// one. So micro_batch changes no mask.
+func TestDropoutBelongsToQueries(t *testing.T) {
+	for _, model := range architecturesFromScratch() {
+		for _, checkpointing := range []bool{false, true} {
+			path := filepath.Join(t.TempDir(), "model")
+			if err := scratch(t, model, nil).SaveMerged(path, "float32"); err != nil {
+				t.Fatal(err)
+			}
+			o := DefaultOptions()
+			o.Path, o.TuneAll, o.LoRA.Enabled, o.LoRA.Dropout, o.GradientCheckpointing = &path, false, true, 0.4, checkpointing
+			m, err := Open(o, "cpu", 5, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(m.Free)
+			perturbed := m.params.Values()
+			for i := range perturbed {
+				perturbed[i] += float32(0.1 * math.Sin(float64(i)))
+			}
+			m.params.SetValues(perturbed)
+			run := func(o selector.ForwardOptions, parts ...*selector.Batch) (logp, grad []float64) {
+				defer torchx.Scope()()
+				m.params.ZeroGrad()
+				for _, b := range parts {
+					out := NewPolicy(m).Forward(b, o).LogP
+					logp = append(logp, out.Floats()...)
+					torchx.Backward(torchx.Sum(out))
+				}
+				return logp, m.params.Grad().Floats()
+			}
+			b, train := groupBatch(), selector.ForwardOptions{Train: true, DropoutSeed: 1}
+			logp, grad := run(train, b)
+			got, gradient := run(train, b.Part(0, 1), b.Part(1, 2))
+			golden.Close(t, got, logp, 1e-5)
+			golden.Close(t, gradient, grad, 1e-3) // of a size of tens, in float32
+			if plain, _ := run(selector.ForwardOptions{}, b); slices.Equal(plain, logp) {
+				t.Errorf("%s: dropout changes nothing", model)
+			}
+		}
+	}
+}
+
+// TestHalfPrecision: the type of computation decides, not what the configuration asks for.
+func TestHalfPrecision(t *testing.T) {
+	for dtype, want := range map[string]bool{"auto": false, "float32": false, "bfloat16": true} {
+		m := scratch(t, "t5", func(o *Options) { o.DType = dtype })
+		if got := NewPolicy(m).HalfPrecision(); got != want {
+			t.Errorf("seq2seq.dtype=%s: half precision %v", dtype, got)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"fulcrum/internal/jsonwords"
 )
 
 // ParseIDs reads a token id, a list of them, or null.
@@ -16,7 +18,7 @@ func ParseIDs(raw json.RawMessage) ([]int64, error) {
 		return []int64{one}, nil
 	}
 	var many []int64
-	if err := json.Unmarshal(raw, &many); err != nil {
+	if err := jsonwords.Unmarshal(raw, &many); err != nil {
 		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
 	}
 	return many, nil

@@ -31,6 +31,28 @@ type Completion struct {
 	IDs      []int64 // with the token that ended it
 	Finished bool    // false: cut at the length limit, without an end token or with a forced one
 	LogP     float64 // of its tokens at temperature 1, where asked for
+	Kept     float64 // of the model's distributions, what its tokens were drawn from; 1 = all, and where it is greedy
+}
+
+// Kept is the mean over the drawn tokens of a completion of what torchx.SampleTokens says of each.
+type Kept struct {
+	sum float64
+	n   int
+}
+
+// Add counts the token of a row; of a greedy one nothing is known.
+func (k *Kept) Add(kept []float64, row int) {
+	if kept != nil {
+		k.sum, k.n = k.sum+kept[row], k.n+1
+	}
+}
+
+// Mean is 1 where no token was drawn.
+func (k *Kept) Mean() float64 {
+	if k.n == 0 {
+		return 1
+	}
+	return k.sum / float64(k.n)
 }
 
 // Fail ends an operation as libtorch's errors do: the border of a step makes an ordinary error of it.
@@ -116,11 +138,11 @@ func Batch(src selector.Source, queries []int, answers [][]Completion) (b *selec
 		}
 	}
 	b = selector.NewBatch(src, queries, g, longest)
-	b.Truncated = make([]bool, len(b.Valid))
+	b.Truncated, b.Kept = make([]bool, len(b.Valid)), make([]float64, len(b.Valid))
 	for i, group := range answers {
 		for j, c := range group {
 			b.Set(i, j, c.IDs, 0)
-			b.Truncated[i*g+j] = !c.Finished
+			b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept
 			logp = append(logp, c.LogP)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -52,7 +53,7 @@ func (m *Model) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
 // withDType returns config.json with another torch_dtype.
 func withDType(raw []byte, dtype string) ([]byte, error) {
 	var all map[string]any
-	if err := json.Unmarshal(raw, &all); err != nil {
+	if err := jsonwords.Unmarshal(raw, &all); err != nil {
 		return nil, err
 	}
 	all["torch_dtype"] = dtype

@@ -39,6 +39,7 @@ type sequence struct {
 	seen           []int64 // prompt and completion, where the repetition penalty asks for them
 	finished       bool
 	logp           float64 // of its tokens, where scored
+	kept           tokens.Kept
 }
 
 // Generate draws n completions of each prompt. They share the prompt's keys and values, which are computed once. A
@@ -72,7 +73,7 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.prompt] = append(out[s.prompt], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp})
+		out[s.prompt] = append(out[s.prompt], Completion{IDs: s.ids, Finished: s.finished, LogP: s.logp, Kept: s.kept.Mean()})
 	}
 	return out, nil
 }
@@ -112,21 +113,22 @@ func (m *Model) extend(live []*sequence, t int, opt *GenerateOptions, step stepp
 	if opt.observe != nil {
 		opt.observe(t, logits)
 	}
-	tokens := torchx.SampleTokens(logits, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
+	drawn, kept := torchx.SampleTokens(logits, torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
 		seenBy(live), m.suppressed(opt), uniforms(live, t, opt))
 	if opt.scored {
-		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(tokens), len(tokens), 1)).Floats()
+		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(m.int64s(drawn), len(drawn), 1)).Floats()
 		for i, s := range live {
 			s.logp += logp[i]
 		}
 	}
 	var going []*sequence
 	for i, s := range live {
-		s.ids = append(s.ids, tokens[i])
+		s.ids = append(s.ids, drawn[i])
+		s.kept.Add(kept, i)
 		if s.seen != nil {
-			s.seen = append(s.seen, tokens[i])
+			s.seen = append(s.seen, drawn[i])
 		}
-		if s.finished = !opt.IgnoreEOS && slices.Contains(opt.EOS, tokens[i]); !s.finished {
+		if s.finished = !opt.IgnoreEOS && slices.Contains(opt.EOS, drawn[i]); !s.finished {
 			going = append(going, s)
 		}
 	}

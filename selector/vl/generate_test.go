@@ -173,7 +173,8 @@ func TestSamplingDistributions(t *testing.T) {
 				for k := range u {
 					u[k] = r.Float64()
 				}
-				for _, id := range torchx.SampleTokens(batch, opt, seen, nil, u) {
+				drawn, _ := torchx.SampleTokens(batch, opt, seen, nil, u)
+				for _, id := range drawn {
 					counts[id]++
 				}
 			}

@@ -118,6 +118,15 @@ func (m *Model) known(ids []int64) error {
 	return nil
 }
 
+// cells is how many vectors a prompt's pictures have.
+func (m *Model) cells(p *processor.Prompt) int {
+	n := 0
+	for _, g := range append(gridsOf(p.Images), gridsOf(p.Videos)...) {
+		n += g.t * g.h * g.w / m.cfg.Vision.Cell()
+	}
+	return n
+}
+
 // fillMedia computes the vectors of the rows' pictures.
 func (m *Model) fillMedia(in *packed, p *lora.Pass) {
 	if len(in.pictures) == 0 {
@@ -158,6 +167,13 @@ func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, s sc
 	if err != nil {
 		return hidden, s, err
 	}
-	m.fillMedia(in, p)
-	return m.forward(&in.rows, p), in.scored(groups), nil
+	cells, rows := make([]int, len(groups)), make([]int, len(groups))
+	for i, g := range groups {
+		cells[i], rows[i] = m.cells(g.Prompt), in.prompts[i].n
+		for _, a := range in.answers[i] {
+			rows[i] += a.n
+		}
+	}
+	m.fillMedia(in, p.Over(cells))
+	return m.forward(&in.rows, p.Over(rows)), in.scored(groups), nil
 }

@@ -191,6 +191,19 @@ func computeType(option, file, device string, warn func(string)) (torchx.DType, 
 	return 0, fmt.Errorf("vl.dtype=%s (torch_dtype of config.json: %q): want float32, bfloat16 or float16", option, file)
 }
 
+// CheckTraining refuses to train a model that computes in float16: gradients below 6e-8 are 0 there, and there is no loss
+// scaling to lift them.
+func (m *Model) CheckTraining() error {
+	if m.dtype != torchx.Float16 {
+		return nil
+	}
+	why := ""
+	if m.opt.DType != "float16" {
+		why = " (torch_dtype of the folder's config.json)"
+	}
+	return fmt.Errorf("vl.dtype=%s: training in float16%s loses small gradients, there is no loss scaling; want vl.dtype=bfloat16, or float32 where the device has no bfloat16", m.opt.DType, why)
+}
+
 // trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules.
 func (m *Model) trainable() ([]torchx.Spec, error) {
 	var specs []torchx.Spec

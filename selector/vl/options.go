@@ -12,7 +12,7 @@ import (
 type Options struct {
 	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model from random weights (scratch)"`
 	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
-	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file). Trained weights are float32 always" enum:"auto,float32,bfloat16,float16"`
+	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only answers, it does not train" enum:"auto,float32,bfloat16,float16"`
 
 	MinPixels *int `koanf:"min_pixels" help:"fewest pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
 	MaxPixels *int `koanf:"max_pixels" help:"most pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`

@@ -25,3 +25,27 @@ func TestOptionsThatMeanNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestFloat16DoesNotTrain: a model that computes in float16 answers, and is refused for training by a message that names
+// what to set, whether the option or the folder chose the type.
+func TestFloat16DoesNotTrain(t *testing.T) {
+	for _, tc := range []struct{ option, file, device, want string }{
+		{"float16", "bfloat16", "cuda:0", "vl.dtype=float16: training in float16 loses"},
+		{"auto", "float16", "cuda:0", "vl.dtype=auto: training in float16 (torch_dtype of the folder's config.json) loses"},
+		{"auto", "bfloat16", "cuda:0", ""},
+		{"bfloat16", "float16", "cuda:0", ""},
+		{"float16", "float16", "cpu", ""},
+	} {
+		dtype, err := computeType(tc.option, tc.file, tc.device, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Model{dtype: dtype, opt: Options{DType: tc.option}}
+		switch err := m.CheckTraining(); {
+		case tc.want == "" && err != nil, tc.want != "" && err == nil:
+			t.Errorf("%v: error %v", tc, err)
+		case err != nil && (!strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), "vl.dtype=bfloat16")):
+			t.Errorf("%v: %v", tc, err)
+		}
+	}
+}

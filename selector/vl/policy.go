@@ -40,7 +40,7 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
 	}
 	gs, index := groups("forward", b)
-	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(opt))
+	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(b, opt))
 	if !opt.Entropy && !entropy.Nil() {
 		entropy = torchx.Detach(entropy)
 	}
@@ -48,11 +48,11 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 }
 
 // pass says how layers compute: with dropout on the adapters' input in training, where they have any.
-func (m *Model) pass(opt selector.ForwardOptions) *lora.Pass {
+func (m *Model) pass(b *selector.Batch, opt selector.ForwardOptions) *lora.Pass {
 	if !opt.Train || m.adapted == nil || m.adapted.Dropout == 0 {
 		return &lora.Pass{}
 	}
-	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks()}
+	return &lora.Pass{Dropout: m.adapted.Dropout, Seed: opt.DropoutSeed, Generator: m.masks(), Queries: b.Queries}
 }
 
 // score returns log-probability and entropy of every token of every completion, in order [n]; no tensors when there

@@ -594,3 +594,61 @@ func residentMB(t *testing.T) float64 {
 	}
 	return float64(rss) * 4096 / 1e6
 }
+
+// TestDropoutBelongsToQueries: with dropout, log-probabilities and gradients of a batch of prompts with pictures are
+// those of its queries one by one, adapters in the vision tower included. So micro_batch changes no mask.
+func TestDropoutBelongsToQueries(t *testing.T) {
+	for _, checkpointing := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "model")
+		if err := scratch(t, nil).SaveMerged(path, "float32"); err != nil {
+			t.Fatal(err)
+		}
+		o := DefaultOptions()
+		o.Path, o.TuneMMLLM, o.TuneMMVision, o.TuneMMMLP = &path, false, false, false
+		o.LoRA.Enabled, o.LoRA.Dropout, o.GradientCheckpointing = true, 0.4, checkpointing
+		o.LoRA.TargetModules = []string{"q_proj", "down_proj", "qkv", "proj", "0", "2"}
+		m, err := Open(o, "cpu", 5, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Free)
+		visual := 0
+		for _, name := range m.params.Names() {
+			if isVisual(name) {
+				visual++
+			}
+		}
+		if visual == 0 {
+			t.Fatal("no adapters in the vision tower")
+		}
+		perturbed := m.params.Values()
+		for i := range perturbed {
+			perturbed[i] += float32(0.1 * math.Sin(float64(i)))
+		}
+		m.params.SetValues(perturbed)
+		text := &processor.Prompt{IDs: []int64{'h', 'i', '?'}}
+		b := selector.NewBatch(asked{pictured(1), text, pictured(2)}, []int{2, 1, 0}, 2, 3)
+		b.Set(0, 0, []int64{'a', 'b', 256}, 0)
+		b.Set(0, 1, []int64{'c', 256}, 0)
+		b.Set(1, 0, []int64{'d', 256}, 0)
+		b.Set(2, 1, []int64{'e', 'f'}, 0)
+		run := func(o selector.ForwardOptions, parts ...*selector.Batch) (logp, grad []float64) {
+			defer torchx.Scope()()
+			m.params.ZeroGrad()
+			for _, b := range parts {
+				out := NewPolicy(m).Forward(b, o).LogP
+				logp = append(logp, out.Floats()...)
+				torchx.Backward(torchx.Sum(out))
+			}
+			return logp, m.params.Grad().Floats()
+		}
+		train := selector.ForwardOptions{Train: true, DropoutSeed: 1}
+		logp, grad := run(train, b)
+		got, gradient := run(train, b.Part(0, 1), b.Part(1, 2), b.Part(2, 3))
+		golden.Close(t, got, logp, 1e-4)
+		golden.Close(t, gradient, grad, 2e-3) // of a size of tens, in float32
+		if plain, _ := run(selector.ForwardOptions{}, b); slices.Equal(plain, logp) {
+			t.Error("dropout changes nothing")
+		}
+	}
+}

@@ -113,7 +113,7 @@ func (l *layout) rotation() (cos, sin []float32) {
 }
 
 // see turns rows of pixels into the vectors that replace the placeholders: one for each merged cell, [cells, H], in the
-// order of the cells. trace, which may be nil, is shown the intermediate results.
+// order of the cells; p is a pass over them. trace, which may be nil, is shown the intermediate results.
 func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name string, x torchx.Tensor)) torchx.Tensor {
 	defer torchx.Scope()()
 	v, t := m.cfg.Vision, m.vision
@@ -133,12 +133,13 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 	if twice { // the backward pass needs them
 		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
 	}
+	patches := p.Times(v.Cell())
 	for i := range t.blocks {
 		spans := l.windows
 		if v.full(i) {
 			spans = l.frames
 		}
-		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, p) }
+		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, patches) }
 		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}

@@ -7,6 +7,7 @@
 package slurmtest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -93,11 +94,17 @@ for _ in 1 2 3; do
 done
 rm -rf "$1"`
 
+// Prefix begins the names of the tests that want a cluster: make test leaves them out, make test-slurm runs them.
+const Prefix = "TestOnSlurm"
+
 // Start starts a cluster and sets SLURM_CONF for the test and its children. Where Slurm is not installed
 // or does not start the test is skipped with the reason, or fails if FULCRUM_REQUIRE_SLURM=1. The cluster
 // ends with the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
+	if !strings.HasPrefix(t.Name(), Prefix) {
+		t.Fatalf("%s starts a cluster: its name must begin with %s", t.Name(), Prefix)
+	}
 	c, err := start(t)
 	if err == nil {
 		return c
@@ -159,7 +166,11 @@ func start(t testing.TB) (*Cluster, error) {
 			}
 		}
 		c.watchdog.Close()
+		late := time.AfterFunc(limit, func() { dog.Process.Kill() })
 		dog.Wait()
+		if !late.Stop() {
+			t.Errorf("the cluster's processes are not gone after %v", limit)
+		}
 	})
 	if err := c.launch("munged", "--foreground", "--force", "--num-threads=2", "--key-file="+dir+"/munge.key", "--socket="+dir+"/munge.socket",
 		"--pid-file="+dir+"/munged.pid", "--log-file="+dir+"/munged.log", "--seed-file="+dir+"/munged.seed"); err != nil {
@@ -236,9 +247,12 @@ func (c *Cluster) launch(name string, args ...string) error {
 	return nil
 }
 
+// limit is how long a daemon may take to start or end, and a command of Slurm's to answer. A busy machine is slow.
+const limit = time.Minute
+
 // until waits for ready, as long as the daemons live.
 func (c *Cluster) until(what string, ready func() bool) error {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if ready() {
 			return nil
 		}
@@ -251,12 +265,11 @@ func (c *Cluster) until(what string, ready func() bool) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s does not come up in 20 s", what)
+	return fmt.Errorf("%s does not come up in %v", what, limit)
 }
 
 func (c *Cluster) idle() bool {
-	out, err := exec.Command("sinfo", "--noheader", "--format=%T", "--partition=main").Output()
-	state := strings.TrimSpace(string(out))
+	state, err := command("sinfo", "--noheader", "--format=%T", "--partition=main")
 	return err == nil && (state == "idle" || state == "mixed" || state == "allocated")
 }
 
@@ -267,7 +280,11 @@ func (c *Cluster) end(name string, signal syscall.Signal) {
 		c.t.Fatalf("%s does not run", name)
 	}
 	d.cmd.Process.Signal(signal)
-	<-d.ended
+	select {
+	case <-d.ended:
+	case <-time.After(limit):
+		c.t.Fatalf("%s does not end within %v of %v", name, limit, signal)
+	}
 	delete(c.daemons, name)
 }
 
@@ -297,11 +314,22 @@ func (c *Cluster) start(name string, args ...string) {
 // Run runs a command of Slurm's and returns what it prints. The test ends when it fails.
 func (c *Cluster) Run(name string, args ...string) string {
 	c.t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
+	out, err := command(name, args...)
 	if err != nil {
 		c.t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}
-	return strings.TrimSpace(string(out))
+	return out
+}
+
+// command runs a command of Slurm's that must end within limit and returns what it prints.
+func command(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("no answer in %v", limit))
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 // Requeue stops a running job, to be started again, and lets it start without Slurm's wait of two minutes.
@@ -315,10 +343,10 @@ func (c *Cluster) Requeue(job string) {
 // Release lets a job start now that Slurm makes wait after a requeue. It may not wait yet.
 func (c *Cluster) Release(job string) {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		state := c.Run("squeue", "--noheader", "--array", "--format=%T", "--jobs="+job)
 		if state == "PENDING" {
-			if out, err := exec.Command("scontrol", "update", "jobid="+job, "StartTime=now+2").CombinedOutput(); err == nil {
+			if out, err := command("scontrol", "update", "jobid="+job, "StartTime=now+2"); err == nil {
 				return
 			} else if time.Now().After(end) {
 				c.t.Fatalf("scontrol update %s: %s", job, out)

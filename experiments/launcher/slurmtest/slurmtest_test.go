@@ -11,7 +11,7 @@ import (
 )
 
 // The cluster runs a job, comes back after its daemons were killed, and leaves no process behind.
-func TestCluster(t *testing.T) {
+func TestOnSlurmCluster(t *testing.T) {
 	conf := ""
 	t.Run("lives", func(t *testing.T) {
 		c := slurmtest.Start(t)

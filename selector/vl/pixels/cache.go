@@ -29,9 +29,9 @@ func NewCache(limit int) *Cache {
 }
 
 // Files returns the patches of an image or video in files, made by read where the cache has none of
-// the files as they are now: the same paths, sizes and times of change, and the rate of a video.
-func (c *Cache) Files(paths []string, fps float64, config Config, read func() (Patches, error)) (Patches, error) {
-	key := fmt.Sprint(fps, "\x00")
+// the files as they are now: the same paths, sizes and times of change, and how a video is sampled.
+func (c *Cache) Files(paths []string, how any, config Config, read func() (Patches, error)) (Patches, error) {
+	key := fmt.Sprint(how, "\x00")
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
 
@@ -81,7 +81,7 @@ func probe(ctx context.Context, path string) (total int, rate float64, err error
 			Nominal string `json:"r_frame_rate"`
 		}
 	}
-	if err := json.Unmarshal(out, &info); err != nil {
+	if err := jsonwords.Unmarshal(out, &info); err != nil {
 		return 0, 0, fmt.Errorf("ffprobe: %w", err)
 	}
 	if len(info.Streams) == 0 {
@@ -114,11 +114,7 @@ func ratio(s string) float64 {
 // as PPM images, which know their size (a rotated video swaps its sides); the rate is set so that none
 // is doubled or left out on the way.
 func extract(ctx context.Context, path string, numbers []int, each func(*RGB) error) error {
-	terms := make([]string, len(numbers))
-	for i, n := range numbers {
-		terms[i] = fmt.Sprintf("eq(n,%d)", n)
-	}
-	filter := "select='" + strings.Join(terms, "+") + "',setpts=N/(25*TB)"
+	filter := selectFrames(numbers) + ",setpts=N/(25*TB)"
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // ends ffmpeg where a frame is refused
 	cmd, said, err := tool(ctx, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-vf", filter, "-r", "25",
@@ -157,6 +153,29 @@ func extract(ctx context.Context, path string, numbers []int, each func(*RGB) er
 		return errors.New("ffmpeg: no frame could be decoded")
 	}
 	return refused
+}
+
+// selectFrames returns the filters that let the frames of the given numbers through. ffmpeg's expressions may add a
+// hundred terms and no more, so a filter chooses among a stretch of the video and lets the others by. The last stretch
+// comes first: a filter counts what reaches it, and only frames after its own stretch are gone by then.
+func selectFrames(numbers []int) string {
+	const most = 50 // terms of one expression
+	var filters []string
+	for from := (len(numbers) - 1) / most * most; from >= 0; from -= most {
+		to := min(from+most, len(numbers))
+		var terms []string
+		if from > 0 {
+			terms = append(terms, fmt.Sprintf("lt(n,%d)", numbers[from]))
+		}
+		if to < len(numbers) {
+			terms = append(terms, fmt.Sprintf("gte(n,%d)", numbers[to]))
+		}
+		for _, n := range numbers[from:to] {
+			terms = append(terms, fmt.Sprintf("eq(n,%d)", n))
+		}
+		filters = append(filters, "select='"+strings.Join(terms, "+")+"'")
+	}
+	return strings.Join(filters, ",")
 }
 
 // tool prepares one of ffmpeg's programs; what it says goes into said.

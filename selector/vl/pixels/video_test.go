@@ -1,11 +1,13 @@
 package pixels
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"image"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -135,6 +137,79 @@ func TestVideoFile(t *testing.T) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+// The real ffmpeg, where it is installed: a video of any length gives exactly the frames that sampling names. Each frame
+// shows its own number, in squares of black and white.
+func TestVideoFileOfAnyLength(t *testing.T) {
+	ffmpeg, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		t.Skip("ffmpeg is not installed")
+	}
+	const side, rate, bits = 56, 10, 14
+	write := func(name string, frames int) string {
+		path := filepath.Join(t.TempDir(), name)
+		cmd := exec.Command(ffmpeg, "-v", "error", "-f", "rawvideo", "-pix_fmt", "gray", "-s", fmt.Sprintf("%dx%d", side, side), "-r", fmt.Sprint(rate),
+			"-i", "-", "-c:v", "ffv1", "-g", "100", path)
+		raw := make([]byte, 0, frames*side*side)
+		for n := range frames {
+			for y := range side {
+				for x := range side {
+					raw = append(raw, byte(255*(n>>(y/14*4+x/14)&1)))
+				}
+			}
+		}
+		cmd.Stdin = bytes.NewReader(raw)
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		return path
+	}
+	seconds := []int{3, 50, 52}
+	if !testing.Short() {
+		seconds = append(seconds, 500, 1500) // 1000 frames of 1500 s would be too many: 768
+	}
+	for _, length := range seconds {
+		path := write(fmt.Sprintf("%d.mkv", length), length*rate)
+		total, found, err := probe(context.Background(), path)
+		if err != nil || total != length*rate || found != rate {
+			t.Fatalf("%d s: %d frames at %v, %v", length, total, found, err)
+		}
+		want, _, err := DefaultSampling().Frames(total, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		err = extract(context.Background(), path, want, func(frame *RGB) error {
+			n := 0
+			for bit := range bits {
+				if frame.Pix[3*((bit/4*14+7)*side+bit%4*14+7)] > 127 {
+					n |= 1 << bit
+				}
+			}
+			got = append(got, n)
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d s: frames %v, %v; want %v", length, got, err, want)
+		}
+	}
+	p, err := DefaultConfig().VideoFile(context.Background(), write("v.mkv", 52*rate), DefaultSampling())
+	if err != nil || p.Grid[0] != 52 { // 104 frames, two a patch
+		t.Errorf("52 s: grid %v, %v; want 52 patches in time", p.Grid, err)
+	}
+}
+
+func TestSelectFrames(t *testing.T) {
+	numbers := make([]int, 120)
+	for i := range numbers {
+		numbers[i] = 3 * i
+	}
+	got := strings.Split(selectFrames(numbers), ",select=")
+	if len(got) != 3 || !strings.HasPrefix(got[0], "select='lt(n,300)+eq(n,300)+eq(n,303)") ||
+		!strings.HasPrefix(got[1], "'lt(n,150)+gte(n,300)+eq(n,150)+") || !strings.HasPrefix(got[2], "'gte(n,150)+eq(n,0)+") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -132,13 +132,21 @@ func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 	})
 }
 
-// videoFile samples a file at the part's rate, within the frames' bounds of qwen_vl_utils.
+// videoFile samples a file at the part's rate and within its bounds, else at those of qwen_vl_utils.
 func (p *Processor) videoFile(part chat.Part, c pixels.Config) (pixels.Patches, error) {
 	s := pixels.DefaultSampling()
 	if part.FPS > 0 {
 		s.FPS = part.FPS
 	}
-	return p.cache.Files([]string{part.Path}, s.FPS, c, func() (pixels.Patches, error) {
+	if part.MaxFrames > 0 {
+		s.MaxFrames = part.MaxFrames
+	}
+	if part.MinFrames > 0 {
+		s.MinFrames = part.MinFrames
+		s.MaxFrames = max(s.MaxFrames, s.MinFrames)
+	}
+	s.MinFrames = min(s.MinFrames, s.MaxFrames)
+	return p.cache.Files([]string{part.Path}, s, c, func() (pixels.Patches, error) {
 		return c.VideoFile(context.Background(), part.Path, s)
 	})
 }

@@ -1,0 +1,180 @@
+package conversation
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fulcrum/beamdata/jsonrecords"
+)
+
+// Need is what a phase wants of a sample.
+type Need int
+
+const (
+	Target Need = iota // a target, or a recorded completion
+	Group              // two recorded completions, to be compared
+)
+
+// Skipped are samples that hold nothing that a phase could learn from.
+type Skipped struct {
+	Reason string
+	Count  int
+	Where  string // the first of them, by line and record
+}
+
+// String says it in a sentence's part.
+func (s Skipped) String() string {
+	return fmt.Sprintf("%s: %d (%s)", strings.ReplaceAll(s.Reason, "_", " "), s.Count, s.Where)
+}
+
+// With returns the samples that have what is needed, s itself where all do, and the others by reason.
+func (s *Set) With(need Need) (*Set, []Skipped, error) {
+	if t, ok := s.source.(targeted); ok && need == Target && t.Targeted() {
+		return s, nil, nil
+	}
+	var with []int
+	lacking := map[string][]int64{}
+	for i, row := range s.rows {
+		h, err := s.holding(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		if reason := h.lacks(need); reason != "" {
+			lacking[reason] = append(lacking[reason], row)
+		} else {
+			with = append(with, i)
+		}
+	}
+	if len(lacking) == 0 {
+		return s, nil, nil
+	}
+	var out []Skipped
+	for _, reason := range slices.Sorted(maps.Keys(lacking)) {
+		out = append(out, Skipped{Reason: reason, Count: len(lacking[reason]), Where: s.places(lacking[reason])})
+	}
+	slices.SortStableFunc(out, func(a, b Skipped) int { return cmp.Compare(b.Count, a.Count) })
+	return s.Subset(with), out, nil
+}
+
+// places names the first rows.
+func (s *Set) places(rows []int64) string {
+	const most = 5
+	var parts []string
+	for _, row := range rows[:min(most, len(rows))] {
+		if f, ok := s.source.(*file); ok {
+			parts = append(parts, fmt.Sprint(f.index.Line(row)))
+		} else {
+			parts = append(parts, fmt.Sprint(row+1))
+		}
+	}
+	if len(rows) > most {
+		parts = append(parts, "…")
+	}
+	what := "record"
+	if f, ok := s.source.(*file); ok {
+		what = f.name() + ": line"
+	}
+	if len(rows) > 1 {
+		what += "s"
+	}
+	return what + " " + strings.Join(parts, ", ")
+}
+
+// targeted is a Source of which every sample has a target: one without is an error, or cannot be.
+type targeted interface{ Targeted() bool }
+
+// holding says what a record holds, without its contents.
+type holding uint8
+
+const (
+	hasTarget   holding = 1 << iota
+	lastIsUser          // an assistant speaks, and the user has the last word
+	completion          // one recorded completion
+	completions         // or several
+)
+
+func (h holding) lacks(need Need) string {
+	switch {
+	case need == Group && h&completions == 0:
+		return "record_with_fewer_than_two_completions"
+	case need == Group || h&(hasTarget|completion|completions) != 0:
+		return ""
+	case h&lastIsUser != 0:
+		return "record_that_ends_with_a_user_turn"
+	}
+	return "record_without_an_answer"
+}
+
+// holding returns that of sample i, from the scan of its file or from the sample.
+func (s *Set) holding(i int) (holding, error) {
+	if f, ok := s.source.(*file); ok {
+		return f.holds[s.rows[i]], nil
+	}
+	sample, err := s.Sample(i)
+	var h holding
+	if sample.Reference != "" {
+		h |= hasTarget
+	}
+	return h | several(len(sample.Completions)), err
+}
+
+func several(n int) holding {
+	switch n {
+	case 0:
+		return 0
+	case 1:
+		return completion
+	}
+	return completions
+}
+
+// holdingOf finds what decode would: it looks at the turns' speakers, not at what they say. A value that is not what it
+// should be counts as there: decoding the record reports it.
+func holdingOf(record []byte) holding {
+	var h holding
+	speakers := func(value []byte) {
+		var turns []struct{ From, Role string }
+		h &^= hasTarget | lastIsUser
+		if json.Unmarshal(value, &turns) != nil || len(turns) == 0 {
+			h |= hasTarget
+			return
+		}
+		for i, t := range turns {
+			assistant := t.From == "gpt" || t.From == "assistant" || t.From == "" && (t.Role == "assistant" || t.Role == "gpt")
+			if last := i == len(turns)-1; assistant && last {
+				h |= hasTarget
+			} else if assistant {
+				h |= lastIsUser
+			}
+		}
+	}
+	var answered bool
+	jsonrecords.Fields(record, func(key, value []byte) {
+		value = bytes.TrimSpace(value)
+		if string(value) == "null" {
+			return
+		}
+		switch strings.ToLower(string(key)) { // as decoding matches them
+		case `"conversations"`, `"messages"`:
+			speakers(value)
+		case `"answers"`:
+			list, err := answers(value)
+			answered = err != nil || mostFrequent(list) != ""
+		case `"completions"`:
+			var list []json.RawMessage
+			if json.Unmarshal(value, &list) != nil {
+				list = make([]json.RawMessage, 2)
+			}
+			h = h&^(completion|completions) | several(len(list))
+		}
+	})
+	if answered {
+		h |= hasTarget
+	}
+	return h
+}

@@ -1,0 +1,92 @@
+package conversation
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What the scan finds in a record is what decoding it finds.
+func TestHoldingAgreesWithDecoding(t *testing.T) {
+	human, gpt := `{"from":"human","value":"q"}`, `{"from":"gpt","value":"a"}`
+	for _, tc := range []struct {
+		name, record, target, group string // the reason why it lacks a target, a group
+	}{
+		{"a last assistant turn", `{"conversations":[` + human + `,` + gpt + `]}`, "", "few"},
+		{"roles", `{"conversations":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "", "few"},
+		{"messages", `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"text","text":"a"}]}]}`, "", "few"},
+		{"no answer", `{"conversations":[` + human + `]}`, "record_without_an_answer", "few"},
+		{"swapped turns", `{"conversations":[` + gpt + `,` + human + `]}`, "record_that_ends_with_a_user_turn", "few"},
+		{"answers", `{"conversations":[` + human + `],"answers":["x",{"answer":"x"}]}`, "", "few"},
+		{"empty answers", `{"answers":["",""],"conversations":[` + human + `]}`, "record_without_an_answer", "few"},
+		{"null", `{"conversations":[` + human + `],"answers":null,"completions":null}`, "record_without_an_answer", "few"},
+		{"one completion", `{"conversations":[` + human + `],"completions":[{"text":"x","reward":1}]}`, "", "few"},
+		{"two completions", `{"completions":[{"text":"x","reward":1},{"text":"y","reward":0}],"conversations":[` + gpt + `,` + human + `]}`, "", ""},
+		{"other case", `{"Conversations":[` + human + `],"ANSWERS":["x"]}`, "", "few"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, err := decode([]byte(tc.record), ".", DefaultVideoOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var decoded holding
+			if s.Reference != "" {
+				decoded |= hasTarget
+			}
+			decoded |= several(len(s.Completions))
+			found := holdingOf([]byte(tc.record))
+			if found&^lastIsUser != decoded {
+				t.Errorf("found %b, decoding gives %b", found, decoded)
+			}
+			if got := found.lacks(Target); got != tc.target {
+				t.Errorf("as a target: got %q, want %q", got, tc.target)
+			}
+			if got := found.lacks(Group); (got != "") != (tc.group != "") {
+				t.Errorf("as a group: got %q", got)
+			}
+		})
+	}
+}
+
+func TestWith(t *testing.T) {
+	var lines []string
+	for i := range 12 {
+		turns := `{"from":"human","value":"q"},{"from":"gpt","value":"a"}`
+		switch {
+		case i%2 == 1:
+			turns = `{"from":"human","value":"q"}`
+		case i == 4:
+			turns = `{"from":"gpt","value":"a"},{"from":"human","value":"q"}`
+		}
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"conversations":[%s],"complete":[]}`, i, turns))
+	}
+	path := filepath.Join(write(t, map[string]string{"x.jsonl": strings.Join(lines, "\n")}), "x.jsonl")
+	opt := DefaultOptions()
+	opt.Eval = &path
+	b, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, skipped, err := b.Eval.With(Target)
+	if err != nil || with.Len() != 5 || len(skipped) != 2 {
+		t.Fatalf("%d samples, skipped %v (%v)", with.Len(), skipped, err)
+	}
+	if got := skipped[0].String(); got != "record without an answer: 6 (x.jsonl: lines 2, 4, 6, 8, 10, …)" {
+		t.Error(got)
+	}
+	if got := skipped[1].String(); got != "record that ends with a user turn: 1 (x.jsonl: line 5)" {
+		t.Error(got)
+	}
+	for i, want := range []int64{0, 2, 6, 8, 10} {
+		if with.ID(i) != want {
+			t.Errorf("sample %d is record %d, want %d", i, with.ID(i), want)
+		}
+	}
+	if again, skipped, err := with.With(Target); again != with || skipped != nil || err != nil {
+		t.Error("a set that lacks nothing is not itself")
+	}
+	if len(b.Unknown) != 1 || b.Unknown[0].Nearest != "completions" || b.Unknown[0].Count != 12 || b.Unknown[0].First != 1 {
+		t.Errorf("unknown keys %v", b.Unknown)
+	}
+}

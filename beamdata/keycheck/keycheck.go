@@ -1,0 +1,130 @@
+// Package keycheck counts the keys of records that nothing reads, so that a misspelt one is named.
+//
+//	keys := keycheck.New("beams.json", "trajectory", []string{"vqa_correct"}, []string{"temperature"})
+//	keys.See([]byte("vqa_corect"), func() int { return 12 })
+//	keys.Unknown()      // one: vqa_corect, nearest vqa_correct, first in line 12
+package keycheck
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// Unknown is a key that records hold and nothing reads.
+type Unknown struct {
+	File    string `json:"file"`
+	Object  string `json:"object"` // what holds it: record, trajectory, …
+	Key     string `json:"key"`
+	Nearest string `json:"nearest,omitempty"` // of the keys that are read; "" where none is near
+	Count   int    `json:"count"`
+	First   int    `json:"first"` // line, or row, of the first one
+}
+
+// String says it in one line.
+func (u Unknown) String() string {
+	text := fmt.Sprintf("%s: unknown key %.60q in %d %s, the first in line %d", u.File, u.Key, u.Count, plural(u.Object), u.First)
+	if u.Count == 1 {
+		text = fmt.Sprintf("%s: unknown key %.60q in 1 %s, in line %d", u.File, u.Key, u.Object, u.First)
+	}
+	if u.Nearest != "" {
+		return text + ": did you mean " + u.Nearest + "? It is not read"
+	}
+	return text + ": it is not read"
+}
+
+func plural(object string) string {
+	if stem, ok := strings.CutSuffix(object, "y"); ok {
+		return stem + "ies"
+	}
+	return object + "s"
+}
+
+// Keys counts the keys of one kind of object of a file.
+type Keys struct {
+	file, object string
+	read         []string
+	known        map[string]bool
+	seen         map[string]*Unknown
+}
+
+// most bounds the different keys that are counted: a file may use keys as values.
+const most = 100
+
+// New returns a counter for the objects of a file. read are the keys that mean something, extra those that may be
+// there and are passed over.
+func New(file, object string, read, extra []string) *Keys {
+	k := &Keys{file: file, object: object, known: map[string]bool{}, seen: map[string]*Unknown{}}
+	k.Know(read, extra)
+	return k
+}
+
+// Know adds keys that are known, to those counted so far too.
+func (k *Keys) Know(read, extra []string) {
+	k.read = append(k.read, read...)
+	for _, name := range slices.Concat(read, extra) {
+		k.known[name] = true
+	}
+}
+
+// See counts a key. line is asked once for each that is unknown.
+func (k *Keys) See(key []byte, line func() int) {
+	if k.known[string(key)] {
+		return
+	}
+	if u := k.seen[string(key)]; u != nil {
+		u.Count++
+		return
+	}
+	if len(k.seen) < most {
+		k.seen[string(key)] = &Unknown{File: k.file, Object: k.object, Key: string(key), Count: 1, First: line()}
+	}
+}
+
+// Unknown returns what was counted, the most frequent first.
+func (k *Keys) Unknown() []Unknown {
+	var out []Unknown
+	for _, name := range slices.Sorted(maps.Keys(k.seen)) {
+		if !k.known[name] {
+			u := *k.seen[name]
+			u.Nearest = Nearest(name, k.read)
+			out = append(out, u)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Unknown) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
+
+// Like returns the unknown key that was meant to be name, or "".
+func (k *Keys) Like(name string) string {
+	for _, u := range k.Unknown() {
+		if u.Nearest == name {
+			return u.Key
+		}
+	}
+	return ""
+}
+
+// Nearest returns the name that key is most likely to stand for: one that is a typing error away, else the one that
+// begins alike (vqa_accuracy, vqa_acc_score); "" where there is none.
+func Nearest(key string, names []string) string {
+	if near, ok := registry.Nearest(key, names); ok {
+		return near
+	}
+	const alike = 5 // letters
+	best, length := "", alike-1
+	for _, name := range names {
+		n := 0
+		for n < min(len(key), len(name)) && key[n] == name[n] {
+			n++
+		}
+		if n > length {
+			best, length = name, n
+		}
+	}
+	return best
+}

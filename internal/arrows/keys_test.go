@@ -1,0 +1,110 @@
+package arrows
+
+import (
+	"go/ast"
+	"go/types"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// unread are the keys whose field nothing reads, and why.
+var unread = map[string]string{
+	"launcher.SlurmOptions.Nodes":          "submitit's: another value than 1 is refused",
+	"launcher.SlurmOptions.TasksPerNode":   "submitit's: another value than 1 is refused",
+	"launcher.SlurmOptions.SubmititFolder": "submitit's: another folder is refused",
+	"launcher.SlurmOptions.Python":         "submitit's: another program is refused",
+	"phases.OptimOptions.Name":             "there is one optimizer",
+	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
+}
+
+// Every key that a configuration may set is read by something. A key is a field with a koanf tag, which is what
+// docs/configuration.md is made from. Validation does not count as reading, and neither does setting a default.
+func TestEveryKeyIsRead(t *testing.T) {
+	const mode = packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps
+	loaded, err := packages.Load(&packages.Config{Mode: mode, Dir: "../.."}, "fulcrum/...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, read := map[*types.Var]string{}, map[*types.Var]bool{}
+	for _, p := range loaded {
+		if len(p.Errors) > 0 {
+			t.Fatalf("%s: %v", p.PkgPath, p.Errors)
+		}
+		for _, file := range p.Syntax {
+			keys(p, file, fields)
+			reads(p, file, read)
+		}
+	}
+	if len(fields) < 400 {
+		t.Errorf("found %d keys: the search has lost some", len(fields))
+	}
+	var idle []string
+	for field, name := range fields {
+		if !read[field] {
+			idle = append(idle, name)
+		}
+	}
+	slices.Sort(idle)
+	if want := slices.Sorted(maps.Keys(unread)); !slices.Equal(idle, want) {
+		t.Errorf("keys that nothing reads:\n got %s\nwant %s", strings.Join(idle, " "), strings.Join(want, " "))
+	}
+}
+
+// keys notes the fields of a file's options that are single values.
+func keys(p *packages.Package, file *ast.File, fields map[*types.Var]string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		s, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return true
+		}
+		typ := p.TypesInfo.TypeOf(s).(*types.Struct)
+		for i := range typ.NumFields() {
+			tag := reflect.StructTag(typ.Tag(i))
+			if key := tag.Get("koanf"); key != "" && key != "-" && tag.Get("help") != "" && !isStruct(typ.Field(i).Type()) {
+				fields[typ.Field(i)] = p.Name + "." + spec.Name.Name + "." + typ.Field(i).Name()
+			}
+		}
+		return true
+	})
+}
+
+func isStruct(t types.Type) bool {
+	if p, ok := t.Underlying().(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	_, ok := t.Underlying().(*types.Struct)
+	return ok
+}
+
+// reads notes the fields that a file uses, outside of validation, other than to set them.
+func reads(p *packages.Package, file *ast.File, read map[*types.Var]bool) {
+	set := map[*ast.SelectorExpr]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			return !strings.HasPrefix(n.Name.Name, "Validate")
+		case *ast.AssignStmt:
+			for _, to := range n.Lhs {
+				if s, ok := to.(*ast.SelectorExpr); ok {
+					set[s] = true
+				}
+			}
+		case *ast.SelectorExpr:
+			if s := p.TypesInfo.Selections[n]; s != nil && !set[n] {
+				if field, ok := s.Obj().(*types.Var); ok {
+					read[field] = true
+				}
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,76 @@
+package phases
+
+import (
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil"
+)
+
+// The merger and the vision tower learn at rates of their own, all by the phase's schedule; frozen parameters stay.
+func TestLearningRatesOfParts(t *testing.T) {
+	names := []string{"model.layers.0.mlp.up_proj.weight", "model.visual.merger.mlp.0.weight", "visual.blocks.0.attn.qkv.weight", "visual.merger.ln_q.weight"}
+	specs := make([]torchx.Spec, len(names))
+	for i, name := range names {
+		specs[i] = torchx.Spec{Name: name, Shape: []int{1}}
+	}
+	projector, tower := 4e-3, 1e-3
+	for _, tc := range []struct {
+		name   string
+		opt    func(*OptimOptions)
+		freeze []string
+		want   []float64 // what the first step of Adam moves each by: its learning rate
+	}{
+		{"one rate", func(*OptimOptions) {}, nil, []float64{2e-3, 2e-3, 2e-3, 2e-3}},
+		{"merger and tower", func(o *OptimOptions) { o.ProjectorLR, o.TowerLR = &projector, &tower }, nil, []float64{2e-3, 4e-3, 1e-3, 4e-3}},
+		{"merger alone", func(o *OptimOptions) { o.ProjectorLR = &projector }, nil, []float64{2e-3, 4e-3, 2e-3, 4e-3}},
+		{"with a frozen part", func(o *OptimOptions) { o.ProjectorLR = &projector }, []string{"merger.ln_q"}, []float64{2e-3, 4e-3, 2e-3, 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := torchx.NewParams(specs, "cpu")
+			defer p.Free()
+			opt := DefaultOptimOptions()
+			opt.WeightDecay, opt.GradClipNorm = 0, 0
+			tc.opt(&opt)
+			l, err := newLearner(p, opt, 2e-3, rewardutil.LRScheduleOptions{Name: "constant", WarmupRatio: 0.4}, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.free()
+			if err := l.freeze(tc.freeze, false); err != nil {
+				t.Fatal(err)
+			}
+			before := p.Values()
+			func() {
+				defer torchx.Scope()()
+				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
+			}()
+			m, err := l.step(1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved := make([]float64, len(names))
+			for i, x := range p.Values() {
+				moved[i] = 4 * float64(before[i]-x) // the first of four steps of warm-up
+			}
+			golden.Close(t, moved, tc.want, 1e-8) // float32 parameters near 0
+			golden.Close(t, []float64{m["lr"].(float64)}, []float64{5e-4}, 1e-15)
+			if rate, ok := m["lr_mm_projector"]; ok != (opt.ProjectorLR != nil) || ok && rate != projector/4 {
+				t.Errorf("lr_mm_projector %v, want %v where the merger has a rate of its own", rate, projector/4)
+			}
+		})
+	}
+}
+
+func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
+	p := torchx.NewParams([]torchx.Spec{{Name: "model.norm.weight", Shape: []int{2}}}, "cpu")
+	defer p.Free()
+	opt, rate := DefaultOptimOptions(), 1e-5
+	opt.TowerLR = &rate
+	_, err := newLearner(p, opt, 1e-4, rewardutil.LRScheduleOptions{Name: "constant"}, 10)
+	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

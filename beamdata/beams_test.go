@@ -114,11 +114,11 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, content, want string }{
 		{"not JSON", "{\n \"7\": {,", `line 2 (byte 9): found ',', want a string`},
-		{"truncated", `{"7":{"id_list":[[1,2`, "query 7: id_list[0]: line 1 (byte 21): found the end of the file, want ',' or ']'"},
+		{"truncated", `{"7":{"id_list":[[1,2`, "query 7: id_list[0]: line 1 (byte 21): found the end of the file (is it cut short?), want ',' or ']'"},
 		{"text behind", `{"7":{"id_list":[[1,7]],"score_list":[1]}} x`, "after the end of the JSON value"},
 		{"not an object", `[1]`, "found a list, want a JSON object of queries"},
 		{"no query", `{"_meta":{}}`, "no query: no key of the object is a number"},
-		{"neither format", `{"7":{"x":1}}`, "query 7: neither id_list and score_list (legacy) nor pointer_candidates or candidate_pool_ids (RL)"},
+		{"neither format", `{"7":{"x":1}}`, "query 7: found the key x, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)"},
 		{"no scores", `{"7":{"id_list":[[1,7]]}}`, "query 7: id_list without score_list"},
 		{"lengths differ", legacy("[3,4,7]", "1"), "query 7: id_list holds 2 beams, score_list 1 scores"},
 		{"another query's beam", legacy("[3,4,8]", "1,2"), "query 7: id_list[1] ends with 8, want the query id 7"},
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 		{"positions and ids disagree", rl(`{"pointer":[5,3],"pointer_pos":[0,2],` + traj + `}`), "pointer_candidates[1]: pointer_pos [0 2] names [5 9] of candidate_pool_ids, pointer says [5 3]"},
 		{"no pointer", rl(`{"vqa_correct":1}`), "pointer_candidates[1] has no pointer, pointer_global or pointer_pos"},
 		{"positions without a pool", `{"7":{"pointer_candidates":[{"pointer_pos":[1]}]}}`, "pointer_candidates[0].pointer_pos gives positions, but the query has no candidate_pool_ids"},
-		{"wrong number of picks", rl(`{"pointer":[5],` + traj + `}`), "pointer_candidates[1] has 1 picks, want 2"},
+		{"wrong number of picks", rl(`{"pointer":[5],` + traj + `}`), "pointer_candidates[1] has 1 pick, want 2"},
 		{"NaN reward", rl(`{"pointer":[5,3],"vqa_gt_prob":NaN}`), "pointer_candidates[1]: vqa_gt_prob = NaN, want a finite number"},
 		{"own demonstration", `{"7":{"candidate_pool_ids":[5,7],"pointer_candidates":[{"pointer":[5,7],` + traj + `}]}}`, "pointer_candidates[0].pointer[1] is the query itself"},
 		{"pool id twice", `{"7":{"candidate_pool_ids":[5,5]}}`, "candidate_pool_ids[1] = 5 is there already, at 0"},
@@ -299,11 +299,11 @@ func TestLoadErrorsNameFileAndKey(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file: set data.beams to an existing one"},
-		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file: set data.embeddings to an existing one"},
+		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file (there is no folder /no): set data.beams to an existing one"},
+		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file (there is no folder /no): set data.embeddings to an existing one"},
 		{"embedding format", func(o *Options) { o.Embeddings = ptr("/no/such.npz") }, `unknown embedding format ".npz" (did you mean .npy?)`},
-		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file: set data.reader to an existing one"},
-		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file: set data.records"},
+		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file (there is no folder /no): set data.reader to an existing one"},
+		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file (there is no folder /no): set data.records"},
 		{"root", func(o *Options) { o.Name, o.Root = "okvqa", ptr("/no/such") }, "data.root=/no/such: no such folder: give the folder that holds reader_train.npz"},
 		{"format", func(o *Options) { o.Format = "rl" }, "query 0: the file is in format legacy, data.format=rl asks for another"},
 		{"no embeddings", func(o *Options) { o.Embeddings = nil }, "embeddings: data=beams needs an embedding table: data.embeddings=FILE"},

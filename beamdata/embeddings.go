@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"math"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -56,11 +58,11 @@ func OpenTable(path string) (*Table, error) {
 		return nil, err
 	}
 	if len(tensor.Shape) != 2 || tensor.Shape[0] == 0 || tensor.Shape[1] == 0 {
-		return nil, fmt.Errorf("%s: shape %v, want an embedding matrix [rows, dim]", path, tensor.Shape)
+		return nil, fmt.Errorf("%s: shape %v, want an embedding matrix [rows, dim]%s", path, tensor.Shape, asMatrix(tensor.Shape))
 	}
 	values, err := tensor.Float32s()
 	if err != nil {
-		return nil, fmt.Errorf("%s: embeddings of type %s, want a float type", path, tensor.DType)
+		return nil, fmt.Errorf("%s: embeddings of type %s, want a float type: save x.float() (PyTorch) or x.astype(np.float32)", path, tensor.DType)
 	}
 	t := NewTable(tensor.Shape[0], tensor.Shape[1], values)
 	if row, ok := t.firstBadRow(); ok {
@@ -94,6 +96,9 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 		case tensorfile.Tensor:
 			return v, nil
 		case *tensorfile.Dict:
+			if rows := stacked(v); rows != "" {
+				return tensorfile.Tensor{}, fmt.Errorf("%s: holds a dict, want an embedding matrix [rows, dim]%s", path, rows)
+			}
 			var tensors []tensorfile.Tensor
 			for i, x := range v.Values {
 				if t, ok := x.(tensorfile.Tensor); ok {
@@ -103,11 +108,14 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 			}
 			return onlyMatrix(path, tensors)
 		}
-		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix", path, tensorfile.TypeName(p.Value))
+		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix [rows, dim]%s", path, tensorfile.TypeName(p.Value), stacked(p.Value))
 	default:
 		hint := ""
 		if near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"}); ok && ext != "" {
 			hint = fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		if ext == ".json" || ext == ".jsonl" {
+			hint = " (beam files are data.beams)"
 		}
 		return tensorfile.Tensor{}, fmt.Errorf("%s: unknown embedding format %q%s: want .pt, .pth, .npy or .safetensors", path, ext, hint)
 	}
@@ -120,10 +128,69 @@ func onlyMatrix(path string, tensors []tensorfile.Tensor) (tensorfile.Tensor, er
 			found = append(found, t)
 		}
 	}
-	if len(found) != 1 {
-		return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors, want exactly one", path, len(found), len(tensors))
+	if len(found) == 1 {
+		return found[0], nil
 	}
-	return found[0], nil
+	remedy := "save it alone, as NumPy's .npy or with torch.save"
+	if len(found) > 1 {
+		name := found[0].Name
+		if strings.HasSuffix(path, ".safetensors") { // of a pickle's it is Python's spelling
+			name = strconv.Quote(name)
+		}
+		remedy = fmt.Sprintf("save the one that the ids count rows of alone: torch.save(x[%s], FILE)", name)
+	}
+	return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors (%s), want exactly one: %s", path, len(found), len(tensors), listed(tensors), remedy)
+}
+
+// listed names tensors with their types and shapes.
+func listed(tensors []tensorfile.Tensor) string {
+	const most = 6
+	if len(tensors) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, t := range tensors[:min(most, len(tensors))] {
+		parts = append(parts, fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape))
+	}
+	if len(tensors) > most {
+		parts = append(parts, "…")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// stacked says how to make one matrix of a list or dict of vectors; "" where it holds none.
+func stacked(value any) string {
+	items, how := []any(nil), ""
+	switch v := value.(type) {
+	case *tensorfile.List:
+		items, how = v.Items, "torch.save(torch.stack(x), FILE)"
+	case tensorfile.Tuple:
+		items, how = v, "torch.save(torch.stack(x), FILE)"
+	case *tensorfile.Dict:
+		items, how = v.Values, "torch.save(torch.stack([x[k] for k in sorted(x, key=int)]), FILE), where row i is key i"
+	}
+	for _, item := range items {
+		if t, ok := item.(tensorfile.Tensor); !ok || len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) {
+			return ""
+		}
+	}
+	if len(items) < 2 {
+		return ""
+	}
+	return fmt.Sprintf(": its %d items are vectors: %s", len(items), how)
+}
+
+// asMatrix says how a tensor of another number of dimensions becomes a matrix.
+func asMatrix(shape []int) string {
+	switch {
+	case len(shape) < 2:
+		return ""
+	case slices.Contains(shape, 0):
+		return ": it is empty"
+	case len(shape) == 3:
+		return fmt.Sprintf(": one vector a row, such as x.mean(1) or x[:, 0] for %d vectors of %d", shape[0], shape[2])
+	}
+	return fmt.Sprintf(": one vector a row, such as x.flatten(1) for %d rows", shape[0])
 }
 
 // firstBadRow finds a row with NaN or infinity: the exponent bits are all ones.

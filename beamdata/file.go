@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/rewardutil"
 )
@@ -79,7 +80,7 @@ func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
 // missing explains an absent file by the key that names it.
 func missing(path, key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+		return fmt.Errorf("%s: no such file%s: set %s to an existing one", path, nearpath.Hint(path), key)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
@@ -133,7 +134,7 @@ func (r *fileReader) add(rec *record) error {
 	}
 	r.seen[rec.id] = true
 	if rec.id < 0 || rec.id >= int64(r.rows) {
-		return fmt.Errorf("the query id is outside the embedding table of %d rows", r.rows)
+		return &outsideError{rec.id, r.rows, fmt.Sprintf("the query id is outside the embedding table of %d rows", r.rows)}
 	}
 	switch {
 	case !r.rl:
@@ -156,7 +157,7 @@ func (r *fileReader) detect(rec *record) (string, error) {
 	case rec.hasBeams:
 		return "", fmt.Errorf("id_list without score_list")
 	default:
-		return "", fmt.Errorf("neither id_list and score_list (legacy) nor pointer_candidates or candidate_pool_ids (RL)")
+		return "", fmt.Errorf("found %s, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)", r.parser.recordKeys.Found())
 	}
 	if want := r.opt.Format; want != "auto" && want != "" && want != format {
 		return "", fmt.Errorf("the file is in format %s, data.format=%s asks for another", format, want)
@@ -166,6 +167,9 @@ func (r *fileReader) detect(rec *record) (string, error) {
 
 func (r *fileReader) finish() error {
 	if r.out.format == "" {
+		if p := r.parser; p.keysNotIDs > 0 {
+			return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its row in the embedding table, as in \"17\"", p.notID.line, p.notID.key)
+		}
 		return fmt.Errorf("no query: no key of the object is a number")
 	}
 	return nil
@@ -178,10 +182,19 @@ func (r *fileReader) endQuery(id int64) {
 	r.out.start = append(r.out.start, int64(n))
 }
 
+// outsideError is an id that the embedding table has no row for.
+type outsideError struct {
+	id   int64
+	rows int
+	msg  string
+}
+
+func (e *outsideError) Error() string { return e.msg }
+
 // checkID refuses a candidate id outside the table.
 func (r *fileReader) checkID(id int64) error {
 	if id < 0 || id >= int64(r.rows) {
-		return fmt.Errorf("= %d is outside the embedding table of %d rows", id, r.rows)
+		return &outsideError{id, r.rows, fmt.Sprintf("= %d is outside the embedding table of %d rows", id, r.rows)}
 	}
 	return nil
 }
@@ -192,7 +205,11 @@ func (r *fileReader) checkShots(n int) error {
 		r.out.shots = n
 	}
 	if n != r.out.shots || n == 0 {
-		return fmt.Errorf("has %d picks, want %d as in the first of the file", n, max(r.out.shots, 1))
+		picks := "picks"
+		if n == 1 {
+			picks = "pick"
+		}
+		return fmt.Errorf("has %d %s, want %d as in the first of the file: groups of other numbers of picks go into a file, and a run, of their own", n, picks, max(r.out.shots, 1))
 	}
 	return nil
 }

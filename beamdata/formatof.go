@@ -16,9 +16,10 @@ func FormatOf(path string) (string, error) {
 	defer f.Close()
 	opt := DefaultOptions()
 	opt.Compat = true // scores that are not finite are a matter of training
-	r := &fileReader{opt: opt}
+	p := newParser(f, path, opt)
+	r := &fileReader{opt: opt, parser: p}
 	format, found := "", errors.New("found")
-	err = newParser(f, path, opt).each(func(rec *record) (err error) {
+	err = p.each(func(rec *record) (err error) {
 		if format, err = r.detect(rec); err == nil {
 			err = found
 		}

@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,13 +11,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/texts"
+	"fulcrum/internal/nearpath"
 )
 
 // Inspection is what a file holds, for `run data inspect`: facts in order, and the first fault.
 type Inspection struct {
 	Path   string
-	Format string // "beams (legacy)", "beams (rl)", "embeddings", "reward table", "folder"
+	Format string // "beams (legacy)", "beams (rl)", "embeddings", "reward table", "conversations", "texts", "folder"
 	Facts  []Fact
 	Fault  error // why the file would be refused; nil = sound
 	Files  []Inspection
@@ -61,7 +67,7 @@ func Inspect(path string, rows int, opt Options) (Inspection, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Inspection{}, fmt.Errorf("%s: no such file", path)
+			return Inspection{}, fmt.Errorf("%s: no such file%s", path, nearpath.Hint(path))
 		}
 		return Inspection{}, err
 	}
@@ -72,8 +78,10 @@ func Inspect(path string, rows int, opt Options) (Inspection, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case info.IsDir():
 		return inspectFolder(path, opt)
-	case ext == ".json":
-		in.beams(rows, opt)
+	case ext == ".json" || ext == ".jsonl":
+		in.records(rows, opt)
+	case ext == ".parquet":
+		in.texts()
 	case ext == ".npz":
 		in.rewardTable(rows)
 	default:
@@ -167,6 +175,76 @@ func (in *Inspection) rewardTable(rows int) {
 	}
 	in.spread("best single reward", best)
 	in.add("queries with a helpful candidate", "%d (%.1f %%)", helpful, 100*float64(helpful)/float64(len(r.IDs)))
+}
+
+// records tells beam files from lists and lines of conversations or texts by how the file begins.
+func (in *Inspection) records(rows int, opt Options) {
+	first, err := firstKeys(in.Path)
+	switch {
+	case err != nil || first == nil:
+		in.beams(rows, opt)
+	case texts.Fits(first):
+		in.texts()
+	default:
+		in.conversations()
+	}
+}
+
+// firstKeys returns the keys of the first record of a list or of JSON lines; nil for an object of queries by id.
+func firstKeys(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	d := json.NewDecoder(f)
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	list := t == json.Delim('[')
+	if list {
+		t, err = d.Token()
+	}
+	keys := []string{}
+	if err != nil || t != json.Delim('{') {
+		return keys, err
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return keys, nil
+		}
+		key, _ := t.(string)
+		if _, err := strconv.ParseInt(key, 10, 64); err == nil || key == "_meta" {
+			return nil, nil
+		}
+		keys = append(keys, key)
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			break
+		}
+		if len(keys) == 1 && !list && value[0] == '{' { // queries under keys that are no numbers
+			return nil, nil
+		}
+	}
+	return keys, nil
+}
+
+func (in *Inspection) conversations() { in.of("conversations", conversation.Inspect) }
+
+func (in *Inspection) texts() { in.of("texts", texts.Inspect) }
+
+// of takes over what another package finds.
+func (in *Inspection) of(format string, inspect func(path string) ([][2]string, error)) {
+	facts, fault := inspect(in.Path)
+	in.Fault = fault
+	if len(facts) > 0 || fault == nil {
+		in.Format = format
+	}
+	for _, f := range facts {
+		in.add(f[0], "%s", f[1])
+	}
 }
 
 func (in *Inspection) beams(rows int, opt Options) {

@@ -2,19 +2,24 @@ package beamdata
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strconv"
 
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/regular"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
 type Items struct {
 	rows []item
+	key  string // of an item's line that is kept as item.cluster; "" = none
 }
 
 type item struct {
 	split, question, answer string
 	image                   int64
+	cluster                 string      // value of Items.key, else the image
 	counts                  []textCount // answer_counts; nil where the row is unknown
 }
 
@@ -39,15 +44,32 @@ func (it *Items) image(row int) (int64, bool) {
 	return it.rows[row].image, true
 }
 
+// Cluster returns what the question of a row has in common with those that are no independent ones: its image, or the
+// value of Options.Cluster; "" where it is unknown.
+func (b *Bundle) Cluster(row int) string {
+	it := b.Items
+	if it == nil || row < 0 || row >= len(it.rows) {
+		return ""
+	}
+	switch it.key {
+	case "question":
+		return it.rows[row].question
+	case "answer":
+		return it.rows[row].answer
+	}
+	return it.rows[row].cluster
+}
+
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
-// "answer_counts"}, other keys ignored. rows bounds idx: lines beyond the table are skipped.
-func (it *Items) readItems(path string, rows int) error {
+// "answer_counts"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
+func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := regular.Open(path)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer f.Close()
 	s := newScanner(f)
+	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"}, []string{"question_id", "tags"})
 	for s.peek() != 0 {
 		idx := int64(-1)
 		var x item
@@ -58,6 +80,9 @@ func (it *Items) readItems(path string, rows int) error {
 				idx, err = s.integer()
 			case "image_id":
 				x.image, err = s.integer()
+				if it.key == "" || it.key == "image_id" {
+					x.cluster = strconv.FormatInt(x.image, 10)
+				}
 			case "split":
 				x.split, err = s.string()
 			case "question":
@@ -72,17 +97,21 @@ func (it *Items) readItems(path string, rows int) error {
 					x.counts = append(x.counts, textCount{name, int32(n)})
 					return err
 				})
+			case it.key:
+				x.cluster, err = s.scalar()
 			default:
+				keys.See(key, s.line)
 				err = s.skip()
 			}
 			return err
 		}); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return 0, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if idx < 0 {
-			return fmt.Errorf("%s: %w", path, s.errorf("an item without idx"))
+			return 0, nil, fmt.Errorf("%s: %w", path, s.errorf("an item without idx"))
 		}
 		if idx >= int64(rows) {
+			outside++
 			continue
 		}
 		if int(idx) >= len(it.rows) {
@@ -90,7 +119,19 @@ func (it *Items) readItems(path string, rows int) error {
 		}
 		it.rows[idx] = x
 	}
-	return s.ioErr
+	return outside, keys.Unknown(), s.ioErr
+}
+
+// scalar reads a text or a number as text; null is "".
+func (s *scanner) scalar() (string, error) {
+	if null, err := s.null(); null || err != nil {
+		return "", err
+	}
+	if s.peek() == '"' {
+		return s.string()
+	}
+	x, err := s.number()
+	return fmt.Sprint(x), err
 }
 
 // string reads a string and copies it.

@@ -2,6 +2,8 @@ package beamdata
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -61,6 +63,10 @@ func TestUnknownKeys(t *testing.T) {
 	if len(b.Unknown) != 1 || b.Unknown[0].String() != `beams.json: unknown key "beam_scor" in 10 trajectories, the first in line 2: did you mean beam_score? It is not read` {
 		t.Errorf("got %v", b.Unknown)
 	}
+	b, err = loadContent(t, trajectories(10, `{"pointer":[15],"gen_method":"Beam","vqa_eval_mode":"fall-back",`+traj+`}`), nil)
+	if err != nil || len(b.Unknown) != 2 || b.Unknown[0].Nearest != "gen_method=beam" || b.Unknown[1].Nearest != "vqa_eval_mode=fallback" {
+		t.Errorf("unknown values: got %v (%v)", b.Unknown, err)
+	}
 	b, err = loadContent(t, strings.ReplaceAll(tenLegacy, `"score_list"`, `"note":1,"score_list"`), nil)
 	if err != nil || len(b.Unknown) != 1 || b.Unknown[0].Key != "note" || b.Unknown[0].Count != 10 || b.Unknown[0].Nearest != "" || b.Unknown[0].First != 1 {
 		t.Errorf("legacy: got %v (%v)", b.Unknown, err)
@@ -89,5 +95,20 @@ func TestSkippedShare(t *testing.T) {
 		if _, err := loadContent(t, text, change); err != nil {
 			t.Errorf("the reference, and queries to answer, leave out what they like: %v", err)
 		}
+	}
+}
+
+func TestUnknownItems(t *testing.T) {
+	b, err := loadContent(t, tenLegacy, func(o *Options) {
+		text := `{"idx":1,"question":"q","anser":"a","tags":[]}` + "\n" + `{"idx":99,"question":"q","answer":"a"}`
+		if err := os.WriteFile(filepath.Join(filepath.Dir(*o.Beams), "items.jsonl"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Counts["item_outside_the_embeddings"] != 1 || len(b.Unknown) != 1 || b.Unknown[0].Key != "anser" || b.Unknown[0].Nearest != "answer" {
+		t.Errorf("counts %v, unknown %v", b.Counts, b.Unknown)
 	}
 }

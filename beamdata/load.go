@@ -117,11 +117,29 @@ func (l *loader) open(path string) error {
 	return nil
 }
 
+// blameTable adds to an id outside of the table which table that is, and whether it lies on its side.
+func (l *loader) blameTable(err error) error {
+	var outside *outsideError
+	path := deref(l.opt.Embeddings)
+	if !errors.As(err, &outside) || path == "" {
+		return err
+	}
+	switch {
+	case outside.id < 0:
+		return fmt.Errorf("%w: ids count rows from 0", err)
+	case outside.id < int64(l.table.Dim):
+		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err, l.table.Dim, path)
+	case outside.id == int64(l.table.Rows):
+		return fmt.Errorf("%w: ids count the rows of %s from 0: are these counted from 1?", err, path)
+	}
+	return fmt.Errorf("%w: ids are rows of %s, counted from 0: is it the table of these queries, and whole?", err, path)
+}
+
 // read reads a beam file and adds what it skipped to the counts, named after the key.
 func (l *loader) read(path, key string) (*beamFile, error) {
 	f, err := readBeams(path, key, l.table.Rows, l.opt)
 	if err != nil {
-		return nil, err
+		return nil, l.blameTable(err)
 	}
 	l.trajectories = l.trajectories || f.format == "rl"
 	if l.bundle.Format == "" {

@@ -152,13 +152,18 @@ func (l *loader) loadItems(paths ...string) error {
 			folders = append(folders, filepath.Clean(dir))
 		}
 	}
-	items := &Items{}
+	items := &Items{key: l.opt.Cluster}
 	for _, dir := range folders {
 		files, _ := fs.Glob(os.DirFS(dir), "items*.jsonl")
 		for _, name := range files {
-			if err := items.readItems(filepath.Join(dir, name), l.table.Rows); err != nil {
+			outside, unknown, err := items.readItems(filepath.Join(dir, name), l.table.Rows)
+			if err != nil {
 				return err
 			}
+			if outside > 0 {
+				l.bundle.Counts["item_outside_the_embeddings"] += outside
+			}
+			l.bundle.Unknown = append(l.bundle.Unknown, unknown...)
 			l.bundle.Items = items
 		}
 		if l.prior != nil {

@@ -17,8 +17,8 @@ import (
 type Options struct {
 	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also conversations and texts (explicit files) and summaries (built in)" enum:"shapes,okvqa,beams,conversations,texts,summaries"`
 	Root       *string `koanf:"root" help:"folder of the okvqa files, or from which the paths in conversations start"`
-	Beams      *string `koanf:"beams" help:"beam file: legacy or RL"`
-	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id"`
+	Beams      *string `koanf:"beams" help:"beam file: legacy or RL" also:"beam_data,beam_file"`
+	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id" also:"img_emb,embedding,embs"`
 	Reader     *string `koanf:"reader" help:"reward table (.npz): scores any choice from a query's pool exactly"`
 	ValBeams   *string `koanf:"val_beams" help:"beam file of the validation queries, instead of a split"`
 	Records    *string `koanf:"records" help:"RL file of the recorded GRPO groups (null = those of data.beams)"`
@@ -27,8 +27,8 @@ type Options struct {
 	TrainRatio float64 `koanf:"train_ratio" help:"share of a beam file's queries that train; the rest validate (0 = all validate)" range:"[0,1]"`
 	ValRatio   float64 `koanf:"val_ratio" help:"share of okvqa's train queries that validate" range:"[0,1)"`
 	SplitSeed  int64   `koanf:"split_seed" help:"seed of the split, apart from seed: seeds are compared on the same questions"`
-	MaxSamples *int    `koanf:"max_samples" help:"keep the first so many train queries of each file (null = all)" range:"[1,inf)"`
-	BatchSize  int     `koanf:"batch_size" help:"queries per batch" range:"[1,inf)"`
+	MaxSamples *int    `koanf:"max_samples" help:"keep the first so many train queries of each file (null = all)" range:"[1,inf)" also:"max_train_samples,max_examples"`
+	BatchSize  int     `koanf:"batch_size" help:"queries per batch" range:"[1,inf)" also:"per_device_train_batch_size,train_batch_size,bs,batchsize"`
 	Shuffle    bool    `koanf:"shuffle" help:"new order every epoch"`
 	Shots      int     `koanf:"shots" help:"which of okvqa's files to read: 2 or 4" range:"[1,inf)"`
 	PoolSize   *int    `koanf:"pool_size" help:"cut every pool to its first so many candidates (null = whole; the reference: 64)" range:"[1,inf)"`
@@ -49,6 +49,8 @@ type Options struct {
 	// Set by the program, not by users.
 	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
 	QueriesOnly bool `koanf:"-"` // task=predict: never look at recorded trajectories or scores
+	// Cluster is the key of items.jsonl whose value says which questions belong together; "" = image_id.
+	Cluster string `koanf:"-"`
 }
 
 // EvalOptions names the held-out files: reported at the end, never used for a choice.

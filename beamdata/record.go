@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/registry"
 	"fulcrum/rewardutil"
 )
 
@@ -62,6 +63,7 @@ type parser struct {
 	keys        []string
 
 	recordKeys, trajectoryKeys *keycheck.Keys
+	modes                      map[string]bool // vqa_eval_mode → whether it is nearly one that is read
 }
 
 // place is where something stands in a file.
@@ -78,6 +80,37 @@ func trajectoryExtras() []string {
 		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
 }
 
+// misspelt reports whether a vqa_eval_mode is nearly fallback or error. Files have a few modes, so each is looked at once.
+func (p *parser) misspelt(mode []byte) bool {
+	near, seen := p.modes[string(mode)]
+	if !seen && len(p.modes) < 100 {
+		_, near = registry.Nearest(string(mode), []string{"fallback", "error"})
+		p.modes[string(mode)] = near
+	}
+	return near
+}
+
+// values are those of the fields that say how a trajectory came about: an unknown one is named like an unknown key.
+func values() []string {
+	out := []string{"vqa_eval_mode=fallback", "vqa_eval_mode=error"}
+	for _, m := range methodNames[1:] {
+		out = append(out, "gen_method="+m)
+	}
+	return out
+}
+
+// recordNames and trajectoryNames are what other programs, and people, call the keys.
+func recordNames() map[string]string {
+	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
+		"candidate_ids": "candidate_pool_ids", "candidates_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
+		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
+}
+
+func trajectoryNames() map[string]string {
+	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score", "correct": "vqa_correct",
+		"gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score", "ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+}
+
 // newParser reads the beam file called name in messages.
 func newParser(r io.Reader, name string, opt Options) *parser {
 	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
@@ -86,9 +119,10 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
-		recordKeys:     keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"}, recordExtras()),
-		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras())}
+	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
+			recordExtras()).Also(recordNames()),
+		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
 }
 
 // unknown returns the keys that nothing reads.
@@ -100,7 +134,7 @@ func (p *parser) unknown() []keycheck.Unknown {
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.peek(); c != '{' {
-		return p.s.errorf("found %s, want a JSON object of queries", found(c))
+		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations", found(c))
 	}
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {
@@ -302,11 +336,17 @@ func (p *parser) trajectory() (trajectory, error) {
 		}
 		switch {
 		case kind == 'g':
-			t.method = methodIndex(v)
+			if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
+				p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), s.line)
+			}
 		case string(v) == "fallback":
 			t.fallback = true
 		case string(v) == "error":
 			t.evalError = true
+		default: // how an answer was scored: any word but those two, and their misspellings
+			if p.misspelt(v) {
+				p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), s.line)
+			}
 		}
 		return nil
 	})

@@ -203,10 +203,14 @@ func (r *fileReader) picks(rec *record, t *trajectory, pool []int64) ([]int64, e
 			return nil, fmt.Errorf(".pointer[%d] %w", k, err)
 		}
 		if id == rec.id {
-			return nil, fmt.Errorf(".pointer[%d] is the query itself: its own answer would be its demonstration", k)
+			return nil, fmt.Errorf(".pointer[%d] is the query itself: its own answer would be its demonstration (are the query ids rows of the same table as the candidates'?)", k)
 		}
 		if _, in := r.pos[id]; !in && rec.hasPool {
-			return nil, fmt.Errorf(".pointer[%d] = %d is not among the %d candidate_pool_ids", k, id, len(pool))
+			hint := ""
+			if positions := !slices.ContainsFunc(picks, func(x int64) bool { return x < 0 || x >= int64(len(pool)) }); positions {
+				hint = fmt.Sprintf(", but inside 0..%d: positions in candidate_pool_ids are pointer_pos, pointer holds ids", len(pool)-1)
+			}
+			return nil, fmt.Errorf(".pointer[%d] = %d is not among the %d candidate_pool_ids%s", k, id, len(pool), hint)
 		}
 	}
 	if id, twice := repeated(picks); twice {

@@ -132,7 +132,7 @@ func (s *scanner) expect(c byte) error {
 func found(c byte) string {
 	switch {
 	case c == 0:
-		return "the end of the file"
+		return "the end of the file (is it cut short?)"
 	case c == '"':
 		return "a string"
 	case c == '{':
@@ -219,7 +219,11 @@ func (s *scanner) word() []byte {
 // number reads a float; NaN, Infinity and -Infinity are accepted.
 func (s *scanner) number() (float64, error) {
 	if c := s.peek(); found(c) != "a number" {
-		return 0, s.errorf("found %s, want a number", found(c))
+		hint := ""
+		if c == '"' {
+			hint = " (without quotes)"
+		}
+		return 0, s.errorf("found %s, want a number%s", found(c), hint)
 	}
 	w := s.word()
 	switch string(w) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"fulcrum/beamdata/shapes"
 	"fulcrum/rewardutil"
@@ -18,7 +19,7 @@ func (l *loader) shapes() error {
 	}
 	l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)
 	l.build = newBuilder(l.opt, l.table.Rows, b.Counts)
-	b.Items = shapesItems(data.Items)
+	b.Items = shapesItems(data.Items, l.opt.Cluster)
 	l.prior = shapesPrior(data.Prior)
 	b.Shots = data.Options.Shots
 	set := func(name string, queries []shapes.Query, records bool) (*Set, error) {
@@ -125,14 +126,17 @@ func shapesTrajectory(rec shapes.Record) rewardutil.Trajectory {
 	return t
 }
 
-func shapesItems(in []shapes.Item) *Items {
-	items := &Items{rows: make([]item, len(in))}
+func shapesItems(in []shapes.Item, key string) *Items {
+	items := &Items{rows: make([]item, len(in)), key: key}
 	for i, x := range in {
 		counts := make([]textCount, len(x.Answers))
 		for k, a := range x.Answers {
 			counts[k] = textCount{a.Answer, int32(a.Count)}
 		}
 		items.rows[i] = item{split: x.Split, question: x.Question, answer: x.Answer, image: int64(x.Scene), counts: counts}
+		if key == "" || key == "image_id" {
+			items.rows[i].cluster = strconv.Itoa(x.Scene)
+		}
 	}
 	return items
 }

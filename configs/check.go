@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
 )
 
 // checker compares a tree with a schema and collects every fault.
@@ -25,7 +24,10 @@ type checker struct {
 func (c *checker) fault(n *Node, path, format string, args ...any) {
 	c.bad = append(c.bad, path)
 	e := errorAt(n.Origin, format, args...)
-	if !strings.Contains(n.Origin.Source, path) || n.Origin.Line > 0 { // an override names its key itself
+	if n.Origin == byDefault { // nobody has written it anywhere
+		e.Where = Origin{}
+	}
+	if !strings.Contains(e.Where.Source, path) || n.Origin.Line > 0 { // an override names its key itself
 		e.Msg = path + ": " + e.Msg
 	}
 	c.faults = append(c.faults, e)
@@ -47,7 +49,11 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		return c.fitMap(f, n, path)
 	case List:
 		if n.Kind != List {
-			c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+			hint := ""
+			if n.Kind != Map {
+				hint = ": a list of one is " + path + "=[" + n.pyStr() + "]"
+			}
+			c.fault(n, path, "want %s, got %s%s", f.want(), shown(n), hint)
 			return n
 		}
 		out := n
@@ -98,7 +104,7 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 				sf = f.sub(k.Text)
 			}
 			if sf == nil {
-				msg := c.schema.unknown(sub)
+				msg := c.schema.unknown(sub, c.root)
 				if c.lax {
 					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub + strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)
 				}
@@ -163,7 +169,7 @@ func (c *checker) limits(f *field, n *Node, path string) {
 			}
 		}
 		hint := ""
-		if near, ok := registry.Nearest(n.Text, f.enum); ok {
+		if near := f.meant(n.Text); near != "" {
 			hint = " (did you mean " + near + "?)"
 		}
 		c.fault(n, path, "want one of %s, got %s%s", strings.Join(f.enum, ", "), n.Text, hint)

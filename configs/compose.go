@@ -215,7 +215,7 @@ func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
 		case o.value.kind == choiceSweep && o.value.plain:
 			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
 		default:
-			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun", o.Text))
+			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun: add it to run every value, or give one value", o.Text))
 		}
 	}
 	return faults.err()
@@ -327,12 +327,23 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	}
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
-	for _, o := range values {
-		if err := c.edit(ed, o, job.inside); err != nil {
-			e, ok := err.(*Error)
-			if !ok {
-				return nil, err
+	found := make([]*Error, len(values))
+	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
+		for i, o := range values {
+			if c.knows(o) != known {
+				continue
 			}
+			if err := c.edit(ed, o, job.inside); err != nil {
+				e, ok := err.(*Error)
+				if !ok {
+					return nil, err
+				}
+				found[i] = e
+			}
+		}
+	}
+	for _, e := range found { // as typed
+		if e != nil {
 			faults = append(faults, e)
 		}
 	}
@@ -370,6 +381,11 @@ func savedHydra(tree *Node, file string) (*Node, error) {
 	return tree.set(strKey("hydra"), node), nil
 }
 
+// knows reports whether the schema, where it applies, has the key of an override.
+func (c *Composer) knows(o *Override) bool {
+	return c.req.Schema == nil || o.isHydra() || o.HasPackage || c.req.Schema.find(o.Key) != nil
+}
+
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
 // jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
 func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
@@ -382,7 +398,7 @@ func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
 		case f == nil:
-			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", s.unknown(o.Key)))
+			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", c.unknown(o.Key, ed.root)))
 		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}

@@ -82,7 +82,7 @@ func (c *Composed) explainChoice(key string) string {
 // unknownKey is the error for a key that the config does not have, with the nearest one.
 func (c *Composed) unknownKey(key string) error {
 	if s := c.composer.req.Schema; s != nil && !strings.HasPrefix(key, "hydra.") {
-		return errorf("%s", s.unknown(key))
+		return errorf("%s", s.unknown(key, nil))
 	}
 	var names []string
 	if strings.HasPrefix(key, "hydra.") {

@@ -31,7 +31,7 @@ type HydraConf struct {
 
 // RunDir is hydra.run.
 type RunDir struct {
-	Dir string `koanf:"dir"`
+	Dir string `koanf:"dir" also:"output_dir,out_dir,outdir,save_dir,run_dir,logdir"`
 }
 
 // SweepDir is hydra.sweep.

@@ -11,9 +11,12 @@ import (
 // Schema is what a config may hold: built by reflection from option structs with their defaults.
 //
 // Struct tags: koanf:"key" (required; a field without it is not part of the config), help:"…",
-// enum:"a,b", range:"(0,1]" or "[0,inf)". A pointer may be null. A nested struct is a section, a
+// enum:"a,b", range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or
+// one of its values: for messages only). A pointer may be null. A nested struct is a section, a
 // map[string]T takes any keys, an interface takes anything. A struct may have Validate() error, and
-// Uses(section string) bool to say which of its sub-sections matter for the values that it holds.
+// Uses(section string) bool to say which of its sub-sections matter for the values that it holds. The
+// outermost one may have Scheduled(section string) bool: of several keys that a short name may stand
+// for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
 	defaults *Node
@@ -26,6 +29,8 @@ type field struct {
 	kind     Kind // Map: section or map; Null: anything
 	nullable bool
 	enum     []string
+	also     []string          // other libraries' names of the key
+	words    map[string]string // other libraries' words for the values of enum
 	rng      *numRange
 	fields   []*field // section
 	elem     *field   // of a list, or of a map with free keys
@@ -117,6 +122,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
 		}
+		c.synonyms(sf.Tag.Get("also"))
 		if r := sf.Tag.Get("range"); r != "" {
 			rng, err := parseRange(r)
 			if err != nil {
@@ -168,9 +174,12 @@ func (f *field) sub(key string) *field {
 	return nil
 }
 
+// byDefault is where a value comes from that no file and no override sets.
+var byDefault = Origin{Source: "default"}
+
 func defaultNode(v reflect.Value, f *field) *Node {
 	n := defaultValue(v, f)
-	n.Origin = Origin{Source: "default"}
+	n.Origin = byDefault
 	return n
 }
 
@@ -260,29 +269,4 @@ func (s *Schema) find(key string) *field {
 		}
 	}
 	return f
-}
-
-// unknown is the message for a key the schema does not have.
-func (s *Schema) unknown(key string) string {
-	parts := splitPath(key)
-	parent := strings.Join(parts[:len(parts)-1], ".")
-	if f := s.find(parent); f != nil {
-		var names []string
-		for _, c := range f.fields {
-			names = append(names, c.key)
-		}
-		if hint := didYouMean(parts[len(parts)-1], names); hint != "" && parent != "" {
-			return "unknown key " + key + strings.Replace(hint, "mean ", "mean "+parent+".", 1)
-		} else if hint != "" {
-			return "unknown key " + key + hint
-		}
-	}
-	var all []string
-	s.root.walk(func(f *field) { all = append(all, f.path) })
-	for _, path := range all { // a key that lies deeper
-		if strings.HasSuffix(path, "."+key) {
-			return "unknown key " + key + " (did you mean " + path + "?)"
-		}
-	}
-	return "unknown key " + key + didYouMean(key, all)
 }

@@ -2,6 +2,8 @@ package experiments
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/experiments/ledger"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 )
@@ -32,7 +35,44 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 		stdout.Print(text)
 		return nil
 	}
+	if err := onlyFlags(name, args); err != nil {
+		return err
+	}
 	return verb(ctx, a, args)
+}
+
+// onlyFlags refuses a flag that a command does not know. Those that read flags with a library say so themselves.
+func onlyFlags(verb string, args []string) error {
+	known := map[string][]string{
+		"resume": {acceptChanges, detachFlag}, "status": nil, "attach": nil, "report": {htmlFlag}, "verify": {skipWeights}, "diff": {jsonFlag}, "data": nil, "doctor": nil,
+	}
+	flags, listed := known[verb]
+	if !listed {
+		return nil
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if !strings.HasPrefix(name, "--") || slices.Contains(flags, name) {
+			continue
+		}
+		hint := "it has none"
+		if len(flags) > 0 {
+			hint = "want " + strings.Join(flags, ", ")
+		}
+		if near, ok := registry.Nearest(name, flags); ok {
+			hint = "did you mean " + near + "?"
+		}
+		return usagef("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
+	}
+	return nil
+}
+
+// there refuses the path of a folder or file that does not exist.
+func there(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return usagef("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
+	}
+	return nil
 }
 
 type verbFunc func(ctx context.Context, a App, args []string) error
@@ -107,7 +147,8 @@ Lists what a checkpoint holds, checks that it is whole and finite, or writes it 
 `
 	case "data":
 		return `run data inspect PATH
-Reports what a beam file, embedding table or reward table holds.
+Reports what a beam file, embedding table, reward table, or a file of conversations or texts holds, and the first
+fault for which a run would refuse it (exit code 1).
 `
 	case "doctor":
 		return `run doctor
@@ -143,6 +184,9 @@ func verbResume(ctx context.Context, a App, args []string) error {
 	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
+	if err := there(dirs[0]); err != nil {
+		return err
+	}
 	if ledger.Exists(dirs[0]) {
 		return resumeSweep(ctx, dirs[0], r)
 	}
@@ -175,6 +219,9 @@ func verbSweepJob(ctx context.Context, _ App, args []string) error {
 
 func verbStatus(_ context.Context, _ App, args []string) error {
 	if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {
+		return err
+	}
+	if err := there(args[0]); err != nil {
 		return err
 	}
 	return status(args[0])

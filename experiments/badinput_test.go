@@ -92,11 +92,8 @@ func TestBadInput(t *testing.T) {
 				return
 			}
 			refused(t, r, tc.code, tc.want...)
-			if tc.code == 2 && exists(dir) {
-				t.Errorf("a usage error leaves a run folder behind: the corrected command would be refused")
-			}
-			if tc.code == 1 && isRun && (!strings.Contains(read(t, filepath.Join(dir, "summary.json")), `"state": "failed"`) || !strings.Contains(read(t, filepath.Join(dir, "run.log")), "[ERROR]")) {
-				t.Error("neither summary.json nor run.log says that the run failed")
+			if isRun && exists(dir) {
+				t.Errorf("a run that was refused before it began leaves its folder: the corrected command would be refused")
 			}
 		})
 	}
@@ -104,22 +101,50 @@ func TestBadInput(t *testing.T) {
 
 const beamFileName = "beams.json"
 
-// What failed for want of a file goes on once the file is there.
-func TestFailedRunResumes(t *testing.T) {
+// A run that was refused before it began leaves nothing, not even the folders on the way to its own: the corrected
+// command may have them.
+func TestRefusedRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	path := strings.TrimPrefix(data[2], "data.embeddings=")
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
-	dir := folder(t)
+	top := folder(t)
+	dir := filepath.Join(top, "a/b")
+	for _, more := range []string{"dry_run=false", "hydra.job.chdir=true"} {
+		refused(t, run(t, small(data, "hydra.run.dir="+dir, more)...), 1, path)
+		if exists(top) {
+			t.Errorf("%s: folders are left behind", more)
+		}
+	}
+	kept := filepath.Join(dir, "notes.txt")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, kept, "mine")
 	refused(t, run(t, small(data, "hydra.run.dir="+dir)...), 1, path)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || read(t, kept) != "mine" {
+		t.Errorf("beside the user's file %v is left: %v", left, err)
+	}
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, "resume", dir)
+	r := mustRun(t, small(data, "hydra.run.dir="+dir)...)
 	if !exists(filepath.Join(dir, "checkpoints/grpo_epoch1.safetensors")) {
-		t.Error("the resumed run did not train")
+		t.Error("the corrected command did not train")
+	}
+	for _, said := range []string{"reading " + strings.TrimPrefix(data[1], "data.beams=") + " (", "preflight: looking at the data"} {
+		if !strings.Contains(r.stderr, said) {
+			t.Errorf("the start is silent: want %q in %s", said, r.stderr)
+		}
+	}
+	for _, key := range []string{"hydra.run.dir=", "hydra.sweep.dir="} {
+		args := append(small(data), key)
+		if key == "hydra.sweep.dir=" {
+			args = append(args, "-m", "seed=1,2")
+		}
+		refused(t, run(t, args...), 2, strings.TrimSuffix(key, "=")+" is empty: want a folder")
 	}
 }
 

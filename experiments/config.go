@@ -2,6 +2,8 @@ package experiments
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/option"
@@ -17,15 +19,15 @@ import (
 
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
-	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score"`
-	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling"`
+	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score" also:"mode"`
+	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling" also:"random_seed,rng_seed"`
 	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
-	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,1024]"`
+	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
-	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing"`
-	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)" enum:"pointer,qwen2_5_vl,seq2seq"`
-	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online"`
+	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing" also:"dryrun,dry"`
+	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
+	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online" also:"phases,stages"`
 
 	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
 	Rewards    rewardutil.TextRewardOptions `koanf:"rewards" help:"terms of a completion's reward (token policies)"`
@@ -42,6 +44,7 @@ type Config struct {
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
 	Doctor     doctor.Options               `koanf:"doctor" help:"what is watched while training, and what each finding leads to (docs/doctor.md)"`
 	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
+	Eval       EvalOptions                  `koanf:"eval" help:"how evaluations are judged (docs/statistics.md)"`
 	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
 	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
 	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`
@@ -52,7 +55,7 @@ type Config struct {
 
 // InitOptions names the initial weights.
 type InitOptions struct {
-	Checkpoint *string `koanf:"checkpoint" help:".safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights from seed"`
+	Checkpoint *string `koanf:"checkpoint" help:".safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights from seed" also:"init_checkpoint,resume_from_checkpoint,ckpt,sft_ckpt,pretrained"`
 	Strict     bool    `koanf:"strict" help:"unknown or missing parameters are errors"`
 }
 
@@ -96,8 +99,22 @@ func (c *Config) Uses(section string) bool {
 	return c.Task != "evaluate" && (!text || section == "init")
 }
 
+// Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
+func (c *Config) Scheduled(section string) bool {
+	if _, err := Phases().Get(section); err == nil {
+		return slices.Contains(c.Schedule, section)
+	}
+	return c.Uses(section)
+}
+
+// devices are the words that device takes.
+var devices = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
+
 // Validate checks what several sections decide together, before any data or model is loaded.
 func (c *Config) Validate() error {
+	if !devices.MatchString(c.Device) {
+		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)", c.Device)
+	}
 	names := Phases()
 	seen := map[string]bool{}
 	if c.Task == "train" {
@@ -124,6 +141,9 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
+	if c.Task == "evaluate" && c.Evaluate.Metric == "rouge" && c.Eval.Cluster != nil {
+		return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
+	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
 	}
@@ -144,7 +164,7 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 		}
 		var bad *option.Error
 		if err := phase.opt.ValidateTokens(); errors.As(err, &bad) {
-			return option.Errorf(phase.name+"."+bad.Key, "%s (grpo=tokens grpo/kl=k3 set what a token policy wants)", bad.Msg)
+			return option.Errorf(phase.name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
 		}
 	}
 	return nil

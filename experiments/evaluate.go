@@ -126,6 +126,13 @@ func evaluate(_ context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	related, err := annotationClusters(*opt.Annotations, r.cfg.Eval.by())
+	if err != nil {
+		return err
+	}
+	if err := r.recordClusters(clusters{opt.Metric: related}); err != nil {
+		return err
+	}
 	results, err := readResults(*opt.Results)
 	if err != nil {
 		return err
@@ -355,6 +362,7 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
+	r.begun = true
 	out := filepath.Join(r.dir, "evaluate.json")
 	if r.cfg.Evaluate.Out != nil {
 		out = *r.cfg.Evaluate.Out
@@ -436,7 +444,7 @@ func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) erro
 	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	return r.log.Scores(e.Metric, "results", "", 0, "accuracy", 0, ids, scores)
+	return r.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // rewriteEvaluation writes the report.md of a finished task=evaluate again.

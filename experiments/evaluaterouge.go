@@ -366,7 +366,7 @@ func (r *run) recordRouge(e rougeEvaluation, lines []rougeLine) error {
 		for i, l := range lines {
 			scores[i] = m.of(l).FMeasure
 		}
-		if err := r.log.Scores(e.Metric, "predictions", "", 0, m.name, 0, ids, scores); err != nil {
+		if err := r.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
 			return err
 		}
 	}

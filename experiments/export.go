@@ -43,13 +43,23 @@ func exportCheckpoint(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return usagef("checkpoint export: %v; %s", err, usage)
 	}
-	if flags.NArg() != 1 || *format == "" {
+	if *format == "" && flags.NArg() > 0 {
+		hint, wanted := "", *out
+		if flags.NArg() == 2 && wanted == "" { // as in cp FROM TO
+			wanted = flags.Arg(1)
+		}
+		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
+			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", flags.Arg(0), ext, wanted)
+		}
+		return usagef("checkpoint export: no --format%s; %s", hint, usage)
+	}
+	if flags.NArg() != 1 {
 		return usagef("%s", usage)
 	}
 	if !slices.Contains(exportFormats(), *format) {
 		return usagef("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
-	path, err := resolveCheckpoint(flags.Arg(0))
+	path, err := resolveCheckpoint("", flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -264,9 +274,10 @@ func sectionOf(kind string) string {
 // the run that wrote init.checkpoint says; and that checkpoint ("": none).
 func (r *run) origin(kind string, path *string) (folder *string, checkpoint string, err error) {
 	if from := r.cfg.Init.Checkpoint; from != nil {
-		if checkpoint, err = resolveCheckpoint(*from); err != nil {
+		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
 			return nil, "", err
 		}
+		r.warnUntrained(checkpoint)
 		if path == nil {
 			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
 				return &base, checkpoint, nil
@@ -292,10 +303,11 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
 		return path, nil
 	}
-	checkpoint, err := resolveCheckpoint(path)
+	checkpoint, err := resolveCheckpoint(key, path)
 	if err != nil {
 		return path, nil // what opens the folder says what is wrong with it
 	}
+	r.warnUntrained(checkpoint)
 	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
 		checkpoint = real
 	}
@@ -341,7 +353,7 @@ func baseOf(checkpoint, kind string) string {
 		if base != "" || start == "" {
 			return base
 		}
-		next, err := resolveCheckpoint(start)
+		next, err := resolveCheckpoint("", start)
 		if err != nil {
 			return ""
 		}

@@ -86,11 +86,14 @@ const (
 // claim takes dir for a run: it makes the folder and holds its locks. A folder that another process
 // writes is refused. The kernel's locks die with their holder; children don't inherit them (O_CLOEXEC).
 func claim(dir string) (*folder, error) {
-	if err := atomicfile.MkdirAll(dir); err != nil {
+	err := atomicfile.MkdirAll(dir)
+	if errors.Is(err, os.ErrNotExist) { // a run that was refused has just removed the folder of a day
+		err = atomicfile.MkdirAll(dir)
+	}
+	if err != nil {
 		return nil, &folderError{dir, err}
 	}
 	f := &folder{dir: dir}
-	var err error
 	if f.whole, err = filelock.TakeFolder(dir); err == nil {
 		err = f.takeFile(os.O_CREATE)
 	}
@@ -250,9 +253,26 @@ func globLiteral(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// forget removes all that this process wrote beside the files that were there before: nothing was run.
-func (f *folder) forget(before map[string]bool, made bool) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "events.out.tfevents.*", ".lock"} {
+// firstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.
+func firstMissing(dir string) string {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	missing := ""
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); err == nil {
+			break
+		}
+		missing = path
+	}
+	return missing
+}
+
+// forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
+// from made ("": none) to this one go too where they are empty.
+func (f *folder) forget(before map[string]bool, made string) {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
 		old, _ := filepath.Glob(filepath.Join(globLiteral(f.dir), pattern))
 		for _, path := range old {
 			if !before[filepath.Base(path)] {
@@ -260,8 +280,11 @@ func (f *folder) forget(before map[string]bool, made bool) {
 			}
 		}
 	}
-	if made {
-		os.Remove(f.dir)
+	path, err := filepath.Abs(f.dir)
+	if err != nil || made == "" {
+		return
+	}
+	for ; os.Remove(path) == nil && path != made; path = filepath.Dir(path) {
 	}
 }
 

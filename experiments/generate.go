@@ -13,7 +13,7 @@ import (
 type GenerateOptions struct {
 	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}; for policy=seq2seq {\"id\", \"source\"}, or \"source_ids\""`
 	Out               *string  `koanf:"out" help:"file to write; null = generations.jsonl in the run folder"`
-	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)"`
+	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)" also:"max_tokens,max_length"`
 	DoSample          *bool    `koanf:"do_sample" help:"sample; false = greedy; null = as the model's generation_config.json says"`
 	IgnoreEOS         bool     `koanf:"ignore_eos" help:"go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token"`
 	Temperature       *float64 `koanf:"temperature" help:"of sampling" range:"(0,inf)"`
@@ -49,6 +49,9 @@ type generated struct {
 // generate runs task=generate.
 func generate(ctx context.Context, r *run) error {
 	o := r.cfg.Generate
+	if err := linesOnly("generate.in", *o.In); err != nil {
+		return err
+	}
 	model, err := r.textModel()
 	if err != nil {
 		return err

@@ -165,3 +165,32 @@ func TestCheckpointExport(t *testing.T) {
 		t.Errorf("temporary files: %v", left)
 	}
 }
+
+// A v2 run starts a v3 one: the gate is fresh, and the console and the report name it. It goes through the reference's
+// layouts too.
+func TestV2RunStartsV3(t *testing.T) {
+	t.Parallel()
+	data, work := beams(t, records()), folder(t)
+	v2, v3, again := filepath.Join(work, "v2"), filepath.Join(work, "v3"), filepath.Join(work, "again")
+	shape := []string{"selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=0"}
+	mustRun(t, append(append(small(data, shape...), "selector=v2"), "hydra.run.dir="+v2)...)
+	r := mustRun(t, append(append(small(data, shape...), "selector=v3", "init.checkpoint="+v2), "hydra.run.dir="+v3)...)
+	const fresh = "query_update_gate.weight and query_update_gate.bias start fresh, from seed"
+	if !strings.Contains(r.stdout+r.stderr, fresh) {
+		t.Errorf("the console does not name the fresh parts:\n%s%s", r.stdout, r.stderr)
+	}
+	if report := read(t, filepath.Join(v3, "report.md")); !strings.Contains(strings.ReplaceAll(report, "\\_", "_"), fresh) {
+		t.Errorf("the report does not name the fresh parts:\n%s", report)
+	}
+	refused(t, run(t, append(data, "task=predict", "selector=v3", "init.checkpoint="+v2, "hydra.run.dir="+folder(t))...), 2, "v3 contradicts", "trained with v2")
+	for _, format := range []string{"ckpt", "v2"} {
+		file := filepath.Join(work, format+".pt")
+		mustRun(t, "checkpoint", "export", v2, "--format", format, "--out", file)
+		dir := again + format
+		mustRun(t, append(append(small(data, shape...), "selector=v3", "init.checkpoint="+file), "hydra.run.dir="+dir)...)
+		if a, b := read(t, filepath.Join(v3, "checkpoints", "rce_epoch1.safetensors")), read(t, filepath.Join(dir, "checkpoints", "rce_epoch1.safetensors")); len(a) != len(b) {
+			t.Errorf("%s: the run from the export is another", format)
+		}
+	}
+	refused(t, run(t, "checkpoint", "export", v2, "--format", "pt", "--out", filepath.Join(work, "x.pt")), 1, "needs [query_update_gate")
+}

@@ -80,7 +80,19 @@ func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
 	return w.run.examples(w.bundle, env, result)
 }
 
-func (w *pointerWork) Baselines() error { return w.run.baselines(w.bundle, w.seen, w.shots()) }
+func (w *pointerWork) Baselines() error { return w.run.baselines(w.splits(), w.shots()) }
+
+// evaluatedSet is a set of queries on which policies are scored.
+type evaluatedSet struct {
+	name string
+	set  *beamdata.Set
+}
+
+// splits are the sets that are evaluated.
+func (w *pointerWork) splits() []evaluatedSet {
+	all := []evaluatedSet{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}}
+	return slices.DeleteFunc(all, func(s evaluatedSet) bool { return s.set.Len() == 0 })
+}
 
 // loadData reads the selector's data and makes the device ready.
 func (r *run) loadData() (*beamdata.Bundle, error) {
@@ -169,12 +181,20 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	if r.cfg.Init.Checkpoint == nil {
 		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
 	}
-	path, err := resolveCheckpoint(*r.cfg.Init.Checkpoint)
+	path, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
-	p, err := pointer.Open(path, pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
-		Warn: func(message string) { r.log.Warnf("%s", message) }})
+	r.warnUntrained(path)
+	how := pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
+		Warn: func(message string) { r.log.Warnf("%s", message) }}
+	if r.cfg.Task == "train" {
+		how.Fresh = func(names []string) {
+			r.fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), r.cfg.Seed, path)
+			r.logf("init.checkpoint: %s", r.fresh)
+		}
+	}
+	p, err := pointer.Open(path, how)
 	var conflict *pointer.ConflictError
 	if errors.As(err, &conflict) {
 		return nil, &UsageError{err.Error()}
@@ -184,14 +204,8 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are
 // some, on the validation and held-out queries.
-func (r *run) baselines(b *beamdata.Bundle, seen *beamdata.Set, shots int) error {
-	for _, split := range []struct {
-		name string
-		set  *beamdata.Set
-	}{{"val", b.Val}, {b.EvalName, b.Eval}, {"train", seen}} {
-		if split.set == nil || split.set.Len() == 0 {
-			continue
-		}
+func (r *run) baselines(splits []evaluatedSet, shots int) error {
+	for _, split := range splits {
 		if split.set.Scorer == nil {
 			if err := r.recordedBaselines(split.name, split.set, shots); err != nil {
 				return err
@@ -253,7 +267,7 @@ func (r *run) recordedBaselines(split string, set *beamdata.Set, shots int) erro
 			return err
 		}
 		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return r.log.Scores(split, of.name, "", 0, metric, shots, ids, scores)
+			return r.log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
 		}); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ func predict(ctx context.Context, r *run) error {
 		r.logf("dry_run: everything loads and checks; nothing was predicted")
 		return nil
 	}
+	r.begun = true
 	path := filepath.Join(r.dir, "predictions.jsonl")
 	if r.cfg.Predict.Out != nil {
 		path = *r.cfg.Predict.Out
@@ -85,7 +86,11 @@ func predict(ctx context.Context, r *run) error {
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	stdout.Printf("predictions: %d queries, %d shots → %s\n", set.Len(), shots, path)
+	by := ""
+	if from, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint); err == nil && untrained(from) {
+		by = ", by an untrained policy: the best of its run is the initial one"
+	}
+	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
 	return nil
 }
 

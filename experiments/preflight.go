@@ -45,6 +45,7 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 	if !c.Preflight.Enabled {
 		return nil
 	}
+	r.logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
 	begin := time.Now()
 	opt, e := c.Preflight, effort{queries: c.Preflight.Queries}
 	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, GoOn: c.compatible()}

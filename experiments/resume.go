@@ -64,6 +64,9 @@ func readSaved(dir string) (savedRun, error) {
 // its hydra node included), and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
 func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
 	var saved savedRun
+	if err := there(dir); err != nil {
+		return nil, saved, err
+	}
 	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
 		return nil, saved, usagef("%s: no run here: %s is missing", dir, runMarker)
 	}
@@ -225,10 +228,13 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if err != nil {
 		return err
 	}
+	if out == "" {
+		return usagef("%s", emptyFolder)
+	}
 	if now, err := os.Getwd(); err != nil {
 		return err
 	} else if now != here && !filepath.IsAbs(out) {
 		out = filepath.Join(here, out)
 	}
-	return start(ctx, c, saved.choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out)
+	return start(ctx, c, saved.choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out, firstMissing(out))
 }

@@ -45,9 +45,11 @@ type run struct {
 	saved      *phases.Saved // the state a resume starts from
 	resumed    bool
 	device     string
+	fresh      string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	begin      time.Time
 	log        *reports.Log
 	mlflow     *reports.MLflow // nil: none
+	begun      bool            // the first row, or answer, may be written from now on
 	sealed     atomic.Bool     // run.log is complete: its digest is being taken
 	plotter    *reports.Plotter
 	data       reports.DataSummary
@@ -67,11 +69,18 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 	if err := unchanged(c); err != nil {
 		return err
 	}
+	if dir == "" {
+		return usagef("%s", emptyFolder)
+	}
+	made := firstMissing(dir)
 	if dir, err = surroundings(c, dir); err != nil {
 		return err
 	}
-	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir)
+	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir, made)
 }
+
+// emptyFolder refuses hydra.run.dir="".
+const emptyFolder = "hydra.run.dir is empty: want a folder, as in hydra.run.dir=outputs/mine; left out, it is outputs/DATE/TIME"
 
 // surroundings gives this process the environment that hydra.job.env_set asks for and, with
 // hydra.job.chdir, makes the run folder dir the current one. It returns dir as it is called from there.
@@ -101,7 +110,8 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	return dir, nil
 }
 
-func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir string) error {
+// start runs a configuration in dir. made is the outermost of its folders that was not there before; "": none.
+func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir, made string) error {
 	cfg, err := decode(c)
 	if err != nil {
 		return err
@@ -128,7 +138,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := refuseForeign(dir, cfg); err != nil { // another process may have come first
 		return err
 	}
-	again, made := isRun(dir), before == nil
+	again := isRun(dir)
 	if unstarted(before) {
 		before = nil
 	}
@@ -146,11 +156,21 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 		return err
 	}
 	err = execute(ctx, r, f)
-	var usage *UsageError
-	if !again && errors.As(err, &usage) { // nothing was run: the corrected command may have the folder
+	if !again && r.refused(err) { // the corrected command may have the folder
 		f.forget(before, made)
 	}
 	return err
+}
+
+// refused reports whether err ended the run before it began: what was asked for is wrong, or a file or the machine
+// does not allow it. The job of a sweep keeps its folder all the same: its result stands there.
+func (r *run) refused(err error) bool {
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return true
+	}
+	var interrupted *InterruptedError
+	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(expectedHash) == ""
 }
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
@@ -180,11 +200,14 @@ func decode(c *configs.Composed) (*Config, error) {
 		return nil, err
 	}
 	cfg.Data.Compat = cfg.compatible()
+	if by := cfg.Eval.by(); by != "image" {
+		cfg.Data.Cluster = by
+	}
 	return cfg, nil
 }
 
 // hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight"}
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {
@@ -323,6 +346,12 @@ func (r recorder) Mark() (rows, evals, completions int, err error) {
 	return r.Log.Mark()
 }
 
+// Scores implements phases.Recorder.
+func (r recorder) Scores(s phases.Scores) error {
+	return r.Log.Scores(reports.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
+}
+
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]reports.Completion, len(rows))
@@ -384,6 +413,9 @@ func (r *run) finish(taskErr error) error {
 	}
 	if err := reports.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
 		return err
+	}
+	if b := done.Best; b.Untrained() {
+		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.dir, "report.md"))
 	return nil

@@ -38,6 +38,9 @@ type scored struct {
 // score runs task=score: the log-probability of every token of given completions.
 func score(ctx context.Context, r *run) error {
 	o := r.cfg.Score
+	if err := linesOnly("score.in", *o.In); err != nil {
+		return err
+	}
 	model, err := r.textModel()
 	if err != nil {
 		return err

@@ -149,6 +149,7 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 	case c.Seq2Seq.Path != nil:
 		model, err = seq2seq.Open(c.Seq2Seq, r.device, c.Seed, warn)
 	default:
+		r.warnOfLoRA("seq2seq")
 		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), r.device, c.Seed)
 	}
 	if err != nil {

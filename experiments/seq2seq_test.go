@@ -278,6 +278,8 @@ func TestTextModelsTrainAndExport(t *testing.T) {
 func TestRefusedTextRuns(t *testing.T) {
 	t.Parallel()
 	_, root := openTexts(t)
+	in := filepath.Join(t.TempDir(), "in.jsonl")
+	write(t, in, "{}\n")
 	for _, tc := range []struct {
 		args []string
 		want string
@@ -285,7 +287,7 @@ func TestRefusedTextRuns(t *testing.T) {
 		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.lora.enabled=false"), "seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true"},
 		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.generation.max_new_tokens=129"), "seq2seq.generation.max_new_tokens=129: the model has 128 positions"},
 		{[]string{"exp=summaries_tiny", "seq2seq.scratch.vocab_size=100"}, "seq2seq.scratch.vocab_size: a vocabulary of 100 tokens: want at least 259"},
-		{[]string{"policy=seq2seq", "task=generate", "generate.in=x.jsonl"}, "seq2seq.path: task=generate needs a model folder"},
+		{[]string{"policy=seq2seq", "task=generate", "generate.in=" + in}, "seq2seq.path: task=generate needs a model folder"},
 		{[]string{"exp=shapes_vl", "policy=seq2seq"}, "policy=seq2seq reads a source text"},
 	} {
 		refused(t, run(t, append(tc.args, "threads=1", "hydra.run.dir="+folder(t))...), 2, tc.want)

@@ -51,6 +51,10 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", place.name, place.want, place.text)
 		}
 	}
+	good := talks(t, 40, func(int) bool { return false })
+	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "dry_run=true", "hydra.run.dir="+folder(t))...), 2, "checkpoint.best.metric=val_accuracy: no term of rewards has a weight")
+	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "rewards.rouge.weight=1", "dry_run=true", "hydra.run.dir="+folder(t))...), 2,
+		"checkpoint.best.metric=val_accuracy: only rewards.vqa and rewards.accuracy say")
 	none := talks(t, 40, func(int) bool { return true })
 	refused(t, run(t, imitate(none, "rewards.format.weight=1", "hydra.run.dir="+folder(t))...), 2, "phase sft imitates completions, and no record has one")
 	refused(t, run(t, imitate(none, "hydra.run.dir="+folder(t))...), 2, "no validation sample has an answer")

@@ -130,6 +130,9 @@ func planSweep(req configs.Request, composer *configs.Composer, master *configs.
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
 	}
+	if p.hydra.SweepDir == "" {
+		return nil, usagef("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
+	}
 	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
 		return nil, err
 	}

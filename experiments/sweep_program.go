@@ -54,7 +54,7 @@ func keepProgram(dir string) error {
 	if err := atomicfile.RemoveAll(to); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(to)); err != nil {
 		return err
 	}
 	building, err := os.MkdirTemp(filepath.Dir(to), ".program.tmp")
@@ -70,7 +70,14 @@ func keepProgram(dir string) error {
 			return fmt.Errorf("keeping the sweep's program: %w", err)
 		}
 	}
-	if err := os.Rename(building, to); err != nil {
+	err = errors.Join(atomicfile.SyncDir(filepath.Join(building, "lib")), atomicfile.SyncDir(building)) // or a power cut leaves empty files
+	if err == nil {
+		err = os.Rename(building, to)
+	}
+	if err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(to))
+	}
+	if err != nil {
 		return err
 	}
 	if keptProgram(dir) == "" {
@@ -112,7 +119,7 @@ func linkOrCopy(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // chooseProgram returns what the jobs of a resumed sweep run: the program that the sweep keeps or, where it keeps

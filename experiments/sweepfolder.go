@@ -617,6 +617,9 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
 		}
+		if epoch, known := j.Metrics[sweeper.BestEpoch]; known {
+			rows[i].Untrained = epoch == 0
+		}
 		if j.ExitCode != nil {
 			rows[i].ExitCode = *j.ExitCode
 		}

@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
@@ -141,6 +142,9 @@ type request struct {
 	ids    []int64 // completion to score
 }
 
+// shown is how many bad lines are named one by one.
+const shown = 10
+
 // badLine is a line that cannot be used.
 type badLine struct {
 	number int
@@ -164,7 +168,7 @@ type textTask struct {
 func (t *textTask) do(ctx context.Context) error {
 	file, err := regular.Open(t.in)
 	if err != nil {
-		return usagef("%s.in=%s: %v", t.name, t.in, reason(err))
+		return usagef("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
@@ -173,6 +177,7 @@ func (t *textTask) do(ctx context.Context) error {
 	if err := prepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
 		return err
 	}
+	t.run.begun = true
 	out, err := atomicfile.Create(t.out)
 	if err != nil {
 		return err
@@ -212,7 +217,9 @@ func (t *textTask) do(ctx context.Context) error {
 		req, err := t.request(number, text, fault)
 		if err != nil {
 			bad = append(bad, badLine{number, err})
-			t.run.log.Warnf("%s:%d: %v", t.in, number, err)
+			if len(bad) <= shown {
+				t.run.log.Warnf("%s:%d: %v", t.in, number, err)
+			}
 			return nil
 		}
 		if batch = append(batch, req); len(batch) < t.batch {
@@ -243,16 +250,40 @@ func (t *textTask) do(ctx context.Context) error {
 	return nil
 }
 
+// linesOnly refuses a file whose objects stand in a JSON list: every line of it would be a bad one.
+func linesOnly(key, path string) error {
+	f, err := regular.Open(path)
+	if err != nil {
+		return usagef("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil // what reads it says so
+	}
+	r := bufio.NewReader(f)
+	for {
+		c, err := r.ReadByte()
+		switch {
+		case err != nil:
+			return nil
+		case c == '[':
+			return usagef("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
+		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
+			return nil
+		}
+	}
+}
+
 // badLines names the lines that were left out.
 func badLines(bad []badLine) string {
 	if len(bad) == 1 {
 		return "1 bad line"
 	}
 	var numbers []string
-	for _, b := range bad[:min(len(bad), 10)] {
+	for _, b := range bad[:min(len(bad), shown)] {
 		numbers = append(numbers, fmt.Sprint(b.number))
 	}
-	if len(bad) > 10 {
+	if len(bad) > shown {
 		numbers = append(numbers, "…")
 	}
 	return fmt.Sprintf("%d bad lines: %s", len(bad), strings.Join(numbers, ", "))
@@ -328,6 +359,9 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 
 // textModel opens the token policy that the configuration names.
 func (r *run) textModel() (textModel, error) {
+	if err := r.checkModelPath(); err != nil {
+		return nil, err
+	}
 	make, err := textModels().Get(r.cfg.Policy)
 	if err != nil {
 		return nil, usagef("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))

@@ -44,6 +44,9 @@ type tokenModel interface {
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
 func newTextWork[P any](r *run) (textWork[P], error) {
 	c := r.cfg
+	if err := r.checkModelPath(); err != nil { // before any data is read
+		return textWork[P]{}, err
+	}
 	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := r.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
@@ -67,7 +70,10 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usagef("data.name=%s: no training samples: raise data.train_ratio", w.bundle.Name)
+		return w, usagef("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
+	}
+	if err := c.checkTextMetric(); err != nil {
+		return w, err
 	}
 	if w.rewards == nil { // then nothing but a target says what a policy is worth
 		for _, held := range []struct {
@@ -87,6 +93,19 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		w.seen = w.bundle.Train.Subset(beamdata.Spread(*n, w.bundle.Train.Len()))
 	}
 	return w, nil
+}
+
+// checkTextMetric refuses a checkpoint.best.metric that the rewards cannot give, before anything is validated by it.
+func (c *Config) checkTextMetric() error {
+	metric := c.Checkpoint.Best.Metric
+	switch {
+	case metric == nil:
+	case (*metric == "val_reward" || *metric == "val_accuracy") && !c.Rewards.Any():
+		return usagef("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
+	case *metric == "val_accuracy" && c.Rewards.VQA.Weight == 0 && c.Rewards.Accuracy.Weight == 0:
+		return usagef("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
+	}
+	return nil
 }
 
 // with returns the samples of a set that hold what who needs. The others are counted with their reason and place; more

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/reports"
@@ -20,6 +22,12 @@ func train(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	if from := c.Init.Checkpoint; from != nil { // before any data is read
+		if _, err := resolveCheckpoint("init.checkpoint", *from); err != nil {
+			return err
+		}
+	}
+	r.announce()
 	w, err := make(r)
 	if err != nil {
 		return err
@@ -27,6 +35,13 @@ func train(ctx context.Context, r *run) error {
 	policy := w.Policy()
 	defer policy.Free()
 	r.data = w.Summary()
+	related, err := w.Clusters(c.Eval.by())
+	if err != nil {
+		return err
+	}
+	if err := r.recordClusters(related); err != nil {
+		return err
+	}
 	plan, err := planOf(c, w)
 	if err != nil {
 		return err
@@ -45,6 +60,7 @@ func train(ctx context.Context, r *run) error {
 		rec.ask = asker.Asked
 	}
 	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: r.dir, ConfigHash: r.hash, Export: export, GoOn: c.compatible()}
+	r.begun = true
 	if r.saved == nil {
 		if err := r.preflight(ctx, w, plan); err != nil {
 			return err
@@ -56,6 +72,11 @@ func train(ctx context.Context, r *run) error {
 	if c.DryRun {
 		r.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
+	}
+	if r.saved == nil && r.fresh != "" {
+		if err := r.log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": r.fresh}); err != nil {
+			return err
+		}
 	}
 	if r.saved == nil {
 		if err := w.Baselines(); err != nil {
@@ -101,7 +122,7 @@ func planOf(c *Config, w workload) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usagef("schedule=%v: no phase has epochs", c.Schedule)
+		return plan, usagef("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
 }
@@ -126,11 +147,17 @@ func (r *run) mapTorch(read func() error) error {
 	return nil
 }
 
-// resolveCheckpoint turns a run folder into its best checkpoint, else its last.
-func resolveCheckpoint(path string) (string, error) {
+// resolveCheckpoint turns a run folder into its best checkpoint, else its last. key ("": none) is what names the path.
+func resolveCheckpoint(key, path string) (string, error) {
+	if key != "" {
+		key += "="
+	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s%s: no such file or folder%s: want a run folder or a checkpoint file", key, path, nearpath.Hint(path))
+	}
 	if err != nil {
-		return "", fmt.Errorf("init.checkpoint=%s: %w", path, err)
+		return "", fmt.Errorf("%s%w", key, err)
 	}
 	if !info.IsDir() {
 		return path, nil
@@ -141,7 +168,21 @@ func resolveCheckpoint(path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("init.checkpoint=%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", path)
+	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", key, path)
+}
+
+// untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.
+func untrained(checkpoint string) bool {
+	real, err := filepath.EvalSymlinks(checkpoint)
+	return err == nil && filepath.Base(checkpoint) == "best.safetensors" && filepath.Base(real) == phases.InitialCheckpoint
+}
+
+// warnUntrained says so.
+func (r *run) warnUntrained(checkpoint string) {
+	if untrained(checkpoint) {
+		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
+		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s", checkpoint, last)
+	}
 }
 
 // seconds since the run's start.

@@ -33,6 +33,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	if len(paths) == 0 {
 		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
+	for _, path := range paths {
+		if err := there(path); err != nil {
+			return err
+		}
+		if len(paths) > 1 && !isRun(path) {
+			return usagef("%s: not a run folder: want the folders of runs to compare", path)
+		}
+	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
 		var text string
 		if len(paths) > 1 {
@@ -104,7 +112,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
 		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
-	path, err := resolveCheckpoint(args[1])
+	path, err := resolveCheckpoint("", args[1])
 	if err != nil {
 		return err
 	}
@@ -169,7 +177,7 @@ func checkCheckpoint(path string, inspect bool) error {
 	return out.Flush()
 }
 
-// verbData reports what a beam file, embedding table or reward table holds.
+// verbData reports what a file of data holds.
 func verbData(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" {
 		return usagef("want: run data inspect PATH")

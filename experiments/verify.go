@@ -63,6 +63,9 @@ func verbVerify(ctx context.Context, _ App, args []string) error {
 
 // reportFolder is the folder of the run or sweep that path names: itself, or the one that a report stands in.
 func reportFolder(path string) (string, error) {
+	if err := there(path); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", usagef("%v", err)

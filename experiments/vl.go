@@ -99,6 +99,7 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	case c.VL.Path != nil:
 		model, err = vl.Open(c.VL, r.device, c.Seed, warn)
 	default:
+		r.warnOfLoRA("vl")
 		model, err = vl.New(c.VL, vocabularyOf(proc), r.device, c.Seed)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func TestStudyShapesVL(t *testing.T) {
 			"init.checkpoint="+filepath.Join(dir, "checkpoints", "sft_epoch"+epoch+".safetensors"), "hydra.run.dir="+control)
 		grpo := devAccuracy(t, dir, "best")
 		for name, other := range map[string][]float64{"sft": devAccuracy(t, dir, "sft"), "further sft": devAccuracy(t, control, "sft")} {
-			p, err := reports.ComparePaired(grpo, other, reports.DefaultStatsOptions())
+			p, err := reports.ComparePaired(grpo, other, nil, reports.DefaultStatsOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,6 +33,9 @@ type workload interface {
 	Audit(lim audit.Limits) ([]audit.Fault, error)
 	// Largest returns the n queries of a source that make the largest batch.
 	Largest(src selector.Source, n int) []int
+	// Clusters are the groups of queries that are not independent, by split and query id: those about one image, or with
+	// one value of the key by. Splits of which nothing is known are left out.
+	Clusters(by string) (clusters, error)
 	// Summary describes the data for summary.json and the report.
 	Summary() reports.DataSummary
 }
@@ -62,8 +65,10 @@ func (r *run) recordBaseline(split, name string, ids []int64, sel beamdata.Selec
 	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	if err := r.log.Scores(split, name, "", 0, "reward", shots, ids, sel.Reward); err != nil || !known {
+	scores := reports.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
+	if err := r.log.Scores(scores); err != nil || !known {
 		return err
 	}
-	return r.log.Scores(split, name, "", 0, "accuracy", shots, ids, sel.Accuracy)
+	scores.Metric, scores.Scores = "accuracy", sel.Accuracy
+	return r.log.Scores(scores)
 }

@@ -11,18 +11,18 @@ import (
 // CheckpointOptions says what is saved and which checkpoint is best (config section checkpoint).
 type CheckpointOptions struct {
 	EveryEpochs    int         `koanf:"every_epochs" help:"epochs between checkpoints; the last of a phase is always saved" range:"[1,inf)"`
-	EverySteps     *int        `koanf:"every_steps" help:"also save a state every so many optimizer steps; null = only at the end of epochs and on interruption" range:"[1,inf)"`
-	Keep           *int        `koanf:"keep" help:"newest checkpoints to keep, besides best and the start; null = all" range:"[1,inf)"`
+	EverySteps     *int        `koanf:"every_steps" help:"also save a state every so many optimizer steps; null = only at the end of epochs and on interruption" range:"[1,inf)" also:"save_steps"`
+	Keep           *int        `koanf:"keep" help:"newest checkpoints to keep, besides best and the start; null = all" range:"[1,inf)" also:"save_total_limit"`
 	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
 	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
-	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)"`
-	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest val_loss) instead of its last"`
+	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)" also:"early_stopping_patience,patience"`
+	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest val_loss) instead of its last" also:"load_best_model_at_end"`
 	Format         string      `koanf:"format" help:"file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)" enum:"safetensors,pt"`
 }
 
 // BestOptions names the metric that decides.
 type BestOptions struct {
-	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage"`
+	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage" also:"metric_for_best_model"`
 	Mode   *string  `koanf:"mode" help:"max or min; null = max, or min for losses and val_kl" enum:"max,min"`
 	KLMax  *float64 `koanf:"kl_max" help:"only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound" range:"[0,inf)"`
 }
@@ -32,10 +32,13 @@ func DefaultCheckpointOptions() CheckpointOptions {
 	return CheckpointOptions{EveryEpochs: 1, Format: "safetensors"}
 }
 
-// Validate checks the pair of metric and mode.
+// Validate checks the pair of metric and mode, and refuses a rule that the initial policy wins whatever is trained.
 func (o BestOptions) Validate() error {
 	if o.Mode != nil && o.Metric == nil {
 		return option.Errorf("mode", "want best.metric as well")
+	}
+	if o.Metric != nil && *o.Metric == "val_kl" && (o.Mode == nil || *o.Mode == "min") {
+		return option.Errorf("metric", "val_kl is 0 for the initial policy, which would always be best: want val_reward or val_loss, with best.kl_max=0.1 to bound the KL")
 	}
 	return nil
 }
@@ -50,6 +53,9 @@ type bestCandidate struct {
 	Loss  float64 // val_loss
 	Saved bool    // it has a checkpoint (not every epoch has one with every_epochs > 1)
 }
+
+// InitialCheckpoint is the file of the policy that a run began with.
+const InitialCheckpoint = "init_epoch0.safetensors"
 
 // best is the leading candidate.
 type best struct {
@@ -132,6 +138,17 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 		}
 	}
 	return nearest, none
+}
+
+// nearest returns the best trained candidate within kl_max, and whether there is one.
+func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
+	var trained []bestCandidate
+	for _, c := range history {
+		if c.Epoch > 0 && c.KL <= r.klMax {
+			trained = append(trained, c)
+		}
+	}
+	return r.choose(trained).Candidate, len(trained) > 0
 }
 
 // stale returns how many epochs of the named phase have passed since the best checkpoint.

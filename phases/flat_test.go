@@ -57,9 +57,7 @@ func (g *gauge) Record(kind, phase string, _, step, _ int, _ map[string]any) err
 	return nil
 }
 
-func (g *gauge) Scores(string, string, string, int, string, int, []int64, []float64) error {
-	return nil
-}
+func (g *gauge) Scores(Scores) error                              { return nil }
 func (g *gauge) Completions(string, int, int, []Completion) error { return nil }
 func (g *gauge) Mark() (int, int, int, error)                     { return 0, 0, 0, nil }
 

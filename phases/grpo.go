@@ -12,19 +12,19 @@ import (
 
 // GRPOOptions configures group-relative policy optimisation (config sections grpo and grpo_online).
 type GRPOOptions struct {
-	Epochs         int                                 `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)"`
+	Epochs         int                                 `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
 	EpochQueries   *int                                `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
-	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)"`
+	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)" also:"learning_rate"`
 	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
 	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
 	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and scored by the reader or the rewards" enum:"offline,online"`
-	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]"`
-	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature); old, new and reference log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs are taken without it" range:"(0,inf)"`
-	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)"`
+	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
+	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature); old, new and reference log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs are taken without it" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
 	Ratio          string                              `koanf:"ratio" help:"probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)" enum:"sequence,token"`
-	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip"`
+	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip" also:"loss_type"`
 	Clip           ClipOptions                         `koanf:"clip" help:"PPO's ratio clip"`
-	MaskTruncated  bool                                `koanf:"mask_truncated" help:"completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)"`
+	MaskTruncated  bool                                `koanf:"mask_truncated" help:"completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)" also:"mask_truncated_completions"`
 	ZeroVariance   string                              `koanf:"zero_variance" help:"groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)" enum:"keep,filter,resample"`
 	MaxResamples   int                                 `koanf:"max_resamples" help:"rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not" range:"[1,100]"`
 	Advantage      rewardutil.AdvantageOptions         `koanf:"advantage" help:"group-relative advantages"`
@@ -36,7 +36,7 @@ type GRPOOptions struct {
 	OldPolicyHeads *int                                `koanf:"old_policy_heads" help:"attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's, whatever was trained" range:"[1,inf)"`
 	UpdateOldAfter int                                 `koanf:"update_old_after" help:"optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to num_iterations: at every batch, without a copy of the weights, as with old_policy=batch" range:"[1,inf)"`
 	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
-	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)"`
+	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
 	Completions    CompletionOptions                   `koanf:"completions" help:"sampled completions kept in completions.jsonl (token policies)"`
 
 	// Set by the program, not by users: advantages of normalised rewards within the top k, groups without
@@ -46,8 +46,8 @@ type GRPOOptions struct {
 
 // ClipOptions is PPO's clip range.
 type ClipOptions struct {
-	Epsilon     float64  `koanf:"epsilon" help:"the ratio is kept in [1-epsilon, 1+epsilon] (Schulman et al. 2017)" range:"(0,1)"`
-	EpsilonHigh *float64 `koanf:"epsilon_high" help:"upper side of the range; null = epsilon (clip-higher, DAPO)" range:"(0,inf)"`
+	Epsilon     float64  `koanf:"epsilon" help:"the ratio is kept in [1-epsilon, 1+epsilon] (Schulman et al. 2017)" range:"(0,1)" also:"clip_epsilon,cliprange,clip_range,clip_ratio,clip_eps,eps_clip"`
+	EpsilonHigh *float64 `koanf:"epsilon_high" help:"upper side of the range; null = epsilon (clip-higher, DAPO)" range:"(0,inf)" also:"clip_epsilon_high,clip_ratio_high"`
 }
 
 // DefaultGRPOOptions returns GRPO on recorded groups with an exact KL penalty.
@@ -157,6 +157,9 @@ func (g *GRPO) Check(env *Env) error {
 	if _, err := rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
+	if _, err := g.optim.ownRates(env.Policy.Params(), g.opt.LR); err != nil {
+		return err
+	}
 	if len(g.opt.Freeze) > 0 {
 		if _, err := stillNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
 			return err
@@ -221,6 +224,9 @@ func (g *GRPO) checkGroups() error {
 		g.recorded += b.NumValid()
 		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
 		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
+	}
+	if groups > 0 && g.recorded <= groups && !g.opt.Compat {
+		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take %s out of schedule", groups, g.name)
 	}
 	if silent := 1 - share(signal, groups); silent > maxSilent && !g.opt.Compat {
 		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)

@@ -14,11 +14,11 @@ import (
 
 // OptimOptions configures the optimizer of every phase (config section optim).
 type OptimOptions struct {
-	Name         string    `koanf:"name" help:"optimizer" enum:"adamw"`
-	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)"`
+	Name         string    `koanf:"name" help:"optimizer" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
+	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)" also:"wd"`
 	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
-	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)"`
-	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)"`
+	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)" also:"adam_epsilon"`
+	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
 
 	ProjectorLR *float64 `koanf:"mm_projector_lr" help:"learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's schedule (null = the phase's lr)" range:"(0,inf)"`
 	TowerLR     *float64 `koanf:"vision_tower_lr" help:"the same of the vision tower" range:"(0,inf)"`
@@ -71,21 +71,32 @@ func (o OptimOptions) lrGroups() []lrGroup {
 	}
 }
 
-func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*learner, error) {
-	l := &learner{params: p, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, goOn: opt.GoOn}
-	for _, g := range opt.lrGroups() {
+// ownRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
+func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
+	var out []lrGroup
+	for _, g := range o.lrGroups() {
 		switch {
 		case g.lr == nil:
 			continue
 		case !slices.ContainsFunc(p.Names(), g.of):
-			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it", g.key, *g.lr)
+			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it",
+				g.key, *g.lr)
 		case lr == 0:
 			return nil, fmt.Errorf("optim.%s=%v: want a phase whose own learning rate is above 0", g.key, *g.lr)
 		}
-		l.groups = append(l.groups, g)
+		out = append(out, g)
 	}
-	l.optim = torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay)
-	if len(l.groups) > 0 {
+	return out, nil
+}
+
+func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*learner, error) {
+	groups, err := opt.ownRates(p, lr)
+	if err != nil {
+		return nil, err
+	}
+	l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
+		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}
+	if len(groups) > 0 {
 		l.optim.ScaleLR(l.lrScale)
 	}
 	return l, nil
@@ -145,12 +156,11 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 	if l.clip > 0 {
 		l.scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 	}
-	at := l.sched.At(step, l.total)
-	lr := l.lr * at
+	lr := l.lr * l.sched.At(step, l.total)
 	l.optim.Step(lr, l.scale)
 	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr}
 	for _, g := range l.groups {
-		m[g.metric] = *g.lr * at
+		m[g.metric] = lr / l.lr * *g.lr
 	}
 	if stale, ok := l.still.clip(l.scale); ok {
 		m["frozen_grad_norm"] = stale

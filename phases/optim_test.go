@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -57,7 +58,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 			}
 			golden.Close(t, moved, tc.want, 1e-8) // float32 parameters near 0
 			golden.Close(t, []float64{m["lr"].(float64)}, []float64{5e-4}, 1e-15)
-			if rate, ok := m["lr_mm_projector"]; ok != (opt.ProjectorLR != nil) || ok && rate != projector/4 {
+			if rate, ok := m["lr_mm_projector"]; ok != (opt.ProjectorLR != nil) || ok && math.Abs(rate.(float64)-projector/4) > 1e-15 {
 				t.Errorf("lr_mm_projector %v, want %v where the merger has a rate of its own", rate, projector/4)
 			}
 		})

@@ -102,12 +102,25 @@ type Recorder interface {
 	// Record appends one row to the run's metrics: kind is step, epoch, eval or event.
 	Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error
 	// Scores keeps the per-query scores of a policy on a split, for paired comparisons.
-	Scores(split, policy, phase string, epoch int, metric string, shots int, queryIDs []int64, scores []float64) error
+	Scores(s Scores) error
 	// Completions keeps sampled candidates of one step (counted from 1 within the phase), to be read by people.
 	Completions(phase string, epoch, step int, rows []Completion) error
 	// Mark makes everything recorded so far durable and returns how many rows of each kind of record
 	// there are: what a saved state needs to cut off later rows.
 	Mark() (rows, evals, completions int, err error)
+}
+
+// Scores are what a policy earned on every query of a split.
+type Scores struct {
+	Split, Policy, Phase string
+	Epoch                int
+	Metric               string // reward or accuracy
+	Shots                int
+	QueryIDs             []int64   // [Q]
+	Values               []float64 // [Q]
+	// ChosenFrom is how many checkpoints competed, where the policy was chosen from them on these very queries; 0: it
+	// was not.
+	ChosenFrom int
 }
 
 // Completion is one sampled text of a group, with what it earned.

@@ -63,8 +63,8 @@ func (m *memory) Record(kind, phase string, epoch, step, globalStep int, fields 
 	return nil
 }
 
-func (m *memory) Scores(split, policy, phase string, epoch int, metric string, shots int, ids []int64, scores []float64) error {
-	m.evals = append(m.evals, fmt.Sprint(split, policy, phase, epoch, metric, shots, ids, scores))
+func (m *memory) Scores(s Scores) error {
+	m.evals = append(m.evals, fmt.Sprint(s))
 	return nil
 }
 
@@ -849,6 +849,63 @@ func TestRestoreBest(t *testing.T) {
 	}
 	if all := strings.Join(rec.rows, "\n"); !strings.Contains(all, "rce hands on its epoch 1") {
 		t.Error("no note says which epoch was handed on")
+	}
+	// What restore_best hands on was chosen on val, as best was; its scores say from how many. Held-out ones were not.
+	for prefix, want := range map[string]string{"{val rce rce 1 reward 2 ": " 4}", "{val best ": " 5}", "{dev rce rce 1 reward 2 ": " 0}"} {
+		at := slices.IndexFunc(rec.evals, func(e string) bool { return strings.HasPrefix(e, prefix) })
+		if at < 0 || !strings.HasSuffix(rec.evals[at], want) {
+			t.Errorf("scores %s… do not end in%s checkpoints: %.60q", prefix, want, rec.evals)
+		}
+	}
+}
+
+// TestBestIsInitial: where no epoch does better than the policy that the run began with, an event says so.
+func TestBestIsInitial(t *testing.T) {
+	train, val := toy(t)
+	optim := DefaultOptimOptions()
+	optim.WeightDecay = 0
+	for _, tc := range []struct {
+		lr   float64
+		says bool
+	}{{1e-30, true}, {1e-2, false}} {
+		rce := DefaultRCEOptions()
+		rce.Epochs, rce.LR = 2, tc.lr
+		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+		plan.Checkpoint.Best.Metric = str("val_loss")
+		rec := &memory{}
+		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := strings.Join(rec.rows, "\n")
+		if (r.BestPhase == "init") != tc.says || strings.Contains(rows, "best is the initial policy: it has val_loss ") != tc.says {
+			t.Errorf("lr %g: best is of %s; want the event: %v", tc.lr, r.BestPhase, tc.says)
+		}
+	}
+}
+
+// TestBestOptions: a rule that the initial policy wins whatever is trained is refused, by what to set instead.
+func TestBestOptions(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opt  BestOptions
+		ok   bool
+	}{
+		{"the defaults", BestOptions{}, true},
+		{"val_kl", BestOptions{Metric: str("val_kl")}, false},
+		{"val_kl, the least", BestOptions{Metric: str("val_kl"), Mode: str("min")}, false},
+		{"a bound changes nothing: 0 is below it", BestOptions{Metric: str("val_kl"), KLMax: floatp(0.1)}, false},
+		{"the largest val_kl within a bound", BestOptions{Metric: str("val_kl"), Mode: str("max"), KLMax: floatp(0.1)}, true},
+		{"val_reward within a bound", BestOptions{Metric: str("val_reward"), KLMax: floatp(0.1)}, true},
+		{"a mode of no metric", BestOptions{Mode: str("max")}, false},
+	} {
+		err := tc.opt.Validate()
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if tc.opt.Metric != nil && err != nil && !strings.Contains(err.Error(), "best.kl_max") {
+			t.Errorf("%s: %v does not say what to set", tc.name, err)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 		}
 	} else {
 		s.pos = saved.pos
-		if err := loadWeights(filepath.Join(s.ckpt, checkpointName("init", 0)), env.Initial); err != nil {
+		if err := loadWeights(filepath.Join(s.ckpt, InitialCheckpoint), env.Initial); err != nil {
 			return Result{}, err
 		}
 	}
@@ -309,7 +309,7 @@ func (s *scheduler) start() error {
 		return err
 	}
 	s.doc.Start(v.Metrics(""), standardError(v.Rewards))
-	file := checkpointName("init", 0)
+	file := InitialCheckpoint
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err
 	}
@@ -511,6 +511,11 @@ func (s *scheduler) finish() (Result, error) {
 		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
 			return r, err
 		}
+	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
+		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g", s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
+		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", message); err != nil {
+			return r, err
+		}
 	}
 	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
 		return r, err
@@ -575,19 +580,30 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	for i := range ids {
 		ids[i] = src.ID(i)
 	}
+	record := func(metric string, ids []int64, scores []float64) error {
+		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
+			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})
+	}
 	for _, of := range []struct {
 		metric string
 		scores []float64
 	}{{"reward", v.Rewards}, {"accuracy", v.Accuracies}} {
 		if len(of.scores) == len(ids) && len(ids) > 0 {
-			if err := s.env.Rec.Scores(split, policy, phase, epoch, of.metric, s.env.Data.Shots, ids, of.scores); err != nil {
+			if err := record(of.metric, ids, of.scores); err != nil {
 				return err
 			}
 		}
 	}
-	return v.Recorded.Each(func(metric string, ids []int64, scores []float64) error {
-		return s.env.Rec.Scores(split, policy, phase, epoch, metric, s.env.Data.Shots, ids, scores)
-	})
+	return v.Recorded.Each(record)
+}
+
+// chosenFrom returns how many checkpoints competed for a policy on the queries of a split; 0 where none did: the last
+// of a phase was not chosen, unless checkpoint.restore_best hands on the best.
+func (s *scheduler) chosenFrom(split, policy string) int {
+	if n := len(s.pos.History); split == "val" && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
+		return n
+	}
+	return 0
 }
 
 // event records a warning, note what a reader should know.

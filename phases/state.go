@@ -82,7 +82,7 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	names := []string{"../" + checkpointName("init", 0), "optimizer.safetensors"}
+	names := []string{"../" + InitialCheckpoint, "optimizer.safetensors"}
 	if midEpoch {
 		pos.Weights = filepath.Join(name, "weights.safetensors")
 		names = append(names, "weights.safetensors")

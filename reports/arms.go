@@ -18,6 +18,9 @@ type Arm struct {
 	Seeds    []int64     // [S], ascending
 	QueryIDs []int64     // [n]
 	Scores   [][]float64 // [S][n]
+	Clusters []int64     // [n] as Evaluation.Clusters; nil: each question stands alone
+	// ChosenFrom is the most checkpoints that a seed's policy was chosen from by these scores; 0: none was.
+	ChosenFrom int
 }
 
 // ArmOf collects the scores of runs that differ in nothing but their seed: on a split, by a metric, of
@@ -48,6 +51,12 @@ func ArmOf(runs []*Run, split, metric, policy string) (Arm, error) {
 	slices.SortStableFunc(found, func(a, b seeded) int { return cmp.Compare(a.seed, b.seed) })
 	first := found[0]
 	arm.QueryIDs = first.eval.QueryIDs
+	for _, f := range found {
+		if arm.Clusters == nil {
+			arm.Clusters = clustersOf(first.eval, f.eval)
+		}
+		arm.ChosenFrom = max(arm.ChosenFrom, f.eval.ChosenFrom)
+	}
 	for i, f := range found {
 		if i > 0 && f.seed == found[i-1].seed {
 			return arm, fmt.Errorf("%s and %s have one seed (%d): want each seed once", found[i-1].dir, f.dir, f.seed)
@@ -82,28 +91,40 @@ func (r *Run) evaluationOf(split, metric, policy string) (Evaluation, error) {
 // ArmComparison compares two arms on the same questions. Difference = this − reference, and the
 // interval covers the mean difference for new questions and new seeds both.
 type ArmComparison struct {
-	Questions  int       `json:"questions"`   // n
-	Seeds      int       `json:"seeds"`       // of this arm
-	SeedsOf    int       `json:"seeds_of"`    // of the reference
-	BySeed     bool      `json:"by_seed"`     // both arms have the same seeds: differences were taken seed by seed
-	Mean       float64   `json:"mean"`        // mean difference
-	PerSeed    []float64 `json:"per_seed"`    // [S] mean difference of each seed, where BySeed
-	SE         float64   `json:"se"`          // of the mean, from questions and seeds together
-	QuestionSE float64   `json:"question_se"` // its part that new questions would change
-	SeedSE     float64   `json:"seed_se"`     // its part that new seeds would change on any questions
-	SD         float64   `json:"sd"`          // over questions, of differences averaged over seeds
-	SeedSD     float64   `json:"seed_sd"`     // over seeds, of mean differences; 0 with one seed
-	Effect     float64   `json:"effect"`      // Mean / SD
-	Changed    int       `json:"changed"`     // questions whose averaged score differs
-	Interval   Interval  `json:"interval"`
-	BCa        Interval  `json:"bca"`    // over questions, of arms of one seed each; else Interval again
-	P          float64   `json:"p"`      // two-sided
-	PHolm      float64   `json:"p_holm"` // corrected for the comparisons made beside it
+	Questions  int       `json:"questions"`          // n
+	Clusters   int       `json:"clusters,omitempty"` // as Paired.Clusters
+	Seeds      int       `json:"seeds"`              // of this arm
+	SeedsOf    int       `json:"seeds_of"`           // of the reference
+	BySeed     bool      `json:"by_seed"`            // both arms have the same seeds: differences were taken seed by seed
+	Mean       float64   `json:"mean"`               // mean difference
+	PerSeed    []float64 `json:"per_seed"`           // [S] mean difference of each seed, where BySeed
+	SE         float64   `json:"se"`                 // of the mean, from questions and seeds together
+	QuestionSE float64   `json:"question_se"`        // its part that new questions would change
+	SeedSE     float64   `json:"seed_se"`            // its part that new seeds would change on any questions
+	SD         float64   `json:"sd"`                 // over questions, of differences averaged over seeds
+	SeedSD     float64   `json:"seed_sd"`            // over seeds, of mean differences; 0 with one seed
+	Effect     float64   `json:"effect"`             // Mean / SD
+	Changed    int       `json:"changed"`            // questions whose averaged score differs
+	Interval   Interval  `json:"interval"`           // corrected as p_holm is
+	BCa        Interval  `json:"bca"`                // over questions, of arms of one seed each; else Interval again
+	P          float64   `json:"p"`                  // two-sided
+	PHolm      float64   `json:"p_holm"`             // corrected for the comparisons made beside it, and for ChosenFrom
 	Level      float64   `json:"level"`
 	// Needed to settle a difference of this size with the other number as it is; 0: none would.
-	QuestionsNeeded int     `json:"questions_needed"`
-	SeedsNeeded     int     `json:"seeds_needed"`
-	Verdict         Verdict `json:"verdict"`
+	QuestionsNeeded int    `json:"questions_needed"`
+	SeedsNeeded     int    `json:"seeds_needed"`
+	Rough           string `json:"rough,omitempty"` // as Paired.Rough
+	correction
+	Verdict Verdict `json:"verdict"`
+
+	values []float64 // differences of the independent units, averaged over seeds
+	spread armError  // of the mean difference
+	opt    StatsOptions
+}
+
+// shown is what verdicts and sentences need of the comparison, as that of two policies.
+func (c ArmComparison) shown() Paired {
+	return Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough, correction: c.correction, Verdict: c.Verdict}
 }
 
 // CompareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
@@ -134,12 +155,15 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions", len(a.Scores), len(b.Scores), n)
 	}
 	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds), Level: opt.Level, PerSeed: []float64{}}
-	diff := minus(overSeeds(a.Scores), overSeeds(b.Scores)) // [n]
-	paired, _, err := comparePaired(diff, make([]float64, n), opt)
+	if a.Clusters == nil {
+		a.Clusters = b.Clusters
+	}
+	paired, sums, err := difference(overSeeds(a.Scores), overSeeds(b.Scores), a.Clusters, opt)
 	if err != nil {
 		return none, err
 	}
-	c.Mean, c.SD, c.Effect, c.Changed = paired.Mean, paired.SD, paired.Effect, paired.Changed
+	c.ChosenFrom, c.values, c.opt = max(a.ChosenFrom, b.ChosenFrom), paired.values, opt
+	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters, paired.Rough
 
 	if c.BySeed {
 		for s := range a.Scores {
@@ -147,6 +171,7 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		}
 	}
 	e := armErrorOf(a, b, c.BySeed)
+	c.spread = e
 	c.QuestionSE = paired.SE
 	c.SeedSE = math.Sqrt(e.seedVariance())
 	c.SE = math.Hypot(c.QuestionSE, c.SeedSE)
@@ -154,15 +179,12 @@ func (a Arm) Against(reference Arm, opt StatsOptions) (ArmComparison, error) {
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.Interval, c.BCa, c.P = paired.Interval, bootstrapBCa(diff, opt), signFlip(diff, opt)
+		c.P = signFlip(sums, opt.forTests(c.ChosenFrom))
 	} else {
-		half := e.halfWidth(1 - opt.Level)
-		c.Interval = Interval{c.Mean - half, c.Mean + half}
-		c.BCa = c.Interval
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
 	c.QuestionsNeeded, c.SeedsNeeded = e.needed(c.Mean, opt)
-	c.setHolm(c.P)
+	HolmArms([]*ArmComparison{&c})
 	return c, nil
 }
 
@@ -178,6 +200,9 @@ func (a Arm) inOrderOf(other Arm) (Arm, error) {
 		}
 	}
 	out.QueryIDs = other.QueryIDs
+	if a.Clusters != nil {
+		out.Clusters = inOrder(a.QueryIDs, a.Clusters, other.QueryIDs)
+	}
 	return out, nil
 }
 
@@ -206,21 +231,30 @@ func minus(a, b []float64) []float64 {
 	return d
 }
 
-// setHolm sets the corrected p-value and the verdict that follows.
-func (c *ArmComparison) setHolm(adjusted float64) {
-	c.PHolm = adjusted
-	c.Verdict = verdictOf(Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: adjusted, Level: c.Level})
-}
+// HolmArms corrects comparisons that are read together for their number and for the checkpoints that their sides were
+// chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
+func HolmArms(family []*ArmComparison) { holmArms(family, len(family)) }
 
-// HolmArms corrects the p-values of comparisons that are read together for their number, and sets the
-// verdicts that follow.
-func HolmArms(family []*ArmComparison) {
-	p := make([]float64, len(family))
+// holmArms is HolmArms for some of size comparisons: those that a choice made, whether they are shown or not.
+func holmArms(family []*ArmComparison, size int) {
+	raw := make([]float64, len(family))
 	for i, c := range family {
-		p[i] = c.P
+		raw[i] = c.among(c.P)
 	}
-	for i, adjusted := range Holm(p) {
-		family[i].setHolm(adjusted)
+	adjusted, steps := holmSteps(raw, size)
+	for i, c := range family {
+		c.PHolm = adjusted[i]
+		level := c.levelOf(c.Level, size, steps[i])
+		if c.spread.seeds() == 0 {
+			opt := c.opt.forTests(int(steps[i]) * max(c.ChosenFrom, 1))
+			opt.Level = level
+			c.Interval, c.BCa = studentInterval(c.Mean, c.QuestionSE, len(c.values), level), bootstrapBCa(c.values, opt)
+		} else {
+			half := c.spread.halfWidth(1 - level)
+			c.Interval = Interval{c.Mean - half, c.Mean + half}
+			c.BCa = c.Interval
+		}
+		c.Verdict = verdictOf(c.shown())
 	}
 }
 
@@ -229,9 +263,9 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	if c.Changed == 0 {
 		return fmt.Sprintf("%s and %s score the same on every one of %s", what, against, plural(c.Questions, "question"))
 	}
-	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s",
+	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s",
 		fixed(c.Mean, 4), metric, sig(100*c.Level, 2), fixed(c.Interval.Low, 4), fixed(c.Interval.High, 4),
-		plural(c.Questions, "question"), c.seedWords(), pValue(c.PHolm))
+		questionWords(c.Questions, c.Clusters), c.seedWords(), pValue(c.PHolm), c.shown().remarks())
 	if c.Verdict != NotSeparable {
 		return fmt.Sprintf("%s is %s than %s: %s", what, c.Verdict, against, numbers)
 	}
@@ -308,10 +342,13 @@ type armError struct {
 	sides    []seedSpread
 }
 
-// armErrorOf splits the scores of two arms, whose questions are in one order, into their parts.
+// armErrorOf splits the scores of two arms, whose questions are in one order, into their parts. Clusters of a count as
+// one question each.
 func armErrorOf(a, b Arm, bySeed bool) armError {
+	g := newGrouping(a.Clusters)
+	a.Scores, b.Scores = g.rows(a.Scores), g.rows(b.Scores)
 	_, se := meanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
-	e := armError{question: se * se, n: len(a.QueryIDs)}
+	e := armError{question: se * se, n: g.units(len(a.QueryIDs))}
 	if !bySeed {
 		e.sides = []seedSpread{spreadOf(a.Scores), spreadOf(b.Scores)}
 		return e

@@ -116,7 +116,7 @@ func TestArmSentences(t *testing.T) {
 			c := base
 			tc.edit(&c)
 			c.BCa = c.Interval
-			c.setHolm(c.PHolm)
+			c.Verdict = verdictOf(c.shown())
 			if got := c.Sentence("RCE", "init", "reward"); got != tc.want {
 				t.Errorf("\n got %s\nwant %s", got, tc.want)
 			}

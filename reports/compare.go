@@ -70,7 +70,7 @@ func writeComparisons(d *document, runs []*Run) error {
 		if len(arms) == 1 {
 			d.paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
 		}
-		tables := armTables(arms, nil)
+		tables := armTables(arms, nil, 0)
 		for _, t := range tables {
 			t.write(d)
 		}
@@ -188,13 +188,14 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 			}
 			entry := comparisonEntry{name: runName(i), step: runs[i].stepAt(e)}
 			entry.stage = StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
-			entry.stage.Mean, entry.stage.SE = meanSE(e.Scores)
+			entry.stage.Mean, entry.stage.SE = e.meanSE()
 			for _, y := range yardsticks() {
 				at := slices.IndexFunc(tablesOf[i][k], func(o Evaluation) bool { return o.Policy == y.policy })
 				if at < 0 || y.policy == policyInit {
 					continue
 				}
 				if paired, err := compareEvaluations(e, tablesOf[i][k][at], DefaultStatsOptions()); err == nil {
+					settle([]*Paired{&paired})
 					*y.gain(&entry.stage) = &paired
 				}
 			}
@@ -219,17 +220,14 @@ func comparisonTables(runs []*Run) ([]comparisonTable, error) {
 		}
 	}
 	var pairs []*Paired
-	var p []float64
 	for _, t := range tables {
 		for _, e := range t.entries {
 			if e.paired != nil {
-				pairs, p = append(pairs, e.paired), append(p, e.paired.P)
+				pairs = append(pairs, e.paired)
 			}
 		}
 	}
-	for i, adjusted := range Holm(p) {
-		pairs[i].setHolm(adjusted)
-	}
+	settle(pairs)
 	return tables, nil
 }
 

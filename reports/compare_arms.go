@@ -78,8 +78,9 @@ type armTable struct {
 }
 
 // armTables makes a table for every split and metric that at least two arms share, or of the only arm.
-// All comparisons of all tables are corrected together. A nil want means all tables.
-func armTables(arms []comparedArm, want func(split, metric string) bool) []armTable {
+// All comparisons of all tables are corrected together, or for atLeast so many, where the arms were chosen by such
+// comparisons before. A nil want means all tables.
+func armTables(arms []comparedArm, want func(split, metric string) bool, atLeast int) []armTable {
 	type key struct{ split, metric string }
 	var keys []key
 	for _, run := range arms[0].runs {
@@ -90,6 +91,7 @@ func armTables(arms []comparedArm, want func(split, metric string) bool) []armTa
 			}
 		}
 	}
+	opt := DefaultStatsOptions().forTests(atLeast)
 	var tables []armTable
 	var family []*ArmComparison
 	for _, k := range keys {
@@ -102,7 +104,7 @@ func armTables(arms []comparedArm, want func(split, metric string) bool) []armTa
 			row := armRow{name: a.name, arm: arm}
 			against := func(policy string) *ArmComparison {
 				if reference, err := ArmOf(a.runs, k.split, k.metric, policy); err == nil {
-					if c, err := arm.Against(reference, DefaultStatsOptions()); err == nil {
+					if c, err := arm.Against(reference, opt); err == nil {
 						return &c
 					}
 				}
@@ -117,7 +119,7 @@ func armTables(arms []comparedArm, want func(split, metric string) bool) []armTa
 			}
 			row.initial = against(policyInit)
 			if len(t.rows) > 0 {
-				if c, err := arm.Against(t.rows[0].arm, DefaultStatsOptions()); err != nil {
+				if c, err := arm.Against(t.rows[0].arm, opt); err != nil {
 					row.refused = "not the same questions"
 				} else {
 					row.first = &c
@@ -134,7 +136,7 @@ func armTables(arms []comparedArm, want func(split, metric string) bool) []armTa
 		t.baselines = baselinesOf(arms[0].runs, k.split, k.metric)
 		tables = append(tables, t)
 	}
-	HolmArms(family)
+	holmArms(family, max(len(family), atLeast))
 	return tables
 }
 
@@ -157,7 +159,7 @@ func baselinesOf(runs []*Run, split, metric string) []Arm {
 
 // level is an arm's mean with the standard error over questions, and the spread of its seeds' means.
 func (a Arm) level() (mean, spread string) {
-	m, se := meanSE(a.QueryScores())
+	m, se := newGrouping(a.Clusters).meanSE(a.QueryScores())
 	var seeds []float64
 	for _, scores := range a.Scores {
 		seeds = append(seeds, meanOf(scores))
@@ -178,7 +180,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 		return "0", "–", "–", "same scores"
 	}
 	return fmt.Sprintf("%s [%s, %s]", fixed(c.Mean, 4), fixed(c.Interval.Low, 4), fixed(c.Interval.High, 4)),
-		strings.TrimPrefix(pValue(c.PHolm), "= "), fixed(c.Effect, 2), string(c.Verdict)
+		strings.TrimPrefix(pValue(c.PHolm), "= "), fixed(c.Effect, 2), verdictCell(c.shown())
 }
 
 func (t armTable) write(d *document) {

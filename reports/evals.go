@@ -22,10 +22,25 @@ type Evaluation struct {
 	Shots    int       `json:"shots"`
 	QueryIDs []int64   `json:"query_ids"`
 	Scores   []float64 `json:"scores"` // finite
+	// Clusters [n] are the groups of questions that are not independent, those about one image for instance, or by
+	// eval.cluster. Nil: each question stands alone.
+	Clusters []int64 `json:"clusters,omitempty"`
+	// ChosenFrom is how many checkpoints competed, where the policy was chosen from them by these very scores; 0: it
+	// was not.
+	ChosenFrom int `json:"chosen_from,omitempty"`
 }
 
 // Mean returns the mean score.
-func (e Evaluation) Mean() float64 { m, _ := meanSE(e.Scores); return m }
+func (e Evaluation) Mean() float64 { return meanOf(e.Scores) }
+
+// meanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
+func (e Evaluation) meanSE() (mean, se float64) {
+	g := newGrouping(e.Clusters)
+	if mean, se = g.meanSE(e.Scores); g.units(len(e.Scores)) < 2 {
+		se = 0
+	}
+	return mean, se
+}
 
 // key says which evaluations are the same one made again.
 func (e Evaluation) key() string {
@@ -39,6 +54,9 @@ func (e Evaluation) validate() error {
 	}
 	if len(e.QueryIDs) != len(e.Scores) {
 		return fmt.Errorf("%s: %d query ids and %d scores: want as many", where, len(e.QueryIDs), len(e.Scores))
+	}
+	if e.Clusters != nil && len(e.Clusters) != len(e.Scores) {
+		return fmt.Errorf("%s: %d clusters and %d scores: want as many", where, len(e.Clusters), len(e.Scores))
 	}
 	for i, s := range e.Scores {
 		if math.IsNaN(s) || math.IsInf(s, 0) {

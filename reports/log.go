@@ -40,9 +40,11 @@ type Log struct {
 	events  *eventWriter // nil: no TensorBoard
 	mlflow  *MLflow      // nil: none
 	console *progress
-	rows    int // lines of metrics.jsonl, resume events not counted
-	buf     []byte
-	stall   stall
+	// clusters are the groups of a split's queries by query id; nil: none are known.
+	clusters map[string]map[int64]string
+	rows     int // lines of metrics.jsonl, resume events not counted
+	buf      []byte
+	stall    stall
 }
 
 // OpenLog opens the log of the run folder dir, which must exist. With opt.Restored it first cuts off
@@ -224,11 +226,24 @@ func (l *Log) tell(now time.Time, name string, level Level, message string) erro
 	return nil
 }
 
-// Scores appends the scores of every query under a policy to evals.jsonl, for paired comparisons.
-func (l *Log) Scores(split, policy, phase string, epoch int, metric string, shots int, queryIDs []int64, scores []float64) error {
+// ClusterBy says which queries of a split belong together, by query id: their scores are written with their clusters.
+func (l *Log) ClusterBy(split string, of map[int64]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return AppendEvals(l.dir, Evaluation{split, policy, phase, epoch, metric, shots, queryIDs, scores})
+	if l.clusters == nil {
+		l.clusters = map[string]map[int64]string{}
+	}
+	l.clusters[split] = of
+}
+
+// Scores appends the scores of every query under a policy to evals.jsonl, for paired comparisons.
+func (l *Log) Scores(e Evaluation) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of := l.clusters[e.Split]; of != nil {
+		e.Clusters = numberedClusters(e.QueryIDs, of)
+	}
+	return AppendEvals(l.dir, e)
 }
 
 // Completions appends sampled candidates of one step to completions.jsonl.

@@ -93,7 +93,8 @@ func pointsFigure(run *Run) *figure {
 			share.addShareOfSteps(run, "reward_"+m[0], "reward_points_named", m[1], c)
 		}
 	}
-	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\npoints on the object cost the mask." + dots
+	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\n" +
+		"points on the object cost the mask." + dots
 	if len(share.layers) == 0 {
 		return stack("Negative points", note, number).crop(run)
 	}

@@ -25,7 +25,7 @@ func TestPlots(t *testing.T) {
 	must(t, err)
 	must(t, DrawPlots(run))
 	names := plotFiles(dir)
-	if want := len(figures()) - 2; len(names) != want { // two are of policies that write
+	if want := len(figures()) - 3; len(names) != want { // three are of policies that write
 		t.Fatalf("drawn %v, want %d of %d figures", names, want, len(figures()))
 	}
 	for _, name := range names {

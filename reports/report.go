@@ -105,6 +105,8 @@ func headlines(run *Run, s *Summary, stages []StageResult) []string {
 	}
 	if verdict := verdictLine(stages); verdict != "" {
 		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
+	} else if s.Best.Untrained() {
+		out = append(out, fmt.Sprintf("**The best policy is the initial one.** No epoch did better on val by %s.", plain(s.Best.Metric)))
 	}
 	if s.Data.Notice != "" {
 		notice := plain(s.Data.Notice)
@@ -173,7 +175,10 @@ func standing(run *Run, s *Summary, stages []StageResult) string {
 	}
 	questions := fmt.Sprintf("%s of %s, which entered no choice", plural(stage.Queries, "question"), plain(stage.Split))
 	if stage.Split == "val" {
-		questions = plural(stage.Queries, "validation question") + ", by which its checkpoint was chosen too"
+		questions = plural(stage.Queries, "validation question")
+		if stage.Policy == policyBest {
+			questions += ", by which its checkpoint was chosen too"
+		}
 	}
 	if len(phases) > 0 {
 		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.", run.wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
@@ -392,7 +397,7 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
 	}
 	if s.Best != nil && slices.ContainsFunc(stages, func(r StageResult) bool { return heldOut(r.Split) }) {
-		items = append(items, "The val split chose the best checkpoint, so its numbers for it are a little flattering; the other splits entered no choice.")
+		items = append(items, "The val split chose the best checkpoint, so its mean there is a little flattering, and the verdict there is corrected for the checkpoints that competed; the other splits entered no choice.")
 	}
 	for _, phase := range run.Phases() {
 		if steps := run.StepsOf(phase); run.setting(phase, "rollout") == "offline" && steps != nil && steps.Column("mean_ratio") != nil {
@@ -406,7 +411,7 @@ func reportLimits(d *document, run *Run, s *Summary, stages []StageResult) {
 		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
-		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone.")
+		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone. An interval is corrected as its p-value is.")
 	}
 	d.heading(2, "Limits")
 	d.list(items...)

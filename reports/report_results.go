@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // reportResults shows every stage on every split, with gains on the same questions.
 func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
-	if len(stages) == 0 {
+	if len(stages) == 0 && s.Best == nil {
 		return
 	}
 	d.heading(2, "Results")
 	if b := s.Best; b != nil {
 		where := fmt.Sprintf("%s, epoch %d", plain(b.Phase), b.Epoch)
-		if b.Phase == "" || b.Phase == policyInit {
-			where = "the initial policy"
+		if b.Phase == "" || b.Untrained() {
+			where = "the initial policy, which no epoch did better than"
 		}
 		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", plain(b.Metric), b.Mode, sig(float64(b.Value), 4), where, plain(b.Checkpoint), b.Checkpoint)
 		if b.Reason != "" {
@@ -23,7 +24,10 @@ func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
 		}
 		d.paragraph("%s", text)
 	}
-	d.paragraph("Gains are differences on the same questions, with paired 95%% intervals.%s", baselineStory(stages))
+	if len(stages) == 0 {
+		return
+	}
+	d.paragraph("Gains are differences on the same questions, with paired 95%% intervals, corrected where the verdict beside them is.%s", baselineStory(stages))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
 		d.heading(3, "%s on %s (%s, %s)", capital(metricName(t.metric)), plain(first.Split),
@@ -35,7 +39,46 @@ func reportResults(d *document, run *Run, s *Summary, stages []StageResult) {
 			header = append(header, ">gain over "+y.short, "")
 		}
 		d.table(header, stageRows(t.rows, yards, plain))
+		if notes := tableNotes(t.rows); len(notes) > 0 {
+			d.paragraph("%s", strings.Join(notes, " "))
+		}
 	}
+}
+
+// tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
+// rough.
+func tableNotes(table []StageResult) []string {
+	var notes, rough []string
+	var chosen, clusters, family int
+	for _, r := range table {
+		for _, y := range yardsticks() {
+			p := *y.gain(&r)
+			if p == nil {
+				continue
+			}
+			chosen, clusters, family = max(chosen, p.ChosenFrom), max(clusters, p.Clusters), max(family, p.Family)
+			if p.Rough != "" && !slices.Contains(rough, p.Rough) {
+				rough = append(rough, p.Rough)
+			}
+		}
+	}
+	if clusters > 0 {
+		notes = append(notes, fmt.Sprintf("Questions that belong together, such as those about one image, count as one: %s.", questionWords(table[0].Queries, clusters)))
+	}
+	if chosen > 1 {
+		notes = append(notes, fmt.Sprintf("A policy that was chosen from %s by these very questions is judged with intervals and p-values corrected for that (Bonferroni).", plural(chosen, "checkpoint")))
+	}
+	if family > 1 {
+		notes = append(notes, fmt.Sprintf("Gains of the %d phases are corrected for their number (Holm), intervals and p-values alike.", family))
+	}
+	switch len(rough) {
+	case 0:
+	case 1:
+		notes = append(notes, "Rough: "+rough[0]+".")
+	default:
+		notes = append(notes, "Rough: the interval may be off, because few questions changed, or the differences are strongly skewed.")
+	}
+	return notes
 }
 
 // baselineStory explains the baselines that have no policy behind them.
@@ -130,5 +173,5 @@ func gainCells(p *Paired) (gain, verdict string) {
 	if p.Changed == 0 {
 		return "0", "same scores"
 	}
-	return fmt.Sprintf("%s [%s, %s]", fixed(p.Mean, 4), fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4)), string(p.Verdict)
+	return fmt.Sprintf("%s [%s, %s]", fixed(p.Mean, 4), fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4)), verdictCell(*p)
 }

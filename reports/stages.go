@@ -69,7 +69,8 @@ func yardsticksOf(table []StageResult) []yardstick {
 // (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
-// of the phases are corrected for their number (Holm) within split, metric and reference.
+// of the phases are corrected for their number (Holm) within split, metric and reference. A policy that was chosen on
+// the very questions it is compared on is corrected for the checkpoints that competed.
 func Stages(evals []Evaluation, opt StatsOptions) ([]StageResult, error) {
 	results := []StageResult{}
 	for _, table := range stageTables(evals) {
@@ -168,10 +169,7 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 	rows := make([]StageResult, len(table))
 	for i, e := range table {
 		rows[i] = StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
-		rows[i].Mean, rows[i].SE = meanSE(e.Scores)
-		if len(e.Scores) < 2 {
-			rows[i].SE = 0
-		}
+		rows[i].Mean, rows[i].SE = e.meanSE()
 		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
 			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}
 		}
@@ -190,28 +188,27 @@ func compareStages(table []Evaluation, opt StatsOptions) ([]StageResult, error) 
 		// A policy may start as similarity: then it is the same comparison.
 		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
 		var phases []*Paired
-		var p []float64
 		for i := range table {
-			if i == ref || len(table[i].Scores) < 2 {
+			if i == ref || !comparable(table[i], table[ref]) {
 				continue
 			}
-			var paired Paired
 			if twin >= 0 && *made[twin].gain(&rows[i]) != nil {
-				paired = **made[twin].gain(&rows[i])
-			} else {
-				var err error
-				if paired, err = compareEvaluations(table[i], table[ref], opt); err != nil {
-					return nil, err
-				}
+				again := **made[twin].gain(&rows[i])
+				*y.gain(&rows[i]) = &again
+				continue
+			}
+			paired, err := compareEvaluations(table[i], table[ref], opt)
+			if err != nil {
+				return nil, err
 			}
 			*y.gain(&rows[i]) = &paired
 			if i != planned && stageRank(table[i].Policy) == rankPhase {
-				phases, p = append(phases, &paired), append(p, paired.P)
+				phases = append(phases, &paired)
+			} else {
+				settle([]*Paired{&paired})
 			}
 		}
-		for i, adjusted := range Holm(p) {
-			phases[i].setHolm(adjusted)
-		}
+		settle(phases)
 		made = append(made, placed{y, ref})
 	}
 	return rows, nil
@@ -232,13 +229,44 @@ func plannedStage(table []Evaluation) int {
 	return planned
 }
 
-// compareEvaluations pairs two evaluations by query id. Both must hold the same queries.
+// comparable says whether two evaluations have the questions, and the clusters, that an interval takes.
+func comparable(e, reference Evaluation) bool {
+	return newGrouping(clustersOf(e, reference)).units(len(e.Scores)) > 1
+}
+
+// compareEvaluations pairs two evaluations by query id, without settling the verdict. Both must hold the same queries.
 func compareEvaluations(e, reference Evaluation, opt StatsOptions) (Paired, error) {
 	a, b, err := pairScores(e, reference)
 	if err != nil {
 		return Paired{}, err
 	}
-	return ComparePaired(a, b, opt)
+	return comparePaired(a, b, clustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
+}
+
+// clustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil
+// where neither knows any.
+func clustersOf(e, reference Evaluation) []int64 {
+	if e.Clusters != nil || reference.Clusters == nil {
+		return e.Clusters
+	}
+	return inOrder(reference.QueryIDs, reference.Clusters, e.QueryIDs)
+}
+
+// inOrder returns the clusters of questions in another order; nil where one of those is not known.
+func inOrder(ids, clusters, wanted []int64) []int64 {
+	of := make(map[int64]int64, len(ids))
+	for i, id := range ids {
+		of[id] = clusters[i]
+	}
+	out := make([]int64, len(wanted))
+	for i, id := range wanted {
+		c, ok := of[id]
+		if !ok {
+			return nil
+		}
+		out[i] = c
+	}
+	return out
 }
 
 // pairScores returns the scores of the same queries in the same order.

@@ -22,7 +22,7 @@ func quick() StatsOptions {
 //	(-0.05476, 0.35476)
 func TestPairedClosedForms(t *testing.T) {
 	d := []float64{.3, -.1, .4, .2, 0, .5, -.2, .1}
-	p, err := ComparePaired(d, make([]float64, len(d)), DefaultStatsOptions())
+	p, err := ComparePaired(d, make([]float64, len(d)), nil, DefaultStatsOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,14 +70,14 @@ func TestMonteCarloPermutationNearsTheExactOne(t *testing.T) {
 
 func TestDegenerateComparisons(t *testing.T) {
 	same := []float64{1, 2, 3}
-	p, err := ComparePaired(same, same, quick())
+	p, err := ComparePaired(same, same, nil, quick())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.P != 1 || p.Interval != (Interval{}) || p.BCa != (Interval{}) || p.Verdict != NotSeparable || p.Questions != 0 {
 		t.Errorf("equal scores: %+v", p)
 	}
-	if got, want := p.Sentence("best", "similarity", "reward"), "best and similarity score the same on every one of 3 questions"; got != want {
+	if got, want := p.Sentence("best", "similarity", "reward"), "best and similarity score the same on every one of 3 questions; rough: 3 independent questions are few, and what happens on less than 100% of all may not show"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, tc := range []struct {
@@ -90,7 +90,7 @@ func TestDegenerateComparisons(t *testing.T) {
 		{"a score that is no number", []float64{1, math.NaN()}, []float64{0, 0}, "question 1: scores NaN and 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := ComparePaired(tc.a, tc.b, quick()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := ComparePaired(tc.a, tc.b, nil, quick()); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want …%s…", err, tc.want)
 			}
 		})
@@ -149,7 +149,7 @@ func TestIntervalsCoverAndVerdictsAreHonest(t *testing.T) {
 			missed, winners := 0, 0
 			zeros := make([]float64, n)
 			for range sims {
-				p, err := ComparePaired(tc.draw(rng, n, 0), zeros, quick())
+				p, err := ComparePaired(tc.draw(rng, n, 0), zeros, nil, quick())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,7 +183,7 @@ func TestQuestionsNeededHasItsPower(t *testing.T) {
 		for i := range d {
 			d[i] = rng.NormFloat64() + 0.3
 		}
-		if p, err := ComparePaired(d, make([]float64, n), DefaultStatsOptions()); err != nil {
+		if p, err := ComparePaired(d, make([]float64, n), nil, DefaultStatsOptions()); err != nil {
 			t.Fatal(err)
 		} else if p.Verdict == Better {
 			found++
@@ -216,8 +216,10 @@ func TestVerdictSentences(t *testing.T) {
 		{"an open one says what it would take", func(p *Paired) {
 			p.Mean, p.Interval, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
 		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = 0.62; a difference of this size would take about 13,000 questions to settle"},
-		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
-		{"correction for several comparisons can undo a winner", func(p *Paired) { p.PHolm = 0.08 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = 0.080"},
+		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; the bootstrap interval holds 0"},
+		{"the permutation test must agree", func(p *Paired) { p.PHolm = 0.08 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = 0.080; the permutation test does not agree"},
+		{"clusters, and what it is corrected for", func(p *Paired) { p.Clusters, p.ChosenFrom, p.Family = 420, 31, 3 }, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions in 420 clusters, p < 0.001; corrected for 31 checkpoints and 3 comparisons"},
+		{"a rough one", func(p *Paired) { p.Rough = "only 7 of 1,000 changed" }, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; rough: only 7 of 1,000 changed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := base
@@ -235,7 +237,7 @@ func BenchmarkComparePaired(b *testing.B) {
 	d := zeroInflated(rand.New(rand.NewPCG(1, 1)), 1000, 0.003)
 	zeros := make([]float64, len(d))
 	for b.Loop() {
-		if _, err := ComparePaired(d, zeros, DefaultStatsOptions()); err != nil {
+		if _, err := ComparePaired(d, zeros, nil, DefaultStatsOptions()); err != nil {
 			b.Fatal(err)
 		}
 	}

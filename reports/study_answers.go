@@ -166,13 +166,13 @@ func (a *studyAnswer) title() string {
 	return text
 }
 
-// verdictCell marks a verdict for a table.
-func verdictCell(c *ArmComparison) string {
+// answerWord is answerCell without a word about rough intervals.
+func answerWord(c *ArmComparison) string { return strings.TrimSuffix(answerCell(c), ", rough") }
+
+// answerCell marks an answer for a table.
+func answerCell(c *ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	if c.Verdict == NotSeparable {
-		return "open"
-	}
-	return string(c.Verdict)
+	return strings.Replace(verdictCell(c.shown()), string(NotSeparable), "open", 1)
 }

@@ -114,7 +114,7 @@ func (v *studyView) writeAnswers(d *document) {
 		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.title(), a.sentence()))
 		row := []string{fmt.Sprint(i + 1), plain(a.what), plain(a.against) + v.unusual(a)}
 		if c := a.c; c != nil {
-			row = append(row, fixed(c.Mean, 4), intervalCell(c.Interval), sig(c.QuestionSE, 2), sig(c.SeedSE, 2), strings.TrimPrefix(pValue(c.PHolm), "= "), verdictCell(c))
+			row = append(row, fixed(c.Mean, 4), intervalCell(c.Interval), sig(c.QuestionSE, 2), sig(c.SeedSE, 2), strings.TrimPrefix(pValue(c.PHolm), "= "), answerCell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
 		}
@@ -284,7 +284,7 @@ func (a *armRuns) lastOf(name string) []float64 {
 func meanCell(a Arm) string { return fmt.Sprintf("%.4f", meanOf(a.QueryScores())) }
 
 func seCell(a Arm) string {
-	_, se := meanSE(a.QueryScores())
+	_, se := newGrouping(a.Clusters).meanSE(a.QueryScores())
 	return fmt.Sprintf("%.4f", se)
 }
 
@@ -367,7 +367,7 @@ func (v *studyView) writeOthers(d *document) {
 		for k, o := range a.others {
 			row = append(row, otherCell(o.c))
 			if a.c != nil && o.c != nil && o.c.Verdict != a.c.Verdict {
-				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, verdictCell(o.c), verdictCell(a.c)))
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o.c), answerWord(a.c)))
 			}
 		}
 		rows = append(rows, row)
@@ -386,7 +386,7 @@ func otherCell(c *ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	return fixed(c.Mean, 4) + " " + verdictCell(c)
+	return fixed(c.Mean, 4) + " " + answerWord(c)
 }
 
 // writeSeeds shows every run's own number.

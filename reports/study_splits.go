@@ -7,9 +7,9 @@ import (
 )
 
 // Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one
-// question.
+// question or cluster.
 func (a Arm) Interval() *Interval {
-	if len(a.QueryIDs) < 2 {
+	if newGrouping(a.Clusters).units(len(a.QueryIDs)) < 2 {
 		return nil
 	}
 	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}

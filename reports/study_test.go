@@ -45,8 +45,8 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Sw
 			for i := range accuracy {
 				accuracy[i] = math.Round(scores[i])
 			}
-			must(t, log.Scores(split, e.policy, phase, e.epoch, "reward", 2, ids, scores))
-			must(t, log.Scores(split, e.policy, phase, e.epoch, "accuracy", 2, ids, accuracy))
+			must(t, log.Scores(Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores}))
+			must(t, log.Scores(Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy}))
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(num)))

@@ -133,6 +133,9 @@ type BestSummary struct {
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way
 }
 
+// Untrained says whether the best policy is the one that the run began with.
+func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == policyInit }
+
 // AddRecorded adds what the run's own rows tell, those of earlier sittings included: what each phase came to, the
 // warnings on the way, how often it was resumed. A check of the summary does it again.
 func (s *Summary) AddRecorded(run *Run) {

@@ -45,6 +45,7 @@ type SweepJob struct {
 	Params     map[string]string // swept key → value as written: a part of the overrides
 	Objectives []float64         // as SweepOptions.Objectives; nil when unknown
 	Violation  float64           // of the constraints; 0: feasible
+	Untrained  bool              // its best checkpoint is the policy that it began with
 	Epochs     int               // trained, of all phases and attempts
 	Seconds    float64           // wall time of all attempts
 	Attempts   int
@@ -104,23 +105,25 @@ func (v *sweepView) note(err error) { v.notes = append(v.notes, plain(err.Error(
 
 // sweepView is a sweep in the order in which its report tells it.
 type sweepView struct {
-	unjudged bool // the objectives are not known
-	dir      string
-	opt      SweepOptions
-	jobs     []SweepJob // best first: see ranked
-	byNumber []SweepJob
-	dims     []SweepDimension // swept keys; seed only where there is no other
-	common   []string         // overrides that all jobs have
-	front    map[int]bool     // numbers of the jobs that no other beats
-	settings []*setting       // best first
-	gains    map[int]seedGain // over a baseline on the held-out split, by job
-	verdicts *armTable        // nil: no two jobs left scores to compare
-	notes    []string         // what went wrong with the report itself
+	unjudged  bool // the objectives are not known
+	dir       string
+	opt       SweepOptions
+	jobs      []SweepJob // best first: see ranked
+	byNumber  []SweepJob
+	dims      []SweepDimension // swept keys; seed only where there is no other
+	common    []string         // overrides that all jobs have
+	front     map[int]bool     // numbers of the jobs that no other beats
+	settings  []*setting       // best first
+	gains     map[int]seedGain // over a baseline on gainSplit, by job
+	gainSplit string           // the held-out split, or val
+	verdicts  *armTable        // nil: no two jobs left scores to compare
+	notes     []string         // what went wrong with the report itself
 }
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
 	over   string // similarity or majority
+	split  string // where it was measured
 	mean   float64
 	better bool // the verdict
 }
@@ -169,7 +172,24 @@ func (v *sweepView) readGains() {
 			v.gains[v.jobs[i].Number] = r.gain
 		}
 	}
+	v.oneSplit()
 	v.readVerdicts()
+}
+
+// oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
+// holds numbers of one set of questions.
+func (v *sweepView) oneSplit() {
+	count := map[string]int{}
+	for _, g := range v.gains {
+		count[g.split]++
+	}
+	for _, split := range slices.Sorted(maps.Keys(count)) {
+		most := count[v.gainSplit]
+		if n := count[split]; n > most || n == most && heldOut(split) && !heldOut(v.gainSplit) {
+			v.gainSplit = split
+		}
+	}
+	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
 }
 
 // readGain reads what summary.json says of the planned comparison with similarity, or with the majority
@@ -207,7 +227,7 @@ func readGain(dir string) (gain seedGain, ok bool, err error) {
 	}
 	for _, y := range yardsticks() {
 		if p := *y.gain(r); p != nil {
-			return seedGain{y.short, p.Mean, p.Verdict == Better}, true, nil
+			return seedGain{y.short, r.Split, p.Mean, p.Verdict == Better}, true, nil
 		}
 	}
 	return gain, false, nil
@@ -219,12 +239,13 @@ func (v *sweepView) gainHead() string {
 	for _, j := range v.byNumber {
 		if g, ok := v.gains[j.Number]; ok {
 			if over != "" && over != g.over {
-				return "gain over the baseline"
+				over = "the baseline"
+				break
 			}
 			over = g.over
 		}
 	}
-	return "gain over " + over
+	return "gain over " + over + " on " + plain(v.gainSplit)
 }
 
 // report is report.md, section by section.
@@ -354,7 +375,9 @@ func (v *sweepView) writeBest(d *document) {
 	}
 	best := v.best()
 	if best == nil {
-		if n := v.count(v.infeasible); n > 0 {
+		if text := v.noWinner(); text != "" {
+			d.paragraph("**No winner.** %s", capital(plain(text))+".")
+		} else if n := v.count(v.infeasible); n > 0 {
 			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
 			d.paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, sig(closest.Violation, 3), plain(v.opt.Objectives[0].Name), sig(closest.Objectives[0], 4), codeList(v.own(closest)))
 		} else if v.count(func(j SweepJob) bool { return ended(j.State) }) > 0 {
@@ -465,7 +488,7 @@ func (v *sweepView) writePlots(d *document, figures []sweepFigure) {
 
 func (v *sweepView) writeAdvice(d *document) {
 	var items []string
-	if v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
+	if v.best() != nil && v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
 		extreme := "largest"
 		if v.opt.Objectives[0].Minimize {
 			extreme = "smallest"

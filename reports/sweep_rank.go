@@ -76,12 +76,65 @@ func firstOf(j SweepJob) float64 {
 	return j.Objectives[0]
 }
 
-// best is the feasible job with the best objective, nil when there is none.
-func (v *sweepView) best() *SweepJob {
-	if len(v.jobs) == 0 || !v.feasible(v.jobs[0]) {
-		return nil
+// leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
+func (v *sweepView) leaders() []SweepJob {
+	n := 0
+	for n < len(v.jobs) && v.feasible(v.jobs[n]) && v.jobs[n].Objectives[0] == v.jobs[0].Objectives[0] {
+		n++
 	}
-	return &v.jobs[0]
+	return v.jobs[:n]
+}
+
+// best is the feasible job with the best objective, nil when there is none, or none alone, or when its policy is the one
+// that it began with.
+func (v *sweepView) best() *SweepJob {
+	if leaders := v.leaders(); len(leaders) == 1 && !v.untrained(leaders[0]) {
+		return &leaders[0]
+	}
+	return nil
+}
+
+// untrained says whether a job's objective is what the policy scores that it began with.
+func (v *sweepView) untrained(j SweepJob) bool {
+	name := v.opt.Objectives[0].Name
+	return j.Untrained && (strings.HasPrefix(name, "val_") || strings.HasPrefix(name, "eval."))
+}
+
+// noWinner says in a sentence why none of the leading jobs is the best one; "" where one is, or nobody leads.
+func (v *sweepView) noWinner() string {
+	leaders := v.leaders()
+	if len(leaders) == 0 || v.best() != nil {
+		return ""
+	}
+	untrained := 0
+	for _, j := range leaders {
+		untrained += boolInt(v.untrained(j))
+	}
+	value := v.opt.Objectives[0].Name + " " + sig(leaders[0].Objectives[0], 4)
+	who := fmt.Sprintf("job %d has", leaders[0].Number)
+	if n := len(leaders); n > 1 {
+		who = fmt.Sprintf("%s (%s) share", plural(n, "job"), jobNumbers(leaders))
+	}
+	switch {
+	case untrained == len(leaders):
+		return fmt.Sprintf("%s the best %s, with the policy that training began with: nothing that was trained does better", who, value)
+	case untrained > 0:
+		return fmt.Sprintf("%s the best %s, some with the policy that training began with: they are equal", who, value)
+	}
+	return fmt.Sprintf("%s the best %s: they are equal", who, value)
+}
+
+// jobNumbers lists the numbers of the first jobs.
+func jobNumbers(jobs []SweepJob) string {
+	var numbers []string
+	for _, j := range jobs {
+		if len(numbers) == 2*shownFailed {
+			numbers = append(numbers, "…")
+			break
+		}
+		numbers = append(numbers, fmt.Sprint(j.Number))
+	}
+	return strings.Join(numbers, ", ")
 }
 
 // paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
@@ -260,12 +313,20 @@ func luckOf(n int) float64 {
 	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
 }
 
+// tied says whether the first two settings have the same mean objective.
+func (v *sweepView) tied() bool {
+	return len(v.settings) > 1 && v.settings[1].class() == 0 && meanOf(v.settings[0].values[0]) == meanOf(v.settings[1].values[0])
+}
+
 // bestSetting compares the settings' means, which are less a matter of luck than single jobs.
 func (v *sweepView) bestSetting() string {
 	if len(v.settings) < 2 || v.settings[0].class() != 0 || len(v.settings[0].values[0]) < 2 {
 		return ""
 	}
 	best := v.settings[0]
+	if v.tied() || !slices.ContainsFunc(best.jobs, func(j SweepJob) bool { return v.feasible(j) && !v.untrained(j) }) {
+		return ""
+	}
 	name := plain(v.opt.Objectives[0].Name)
 	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", codeList(best.overrides), name, meanSD(best.values[0], sig4), plural(len(best.values[0]), "seed"))
 	compared, near := 0, 0

@@ -1,6 +1,9 @@
 package reports
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"fulcrum/configs"
@@ -12,15 +15,15 @@ const resultsFile = "optimization_results.yaml"
 // WriteOptimizationResults writes optimization_results.yaml as Hydra's Optuna sweeper does: name,
 // best_params and best_value, or with several objectives solutions, a list of params and values, in
 // the order of the front. Values have the types that the override grammar gives them. Without a
-// feasible result there is nothing to write.
+// feasible result there is nothing to write, nor where the best one is no winner: untrained, or shared by several jobs.
 func WriteOptimizationResults(dir string, jobs []SweepJob, opt SweepOptions) error {
 	v := newSweepView(dir, jobs, opt)
 	keys := swept(v.byNumber, opt.Dimensions)
 	root := []entry{{"name", textNode(opt.Sweeper)}}
 	best := v.best()
 	switch {
-	case best == nil:
-		return nil
+	case best == nil && (len(v.opt.Objectives) == 1 || len(v.front) == 0):
+		return removeResults(dir)
 	case len(v.opt.Objectives) == 1:
 		root = append(root, entry{"best_params", bestParams(*best, keys)}, entry{"best_value", floatNode(best.Objectives[0])})
 	default:
@@ -35,6 +38,14 @@ func WriteOptimizationResults(dir string, jobs []SweepJob, opt SweepOptions) err
 		root = append(root, entry{"solutions", solutions})
 	}
 	return atomicfile.Write(filepath.Join(dir, resultsFile), []byte(mapping(root...).YAML()), 0o644)
+}
+
+// removeResults removes what an earlier look at the sweep wrote.
+func removeResults(dir string) error {
+	if err := os.Remove(filepath.Join(dir, resultsFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // entry is a key of a mapping with its value.

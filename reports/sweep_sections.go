@@ -28,7 +28,8 @@ func shownRows(n int) int {
 }
 
 // writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
-// table of jobs says the same.
+// table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
+// own.
 func (v *sweepView) writeSettings(d *document) {
 	if !v.hasSeeds() {
 		return
@@ -42,10 +43,7 @@ func (v *sweepView) writeSettings(d *document) {
 	if len(v.opt.Constraints) > 0 {
 		header = append(header, ">infeasible")
 	}
-	if len(v.gains) > 0 {
-		header = append(header, ">"+v.gainHead()+" (mean ± sd)", "per-seed verdict")
-	}
-	var rows [][]string
+	var rows, gains [][]string
 	for _, s := range v.settings[:shownRows(len(v.settings))] {
 		row := []string{tableCode(s.overrides), fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs))}
 		for _, x := range s.values {
@@ -58,14 +56,16 @@ func (v *sweepView) writeSettings(d *document) {
 		if len(v.opt.Constraints) > 0 {
 			row = append(row, fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])))
 		}
-		if len(v.gains) > 0 {
-			row = append(row, v.gainCells(s)...)
-		}
 		rows = append(rows, row)
+		gains = append(gains, append([]string{tableCode(s.overrides)}, v.gainCells(s)...))
 	}
 	d.table(header, rows)
 	if len(rows) < len(v.settings) {
 		d.paragraph("These are the best %d of %s.", len(rows), plural(len(v.settings), "setting"))
+	}
+	if len(v.gains) > 0 {
+		d.paragraph("What the jobs of each setting gained, on the questions of %s:", plain(v.gainSplit))
+		d.table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, gains)
 	}
 }
 

@@ -48,23 +48,17 @@ func SweepTable(jobs []SweepJob, opt SweepOptions) string {
 		}
 	} else if best := v.best(); best != nil {
 		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.opt.Objectives[0].Name, sig(best.Objectives[0], 4), shellCommand(v.own(*best)))
+	} else if text := v.noWinner(); text != "" {
+		fmt.Fprintf(&b, "\nno winner: %s\n", text)
 	}
 	return b.String()
 }
 
 // line names the cause and its jobs: failed: job 5, 18, 31: loss is nan.
 func (g *failures) line() string {
-	var numbers []string
-	for _, j := range g.jobs {
-		if len(numbers) == 2*shownFailed {
-			numbers = append(numbers, "…")
-			break
-		}
-		numbers = append(numbers, fmt.Sprint(j.Number))
-	}
-	text := "failed: job " + numbers[0]
+	text := "failed: job " + jobNumbers(g.jobs)
 	if len(g.jobs) > 1 {
-		text = fmt.Sprintf("failed: %s (%s)", plural(len(g.jobs), "job"), strings.Join(numbers, ", "))
+		text = fmt.Sprintf("failed: %s (%s)", plural(len(g.jobs), "job"), jobNumbers(g.jobs))
 	}
 	return text + ": " + cmp.Or(strings.Join(strings.Fields(g.cause), " "), "no cause recorded")
 }

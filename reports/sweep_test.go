@@ -85,3 +85,99 @@ func TestCompare(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// No winner is named among jobs whose best policy is the one that they began with, nor among equal ones: not in the
+// report, on the console or in optimization_results.yaml.
+func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
+	job := func(number int, value float64, untrained bool) SweepJob {
+		return SweepJob{Number: number, State: StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))}, Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
+	}
+	for _, tc := range []struct {
+		name      string
+		objective string
+		jobs      []SweepJob
+		want      string // "": there is a winner
+	}{
+		{"a trained one", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.4, true)}, ""},
+		{"all untrained", "val_reward", []SweepJob{job(0, 0.5, true), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
+		{"the best is untrained", "val_reward", []SweepJob{job(0, 0.5, true), job(1, 0.4, false)}, "job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
+		{"equal ones", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)}, "2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
+		{"equal ones, one of them trained", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
+		{"seconds are no policy's", "seconds", []SweepJob{job(0, 5, true), job(1, 4, true)}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			opt := SweepOptions{Objectives: []SweepObjective{{Name: tc.objective}}, Sweeper: "tpe"}
+			must(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte("of an earlier look"), 0o644))
+			must(t, WriteOptimizationResults(dir, tc.jobs, opt))
+			_, err := os.Stat(filepath.Join(dir, resultsFile))
+			if (err == nil) != (tc.want == "") {
+				t.Errorf("optimization_results.yaml: %v", err)
+			}
+			must(t, WriteSweepReport(dir, tc.jobs, opt))
+			report, table := strings.ReplaceAll(readReport(t, dir), `\_`, "_"), SweepTable(tc.jobs, opt)
+			if tc.want == "" {
+				if !strings.Contains(report, "**Best job.** Number 0 ") || !strings.Contains(table, "\nbest: job 0,") {
+					t.Errorf("no winner in\n%s\n%s", report, table)
+				}
+				return
+			}
+			if strings.Contains(report, "**Best job.**") || strings.Contains(report, "**Best setting.**") || !strings.Contains(report, "**No winner.** "+capital(tc.want)+".") || !strings.Contains(table, "\nno winner: "+tc.want+"\n") || strings.Contains(table, "\nbest:") {
+				t.Errorf("want %q in\n%s\n%s", tc.want, report, table)
+			}
+		})
+	}
+}
+
+// A column of a sweep's tables holds numbers of one set of questions, and its head names it.
+func TestSweepDoesNotMixSplits(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []SweepJob
+	for i := range 4 {
+		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: StateDone, Overrides: []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}, Objectives: []float64{0.1 * float64(i)}}
+		sweepRun(t, job.Dir, uint64(i), 0.05, "seed: 1\n")
+		jobs = append(jobs, job)
+	}
+	evals, err := ReadEvals(jobs[3].Dir) // this job has no held-out questions
+	must(t, err)
+	must(t, os.Remove(filepath.Join(jobs[3].Dir, evalsFile)))
+	for i := range evals {
+		evals[i].Split = "val"
+	}
+	must(t, AppendEvals(jobs[3].Dir, evals...))
+	must(t, WriteSummary(jobs[3].Dir, Summary{State: StateDone}))
+	must(t, WriteSweepReport(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: "val_reward"}}}))
+	report := readReport(t, dir)
+	settings := report[strings.Index(report, "## Settings"):]
+	first, second, _ := strings.Cut(settings, "on the questions of dev:")
+	if strings.Contains(first, "gain over") || !strings.Contains(second, "gain over similarity on dev") || !strings.Contains(second, "better in 1 of 1 |") || !strings.Contains(second, "better in 2 of 2 |") {
+		t.Errorf("the objective on val and gains on dev, of 2 and 1 jobs, in two tables:\n%s", settings)
+	}
+}
+
+// A sweep that ranks its settings by the questions that it judges them on is corrected for all that the ranking compares.
+func TestSweepVerdictsCountTheRanking(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []SweepJob
+	for i := range 12 {
+		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: StateDone, Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
+		sweepRun(t, job.Dir, uint64(i), 0.01, "seed: 1\n")
+		jobs = append(jobs, job)
+	}
+	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} { // 8 over similarity and 7 minus the best, or all pairs
+		v := newSweepView(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: objective}}})
+		v.readGains()
+		for _, r := range v.verdicts.rows {
+			for _, c := range r.made() {
+				if c.Family != want {
+					t.Fatalf("%s: corrected for %d comparisons, want %d", objective, c.Family, want)
+				}
+			}
+		}
+		var d document
+		v.writeVerdicts(&d)
+		if text := d.b.String(); !strings.Contains(text, "corrected for the "+plural(want, "comparison")) {
+			t.Errorf("%s: %d comparisons are not named in\n%s", objective, want, text)
+		}
+	}
+}

@@ -44,10 +44,33 @@ func (v *sweepView) readVerdicts() {
 	if !ok {
 		return
 	}
-	if tables := armTables(arms, func(s, m string) bool { return s == split && m == metric }); len(tables) > 0 {
+	ranked := 0
+	if v.chosenOn(split, metric) {
+		ranked = v.rankings()
+	}
+	if tables := armTables(arms, func(s, m string) bool { return s == split && m == metric }, ranked); len(tables) > 0 {
 		v.verdicts = &tables[0]
 		v.verdicts.reference = "the best setting"
+		if v.tied() {
+			v.verdicts.reference = "the first setting"
+		}
 	}
+}
+
+// chosenOn says whether the sweep ranks its settings by scores of a split: then the best of them is the luckiest too.
+func (v *sweepView) chosenOn(split, metric string) bool {
+	return slices.ContainsFunc(v.opt.Objectives, func(o SweepObjective) bool {
+		return strings.HasPrefix(o.Name, "eval."+split+".") || split == "val" && strings.HasPrefix(o.Name, "val_") || o.Name == metric
+	})
+}
+
+// rankings is how many comparisons a ranking of the settings makes: each with each other, and with two baselines.
+func (v *sweepView) rankings() int {
+	n := 0
+	for _, s := range v.settings {
+		n += boolInt(s.class() == 0)
+	}
+	return n*(n-1)/2 + 2*n
 }
 
 // evaluatedRun reads the scores of a job, and its seed: from the job's overrides, else from its config.
@@ -93,11 +116,13 @@ func (v *sweepView) writeVerdicts(d *document) {
 	d.heading(2, "Verdicts")
 	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", plain(t.metric), plain(t.split))
 	if n := len(t.rows); n > 1 {
-		text += fmt.Sprintf(" The best setting stands first, by %s, and the others of the best %d are held against it, question by question and averaged over seeds.", plain(v.opt.Objectives[0].Name), n)
+		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and averaged over seeds.", capital(t.reference), plain(v.opt.Objectives[0].Name), n)
 	}
-	if t.split == "val" {
-		text += " The best setting was chosen on these questions, which flatters it a little."
+	corrected := plural(t.comparisons(), "comparison") + " of this table"
+	if v.chosenOn(t.split, t.metric) {
+		text += " The settings were ranked by these questions, which flatters the best one a little."
+		corrected = plural(max(t.comparisons(), v.rankings()), "comparison") + " that rank the settings"
 	}
-	d.paragraph("%s p-values are corrected for all %s of this table (Holm).", text, plural(t.comparisons(), "comparison"))
+	d.paragraph("%s Intervals and p-values are corrected for the %s (Holm).", text, corrected)
 	t.writeTable(d)
 }

@@ -21,6 +21,11 @@ func PrintResults(w io.Writer, stages []StageResult) error {
 		if err := printTable(w, t.rows); err != nil {
 			return err
 		}
+		for _, note := range tableNotes(t.rows) {
+			if _, err := fmt.Fprintln(w, note); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

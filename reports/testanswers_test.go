@@ -82,8 +82,8 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 			fields["completion_length"], fields["truncated_share"] = 5-2*mean, 0.25*(1-mean)
 		}
 		a.record(KindEval, phase, epoch, 0, fields)
-		must(a.t, a.log.Scores(split.name, policy, phase, epoch, "reward", 16, ids, rewards))
-		must(a.t, a.log.Scores(split.name, policy, phase, epoch, "accuracy", 16, ids, accuracies))
+		must(a.t, a.log.Scores(Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 16, QueryIDs: ids, Scores: rewards, ChosenFrom: chosenFrom(policy, split.name, 4)}))
+		must(a.t, a.log.Scores(Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 16, QueryIDs: ids, Scores: accuracies, ChosenFrom: chosenFrom(policy, split.name, 4)}))
 	}
 }
 

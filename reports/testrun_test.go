@@ -50,10 +50,12 @@ type generator struct {
 	global int
 	last   Row
 	gain   float64
+	epochs int // of all phases
 }
 
 func (g *generator) record(kind, phase string, epoch, step int, fields map[string]any) {
 	g.t.Helper()
+	g.epochs += boolInt(kind == KindEpoch)
 	g.last = Row{Phase: phase, Epoch: epoch, Step: step}
 	must(g.t, g.log.Record(kind, phase, epoch, step, g.global, fields))
 }
@@ -105,9 +107,17 @@ func (g *generator) evaluate(policy, phase string, epoch int) {
 			}
 		}
 		g.record(KindEval, phase, epoch, g.last.Step, map[string]any{"split": split.name, "policy": policy, "reward": sum / float64(split.n)})
-		must(g.t, g.log.Scores(split.name, policy, phase, epoch, "reward", 2, ids, scores))
-		must(g.t, g.log.Scores(split.name, policy, phase, epoch, "accuracy", 2, ids, accuracy))
+		must(g.t, g.log.Scores(Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
+		must(g.t, g.log.Scores(Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
 	}
+}
+
+// chosenFrom is how many checkpoints a policy was chosen from on a split.
+func chosenFrom(policy, split string, epochs int) int {
+	if policy == "best" && split == "val" {
+		return epochs + 1
+	}
+	return 0
 }
 
 func (g *generator) baselines() {

@@ -1,9 +1,6 @@
 package reports
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Verdict is what a comparison allows to say.
 type Verdict string
@@ -26,28 +23,76 @@ func verdictOf(p Paired) Verdict {
 	return Worse
 }
 
+// doubt names what keeps a difference from a verdict although its interval leaves out 0: "" where there is a verdict, or
+// where the interval holds 0 and says so itself.
+func doubt(p Paired) string {
+	switch {
+	case p.Verdict != NotSeparable || !p.Interval.Excludes(0):
+		return ""
+	case p.PHolm >= 1-p.Level:
+		return "the permutation test does not agree"
+	}
+	return "the bootstrap interval holds 0"
+}
+
+// remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
+func (p Paired) remarks() string {
+	var out string
+	for _, remark := range []string{p.words(), doubt(p)} {
+		if remark != "" {
+			out += "; " + remark
+		}
+	}
+	if p.Rough != "" {
+		out += "; rough: " + p.Rough
+	}
+	return out
+}
+
+// questionWords counts the questions, and the clusters where there are some.
+func questionWords(n, clusters int) string {
+	if clusters > 0 {
+		return fmt.Sprintf("%s in %s", plural(n, "question"), plural(clusters, "cluster"))
+	}
+	return plural(n, "question")
+}
+
 // Sentence says the verdict with its numbers; what and against name the two sides, metric the score.
 func (p Paired) Sentence(what, against, metric string) string {
-	var b strings.Builder
-	numbers := fmt.Sprintf("%s %s per question, 95%% interval %s to %s, %s",
-		fixed(p.Mean, 4), metric, fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4), plural(p.N, "question"))
-	if p.Level != 0.95 {
-		numbers = strings.Replace(numbers, "95%", sig(100*p.Level, 3)+"%", 1)
+	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s",
+		fixed(p.Mean, 4), metric, sig(100*p.Level, 2), fixed(p.Interval.Low, 4), fixed(p.Interval.High, 4), questionWords(p.N, p.Clusters), pValue(p.PHolm))
+	switch {
+	case p.Verdict != NotSeparable:
+		return fmt.Sprintf("%s is %s than %s: %s%s", what, p.Verdict, against, numbers, p.remarks())
+	case p.Changed == 0:
+		text := fmt.Sprintf("%s and %s score the same on every one of %s", what, against, plural(p.N, "question"))
+		if p.Rough != "" {
+			text += "; rough: " + p.Rough
+		}
+		return text
 	}
-	switch p.Verdict {
-	case Better, Worse:
-		fmt.Fprintf(&b, "%s is %s than %s: %s, p %s", what, p.Verdict, against, numbers, pValue(p.PHolm))
+	text := fmt.Sprintf("%s is not separable from %s: %s%s", what, against, numbers, p.remarks())
+	if p.Questions > p.N {
+		text += fmt.Sprintf("; a difference of this size would take about %s to settle", plural(roundUp(p.Questions), "question"))
+	}
+	return text
+}
+
+// verdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
+// it, and whether its numbers are rough.
+func verdictCell(p Paired) string {
+	text := string(p.Verdict)
+	switch doubt(p) {
+	case "":
+	case "the bootstrap interval holds 0":
+		text += " (bootstrap)"
 	default:
-		if p.Changed == 0 {
-			fmt.Fprintf(&b, "%s and %s score the same on every one of %s", what, against, plural(p.N, "question"))
-			break
-		}
-		fmt.Fprintf(&b, "%s is not separable from %s: %s, p %s", what, against, numbers, pValue(p.PHolm))
-		if p.Questions > p.N {
-			fmt.Fprintf(&b, "; a difference of this size would take about %s to settle", plural(roundUp(p.Questions), "question"))
-		}
+		text += " (permutations)"
 	}
-	return b.String()
+	if p.Rough != "" {
+		text += ", rough"
+	}
+	return text
 }
 
 func pValue(p float64) string {

@@ -204,10 +204,25 @@ func (c *runCheck) evaluations() error {
 			c.mismatch(Mismatch{File: evalsFile, Line: e.line, What: fmt.Sprintf("%s of %s on %s", e.Metric, e.Policy, e.Split), Stated: plural(len(e.Scores), "score"), Recomputed: "no such evaluation in " + metricsFile})
 		}
 	}
+	c.chosenFrom(all)
 	if n > 0 {
 		c.checked("%s against the scores of every question", plural(n, "evaluation"))
 	}
 	return nil
+}
+
+// chosenFrom compares the number of checkpoints that the best policy is said to have been chosen from with the epochs: the
+// verdict on it is corrected for that number.
+func (c *runCheck) chosenFrom(all []numberedEvaluation) {
+	want := 1 // the initial policy
+	for _, row := range c.others {
+		want += boolInt(row.Kind == KindEpoch)
+	}
+	for _, e := range all {
+		if e.Policy == policyBest && e.Split == "val" && want > 1 && e.ChosenFrom != want {
+			c.mismatch(Mismatch{File: evalsFile, Line: e.line, What: fmt.Sprintf("chosen_from of %s on %s", e.Policy, e.Split), Stated: fmt.Sprint(e.ChosenFrom), Recomputed: fmt.Sprint(want)})
+		}
+	}
 }
 
 func sameEvaluation(row numberedRow, e Evaluation) bool {

@@ -47,7 +47,7 @@ func honestRun(t testing.TB) string {
 				fields[name] = x
 			}
 			must(t, log.Record(KindEval, phase, epoch, 0, global, fields))
-			must(t, log.Scores(split, policy, phase, epoch, "reward", 2, ids, scores))
+			must(t, log.Scores(Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
 			if split == "val" {
 				reward = mean
 			}
@@ -187,6 +187,7 @@ func TestEditsAreCaught(t *testing.T) {
 		{"an epoch's mean", in(metricsFile, `("kind":"epoch","phase":"grpo".*"kl":)0.03`, `"kind":"epoch","phase":"grpo","epoch":1,"step":5,"global_step":15,"time":1,"kl":0.05`), "kl of grpo epoch 1: stated 0.05", "kl of grpo epoch 1: stated 0.05"},
 		{"an evaluation", in(metricsFile, `"policy":"best","reward":0\.\d+`, `"policy":"best","reward":0.9`), "reward of best on val: stated 0.9", "reward of best on val: stated 0.9"},
 		{"a question's score", in(evalsFile, `0.6363636363636364`, `0.7363636363636364`), "the mean of 40 questions (evals.jsonl:1)", "the mean of 40 questions (evals.jsonl:1)"},
+		{"what best was chosen from", in(evalsFile, `,"chosen_from":5`, ``), "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5", "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5"},
 		{"a step that is gone", in(metricsFile, `\{"kind":"step","phase":"rce","epoch":1,"step":3.*\n`, ""), "metrics.jsonl:9: step of rce: stated 4, recomputed 3", "step of rce: stated 4"},
 		{"a histogram", in(metricsFile, `"adv_hist":\[3,0`, `"adv_hist":[5,0`), "adv_hist of grpo step 1", "adv_hist of grpo epoch 1"},
 		{"the end of the log", in(metricsFile, `\{"kind":"eval","phase":"grpo","epoch":2,"step":0,"global_step":20,"time":[\d.]+,"split":"dev","policy":"best".*\n`, ""), "no such row in metrics.jsonl", "evals.jsonl:12: reward of best on dev"},

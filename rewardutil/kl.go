@@ -8,7 +8,7 @@ import (
 
 // KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
 type KLOptions struct {
-	Beta       float64 `koanf:"beta" help:"starting coefficient of the KL term; 0 leaves the term out and is never lifted" range:"[0,inf)"`
+	Beta       float64 `koanf:"beta" help:"starting coefficient of the KL term; 0 leaves the term out and is never lifted" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
 	Estimator  string  `koanf:"estimator" help:"exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ with ρ = policy/reference" enum:"exact,k1,k2,k3,k3_reversed"`
 	Controller string  `koanf:"controller" help:"band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never" enum:"band,proportional,fixed"`
 	TargetMin  float64 `koanf:"target_min" help:"lower end of the band, nats per sequence" range:"[0,inf)"`
@@ -21,8 +21,8 @@ type KLOptions struct {
 	Update             string  `koanf:"update" help:"the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the reference's way, noisy)" enum:"step,epoch,moving_average"`
 	MovingAverageDecay float64 `koanf:"moving_average_decay" help:"weight of the past in the moving average" range:"[0,1)"`
 	Gain               float64 `koanf:"gain" help:"step of the proportional controller: beta changes by at most gain·0.2 of itself" range:"(0,5)"`
-	SyncSteps          *int    `koanf:"sync_steps" help:"move the reference towards the policy every so many optimizer steps; null = never" range:"[1,inf)"`
-	SyncMix            float64 `koanf:"sync_mix" help:"weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy" range:"(0,1]"`
+	SyncSteps          *int    `koanf:"sync_steps" help:"move the reference towards the policy every so many optimizer steps; null = never" range:"[1,inf)" also:"ref_model_sync_steps"`
+	SyncMix            float64 `koanf:"sync_mix" help:"weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy" range:"(0,1]" also:"ref_model_mixup_alpha"`
 	LiftZero           bool    `koanf:"lift_zero" help:"a beta of 0 is lifted to beta_min by the controller, as in the Python reference"`
 }
 

@@ -49,8 +49,8 @@ func (o TemperatureOptions) At(step, total int) float64 {
 
 // LRScheduleOptions is the learning rate over the steps of a phase.
 type LRScheduleOptions struct {
-	Name        string  `koanf:"name" help:"shape of the learning rate after warm-up" enum:"cosine,linear,constant"`
-	WarmupRatio float64 `koanf:"warmup_ratio" help:"share of a phase's steps in which the learning rate rises from near 0" range:"[0,1)"`
+	Name        string  `koanf:"name" help:"shape of the learning rate after warm-up" enum:"cosine,linear,constant" also:"lr_scheduler_type,lr_scheduler,scheduler"`
+	WarmupRatio float64 `koanf:"warmup_ratio" help:"share of a phase's steps in which the learning rate rises from near 0" range:"[0,1)" also:"warmup"`
 	MinRatio    float64 `koanf:"min_ratio" help:"floor of the decay, as a share of the learning rate" range:"[0,1]"`
 }
 

@@ -334,6 +334,79 @@ func TestPointsGoToTheSegmenter(t *testing.T) {
 	}
 }
 
+// A scorer may run in any folder: what it gets are absolute paths, of pictures and of the files that meta names.
+func TestScorersGetPathsThatTheyCanOpen(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll("data/masks", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"data/a.png", "data/masks/m.png", "data/3"} {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got scorerItem
+	o := httpScorer(t, func(w http.ResponseWriter, items []scorerItem) {
+		got = items[0]
+		json.NewEncoder(w).Encode(map[string]any{"scores": lengths(items)})
+	})
+	score1(t, build(t, o), TextItem{
+		Completion: "x", Images: []string{"data/a.png", "data:image/png;base64,AA==", "/elsewhere/b.png"}, Root: "data",
+		Meta: json.RawMessage(`{"mask": "masks/m.png", "more": [{"file": "a.png"}], "folder": "masks", "gone": "masks/no.png", "n": 1234567890123456789, "three": 3, "full": "/elsewhere/m.png"}`),
+	})
+	full := func(name string) string { return filepath.Join(here, name) }
+	if want := []string{full("data/a.png"), "data:image/png;base64,AA==", "/elsewhere/b.png"}; !slices.Equal(got.Images, want) {
+		t.Errorf("images %q, want %q", got.Images, want)
+	}
+	want := fmt.Sprintf(`{"folder":"masks","full":"/elsewhere/m.png","gone":"masks/no.png","mask":%q,"more":[{"file":%q}],"n":1234567890123456789,"three":3}`, full("data/masks/m.png"), full("data/a.png"))
+	if string(got.Meta) != want {
+		t.Errorf("meta %s\nwant %s", got.Meta, want)
+	}
+	if meta := json.RawMessage(`{"b": 1,  "a": "text"}`); string(metaWithFiles(meta, "data")) != string(meta) {
+		t.Error("a meta without files changed")
+	}
+}
+
+// The scorer of the examples with the public package sam2 and random weights. It wants a Python that has them:
+// SAM2_PYTHON=venv/bin/python.
+func TestSAM2Scorer(t *testing.T) {
+	python := os.Getenv("SAM2_PYTHON")
+	if python == "" {
+		t.Skip("SAM2_PYTHON names no Python with the package sam2")
+	}
+	examples := filepath.Join(golden.RepoRoot(), "docs", "examples", "vl")
+	o := DefaultPointsOptions()
+	o.Weight, o.Segmenter.Keep, o.Segmenter.Timeout = 1, true, 600
+	o.Segmenter.Command = []string{python, filepath.Join(examples, "sam2_scorer.py"), "--random-weights", "--reward", "gain"}
+	r, err := newPoints(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.(io.Closer).Close()
+	t.Chdir(examples) // as a run started there: what the scorer gets are absolute paths all the same
+	item := func(answer string) TextItem {
+		return TextItem{Completion: answer, Images: []string{"pictures/one.png"}, Root: ".",
+			Meta: json.RawMessage(`{"ground_truth_mask": "masks/object.png", "confusion_mask": "masks/confusion.png", "width": 112, "height": 112}`)}
+	}
+	scores, err := r.Score(context.Background(), []TextItem{item("(82, 56)"), item("(20, 100) (100, 20)"), item("nothing"),
+		item(`{"negative_points": [[82, 56]], "positive_points": [[30, 50]], "bbox": [10, 10, 50, 90]}`), item("(82, 56)")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if scores[0] == scores[1] || scores[0] == scores[3] || scores[2] != 0 || scores[0] != scores[4] || scores[0] == 0 {
+		t.Errorf("scores %v: want other ones for other points and prompts, 0 for none", scores)
+	}
+	for _, s := range scores {
+		if s < -1 || s > 1 {
+			t.Errorf("score %v: want a difference of two IoUs", s)
+		}
+	}
+}
+
 // A redirect to another host is told and not followed: neither the key nor the items nor the address get there.
 func TestHTTPScorerKeepsToItsHost(t *testing.T) {
 	var foreign atomic.Int32
@@ -404,79 +477,6 @@ func TestHTTPScorerHidesSecrets(t *testing.T) {
 		o.URL = &address
 		if err := o.Validate(); err == nil || strings.Contains(err.Error(), "SECRET") && strings.Contains(address, "@") {
 			t.Errorf("%s: %v", address, err)
-		}
-	}
-}
-
-// A scorer may run in any folder: what it gets are absolute paths, of pictures and of the files that meta names.
-func TestScorersGetPathsThatTheyCanOpen(t *testing.T) {
-	t.Chdir(t.TempDir())
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll("data/masks", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"data/a.png", "data/masks/m.png", "data/3"} {
-		if err := os.WriteFile(name, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got scorerItem
-	o := httpScorer(t, func(w http.ResponseWriter, items []scorerItem) {
-		got = items[0]
-		json.NewEncoder(w).Encode(map[string]any{"scores": lengths(items)})
-	})
-	score1(t, build(t, o), TextItem{
-		Completion: "x", Images: []string{"data/a.png", "data:image/png;base64,AA==", "/elsewhere/b.png"}, Root: "data",
-		Meta: json.RawMessage(`{"mask": "masks/m.png", "more": [{"file": "a.png"}], "folder": "masks", "gone": "masks/no.png", "n": 1234567890123456789, "three": 3, "full": "/elsewhere/m.png"}`),
-	})
-	full := func(name string) string { return filepath.Join(here, name) }
-	if want := []string{full("data/a.png"), "data:image/png;base64,AA==", "/elsewhere/b.png"}; !slices.Equal(got.Images, want) {
-		t.Errorf("images %q, want %q", got.Images, want)
-	}
-	want := fmt.Sprintf(`{"folder":"masks","full":"/elsewhere/m.png","gone":"masks/no.png","mask":%q,"more":[{"file":%q}],"n":1234567890123456789,"three":3}`, full("data/masks/m.png"), full("data/a.png"))
-	if string(got.Meta) != want {
-		t.Errorf("meta %s\nwant %s", got.Meta, want)
-	}
-	if meta := json.RawMessage(`{"b": 1,  "a": "text"}`); string(metaWithFiles(meta, "data")) != string(meta) {
-		t.Error("a meta without files changed")
-	}
-}
-
-// The scorer of the examples with the public package sam2 and random weights. It wants a Python that has them:
-// SAM2_PYTHON=venv/bin/python.
-func TestSAM2Scorer(t *testing.T) {
-	python := os.Getenv("SAM2_PYTHON")
-	if python == "" {
-		t.Skip("SAM2_PYTHON names no Python with the package sam2")
-	}
-	examples := filepath.Join(golden.RepoRoot(), "docs", "examples", "vl")
-	o := DefaultPointsOptions()
-	o.Weight, o.Segmenter.Keep, o.Segmenter.Timeout = 1, true, 600
-	o.Segmenter.Command = []string{python, filepath.Join(examples, "sam2_scorer.py"), "--random-weights", "--reward", "gain"}
-	r, err := newPoints(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.(io.Closer).Close()
-	t.Chdir(examples) // as a run started there: what the scorer gets are absolute paths all the same
-	item := func(answer string) TextItem {
-		return TextItem{Completion: answer, Images: []string{"pictures/one.png"}, Root: ".",
-			Meta: json.RawMessage(`{"ground_truth_mask": "masks/object.png", "confusion_mask": "masks/confusion.png", "width": 112, "height": 112}`)}
-	}
-	scores, err := r.Score(context.Background(), []TextItem{item("(82, 56)"), item("(20, 100) (100, 20)"), item("nothing"),
-		item(`{"negative_points": [[82, 56]], "positive_points": [[30, 50]], "bbox": [10, 10, 50, 90]}`), item("(82, 56)")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if scores[0] == scores[1] || scores[0] == scores[3] || scores[2] != 0 || scores[0] != scores[4] || scores[0] == 0 {
-		t.Errorf("scores %v: want other ones for other points and prompts, 0 for none", scores)
-	}
-	for _, s := range scores {
-		if s < -1 || s > 1 {
-			t.Errorf("score %v: want a difference of two IoUs", s)
 		}
 	}
 }

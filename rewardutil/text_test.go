@@ -505,7 +505,7 @@ func TestTextRewardsThatOverflow(t *testing.T) {
 		{"NaN", constant(math.NaN()), 1, "want a finite number"},
 		{"the largest", 1e30, -1, ""},
 	} {
-		r := TextRewards{Terms: []TextTerm{{Name: "judge", Weight: tc.weight, Reward: tc.score}}, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+		r := TextRewards{Terms: []TextTerm{{Name: "judge", Weight: tc.weight, Reward: tc.score}}, scale: 1, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
 		_, _, err := r.Score(t.Context(), []TextItem{{Name: "x"}})
 		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q", tc.name, err, tc.want)

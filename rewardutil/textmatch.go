@@ -27,7 +27,8 @@ func (o MatchOptions) Validate() error {
 		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
 		oneOf("by", o.By, "contains", "regexp"),
 		oneOf("in", o.In, "answer", "completion"),
-		want(o.Text == nil || strings.TrimSpace(*o.Text) != "", "text", "an empty text is in every answer: want a text, or null for the reference"),
+		want(o.Text == nil || strings.TrimSpace(*o.Text) != "", "text",
+			"an empty text is in every answer: want a text, or null for the reference"),
 	}
 	if o.Text != nil && o.By == "regexp" {
 		_, err := o.expression(*o.Text)

@@ -165,7 +165,8 @@ func (p *points) onMasks(it TextItem, prompt PointPrompt) (score float64, counts
 	case unclear && !needsObject:
 		object = nil
 	case unclear:
-		return 0, nil, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): points in pixels want masks of one size, or meta.width and meta.height of the image",
+		return 0, nil, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): "+
+			"points in pixels want masks of one size, or meta.width and meta.height of the image",
 			confusion.width, confusion.height, object.width, object.height)
 	}
 	counts = map[string]float64{}

@@ -34,7 +34,7 @@ func (s Skipped) String() string {
 
 // With returns the samples that have what is needed, s itself where all do, and the others by reason.
 func (s *Set) With(need Need) (*Set, []Skipped, error) {
-	if t, ok := s.source.(targeted); ok && need == Target && t.Targeted() {
+	if h, ok := s.source.(holder); ok && h.Holds(need) {
 		return s, nil, nil
 	}
 	var with []int
@@ -85,8 +85,8 @@ func (s *Set) places(rows []int64) string {
 	return what + " " + strings.Join(parts, ", ")
 }
 
-// targeted is a Source of which every sample has a target: one without is an error, or cannot be.
-type targeted interface{ Targeted() bool }
+// holder is a Source whose samples all hold what is needed: one without it is an error, or cannot be.
+type holder interface{ Holds(need Need) bool }
 
 // holding says what a record holds, without its contents.
 type holding uint8

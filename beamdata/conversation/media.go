@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/frames"
+	"fulcrum/internal/registry"
 )
 
 // files hands out a record's images and videos in order, one for each tag.
@@ -127,6 +129,15 @@ func oneVideo(raw json.RawMessage) (v video, err error) {
 		return v, nil
 	}
 	v = video{}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(raw, &keys) == nil {
+		known := []string{"video", "path", "frames", "fps", "min_frames", "max_frames"}
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if !slices.Contains(known, key) {
+				return v, registry.Unknown("key", key, known)
+			}
+		}
+	}
 	if json.Unmarshal(raw, &v) != nil || v.Video == "" && v.Path == "" && len(v.Frames) == 0 {
 		return v, errors.New(`want a path, a list of frame files, or {"frames": [paths], "fps": number}`)
 	}

@@ -123,8 +123,8 @@ func (s *shapesSource) ask(row int64, text string) []chat.Message {
 	}}})
 }
 
-// Targeted reports that every question has an answer.
-func (s *shapesSource) Targeted() bool { return true }
+// Holds reports that every question has its answers; where all agree there is one to record.
+func (s *shapesSource) Holds(Need) bool { return true }
 
 // Fingerprint covers all that the samples depend on.
 func (s *shapesSource) Fingerprint() string {

@@ -96,6 +96,10 @@ func TestVideoBoundsAreRefusedByName(t *testing.T) {
 	if _, err := videoParts(t, DefaultVideoOptions(), `{"video": ["a.png"], "meta": {"frame_cnts": [2, 1]}, "conversations": [{"from": "human", "value": "<video>"}]}`); err == nil || err.Error() != "meta.frame_cnts says 3 frames, the 1st video has 1 files" {
 		t.Errorf("a list shorter than its counts: %v", err)
 	}
+	_, err := videoParts(t, DefaultVideoOptions(), `{"video": {"video": "v.mp4", "max_frame": 8}, "conversations": [{"from": "human", "value": "<video>"}]}`)
+	if err == nil || !strings.HasPrefix(err.Error(), `video: unknown key "max_frame" (did you mean max_frames?)`) {
+		t.Errorf("a misspelt key of a video: %v", err)
+	}
 	for want, o := range map[string]VideoOptions{
 		"fps: want a positive number, got 0":        {FPS: 0, MinFrames: 4, MaxFrames: 8},
 		"min_frames: want 2 to max_frames 4, got 6": {FPS: 2, MinFrames: 6, MaxFrames: 4},

@@ -1,6 +1,9 @@
 package jsonrecords
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // Fields calls visit for the keys of an object, with their quotes, and their values' bytes. What is no
 // JSON is passed over; decoding the record reports it.
@@ -59,4 +62,25 @@ func ValueEnd(b []byte) int {
 		}
 	}
 	return len(b)
+}
+
+// Wrapped returns the key under which an object holds a list of objects, and how many: {"data": [{…}, {…}]}, a file of
+// records inside of one. n is 0 where it holds none.
+func Wrapped(record []byte) (name string, n int) {
+	Fields(record, func(key, value []byte) {
+		value = bytes.TrimSpace(value)
+		if n > 0 || len(value) == 0 || value[0] != '[' {
+			return
+		}
+		var items []json.RawMessage
+		if json.Unmarshal(value, &items) != nil || len(items) == 0 || len(items[0]) == 0 || items[0][0] != '{' {
+			return
+		}
+		switch k := string(bytes.Trim(key, `"`)); k {
+		case "conversations", "messages", "completions", "answers": // what a record has itself
+		default:
+			name, n = k, len(items)
+		}
+	})
+	return name, n
 }

@@ -167,6 +167,7 @@ func (s *scanner) records(visit func(at int64, record []byte)) error {
 	if array {
 		s.pass(1)
 	}
+	comma := false // before what comes
 	for n := 0; ; n++ {
 		if c, err = s.peek(); err != nil {
 			return err
@@ -185,10 +186,13 @@ func (s *scanner) records(visit func(at int64, record []byte)) error {
 			if c, err = s.peek(); err != nil {
 				return err
 			}
+			comma = true
 		}
-		switch c {
-		case '{':
-		case 0:
+		switch {
+		case c == '{':
+		case comma && c == ']':
+			return fmt.Errorf("byte %d: a comma stands before the closing ]: remove it", s.base)
+		case c == 0:
 			if array {
 				return errors.New("the file ends within its array: want ]")
 			}

@@ -50,6 +50,48 @@ type Keys struct {
 	read         []string
 	known        map[string]bool
 	seen         map[string]*Unknown
+	also         map[string]string // customary other names of keys that are read
+}
+
+// Also says under which other names keys are known elsewhere, for messages.
+func (k *Keys) Also(names map[string]string) *Keys {
+	k.also = names
+	return k
+}
+
+// Meant returns the key that is read which an unknown one stands for; "" where none is near.
+func (k *Keys) Meant(key string) string {
+	if name := k.also[strings.ToLower(key)]; name != "" {
+		return name
+	}
+	return Nearest(key, k.read)
+}
+
+// Found says which unknown keys there are and what they may stand for: the keys candidates, ids (did you mean
+// pointer_candidates for candidates?). It is "no keys" where there is none.
+func (k *Keys) Found() string {
+	const most = 8
+	var names, hints []string
+	for _, u := range k.Unknown() {
+		names = append(names, fmt.Sprintf("%.40s", u.Key))
+		if u.Nearest != "" {
+			hints = append(hints, fmt.Sprintf("%s for %.40s", u.Nearest, u.Key))
+		}
+	}
+	if len(names) == 0 {
+		return "no keys"
+	}
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	text := "the keys " + strings.Join(names, ", ")
+	if len(names) == 1 {
+		text = "the key " + names[0]
+	}
+	if len(hints) > 0 {
+		text += " (did you mean " + strings.Join(hints, ", ") + "?)"
+	}
+	return text
 }
 
 // most bounds the different keys that are counted: a file may use keys as values.
@@ -91,7 +133,7 @@ func (k *Keys) Unknown() []Unknown {
 	for _, name := range slices.Sorted(maps.Keys(k.seen)) {
 		if !k.known[name] {
 			u := *k.seen[name]
-			u.Nearest = Nearest(name, k.read)
+			u.Nearest = k.Meant(name)
 			out = append(out, u)
 		}
 	}

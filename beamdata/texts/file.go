@@ -144,13 +144,31 @@ func (s *source) all(name string) *conversation.Set {
 	return conversation.NewSet(name, s, conversation.Rows(s.len()))
 }
 
+// locate returns the number of the file that holds a row, and the row within it.
+func (s *source) locate(row int64) (k int, within int64) {
+	k = sort.Search(len(s.ends), func(i int) bool { return s.ends[i] > row })
+	if k > 0 {
+		return k, row - s.ends[k-1]
+	}
+	return k, row
+}
+
+// Cluster implements conversation.Clusterer for JSON files: texts have no pictures, and of a Parquet file only the
+// columns of sources and targets are read.
+func (s *source) Cluster(row int64, by string) (string, error) {
+	k, within := s.locate(row)
+	f, ok := s.files[k].(jsonFile)
+	if !ok || by == "image" {
+		return "", nil
+	}
+	raw, err := f.Read(within)
+	return conversation.Value(raw, by), err
+}
+
 // Sample decodes a record.
 func (s *source) Sample(row int64) (conversation.Sample, error) {
-	k := sort.Search(len(s.ends), func(i int) bool { return s.ends[i] > row })
-	f, within := s.files[k], row
-	if k > 0 {
-		within -= s.ends[k-1]
-	}
+	k, within := s.locate(row)
+	f := s.files[k]
 	r, err := f.read(within, s.cols[k])
 	if err != nil {
 		at := f.at(within)
@@ -165,8 +183,8 @@ func (s *source) Sample(row int64) (conversation.Sample, error) {
 	return r.sample(row, s.prefix), nil
 }
 
-// Targeted reports that every record has a target: one without is an error.
-func (s *source) Targeted() bool { return true }
+// Holds reports that every record has a target: one without is an error.
+func (s *source) Holds(need conversation.Need) bool { return need == conversation.Target }
 
 // Fingerprint covers the files, the columns read and the prefix.
 func (s *source) Fingerprint() string {

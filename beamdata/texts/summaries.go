@@ -47,8 +47,8 @@ func (s builtIn) Sample(row int64) (conversation.Sample, error) {
 	return r.sample(row, s.prefix), nil
 }
 
-// Targeted reports that every report has a summary.
-func (s builtIn) Targeted() bool { return true }
+// Holds reports that every report has a summary.
+func (s builtIn) Holds(need conversation.Need) bool { return need == conversation.Target }
 
 // Fingerprint covers all that the examples depend on.
 func (s builtIn) Fingerprint() string {

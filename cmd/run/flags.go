@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 
@@ -124,7 +125,7 @@ func parseArgs(args []string) (*invocation, error) {
 	inv := &invocation{}
 	f := flagSet(inv)
 	if err := f.Parse(normalize(f, args)); err != nil {
-		return nil, &usageError{unknownFlag(f, err)}
+		return nil, unknownFlag(f, err)
 	}
 	inv.rerun = rerunFolder(inv.rerun)
 	inv.args = f.Args()
@@ -151,16 +152,23 @@ func parseArgs(args []string) (*invocation, error) {
 }
 
 // unknownFlag adds the nearest flag to pflag's message.
-func unknownFlag(f *pflag.FlagSet, err error) string {
-	msg := err.Error()
-	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
-		var names []string
-		f.VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if near, ok := registry.Nearest(name, names); ok {
-			msg += " (did you mean --" + near + "?)"
-		}
+func unknownFlag(f *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return &usageError{err.Error()}
 	}
-	return msg
+	name := unknown.GetSpecifiedName()
+	e := &flagError{usageError: usageError{"unknown flag: --" + name}, name: "--" + name}
+	if short := unknown.GetSpecifiedShortnames(); short != "" { // -seed
+		e.msg, e.name = "unknown flag: -"+short, "-"+short
+		return e
+	}
+	var names []string
+	f.VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+	if near, ok := registry.Nearest(name, names); ok {
+		e.msg, e.near = e.msg+" (did you mean --"+near+"?)", true
+	}
+	return e
 }
 
 func contains(list []string, s string) bool {

@@ -13,13 +13,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
-	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 )
 
@@ -68,7 +66,7 @@ func realMain(ctx context.Context, args []string, stdout, stderr io.Writer, app 
 	}
 	inv, err := parseArgs(args)
 	if err != nil {
-		return err
+		return s.withoutDashes(err, args)
 	}
 	if len(inv.args) > 0 && isVerb(inv.args[0]) { // flags before the verb
 		if inv.args[0] == "explain" {
@@ -118,22 +116,6 @@ func (s *session) verb(name string, args []string) error {
 	return s.app.Verb(s.ctx, name, args)
 }
 
-// overrides refuses arguments that are neither a verb nor an override.
-func overrides(inv *invocation) error {
-	for i, a := range inv.args {
-		if strings.Contains(a, "=") || strings.HasPrefix(a, "~") {
-			continue
-		}
-		if i == 0 {
-			if near, ok := registry.Nearest(a, verbs[:]); ok {
-				return &usageError{fmt.Sprintf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)}
-			}
-		}
-		return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))}
-	}
-	return nil
-}
-
 // request is what the command line asks to compose. A tree of the user's own is composed as Hydra
 // does, without our schema, unless a task is going to run it.
 func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
@@ -152,7 +134,7 @@ func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 		}
 		req.Schema = schema
 	}
-	return req, overrides(inv)
+	return req, overrides(req)
 }
 
 func (s *session) dispatch(inv *invocation) error {

@@ -57,7 +57,19 @@ func SlurmMissing() error {
 			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use hydra/launcher=local", name)
 		}
 	}
-	return nil
+	return slurmConfigured()
+}
+
+// slurmConfigured says that Slurm's commands know no cluster. A controller that does not answer is asked again later.
+func slurmConfigured() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "scontrol", "show", "config").CombinedOutput()
+	if err == nil || !strings.Contains(strings.ToLower(string(out)), "configuration") {
+		return nil
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return fmt.Errorf("there is no cluster behind Slurm's commands on this machine (%s): start the sweep on a login node, set SLURM_CONF to its slurm.conf, or use hydra/launcher=local", lines[len(lines)-1])
 }
 
 // NewSlurm returns the launcher for the jobs of a sweep, which run program. It needs Slurm's commands on this machine.

@@ -11,6 +11,10 @@ import (
 	"fulcrum/reports"
 )
 
+// BestEpoch is the name under which an outcome's metrics hold the epoch of the best checkpoint: 0 for the policy that
+// the run began with.
+const BestEpoch = "best_epoch"
+
 // Outcome is what a run came to.
 type Outcome struct {
 	Names     []string           // of the objectives' metrics
@@ -67,6 +71,9 @@ func (g Goals) Read(dir string) (Outcome, error) {
 			return out, fmt.Errorf("%s: %w", dir, err)
 		}
 		out.Violation = min(out.Violation+c.Excess(value), worst)
+	}
+	if s.Best != nil && s.Best.Phase != "" { // no objective: it comes last
+		out.Metrics[BestEpoch] = float64(s.Best.Epoch)
 	}
 	return out, nil
 }

@@ -48,7 +48,7 @@ func (t *Table[T]) Names() []string {
 // Unknown is the error for a name that is not in names: it lists them and the nearest one.
 func Unknown(kind, name string, names []string) error {
 	hint := ""
-	if near, ok := Nearest(name, names); ok {
+	if near, ok := Suggest(name, names); ok {
 		hint = fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return fmt.Errorf("unknown %s %q%s: want one of %s", kind, name, hint, strings.Join(names, ", "))
@@ -77,6 +77,32 @@ func Nearest(name string, names []string) (string, bool) {
 		limit = max(limit, 2)
 	}
 	return best, bestDist <= limit
+}
+
+// Suggest returns the nearest name, else the only one that begins with the given one (qwen for qwen2_5_vl) or holds
+// it as a word of its own.
+func Suggest(name string, names []string) (string, bool) {
+	if near, ok := Nearest(name, names); ok {
+		return near, true
+	}
+	const telling = 3 // letters
+	if len(name) < telling {
+		return "", false
+	}
+	for _, fits := range []func(full, part string) bool{strings.HasPrefix, func(full, part string) bool {
+		return strings.Contains("_"+full+"_", "_"+part+"_")
+	}} {
+		found, n := "", 0
+		for _, full := range names {
+			if fits(strings.ToLower(full), strings.ToLower(name)) {
+				found, n = full, n+1
+			}
+		}
+		if n == 1 {
+			return found, true
+		}
+	}
+	return "", false
 }
 
 // distance is the optimal-string-alignment distance: insert, delete, replace, swap neighbours.

@@ -154,7 +154,7 @@ func npyArray(descr string, fortran bool, shape []int, body []byte) (*Array, err
 // npyType returns the element type and its size; the type is empty for text.
 func npyType(descr string) (DType, int, error) {
 	if strings.Contains(descr, "O") {
-		return "", 0, fmt.Errorf("dtype %q holds pickled Python objects, which are not read", descr)
+		return "", 0, fmt.Errorf("dtype %q holds pickled Python objects, which are not read: save np.stack(x).astype(np.float32)", descr)
 	}
 	if len(descr) < 3 || !strings.ContainsRune("<>|=", rune(descr[0])) {
 		return "", 0, fmt.Errorf("dtype %q is not supported", descr)

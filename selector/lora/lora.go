@@ -19,12 +19,12 @@ import (
 
 // Options configures new adapters (config section vl.lora).
 type Options struct {
-	Enabled       bool     `koanf:"enabled" help:"train low-rank adapters of the target modules; the weights themselves stay as they are"`
-	Rank          int      `koanf:"rank" help:"rank r of the adapters" range:"[1,inf)"`
-	Alpha         float64  `koanf:"alpha" help:"the adapters' output is multiplied by alpha / rank" range:"(0,inf)"`
-	Dropout       float64  `koanf:"dropout" help:"dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
-	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj and down_proj stand in the vision tower too)"`
-	RSLoRA        bool     `koanf:"rslora" help:"multiply by alpha / √rank instead (Kalajdzievski 2023)"`
+	Enabled       bool     `koanf:"enabled" help:"train low-rank adapters of the target modules; the weights themselves stay as they are" also:"use_lora,use_peft"`
+	Rank          int      `koanf:"rank" help:"rank r of the adapters" range:"[1,inf)" also:"r,lora_r,lora_rank"`
+	Alpha         float64  `koanf:"alpha" help:"the adapters' output is multiplied by alpha / rank" range:"(0,inf)" also:"lora_alpha"`
+	Dropout       float64  `koanf:"dropout" help:"dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)" also:"lora_dropout"`
+	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj and down_proj stand in the vision tower too)" also:"lora_target_modules,lora_target"`
+	RSLoRA        bool     `koanf:"rslora" help:"multiply by alpha / √rank instead (Kalajdzievski 2023)" also:"use_rslora"`
 }
 
 // DefaultOptions adapts the attention of the decoder with rank 8 and alpha 32.

@@ -2,6 +2,7 @@ package pointer
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -14,8 +15,11 @@ type OpenOptions struct {
 	Dim        int                   // width of the embeddings
 	Seed       int64                 // of parameters that the file lacks (not strict)
 	Device     string
-	Strict     bool         // unknown or missing parameters are errors
-	Warn       func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
+	Strict     bool // unknown or missing parameters are errors
+	// Fresh, where it is set (training), lets a file whose choices do not move the query state (v2) start a selector whose
+	// choices do (v3), if an override asks for that, and is told the parameters that the file lacks.
+	Fresh func(names []string)
+	Warn  func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
 }
 
 // ConflictError is an override that contradicts the checkpoint that it is given with.
@@ -33,7 +37,7 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 		return nil, err
 	}
 	defer c.Close()
-	opt, err := c.architecture(o)
+	opt, grown, err := c.architecture(o)
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +45,24 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.assign(c, o); err != nil {
+	var fresh []string
+	if grown {
+		for _, w := range updateWeights(opt, opt.HiddenDim) {
+			fresh = append(fresh, w.name)
+		}
+	}
+	if err := p.assign(c, o, fresh); err != nil {
 		p.Free()
 		return nil, err
+	}
+	if grown {
+		o.Fresh(fresh)
 	}
 	return p, nil
 }
 
-// assign copies the file's weights into the policy.
-func (p *Policy) assign(c *Checkpoint, o OpenOptions) error {
+// assign copies the file's weights into the policy; fresh ones keep their start.
+func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	var unknown, missing []string
 	for name := range c.Weights {
 		if !p.params.Has(name) {
@@ -57,7 +70,7 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions) error {
 		}
 	}
 	for _, name := range p.params.Names() {
-		if _, ok := c.Weights[name]; !ok && name != "skip_scale" && name != "learned_scale" {
+		if _, ok := c.Weights[name]; !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name) {
 			missing = append(missing, name)
 		}
 	}
@@ -107,29 +120,57 @@ func equalShape(a, b []int) bool {
 	return true
 }
 
-// architecture merges the configured options with what the file says.
-func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
-	opt := o.Options
+// grows reports whether an override asks for a selector that is the file's but for its state update, which the file's
+// has none of: a v2 run starts a v3 one. Sizes follow the file.
+func (o OpenOptions) grows(found map[string]string) bool {
+	if o.Fresh == nil || o.Overridden == nil || found["state_update"] != "none" || o.Options.StateUpdate == "none" ||
+		!o.Overridden("selector.variant") && !o.Overridden("selector.state_update") {
+		return false
+	}
+	if (o.Options.NumLayers == 0) != (found["num_layers"] == "0") {
+		return false
+	}
+	for _, k := range o.Options.keys() {
+		switch k.key {
+		case "head", "decoder", "diversity.kind", "candidate_encoder.layers", "coarse.top_m", "stop.enabled", "skip.enabled", "encoder":
+			if found[k.key] != k.get() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// architecture merges the configured options with what the file says. grown: the file has no state update, the selector does.
+func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err error) {
+	opt = o.Options
 	found := c.shapes()
+	if found["variant"] == "v2" && !o.Strict { // as the reference: a gate that the file lacks starts fresh
+		found["variant"], found["state_update"] = "v3", "gate"
+	}
 	for key, value := range c.Metadata {
 		if rest, ok := strings.CutPrefix(key, "selector."); ok {
 			found[rest] = value
 		}
 	}
+	if grown = o.grows(found); grown {
+		delete(found, "state_update")
+		delete(found, "variant")
+	}
 	if kind, ok := c.Metadata["policy"]; ok && kind != "pointer" {
-		return opt, fmt.Errorf("%s: a checkpoint of policy %s, want pointer", c.Path, kind)
+		return opt, false, fmt.Errorf("%s: a checkpoint of policy %s, want pointer", c.Path, kind)
 	}
 	if d, ok := found["d_model"]; ok && d != strconv.Itoa(o.Dim) {
-		return opt, fmt.Errorf("%s: made for embeddings of %s columns, data.embeddings has %d", c.Path, d, o.Dim)
+		return opt, false, fmt.Errorf("%s: made for embeddings of %s columns, data.embeddings has %d", c.Path, d, o.Dim)
 	}
 	if text, ok := found["shot_num"]; ok && opt.ShotNum == nil {
 		shots, err := strconv.Atoi(text)
 		if err != nil {
-			return opt, fmt.Errorf("%s: metadata selector.shot_num=%s: %w", c.Path, text, err)
+			return opt, false, fmt.Errorf("%s: metadata selector.shot_num=%s: %w", c.Path, text, err)
 		}
 		opt.ShotNum = &shots // any number can be asked of a trained selector, so a configured one is no contradiction
 	}
-	for _, set := range opt.keys() {
+	for _, set := range append(opt.keys(), opt.Transformer.keys()...) {
 		value, ok := found[set.key]
 		if !ok {
 			continue
@@ -140,13 +181,13 @@ func (c *Checkpoint) architecture(o OpenOptions) (Options, error) {
 		}
 		before := set.get()
 		if err := set.set(value); err != nil {
-			return opt, fmt.Errorf("%s: metadata selector.%s=%s: %w", c.Path, set.key, value, err)
+			return opt, false, fmt.Errorf("%s: metadata selector.%s=%s: %w", c.Path, set.key, value, err)
 		}
 		if overridden && before != set.get() {
-			return opt, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
+			return opt, false, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}
-	return opt, nil
+	return opt, grown, nil
 }
 
 // key is one architecture option as text.

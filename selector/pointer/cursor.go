@@ -9,14 +9,19 @@ type cursor struct {
 	step   int             // choices made
 	state  torchx.Tensor   // [B, N, h] unit query state; no tensor without the encoder
 	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; no tensor without it
+	prefix torchx.Tensor   // [B, N, step+1, h] the query's state and the chosen; no tensor without the transformer
 	memory []torchx.Tensor // each [B, N, …]: what the diversity term remembers of the chosen
 }
 
 // start stands before the first choice.
 func (p *Policy) start(e encoded) cursor {
 	c := cursor{state: e.state}
-	if p.opt.StateUpdate == "gru" {
+	switch {
+	case p.opt.StateUpdate == "gru":
 		c.hidden = e.state
+	case p.opt.StateUpdate == transformerState && p.stateful():
+		c.prefix = torchx.Unsqueeze(e.state, 1)
+		c.state = p.readOn(c.prefix)
 	}
 	return c
 }
@@ -50,7 +55,7 @@ func (c cursor) follow(index torchx.Tensor) cursor {
 		x = torchx.Reshape(x, append([]int{shape[0] * shape[1]}, shape[2:]...)...)
 		return torchx.Reshape(torchx.IndexSelect(x, 0, index), shape...)
 	}
-	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden)}
+	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden), prefix: take(c.prefix)}
 	for _, m := range c.memory {
 		out.memory = append(out.memory, take(m))
 	}

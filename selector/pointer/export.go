@@ -49,6 +49,9 @@ func (c *Checkpoint) Export(path, format string) error {
 	for _, name := range c.Names() {
 		state.Set(exportName(name, format), c.Weights[name])
 	}
+	if format == "v2" && !c.gated() {
+		c.addOpenGate(state)
+	}
 	epoch, err := c.epoch()
 	if err != nil {
 		return err
@@ -74,7 +77,7 @@ func (c *Checkpoint) Export(path, format string) error {
 		top.Set("state_dict", state)
 		top.Set("hyper_parameters", hyper)
 	}
-	if extra := c.extra(); extra != nil {
+	if extra := c.extra(format); extra != nil {
 		top.Set(extraKey, extra)
 	}
 	return tensorfile.WritePT(path, top)
@@ -123,6 +126,10 @@ func (c *Checkpoint) fitsReference(format string) error {
 		}
 	}
 	found := c.shapes()
+	if format != "pt" && !c.gated() { // a v2 run
+		delete(want, gateName+".weight")
+		delete(want, gateName+".bias")
+	}
 	for name := range want {
 		if _, ok := c.Weights[name]; !ok && !(name == "input_proj.weight" && found["d_model"] == found["hidden_dim"]) {
 			missing = append(missing, name)
@@ -147,6 +154,28 @@ func (p *Policy) FitsReference() error {
 		c.Weights[name] = tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: p.params.Shape(name)}
 	}
 	return c.fitsReference("pt")
+}
+
+// gated reports whether choices move the query state, as in v3; in v2 they do not.
+func (c *Checkpoint) gated() bool {
+	_, weight := c.Weights[gateName+".weight"]
+	_, bias := c.Weights[gateName+".bias"]
+	return weight || bias || c.Metadata["selector.state_update"] != "none" && c.Metadata["selector.state_update"] != ""
+}
+
+// openGate is a bias whose sigmoid is 1 in float32.
+const openGate = 20
+
+// addOpenGate gives a v2 selector the gate that the reference's v2 model has and would start at random: weights 0 and a
+// bias that keeps the state as it is, whatever is chosen.
+func (c *Checkpoint) addOpenGate(state *tensorfile.Dict) {
+	h := c.Weights["query_proj.weight"].Shape[0]
+	bias := make([]float32, h)
+	for i := range bias {
+		bias[i] = openGate
+	}
+	state.Set(exportName(gateName+".weight", "v2"), tensorfile.FromFloat32s(gateName+".weight", []int{h, 2 * h}, make([]float32, 2*h*h)))
+	state.Set(exportName(gateName+".bias", "v2"), tensorfile.FromFloat32s(gateName+".bias", []int{h}, bias))
 }
 
 // epoch is the file's epoch as the reference counts it, from 0.
@@ -198,12 +227,17 @@ func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta fl
 }
 
 // extra is the architecture that a reader cannot derive from the shapes; nil for the reference's own, with
-// one head.
-func (c *Checkpoint) extra() *tensorfile.Dict {
-	if heads, ok := c.Metadata["selector.num_heads"]; !ok || heads == "1" {
+// one head, and a gate that is the selector's.
+func (c *Checkpoint) extra(format string) *tensorfile.Dict {
+	d := tensorfile.NewDict()
+	neutral := format == "v2" && !c.gated()
+	if heads, ok := c.Metadata["selector.num_heads"]; (!ok || heads == "1") && !neutral {
 		return nil
 	}
-	d := tensorfile.NewDict()
+	if neutral {
+		d.Set("state_update", "none")
+		d.Set("variant", "v2")
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		if name, ok := strings.CutPrefix(key, "selector."); ok {
 			d.Set(name, c.Metadata[key])

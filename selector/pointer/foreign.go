@@ -98,6 +98,10 @@ func (c *Checkpoint) readPT() error {
 			return err
 		}
 	}
+	if c.Metadata["selector.state_update"] == "none" { // written by Export, with a gate that leaves the state as it is
+		delete(c.Weights, gateName+".weight")
+		delete(c.Weights, gateName+".bias")
+	}
 	return nil
 }
 
@@ -223,7 +227,7 @@ func referenceMetric(name, phase string) string {
 }
 
 // shapes derives the options that names and shapes of the weights decide. Without skip terms it is the
-// reference's selector: v3 in everything but the number of heads, which leaves no trace in shapes, and what a
+// reference's selector: v3, or v2 where there is no gate, in everything but the number of heads, which leaves no trace in shapes, and what a
 // choice costs (taken).
 func (c *Checkpoint) shapes() map[string]string {
 	found := map[string]string{}
@@ -238,6 +242,9 @@ func (c *Checkpoint) shapes() map[string]string {
 		}
 		delete(found, "num_heads")
 		delete(found, "taken")
+		if _, gate := c.Weights[gateName+".weight"]; !gate {
+			found["variant"], found["state_update"] = "v2", "none"
+		}
 	}
 	found["hidden_dim"] = strconv.Itoa(t.Shape[0])
 	found["d_model"] = found["hidden_dim"]
@@ -292,5 +299,5 @@ func referenceNames(layers int) []string {
 	for i := range layers {
 		names = append(names, fmt.Sprintf("attn_norms.%d.weight", i), fmt.Sprintf("attn_norms.%d.bias", i))
 	}
-	return append(names, "query_proj.weight", "cand_proj.weight", "query_update_gate.weight", "query_update_gate.bias")
+	return append(names, "query_proj.weight", "cand_proj.weight", gateName+".weight", gateName+".bias")
 }

@@ -18,8 +18,9 @@ type Options struct {
 	Smoothing        float64                 `koanf:"label_smoothing" help:"share of the cross-entropy target spread over the pool (sft, rce)" range:"[0,1)"`
 	ShotNum          *int                    `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,1000]"`
 	Temperature      float64                 `koanf:"temperature" help:"logits are cosines divided by this" range:"(0,inf)"`
-	StateUpdate      string                  `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); none (v2)" enum:"gate,none,scalar_gate,gru"`
-	DistinctSteps    int                     `koanf:"distinct_steps" help:"steps with parameters of their own, where a choice has such (gru, mmr, slots); later steps share the last one's" range:"[1,1000]"`
+	StateUpdate      string                  `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); transformer = a causal language model over query and chosen examples (v0); none (v2)" enum:"gate,none,scalar_gate,gru,transformer"`
+	Transformer      TransformerOptions      `koanf:"transformer" help:"the language model of state_update=transformer (v0)"`
+	DistinctSteps    int                     `koanf:"distinct_steps" help:"steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps share the last one's" range:"[1,1000]"`
 	Head             string                  `koanf:"head" help:"score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)" enum:"cosine,bilinear,additive"`
 	Decoder          string                  `koanf:"decoder" help:"autoregressive: the state scores the pool at every step; slots: each step has a learned transform and slot vector of the state (v4_8)" enum:"autoregressive,slots"`
 	Diversity        DiversityOptions        `koanf:"diversity" help:"what a candidate is worth beside those chosen before"`
@@ -47,7 +48,8 @@ func DefaultOptions() Options {
 		Temperature: 0.1, StateUpdate: "gate", Taken: "excluded",
 		Encoder: "attention", DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
 		Diversity: DefaultDiversityOptions(), CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
-		Coarse: CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
+		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
+		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
 	}
 }
@@ -60,7 +62,7 @@ func (o Options) Validate() error {
 	if o.Encoder == "none" && !o.Skip.Enabled {
 		return option.Errorf("encoder", "want attention, or skip.enabled: nothing else gives a score")
 	}
-	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o), o.Relation.validate(o.Skip))
+	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o), o.Transformer.validate(o), o.Relation.validate(o.Skip))
 }
 
 // encoderOnly refuses what needs the encoder's vectors where there is no encoder.

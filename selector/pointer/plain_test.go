@@ -113,6 +113,9 @@ func newPlain(p *Policy, src *Source, q int, temperature float64) *plainModel {
 	}
 	m.s = unit(m.linear("query_proj.weight", "", x))
 	m.s0, m.hidden = m.s, m.s
+	if p.opt.StateUpdate == "transformer" {
+		m.s = m.readPrefix(nil)
+	}
 	for j := range c {
 		m.g = append(m.g, unit(m.linear("cand_proj.weight", "", c[j])))
 	}
@@ -355,6 +358,37 @@ func (m *plainModel) logDet(set []int64) float64 {
 	return sum
 }
 
+// readPrefix is the state behind the chosen, as TransformerOptions documents it: each row from those before it.
+func (m *plainModel) readPrefix(chosen []int64) []float64 {
+	h, o := m.p.opt.HiddenDim, m.p.opt.Transformer
+	x := [][]float64{m.s0}
+	for _, a := range chosen {
+		x = append(x, m.g[a])
+	}
+	for i := range x {
+		row := min(i, m.p.opt.DistinctSteps-1)
+		x[i] = add(x[i], m.get("state_transformer.positions")[row*h:(row+1)*h])
+	}
+	for l := range o.Layers {
+		pre := fmt.Sprintf("state_transformer.%d.", l)
+		normed, out := make([][]float64, len(x)), make([][]float64, len(x))
+		for i := range x {
+			normed[i] = m.norm(pre+"norm1.", x[i])
+		}
+		for i := range x {
+			y := m.attention(normed[i], normed[:i+1], o.Heads, pre+"self_attn.in_proj_weight", pre+"self_attn.in_proj_bias")
+			y = add(x[i], m.linear(pre+"self_attn.out_proj.weight", pre+"self_attn.out_proj.bias", y))
+			hidden := m.linear(pre+"linear1.weight", pre+"linear1.bias", m.norm(pre+"norm2.", y))
+			for k, v := range hidden {
+				hidden[k] = v * 0.5 * (1 + math.Erf(v/math.Sqrt2))
+			}
+			out[i] = add(y, m.linear(pre+"linear2.weight", pre+"linear2.bias", hidden))
+		}
+		x = out
+	}
+	return unit(add(m.s0, m.linear("state_transformer.out.weight", "", m.norm("state_transformer.norm.", x[len(x)-1]))))
+}
+
 // choose moves the state.
 func (m *plainModel) choose(a int64) {
 	step := len(m.chosen)
@@ -377,6 +411,9 @@ func (m *plainModel) choose(a int64) {
 		for i := range next {
 			next[i] = z*m.s[i] + (1-z)*e[i]
 		}
+	case "transformer":
+		m.s = m.readPrefix(m.chosen)
+		return
 	case "gru":
 		row := min(step, m.p.opt.DistinctSteps-1)
 		x := m.linear("state_gru.weight_ih", "state_gru.bias_ih", add(e, m.get("step_embedding.weight")[row*h:(row+1)*h]))

@@ -162,7 +162,11 @@ func (p *Policy) Free() { p.params.Free() }
 func (p *Policy) Metadata() map[string]string {
 	m := map[string]string{"policy": "pointer", "selector.d_model": strconv.Itoa(p.dim)}
 	opt := p.opt
-	for _, k := range opt.keys() {
+	keys := opt.keys()
+	if opt.StateUpdate == transformerState {
+		keys = append(keys, opt.Transformer.keys()...)
+	}
+	for _, k := range keys {
 		m["selector."+k.key] = k.get()
 	}
 	if opt.ShotNum != nil {

@@ -8,15 +8,21 @@ import "fulcrum/internal/torchx"
 //	none         s' = s                                                                   v2
 //	scalar_gate  s' = z·s + (1-z)·e,  z = σ(w·[s; e] + b), one number                     v1
 //	gate         s' = z∘s + (1-z)∘e,  z = σ(W[s; e] + b), one number a dimension          v3, v4-1
+//	transformer  s' = a causal transformer's reading of s₀ and all that was chosen        v0 (transformer.go)
 //	gru          hidden' = GRUCell(e + embedding of the step, hidden), hidden₀ = s₀, s' = hidden'    v4-2
+
+// gateName is the parameter of v3's gate in the state dict.
+const gateName = "query_update_gate"
 
 // updateWeights lists the parameters of the state update.
 func updateWeights(opt Options, h int) []weight {
 	switch opt.StateUpdate {
 	case "gate":
-		return []weight{{name: "query_update_gate.weight", shape: []int{h, 2 * h}, start: xavier}, {name: "query_update_gate.bias", shape: []int{h}, start: zeros}}
+		return []weight{{name: gateName + ".weight", shape: []int{h, 2 * h}, start: xavier}, {name: gateName + ".bias", shape: []int{h}, start: zeros}}
 	case "scalar_gate":
 		return []weight{{name: "scalar_update_gate.weight", shape: []int{1, 2 * h}, start: xavier}, {name: "scalar_update_gate.bias", shape: []int{1}, start: zeros}}
+	case transformerState:
+		return opt.Transformer.weights(opt, h)
 	case "gru":
 		return []weight{ // PyTorch's GRUCell and its start
 			{name: "state_gru.weight_ih", shape: []int{3 * h, h}, start: kaiming}, {name: "state_gru.weight_hh", shape: []int{3 * h, h}, start: kaiming},
@@ -30,13 +36,17 @@ func updateWeights(opt Options, h int) []weight {
 // update moves the state [B, N or 1, h] of a cursor, whose step is counted already, to the chosen examples [B, N, h].
 func (p *Policy) update(c *cursor, chosen torchx.Tensor) {
 	switch p.opt.StateUpdate {
+	case transformerState:
+		shape := chosen.Shape()
+		c.prefix = torchx.Cat(2, torchx.Expand(c.prefix, -1, shape[1], -1, -1), torchx.Unsqueeze(chosen, 2))
+		c.state = p.readOn(c.prefix)
 	case "gru":
 		c.hidden = p.gru(c.hidden, torchx.Add(chosen, p.stepRow("step_embedding.weight", c.step-1)))
 		c.state = torchx.Normalize(c.hidden)
 	case "scalar_gate":
 		c.state = p.gate("scalar_update_gate", c.state, chosen)
 	default:
-		c.state = p.gate("query_update_gate", c.state, chosen)
+		c.state = p.gate(gateName, c.state, chosen)
 	}
 }
 

@@ -38,6 +38,9 @@ func presets() []variant {
 	}
 	four := 4
 	return []variant{
+		v("v0", 3, func(o *Options) {
+			o.NumLayers, o.StateUpdate, o.Transformer = 0, "transformer", TransformerOptions{Layers: 2, Heads: 2, FFNDim: 5}
+		}),
 		v("v1", 2, func(o *Options) { o.NumLayers, o.StateUpdate = 0, "scalar_gate" }),
 		v("v2", 2, func(o *Options) { o.StateUpdate = "none" }),
 		v("v3", 2, func(*Options) {}),
@@ -62,7 +65,7 @@ func factors() [][]func(*variant) {
 	diversity := func(s string) func(*variant) { return func(v *variant) { v.opt.Diversity.Kind = s } }
 	head := func(s string) func(*variant) { return func(v *variant) { v.opt.Head = s } }
 	keep := func(*variant) {}
-	factor(update("none"), update("scalar_gate"), update("gate"), update("gru"))
+	factor(update("none"), update("scalar_gate"), update("gate"), update("gru"), update("transformer"))
 	factor(diversity("none"), diversity("mmr"), diversity("coverage"), diversity("logdet"))
 	factor(keep, func(v *variant) { v.opt.CandidateEncoder.Layers = 1 }, func(v *variant) { v.opt.CandidateEncoder.Layers = 2 })
 	factor(head("cosine"), head("bilinear"), head("additive"))
@@ -124,6 +127,7 @@ func covering() []variant {
 		}
 		opt := DefaultOptions()
 		opt.HiddenDim, opt.Diversity.Prototypes, opt.Coarse.Dim = 4, 3, 3
+		opt.Transformer = TransformerOptions{Layers: 1, Heads: 2, FFNDim: 5}
 		opt.CandidateEncoder = CandidateEncoderOptions{Heads: 2, FFNDim: 5}
 		v := variant{opt: opt, shots: []int{1, 2, 3, 4, 8}[len(out)%5]}
 		for f, choice := range best {
@@ -375,7 +379,7 @@ func TestFreshVariantsLearn(t *testing.T) {
 				end()
 			}
 			for _, name := range p.params.Names() {
-				later := strings.HasPrefix(name, "query_update") || strings.HasPrefix(name, "scalar_update") || strings.HasPrefix(name, "state_gru") || strings.HasPrefix(name, "step_emb") ||
+				later := strings.HasPrefix(name, "query_update") || strings.HasPrefix(name, "scalar_update") || strings.HasPrefix(name, "state_gru") || strings.HasPrefix(name, "state_transformer") || strings.HasPrefix(name, "step_emb") ||
 					name == "diversity.weight" && v.opt.Diversity.Kind != "coverage"
 				if v.shots == 1 && later || name == "stop.vector" && v.shots <= v.opt.Stop.MinShots || name == "stop.bias" && v.shots <= v.opt.Stop.MinShots {
 					continue // matters from the second choice on

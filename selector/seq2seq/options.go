@@ -10,9 +10,9 @@ import (
 
 // Options configures the policy (config section seq2seq).
 type Options struct {
-	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; or a run, or one of its checkpoints: the model that it trained, adapters merged; null = a small model from random weights (scratch)"`
+	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; or a run, or one of its checkpoints: the model that it trained, adapters merged; null = a small model from random weights (scratch)" also:"model_name_or_path,model_path,model,model_name"`
 	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
-	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file), for float16 folders float32 everywhere. Trained weights are float32 always" enum:"auto,float32,bfloat16"`
+	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file), for float16 folders float32 everywhere. Trained weights are float32 always" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
 	MaxSourceTokens *int `koanf:"max_source_tokens" help:"longest source in tokens, its end token included: longer ones are cut; null = 512 (T5), the model's positions (BART)" range:"[2,inf)"`
 

@@ -10,9 +10,9 @@ import (
 
 // Options configures the policy (config section vl).
 type Options struct {
-	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model from random weights (scratch)"`
+	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model from random weights (scratch)" also:"model_name_or_path,model_path,model,model_name"`
 	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
-	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only answers, it does not train" enum:"auto,float32,bfloat16,float16"`
+	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only answers, it does not train" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
 	MinPixels *int `koanf:"min_pixels" help:"fewest pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
 	MaxPixels *int `koanf:"max_pixels" help:"most pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`

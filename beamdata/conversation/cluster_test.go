@@ -1,0 +1,70 @@
+package conversation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fulcrum/beamdata/shapes"
+)
+
+// Records about one picture belong together, whatever their order and however the picture is named; so do those with one
+// value of a key, at the top of a record or in its meta.
+func TestClusters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data.json")
+	text := `[
+		{"id": 1, "image": "a.png", "doc": 7, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 2, "images": ["b.png"], "meta": {"doc": "7", "page": 1}, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 3, "images": ["a.png"], "meta": {"doc": null}, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 4, "conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]}
+	]`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	src, err := openFile(path, "train", DefaultOptions(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := src.all("val")
+	images, err := set.Clusters("image")
+	if err != nil || len(images) != 3 || images[0] != images[2] || images[0] == images[1] {
+		t.Errorf("by image: %v, %v", images, err)
+	}
+	docs, err := set.Clusters("doc")
+	if err != nil || fmt.Sprint(docs) != "map[0:7 1:7]" {
+		t.Errorf("by doc: %v, %v", docs, err)
+	}
+	if none, err := set.Clusters("dco"); err != nil || len(none) != 0 {
+		t.Errorf("by a key that no record has: %v, %v", none, err)
+	}
+	if none, err := (*Set)(nil).Clusters("image"); err != nil || none != nil {
+		t.Errorf("no set: %v, %v", none, err)
+	}
+}
+
+// The built-in questions about one scene belong together: three of a training scene, one of the others.
+func TestClustersOfShapes(t *testing.T) {
+	sizes := shapes.DefaultOptions()
+	sizes.TrainQueries, sizes.ValQueries, sizes.DevQueries, sizes.ReaderQuestions = 60, 8, 0, 8
+	b, err := Shapes(sizes, DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		set  *Set
+		want int
+	}{{b.Train, 20}, {b.Val, 8}} {
+		of, err := tc.set.Clusters("image")
+		if err != nil {
+			t.Fatal(err)
+		}
+		scenes := map[string]bool{}
+		for _, scene := range of {
+			scenes[scene] = true
+		}
+		if len(of) != tc.set.Len() || len(scenes) != tc.want {
+			t.Errorf("%s: %d questions about %d scenes, want %d", tc.set.Name, len(of), len(scenes), tc.want)
+		}
+	}
+}

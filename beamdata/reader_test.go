@@ -1,0 +1,47 @@
+package beamdata
+
+import (
+	"strings"
+	"testing"
+
+	"fulcrum/internal/tensorfile"
+)
+
+// A reward table's numbers are refused where they would overflow, with the query's row.
+func TestReaderRefusesHugeNumbers(t *testing.T) {
+	table := func(change string, x float32) map[string]*tensorfile.Array {
+		numbers := map[string][]float32{"score": {0, -1, -2, -3}, "demo_acc": {0, 1, 0, 1}, "prior_score": {-1, -1}, "prior_expected_acc": {0, 0.5}}
+		if change != "" {
+			numbers[change][len(numbers[change])-1] = x
+		}
+		arrays := map[string]*tensorfile.Array{
+			"query_id":         {Tensor: tensorfile.FromInt64s("", []int{2}, []int64{1, 2})},
+			"pool":             {Tensor: tensorfile.FromInt64s("", []int{2, 2}, []int64{3, 4, 4, 5})},
+			"prior_top_answer": {Tensor: tensorfile.Tensor{Shape: []int{2}}, Strings: []string{"a", "b"}},
+		}
+		for name, v := range numbers {
+			shape := []int{2}
+			if len(v) == 4 {
+				shape = []int{2, 2}
+			}
+			arrays[name] = &tensorfile.Array{Tensor: tensorfile.FromFloat32s("", shape, v)}
+		}
+		return arrays
+	}
+	for _, tc := range []struct {
+		array string
+		x     float32
+		want  string // "" = accepted
+	}{
+		{"", 0, ""},
+		{"demo_acc", 2e30, "array demo_acc: query row 1 holds 2e+30, want a number within ±1e+30"},
+		{"prior_expected_acc", -2e30, "array prior_expected_acc: query row 1 holds -2e+30, want a number within ±1e+30"},
+		{"score", 100, "array score: query row 1 holds a logarithm above that of 1e+30"},
+		{"prior_score", 100, "array prior_score: query row 1 holds a logarithm above that of 1e+30"},
+	} {
+		_, err := newReader(table(tc.array, tc.x), 6)
+		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s = %v: error %v, want %q", tc.array, tc.x, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulcrum/configs"
+	"fulcrum/internal/registry"
+)
+
+// This file answers words that are neither flags nor overrides: exp okvqa_v3, --seed 3.
+
+// overrides refuses arguments that are neither a verb nor an override.
+func overrides(req configs.Request) error {
+	for i, a := range req.Overrides {
+		if strings.Contains(a, "=") || strings.HasPrefix(a, "~") {
+			continue
+		}
+		if near, ok := registry.Nearest(a, verbs[:]); ok && i == 0 {
+			return &usageError{fmt.Sprintf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)}
+		}
+		value := ""
+		if i+1 < len(req.Overrides) && isWord(req.Overrides[i+1]) {
+			value = req.Overrides[i+1]
+		}
+		if meant := configs.Settings(req, a, value); len(meant) > 0 {
+			return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))}
+		}
+		return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))}
+	}
+	return nil
+}
+
+// flagError is a flag that the program does not have.
+type flagError struct {
+	usageError
+	name string // with its dashes
+	near bool   // one of ours is
+}
+
+func (e *flagError) Unwrap() error { return &e.usageError }
+
+// withoutDashes adds to the fault of an unknown flag the override that it stands for: settings have no dashes.
+func (s *session) withoutDashes(err error, args []string) error {
+	var unknown *flagError
+	if !errors.As(err, &unknown) || unknown.near {
+		return err
+	}
+	value := ""
+	for i, a := range args {
+		name, given, ok := strings.Cut(a, "=")
+		if name != unknown.name {
+			continue
+		}
+		if value = given; !ok && i+1 < len(args) && isWord(args[i+1]) {
+			value = args[i+1]
+		}
+	}
+	schema, serr := s.app.Schema()
+	if serr != nil {
+		return err
+	}
+	if meant := configs.Settings(configs.Request{Library: configs.Library(), Schema: schema}, unknown.name, value); len(meant) > 0 {
+		return &usageError{fmt.Sprintf("%s: settings are written without dashes (did you mean %s?)", unknown.msg, strings.Join(meant, " or "))}
+	}
+	return &usageError{unknown.msg + ": run --help lists groups and keys, --hydra-help the flags"}
+}

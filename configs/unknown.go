@@ -1,0 +1,222 @@
+package configs
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// This file finds the key that was meant by one that the schema does not have.
+
+// synonyms reads the tag also: names of the key, and word=value for its values.
+func (f *field) synonyms(tag string) {
+	if tag == "" {
+		return
+	}
+	for _, word := range strings.Split(tag, ",") {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			if f.words == nil {
+				f.words = map[string]string{}
+			}
+			f.words[name] = value
+		} else {
+			f.also = append(f.also, word)
+		}
+	}
+}
+
+// meant returns the value of enum that a user's word stands for; "" where none is near.
+func (f *field) meant(word string) string {
+	if value, ok := f.words[strings.ToLower(word)]; ok {
+		return value
+	}
+	near, _ := registry.Suggest(word, f.enum)
+	return near
+}
+
+// called reports whether other libraries call the field so.
+func (f *field) called(name string) bool { return slices.Contains(f.also, strings.ToLower(name)) }
+
+// Suggest returns the keys that an unknown one may stand for, best first: a sibling of another name or with a
+// typing error, else a key of that name in any section, else the nearest of all. root (nil: unknown) is the
+// configuration so far.
+func (s *Schema) Suggest(key string, root *Node) []string {
+	parts := splitPath(key)
+	last, parent := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], ".")
+	section := s.find(parent)
+	if f := section; f != nil && parent != "" {
+		for _, c := range f.fields {
+			if c.called(last) {
+				return []string{c.path}
+			}
+		}
+		if near, ok := registry.Suggest(last, f.keys()); ok {
+			return []string{parent + "." + near}
+		}
+	} else if near, ok := registry.Nearest(last, s.root.keys()); ok && parent == "" {
+		return []string{near}
+	}
+	if found := s.elsewhere(key, last, root); len(found) > 0 {
+		return found
+	}
+	if section == nil { // trainer.lr
+		if found := s.elsewhere(last, last, root); len(found) > 0 {
+			return found
+		}
+	}
+	var all []string
+	s.root.walk(func(f *field) {
+		_, alike := registry.Nearest(last, []string{f.key})
+		if (alike || section == nil) && !strings.HasPrefix(key, f.path+".") { // the section that lacks the key is no key to set
+			all = append(all, f.path)
+		}
+	})
+	if near, ok := registry.Nearest(key, all); ok {
+		return []string{near}
+	}
+	return nil
+}
+
+// elsewhere returns the keys of any section that end in key, else those that other libraries call by its last part. Of
+// several, those in sections that root schedules are meant.
+func (s *Schema) elsewhere(key, last string, root *Node) []string {
+	var ending, named []string
+	s.root.walk(func(f *field) {
+		if strings.HasSuffix(f.path, "."+key) && len(f.fields) == 0 {
+			ending = append(ending, f.path)
+		}
+		if f.called(last) {
+			named = append(named, f.path)
+		}
+	})
+	found := ending
+	if len(found) == 0 {
+		found = named
+		if section, _, ok := strings.Cut(key, "."); ok { // grpo.clip_range means no key of rce
+			inside := slices.DeleteFunc(slices.Clone(named), func(path string) bool { return !strings.HasPrefix(path, section+".") })
+			if len(inside) > 0 {
+				return inside
+			}
+		}
+	}
+	if len(found) > 1 && root != nil {
+		if planned := s.scheduled(root, found); len(planned) > 0 {
+			return planned
+		}
+	}
+	return found
+}
+
+// scheduled returns the paths whose outermost section the values of root schedule.
+func (s *Schema) scheduled(root *Node, paths []string) []string {
+	v := reflect.New(s.root.typ)
+	plan, ok := v.Interface().(interface{ Scheduled(section string) bool })
+	if !ok {
+		return nil
+	}
+	d := &decoder{}
+	for _, f := range s.root.fields { // what chooses sections is no section
+		if n := root.Get(f.key); len(f.fields) == 0 && n != nil && n.tmpl == nil {
+			d.into(v.Elem().FieldByIndex(f.index), f, n, f.key)
+		}
+	}
+	var out []string
+	for _, path := range paths {
+		if section, _, _ := strings.Cut(path, "."); plan.Scheduled(section) {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// suggest adds Hydra's own keys to what the schema suggests.
+func (c *Composer) suggest(key string, root *Node) []string {
+	var found []string
+	if c.req.Schema != nil {
+		found = c.req.Schema.Suggest(key, root)
+	}
+	if parts := splitPath(key); len(found) == 0 {
+		c.hydraCheck.root.walk(func(f *field) {
+			if f.called(parts[len(parts)-1]) {
+				found = append(found, "hydra."+f.path)
+			}
+		})
+		found = found[:min(len(found), 1)]
+	}
+	return found
+}
+
+// Settings returns what a word without an equals sign may have been meant as: a group or key with the value behind it,
+// or an option of a group.
+func Settings(req Request, word, value string) []string {
+	req.Overrides = nil
+	c, err := NewComposer(req)
+	if err != nil {
+		return nil
+	}
+	if value == "" {
+		value = "VALUE"
+	}
+	name := strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
+	groups, options, err := c.lib.allGroups("")
+	if err != nil {
+		return nil
+	}
+	if slices.Contains(groups, name) || c.req.Schema != nil && c.req.Schema.find(name) != nil && name != "" {
+		return []string{name + "=" + value}
+	}
+	var out, all []string
+	if c.req.Schema != nil {
+		for _, f := range c.req.Schema.root.fields { // train
+			if slices.Contains(f.enum, word) {
+				out = append(out, f.path+"="+word)
+			}
+		}
+	}
+	for _, g := range groups {
+		if slices.Contains(options[g], word) {
+			out = append(out, g+"="+word)
+		}
+		all = append(all, options[g]...)
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, key := range c.suggest(name, nil) {
+		out = append(out, key+"="+value)
+	}
+	if near, ok := registry.Nearest(word, all); ok && len(out) == 0 {
+		for _, g := range groups {
+			if slices.Contains(options[g], near) {
+				out = append(out, g+"="+near)
+			}
+		}
+	}
+	return out
+}
+
+// unknown is the message for a key that the schema does not have. root is the configuration so far.
+func (c *Composer) unknown(key string, root *Node) string {
+	return c.req.Schema.notFound(key, c.suggest(key, root))
+}
+
+// unknown is the message for a key the schema does not have. root is the configuration so far.
+func (s *Schema) unknown(key string, root *Node) string { return s.notFound(key, s.Suggest(key, root)) }
+
+// notFound is the message for an unknown key with what may have been meant.
+func (s *Schema) notFound(key string, found []string) string {
+	msg := "unknown key " + key
+	const most = 6 // suggestions
+	if n := len(found); n == 1 {
+		return msg + " (did you mean " + found[0] + "?)"
+	} else if n > 1 && n <= most {
+		return msg + " (did you mean " + strings.Join(found[:n-1], ", ") + " or " + found[n-1] + "?)"
+	}
+	parts := splitPath(key)
+	if f := s.find(strings.Join(parts[:len(parts)-1], ".")); f != nil && f.path != "" && len(f.fields) > 0 {
+		return msg + ": " + f.path + " has " + strings.Join(f.keys(), ", ")
+	}
+	return msg
+}

@@ -1,0 +1,63 @@
+package configs
+
+import (
+	"strings"
+	"testing"
+)
+
+type unknownPhase struct {
+	LR        float64 `koanf:"lr" also:"learning_rate"`
+	GroupSize int     `koanf:"group_size" also:"num_generations"`
+}
+
+type unknownRoot struct {
+	Schedule []string     `koanf:"schedule"`
+	Policy   string       `koanf:"policy" enum:"pointer,qwen2_5_vl" also:"vlm=qwen2_5_vl"`
+	SFT      unknownPhase `koanf:"sft"`
+	GRPO     unknownPhase `koanf:"grpo"`
+	LoRA     struct {
+		Rank    int  `koanf:"rank" also:"r"`
+		Enabled bool `koanf:"enabled"`
+	} `koanf:"lora"`
+}
+
+func (r *unknownRoot) Scheduled(section string) bool {
+	for _, name := range r.Schedule {
+		if name == section {
+			return true
+		}
+	}
+	return false
+}
+
+// What a user of another library writes, or writes in short, is answered with the key that was meant.
+func TestUnknownKeys(t *testing.T) {
+	schema, err := SchemaOf(&unknownRoot{Schedule: []string{"grpo"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, overrides, want string }{
+		{"another library's name", "lora.r=8", "unknown key lora.r (did you mean lora.rank?)"},
+		{"a typing error beside", "lora.rnk=8", "unknown key lora.rnk (did you mean lora.rank?)"},
+		{"nothing alike", "lora.width=8", "unknown key lora.width: lora has rank, enabled"},
+		{"a short name means the scheduled phase", "lr=1", "unknown key lr (did you mean grpo.lr?)"},
+		{"whatever the order", "lr=1 schedule=[sft]", "unknown key lr (did you mean sft.lr?)"},
+		{"or each of several", "lr=1 schedule=[sft,grpo]", "unknown key lr (did you mean sft.lr or grpo.lr?)"},
+		{"or all of them", "lr=1 schedule=[]", "unknown key lr (did you mean sft.lr or grpo.lr?)"},
+		{"both at once", "num_generations=4", "unknown key num_generations (did you mean grpo.group_size?)"},
+		{"a section that there is not", "trainer.lr=1", "unknown key trainer.lr (did you mean grpo.lr?)"},
+		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},
+		{"Hydra's own keys", "output_dir=x", "unknown key output_dir (did you mean hydra.run.dir?)"},
+		{"nothing alike anywhere", "xyzzy=1", "unknown key xyzzy"},
+		{"one value for a list", "schedule=sft", "want a list of text, got the text \"sft\": a list of one is schedule=[sft]"},
+		{"the start of a value", "policy=qwen", "want one of pointer, qwen2_5_vl, got qwen (did you mean qwen2_5_vl?)"},
+		{"another word for a value", "policy=vlm", "want one of pointer, qwen2_5_vl, got vlm (did you mean qwen2_5_vl?)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Compose(Request{Library: tree("--- config\nschedule: [grpo]\npolicy: pointer\n"), Overrides: strings.Fields(tc.overrides), Schema: schema})
+			if err == nil || !strings.HasSuffix(err.Error(), ": "+tc.want) {
+				t.Errorf("%s\n got %v\nwant %s", tc.overrides, err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package experiments
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// announce says what is about to be read, which may take minutes: files and folders with their sizes, or the built-in
+// data.
+func (r *run) announce() {
+	var parts []string
+	data, d := r.cfg.Data, r.cfg.Data.Name
+	files := []*string{data.Beams, data.Records, data.ValBeams, data.Embeddings, data.Reader, data.Eval.Beams, data.Eval.Reader}
+	switch d {
+	case "okvqa":
+		files = []*string{data.Root}
+	case "conversations":
+		c := data.Conversations
+		files = []*string{c.Train, c.Val, c.Eval, c.SFT}
+	case "texts":
+		t := data.Texts
+		files = []*string{t.Train, t.Val, t.Test}
+	case "beams":
+	default:
+		files, parts = nil, []string{"data." + d + " (built in)"}
+	}
+	if r.cfg.Policy == "qwen2_5_vl" {
+		files = append(files, r.cfg.VL.Path, r.cfg.VL.Adapter)
+	} else if r.cfg.Policy == "seq2seq" {
+		files = append(files, r.cfg.Seq2Seq.Path, r.cfg.Seq2Seq.Adapter)
+	}
+	for _, path := range append(files, r.cfg.Init.Checkpoint) {
+		if path != nil {
+			parts = append(parts, *path+sizeOf(*path))
+		}
+	}
+	r.logf("reading %s and libtorch", strings.Join(parts, ", "))
+}
+
+// sizeOf is " (1.2 GB)", of a folder the files in it; "" for what cannot be read.
+func sizeOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	size := info.Size()
+	if info.IsDir() {
+		size = 0
+		files, err := os.ReadDir(path)
+		if err != nil {
+			return ""
+		}
+		for _, f := range files {
+			if info, err := os.Stat(filepath.Join(path, f.Name())); err == nil && info.Mode().IsRegular() {
+				size += info.Size()
+			}
+		}
+	}
+	switch {
+	case size >= 1e9:
+		return fmt.Sprintf(" (%.1f GB)", float64(size)/1e9)
+	case size >= 1e6:
+		return fmt.Sprintf(" (%.1f MB)", float64(size)/1e6)
+	}
+	return fmt.Sprintf(" (%.1f kB)", float64(size)/1e3)
+}

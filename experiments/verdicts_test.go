@@ -1,0 +1,137 @@
+package experiments_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/reports"
+)
+
+// A run whose best policy is the initial one says so on the console, in its report and to whoever predicts with it.
+func TestAnUntrainedBestIsNamed(t *testing.T) {
+	t.Parallel()
+	data := beams(t, records())
+	model, out := folder(t), folder(t)
+	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "preflight.enabled=false", "hydra.run.dir="+model)...) // no weight moves
+	if !strings.Contains(r.stdout, "best is the initial policy: no epoch did better by val_loss (") || !strings.Contains(r.stderr, "warning: best is the initial policy: it has val_loss ") {
+		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
+	}
+	report := strings.ReplaceAll(read(t, filepath.Join(model, "report.md")), `\_`, "_")
+	for _, want := range []string{"No phase did better on val than the initial policy, which is the best.", "the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("report.md lacks %q:\n%s", want, report)
+		}
+	}
+	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + model, "hydra.run.dir=" + out}, data...)...)
+	if !strings.Contains(r.stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") || !strings.Contains(r.stderr, "is the policy that its run began with") {
+		t.Errorf("task=predict does not say it:\n%s\n%s", r.stdout, r.stderr)
+	}
+	// Whoever names the file knows what it is.
+	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + filepath.Join(model, "checkpoints/init_epoch0.safetensors"), "hydra.run.dir=" + folder(t)}, data...)...)
+	if strings.Contains(r.stdout+r.stderr, "untrained") || strings.Contains(r.stderr, "began with") {
+		t.Errorf("a checkpoint that was named:\n%s\n%s", r.stdout, r.stderr)
+	}
+}
+
+// evaluations reads evals.jsonl of a run.
+func evaluations(t *testing.T, dir string) map[string]reports.Evaluation {
+	t.Helper()
+	evals, err := reports.ReadEvals(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]reports.Evaluation{}
+	for _, e := range evals {
+		out[e.Split+"/"+e.Policy+"/"+e.Metric] = e
+	}
+	return out
+}
+
+// A run knows from how many checkpoints its best was chosen, and is judged by that on the questions that chose it.
+func TestARunKnowsWhatItChoseFrom(t *testing.T) {
+	t.Parallel()
+	dir, _ := trained(t) // 2 phases of 2 epochs
+	evals := evaluations(t, dir)
+	for name, want := range map[string]int{"val/best/reward": 5, "val/best/accuracy": 5, "dev/best/reward": 0, "val/grpo/reward": 0, "val/init/reward": 0} {
+		e, ok := evals[name]
+		if !ok || e.ChosenFrom != want {
+			t.Errorf("%s (there: %v): chosen from %d checkpoints, want %d", name, ok, e.ChosenFrom, want)
+		}
+	}
+	if e := evals["val/best/reward"]; e.Clusters != nil { // one question of each scene
+		t.Errorf("clusters %v, want none", e.Clusters)
+	}
+	summary, err := reports.ReadSummary(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range summary.Evaluations {
+		if p := s.OverSimilarity; p != nil && s.Split == "val" && s.Policy == "best" && (p.ChosenFrom != 5 || math.Abs(p.IntervalLevel-0.99) > 1e-12) {
+			t.Errorf("best over similarity on val: %+v, want it corrected for 5 checkpoints", p)
+		}
+	}
+}
+
+// Two result files on questions that share images are compared image by image, or by a key of the annotations.
+func TestEvaluationsCountImages(t *testing.T) {
+	t.Parallel()
+	work := t.TempDir()
+	var results, annotations []string
+	for id := range 8 {
+		results = append(results, fmt.Sprintf(`{"question_id": %d, "answer": "cat"}`, id))
+		annotations = append(annotations, fmt.Sprintf(`{"question_id": %d, "image_id": %d, "scene": "s%d", "answers": [%s{"answer": "cow"}]}`, id, 700+id/2, id%3, strings.Repeat(`{"answer": "cat"},`, 9)))
+	}
+	write(t, filepath.Join(work, "results.json"), "["+strings.Join(results, ",")+"]")
+	write(t, filepath.Join(work, "truth.json"), `{"annotations": [`+strings.Join(annotations, ",")+`]}`)
+	args := []string{"task=evaluate", "evaluate.results=" + work + "/results.json", "evaluate.annotations=" + work + "/truth.json"}
+	for _, tc := range []struct{ cluster, want string }{{"null", "[0 0 1 1 2 2 3 3]"}, {"image", "[0 0 1 1 2 2 3 3]"}, {"scene", "[0 1 2 0 1 2 0 1]"}, {"question_id", "[]"}} {
+		dir := folder(t)
+		mustRun(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+dir)...)
+		if got := fmt.Sprint(evaluations(t, dir)["vqa/results/accuracy"].Clusters); got != tc.want {
+			t.Errorf("eval.cluster=%s: clusters %s, want %s", tc.cluster, got, tc.want)
+		}
+	}
+	for _, tc := range []struct{ cluster, want string }{
+		{"scnee", "eval.cluster=scnee: no question that is evaluated has the key scnee"},
+		{"''", "eval.cluster"},
+	} {
+		if r := run(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+folder(t))...); r.code != 2 || !strings.Contains(r.stderr, tc.want) {
+			t.Errorf("eval.cluster=%s: exit code %d, %s", tc.cluster, r.code, r.stderr)
+		}
+	}
+	if r := run(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=a", "evaluate.references=b", "eval.cluster=image"); r.code != 2 || !strings.Contains(r.stderr, "eval.cluster") {
+		t.Errorf("metric=rouge: exit code %d, %s", r.code, r.stderr)
+	}
+	if r := run(t, tiny("eval.cluster=topic", "hydra.run.dir="+folder(t))...); r.code != 2 || !strings.Contains(r.stderr, "no question that is evaluated has the key topic") {
+		t.Errorf("a key that no built-in question has: exit code %d, %s", r.code, r.stderr)
+	}
+	if r := run(t, tiny("checkpoint.best.metric=val_kl")...); r.code != 2 || !strings.Contains(r.stderr, "val_kl is 0 for the initial policy") || !strings.Contains(r.stderr, "best.kl_max") {
+		t.Errorf("checkpoint.best.metric=val_kl: exit code %d, %s", r.code, r.stderr)
+	}
+}
+
+// Training questions about one scene, which are evaluated beside the held-out ones, are clusters; by another key of the
+// data they are not.
+func TestARunKnowsItsClusters(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "data.eval.train_queries=48", "report.plots=false", "preflight.enabled=false", "hydra.run.dir="+dir)...)
+	evals := evaluations(t, dir)
+	for _, name := range []string{"train/random/reward", "train/init/accuracy", "train/best/reward"} {
+		e := evals[name]
+		seen := map[int64]bool{}
+		for _, c := range e.Clusters {
+			seen[c] = true
+		}
+		if len(e.Clusters) != 48 || len(seen) != 16 {
+			t.Errorf("%s: %d questions in clusters %v, want 16 of 3", name, len(e.Scores), e.Clusters)
+		}
+	}
+	report := read(t, filepath.Join(dir, "report.md"))
+	if want := "Questions that belong together, such as those about one image, count as one: 48 questions in 16 clusters."; !strings.Contains(report, want) {
+		t.Errorf("report.md lacks %q", want)
+	}
+}

@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -17,7 +18,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	for _, s := range []*Set{b.Online, b.RCE, b.Records, b.Val, b.Eval} {
 		if s.Len() > 0 && !pooled[s.store] {
 			pooled[s.store] = true // validation and training queries of a file are alike
-			out = append(out, s.auditPools(lim)...)
+			out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
 		}
 	}
 	if imitated.Len() > 0 && imitated != baseline {
@@ -30,10 +31,72 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	for _, s := range []*Set{b.RCE, b.Records, b.Eval} {
 		if s.Len() > 0 && s.Scorer != nil && s.store.start != nil && !seen[s.store] {
 			seen[s.store] = true
-			out = append(out, audit.Agreement(s.Name, s.scored(), lim)...)
+			candidates, accuracies := s.scored()
+			faults := audit.Agreement(s.Name, candidates, lim)
+			if len(faults) == 0 && len(accuracies) > 0 {
+				faults = audit.Agreement(s.Name+" (accuracy)", accuracies, lim)
+			}
+			out = append(out, faults...)
+		}
+	}
+	contradicted := map[*store]bool{}
+	for _, s := range []*Set{imitated, baseline} {
+		if s.Len() > 0 && !contradicted[s.store] {
+			contradicted[s.store] = true
+			out = append(out, s.auditContradictions(lim)...)
 		}
 	}
 	return out
+}
+
+// auditCopies looks for candidates of a pool with the same embedding.
+func (s *Set) auditCopies(lim audit.Limits) []audit.Fault {
+	most := looksPools
+	if !s.ownPools() {
+		most = looksShared
+	}
+	seed := maphash.MakeSeed()
+	hashes := map[int32]uint64{}
+	copies, looked, example := 0, 0, int32(0)
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
+		in := map[uint64]bool{}
+		for _, row := range s.evenly(i) {
+			h, known := hashes[row]
+			if !known {
+				h = hashFloats(seed, s.Table.Row(int(row)))
+				hashes[row] = h
+			}
+			looked++
+			if in[h] {
+				copies, example = copies+1, row
+			}
+			in[h] = true
+		}
+	}
+	return audit.Identical(s.Name, copies, looked, int64(example), lim)
+}
+
+// auditContradictions looks for groups that hold a selection twice, with different rewards.
+func (s *Set) auditContradictions(lim audit.Limits) []audit.Fault {
+	groups, looked, example := 0, 0, int64(0)
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), 8*looksPools) {
+		looked++
+		var seen []Candidate
+		for g := range s.NumCandidates(i) {
+			c := s.Candidate(i, g)
+			if slices.ContainsFunc(seen, func(o Candidate) bool {
+				return slices.Equal(o.Positions, c.Positions) && math.Abs(o.Reward-c.Reward) > 1e-3*math.Max(1, math.Abs(c.Reward))
+			}) {
+				if groups == 0 {
+					example = s.IDs[i]
+				}
+				groups++
+				break
+			}
+			seen = append(seen, c)
+		}
+	}
+	return audit.Contradictions(s.Name, groups, looked, example, lim)
 }
 
 // splits lists the training queries (each once, whatever sets it is in), the validation and the held-out ones.
@@ -195,14 +258,14 @@ func (s *Set) groups(name string, baseline bool) audit.Groups {
 	}}
 }
 
-// scored lists recorded candidates with the plain reward that the set's scorer gives for them.
-func (s *Set) scored() []audit.Scored {
+// scored lists recorded candidates with the plain reward that the set's scorer gives for them, and, where both are
+// known, their accuracies.
+func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 	const most = 512 // queries
 	scorer := s.Scorer
 	if l, ok := scorer.(levelScorer); ok {
 		scorer = l.inner
 	}
-	var out []audit.Scored
 	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
 		for g := range s.NumCandidates(i) {
 			c := s.recorded(i, g)
@@ -213,8 +276,33 @@ func (s *Set) scored() []audit.Scored {
 			if c.Has&rewardutil.GTProb != 0 {
 				recorded = append(recorded, c.GTProb)
 			}
-			out = append(out, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: recorded, Reader: Reward(scorer, i, c.Positions)})
+			rewards = append(rewards, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: recorded, Reader: Reward(scorer, i, c.Positions), Shifted: s.shifted(scorer, i, c.Positions)})
+			if c.Has&rewardutil.AccScore == 0 {
+				continue
+			}
+			if _, acc := scorer.Score(i, c.Positions); !math.IsNaN(acc) {
+				accuracies = append(accuracies, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: []float64{c.AccScore}, Reader: acc})
+			}
 		}
 	}
-	return out
+	return rewards, accuracies
+}
+
+// shifted returns the rewards of a selection that is read off by one, in the order of audit.Shifts.
+func (s *Set) shifted(scorer Scorer, i int, positions []int32) []float64 {
+	by := func(d int) float64 {
+		n, moved := s.PoolSize(i), make([]int32, len(positions))
+		for k, p := range positions {
+			moved[k] = int32((int(p) + d + n) % n)
+		}
+		return Reward(scorer, i, moved)
+	}
+	at := func(j int) float64 {
+		j = (j + s.Len()) % s.Len()
+		if slices.ContainsFunc(positions, func(p int32) bool { return int(p) >= s.PoolSize(j) }) {
+			return math.NaN()
+		}
+		return Reward(scorer, j, positions)
+	}
+	return []float64{by(-1), by(1), at(i + 1), at(i - 1)}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func auditLimits() audit.Limits {
-	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3}
+	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
 }
 
 // worries are the checks of a bundle whose faults are not mild.

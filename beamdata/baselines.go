@@ -67,7 +67,8 @@ func draw(intn func(int) int, n, k int) []int32 {
 	return picks
 }
 
-// Similarity returns the shots candidates of highest cosine with the query, best first; ties go by TieOrder.
+// Similarity returns the shots candidates of highest cosine with the query, best first; ties go to the
+// earlier position, or by TieOrder where the whole pool ties.
 func Similarity(s *Set, shots int) [][]int32 {
 	out := make([][]int32, s.Len())
 	for i := range out {
@@ -84,12 +85,12 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 	for k, row := range pool {
 		cos[k], order[k] = Cosine(query, s.Table.Row(int(row))), int32(k)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		if cos[a] == cos[b] {
-			return s.compareTies(i, pool[a], pool[b])
+	if len(cos) > 1 && slices.Min(cos) == slices.Max(cos) {
+		for k, p := range s.TieOrder(i) {
+			order[k] = int32(p)
 		}
-		return cmp.Compare(cos[b], cos[a])
-	})
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(cos[b], cos[a]) })
 	return order[:min(shots, len(order))]
 }
 

@@ -80,6 +80,19 @@ func trajectoryExtras() []string {
 		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
 }
 
+// recordNames and trajectoryNames are what other programs, and people, call the keys.
+func recordNames() map[string]string {
+	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
+		"candidate_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
+		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
+}
+
+func trajectoryNames() map[string]string {
+	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score",
+		"correct": "vqa_correct", "gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score",
+		"ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+}
+
 // misspelt reports whether a vqa_eval_mode is nearly fallback or error. Files have a few modes, so each is looked at once.
 func (p *parser) misspelt(mode []byte) bool {
 	near, seen := p.modes[string(mode)]
@@ -97,18 +110,6 @@ func values() []string {
 		out = append(out, "gen_method="+m)
 	}
 	return out
-}
-
-// recordNames and trajectoryNames are what other programs, and people, call the keys.
-func recordNames() map[string]string {
-	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
-		"candidate_ids": "candidate_pool_ids", "candidates_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
-		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
-}
-
-func trajectoryNames() map[string]string {
-	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score", "correct": "vqa_correct",
-		"gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score", "ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
 }
 
 // newParser reads the beam file called name in messages.

@@ -128,9 +128,9 @@ func (s *Set) PoolSize(i int) int {
 	return n
 }
 
-// TieOrder returns the positions of query i's pool in the order in which candidates of equal score are taken: drawn by
-// data.split_seed and the ids of query and candidate, so that the order of a pool decides nothing. In compat, and of
-// sets made in memory, it is the pool's.
+// TieOrder returns the positions of query i's pool in the order in which candidates are taken where all of them have
+// exactly the same score: drawn by data.split_seed and the ids of query and candidate, so that the order of a pool does not
+// decide for a policy without an opinion. In compat, and of sets made in memory, it is the pool's.
 func (s *Set) TieOrder(i int) []int {
 	pool := s.Pool(i)
 	order := make([]int, len(pool))
@@ -138,18 +138,10 @@ func (s *Set) TieOrder(i int) []int {
 		order[k] = k
 	}
 	if s.ties != nil {
-		slices.SortFunc(order, func(a, b int) int { return s.compareTies(i, pool[a], pool[b]) })
+		key := func(k int) uint64 { return rng.Key(*s.ties, "ties", int(s.IDs[i]), int(pool[k])) }
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key(a), key(b)) })
 	}
 	return order
-}
-
-// compareTies puts two candidate rows of query i in the order of TieOrder; 0 where that is the pool's.
-func (s *Set) compareTies(i int, a, b int32) int {
-	if s.ties == nil {
-		return 0
-	}
-	key := func(row int32) uint64 { return rng.Key(*s.ties, "ties", int(s.IDs[i]), int(row)) }
-	return cmp.Compare(key(a), key(b))
 }
 
 // NumCandidates returns how many candidates are recorded for query i.

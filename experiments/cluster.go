@@ -11,7 +11,7 @@ import (
 
 // EvalOptions says how evaluations are judged (config section eval).
 type EvalOptions struct {
-	Cluster *string `koanf:"cluster" help:"questions that are not independent, whose scores intervals and tests take as one: image = those about one image, another name = those with one value of that key of their records (data.conversations and data.texts: of a record or its meta; okvqa and beams: of items.jsonl; task=evaluate: of an annotation); null = by image where the data knows it"`
+	Cluster *string `koanf:"cluster" help:"questions that count as one: image, or a key of their records; null = by image where it is known"`
 }
 
 // Validate refuses a name that no key has.
@@ -50,7 +50,8 @@ func (r *run) recordClusters(c clusters) error {
 		if *r.cfg.Eval.Cluster == "image" {
 			what = "image"
 		}
-		return usagef("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null", *r.cfg.Eval.Cluster, what)
+		return usagef("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
+			*r.cfg.Eval.Cluster, what)
 	}
 	for split, of := range c {
 		r.log.ClusterBy(split, of)

@@ -1,8 +1,12 @@
 package experiments_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"image/color"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -134,6 +138,24 @@ func dataPlants() []plant {
 					s.records[i].Candidates = s.records[i].Candidates[:1]
 				}
 			})},
+		{name: "six in seven groups with equal rewards", check: "little_signal",
+			base: with(func(s *scenes) {
+				s.rewards(func(q, g int) float64 { return 0.6 - 0.1*float64(g)*float64(1-min(1, q%7)) })
+			})},
+		{name: "the same candidate under two rewards", check: "contradictory_rewards",
+			base: with(func(s *scenes) {
+				for _, r := range s.records {
+					r.Candidates[1]["pointer"] = r.Candidates[0]["pointer"]
+				}
+			})},
+		{name: "half of the embeddings are one", check: "identical_candidates",
+			base: with(func(s *scenes) {
+				for i := 0; i < len(s.rows); i += 2 {
+					s.rows[i] = s.rows[0]
+				}
+			})},
+		{name: "records that all show one picture", check: "shared_pictures", base: func(t *testing.T, more ...string) []string { return pictured(t, true, more...) }},
+		{name: "copies of one picture under many names", check: "shared_pictures", says: "under", base: func(t *testing.T, more ...string) []string { return pictured(t, false, more...) }},
 		{name: "queries in their own pools", check: "query_in_own_pool", // under another id: that of its own is left out
 			base: with(func(s *scenes) {
 				for _, r := range s.records {
@@ -172,6 +194,32 @@ func dataPlants() []plant {
 	}
 }
 
+// pictured is a run on questions about pictures that are all the same: one file, or copies of it.
+func pictured(t *testing.T, oneFile bool, more ...string) []string {
+	dir := t.TempDir()
+	file := func(set string, n int, c color.Color) string {
+		var records []any
+		for i := range n {
+			name := set + "0.png"
+			if !oneFile {
+				name = fmt.Sprintf("%s%d.png", set, i)
+			}
+			writePicture(t, filepath.Join(dir, name), c)
+			records = append(records, map[string]any{"id": fmt.Sprint(set, i), "image": name, "conversations": []map[string]string{
+				{"from": "human", "value": fmt.Sprintf("<image>\nWhat is %s number %d?", set, i)}, {"from": "gpt", "value": fmt.Sprintf("it is %d", i*i)}}})
+		}
+		text, err := json.Marshal(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, set+".json")
+		write(t, path, string(text))
+		return path
+	}
+	return answering(t, append([]string{"data=conversations", "data.conversations.train=" + file("train", 36, color.RGBA{200, 30, 90, 255}), "data.conversations.val=" + file("val", 6, color.RGBA{20, 130, 90, 255}),
+		"schedule=[grpo]", "grpo.epoch_queries=16"}, more...)...)
+}
+
 // configPlants are settings that train nothing, or not what was meant.
 func configPlants() []plant {
 	return []plant{
@@ -190,7 +238,10 @@ func configPlants() []plant {
 
 func TestPlantsInData(t *testing.T) {
 	t.Parallel()
-	for _, p := range dataPlants() {
+	for i, p := range dataPlants() {
+		if testing.Short() && i%4 != 0 {
+			continue
+		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			runPlant(t, program, p).check(t, p)
@@ -207,7 +258,10 @@ func TestPlantsInData(t *testing.T) {
 
 func TestPlantsInConfig(t *testing.T) {
 	t.Parallel()
-	for _, p := range configPlants() {
+	for i, p := range configPlants() {
+		if testing.Short() && i%4 != 0 {
+			continue
+		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			runPlant(t, program, p).check(t, p)

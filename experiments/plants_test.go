@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,76 +28,187 @@ type plant struct {
 	args  []string
 	wild  bool   // the arguments alone are no healthy run
 	check string // the expected finding, or several with "|" between them; "error: TEXT" for a refusal
+	says  string // what its message holds besides
+	short bool   // tried in the short tests too
 }
 
 // base are the arguments of a small run.
 type base func(t *testing.T, more ...string) []string
 
-// edit replaces whole statements of a source file, while the plant of its name is switched on.
-type edit struct{ file, old, new string }
+// edit replaces whole statements of the program, wherever they stand, while the plant of its name is switched on. Their
+// text must stand in the sources exactly once; how it is indented and aligned does not matter. Code that moves keeps its plants, and code
+// that changes fails the test by name.
+type edit struct{ old, new string }
 
 const plantSteps = 20
 
 // codePlants are mutations of the program.
 func codePlants() []plant {
 	return []plant{
-		{name: "log-probabilities are detached", check: "gradient_missing|zero_gradient",
-			edits: []edit{{"phases/grpo.go", "logp := g.perRatio(out.LogP)", "logp := torchx.Detach(g.perRatio(out.LogP))"}}},
-		{name: "dropout in the ratio", check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one", args: []string{"selector.dropout=0.1"},
-			edits: []edit{{"phases/grpo.go", "out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := g.env.Policy.Forward(batch, forward)"}}},
+		{name: "log-probabilities are detached", short: true, check: "gradient_missing|zero_gradient",
+			edits: []edit{{"logp := g.perRatio(out.LogP)", "logp := torchx.Detach(g.perRatio(out.LogP))"}}},
+		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one", args: []string{"selector.dropout=0.1"},
+			edits: []edit{{"out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := g.env.Policy.Forward(batch, forward)"}}},
 		{name: "stale old policy", check: "ratio_not_one", args: []string{"grpo.old_policy=epoch_start"},
-			edits: []edit{{"phases/grpo.go", "if g.opt.OldPolicy == \"epoch_start\" {\n\t\tg.refreshOld()\n\t}", ";"}}},
+			edits: []edit{{"if g.opt.OldPolicy == \"epoch_start\" {\n\t\tg.refreshOld()\n\t}", ";"}}},
 		{name: "swapped ratio", check: "objective_not_improved|objective_falls",
-			edits: []edit{{"phases/surrogate.go", "d := torchx.Sub(logp, old) // 0 where masked", "d := torchx.Sub(old, logp)"}}},
-		{name: "flipped advantage sign", check: "objective_not_improved|objective_falls",
-			edits: []edit{{"phases/surrogate.go", "return onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)", "return torchx.Neg(onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...))"}}},
+			edits: []edit{{"d := torchx.Sub(logp, old) // 0 where masked", "d := torchx.Sub(old, logp)"}}},
+		{name: "flipped advantage sign", short: true, check: "objective_not_improved|objective_falls",
+			edits: []edit{{advantages, "return torchx.Neg(onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...))"}}},
 		{name: "reference policy moves along", check: "frozen_move|kl_stuck_at_zero", args: []string{"grpo.old_policy=epoch_start"},
-			edits: []edit{{"phases/frozen.go", `g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`, "g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
+			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`, "g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
 		{name: "penalty left out of the loss", check: "loss_parts_differ", args: []string{"grpo.lr=1e-4"},
-			edits: []edit{{"phases/grpo.go", "loss = torchx.Add(ppo, torchx.Scale(kl, w))", "loss = ppo"}}},
+			edits: []edit{{"loss = torchx.Add(ppo, torchx.Scale(kl, w))", "loss = ppo"}}},
 		{name: "β answers the KL the wrong way", check: "beta_wrong_way", args: []string{"grpo.kl.update=step"},
-			edits: []edit{{"rewardutil/kl.go", "case kl > targetMax:\n\t\tbeta *= factor\n\tcase kl < targetMin:\n\t\tbeta /= factor", "case kl > targetMax:\n\t\tbeta /= factor\n\tcase kl < targetMin:\n\t\tbeta *= factor"}}},
-		{name: "no optimizer step", check: "parameters_do_not_move",
-			edits: []edit{{"phases/optim.go", "l.optim.Step(lr, l.scale)", ";"}}},
+			edits: []edit{{"case kl > targetMax:\n\t\tbeta *= factor\n\tcase kl < targetMin:\n\t\tbeta /= factor", "case kl > targetMax:\n\t\tbeta /= factor\n\tcase kl < targetMin:\n\t\tbeta *= factor"}}},
+		{name: "no optimizer step", short: true, check: "parameters_do_not_move",
+			edits: []edit{{optimizerStep, ";"}}},
 		{name: "gradients are not zeroed", check: "gradients_accumulate",
-			edits: []edit{{"phases/optim.go", "l.params.ZeroGrad()", ";"}, {"phases/rce.go", "r.learn.optim.KeepGrad = r.opt.KeepGradient", "r.learn.optim.KeepGrad = true"}}},
+			edits: []edit{{"l.params.ZeroGrad()", ";"}, {"r.learn.optim.KeepGrad = r.opt.KeepGradient", "r.learn.optim.KeepGrad = true"}}},
 		{name: "padding counts in the loss", check: "padding_changes_loss", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"phases/surrogate.go", "return onDevice(logp, indicator(b.Valid), b.B(), b.G), candidates", "all := indicator(b.Valid); for i := range all { all[i] = 1 }; return onDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
+			edits: []edit{{"return onDevice(logp, indicator(b.Valid), b.B(), b.G), candidates", "all := indicator(b.Valid); for i := range all { all[i] = 1 }; return onDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
 		{name: "advantages are not clipped", check: "advantage_beyond_clip", args: []string{"grpo.advantage.clip=1"},
-			edits: []edit{{"rewardutil/advantages.go", "a = math.Copysign(opt.Clip, a)", ";"}}},
+			edits: []edit{{"a = math.Copysign(opt.Clip, a)", ";"}}},
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
-			edits: []edit{{"rewardutil/curriculum.go", "return min(o.EarlyTopK, G)", "return G"}}},
+			edits: []edit{{"return min(o.EarlyTopK, G)", "return G"}}},
 		{name: "learning rate ignores its schedule", check: "lr_off_schedule",
-			edits: []edit{{"phases/optim.go", "lr := l.lr * l.sched.At(step, l.total)", "lr := l.lr"}}},
-		{name: "RCE imitates the worst", check: "objective_not_improved",
-			edits: []edit{{"rewardutil/weights.go", "p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
+			edits: []edit{{"lr := l.lr * l.sched.At(step, l.total)", "lr := l.lr"}}},
+		{name: "RCE imitates the worst", short: true, check: "objective_not_improved",
+			edits: []edit{{"p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
 		{name: "τ is not annealed", check: "tau_off_schedule",
-			edits: []edit{{"phases/rce.go", "tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
+			edits: []edit{{"tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
-			edits: []edit{{"phases/scheduler.go", "order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%phase.BatchSize()] }"}}},
+			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%phase.BatchSize()] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",
-			edits: []edit{{"phases/scheduler.go", "v, err := Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data)", "v, err := Validate(env.Initial, phase.Reference(), env.Data.Val, env.Data)"}}},
+			edits: []edit{{"v, err := Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data)", "v, err := Validate(env.Initial, phase.Reference(), env.Data.Val, env.Data)"}}},
 		{name: "KL of the wrong sign", check: "kl_negative", args: []string{"grpo.kl.estimator=k3"},
-			edits: []edit{{"phases/surrogate.go", "return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
+			edits: []edit{{"return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
-			edits: []edit{{"phases/optim.go", "l.still = still\n\tl.optim.ScaleLR(l.lrScale)", ";"}}},
+			edits: []edit{{"l.still = still\n\tl.optim.ScaleLR(l.lrScale)", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
-			edits: []edit{{"beamdata/shapes_glue.go", "f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
+			edits: []edit{{"f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
-			edits: []edit{{"beamdata/shapes_glue.go", "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)", "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), data.Embeddings[:37*data.Dim]...))"}}},
+			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
-			edits: []edit{{"beamdata/shapes_glue.go", "weight[k] = math.Exp(s)", "weight[k] = math.NaN()"}}},
+			edits: []edit{{"weight[k] = math.Exp(s)", "weight[k] = math.NaN()"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
-			edits: []edit{{"selector/tokens/tokens.go", "out[i] = p", "out[(i+1)%len(out)] = p"}}},
+			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p", "out[(i+1)%len(out)] = p"}}},
 		{name: "images do not reach the model", base: adapting, check: "images_ignored",
-			edits: []edit{{"selector/vl/groups.go", "in.media = torchx.Cat(0, m.look(in.pictures, p)...)", "in.media = torchx.Scale(torchx.Cat(0, m.look(in.pictures, p)...), 0)"}}},
+			edits: []edit{{"in.media = torchx.Cat(0, m.look(in.pictures, p)...)", "in.media = torchx.Scale(torchx.Cat(0, m.look(in.pictures, p)...), 0)"}}},
 		{name: "LoRA is frozen", base: adapting, check: "gradient_missing",
-			edits: []edit{{"selector/lora/layer.go", "l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale",
+			edits: []edit{{"l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale",
 				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(params.Get(KeyA(m.Name)))), torchx.Own(torchx.Detach(params.Get(KeyB(m.Name)))), m.Scale"}}},
 		{name: "LoRA does not act", base: adapting, check: "gradient_missing|lora_ignored|weights_ignored",
-			edits: []edit{{"selector/lora/layer.go", "return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
+			edits: []edit{{"return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
+
+		// rewards and labels on their way
+		{name: "rewards of the next query", base: online, check: "scores_differ", says: "those of the next query", short: true,
+			edits: []edit{{score, "err := scorer.Score(b); b.Rewards = append(slices.Clone(b.Rewards[g:]), b.Rewards[:g]...); return b, err"}}},
+		{name: "rewards of the next query for a tenth", base: online, check: "scores_differ", says: "those of the next query",
+			edits: []edit{{score, "err := scorer.Score(b); was := slices.Clone(b.Rewards); for i, q := range b.Queries { if q%10 == 3 { copy(b.Rewards[i*g:(i+1)*g], was[(i+1)%b.B()*g:]) } }; return b, err"}}},
+		{name: "rewards are capped", base: online, check: "scores_differ", says: "cut at 0.3",
+			edits: []edit{{score, "err := scorer.Score(b); for i := range b.Rewards { b.Rewards[i] = math.Min(b.Rewards[i], 0.3) }; return b, err"}}},
+		{name: "new selections are scored one position on", check: "scores_differ|validation_differs",
+			edits: []edit{{"f(at, q, positions)", "for k := range positions { positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; f(at, q, positions)"}}},
+		{name: "the reader scores the next pool position", check: "record_reader_mismatch", says: "off by one",
+			edits: []edit{{"weight, acc := r.weight[i], r.acc[i]", "weight, acc := append(slices.Clone(r.weight[i][1:]), r.weight[i][0]), append(slices.Clone(r.acc[i][1:]), r.acc[i][0])"}}},
+		{name: "the reader's labels are permuted", check: "record_reader_mismatch",
+			edits: []edit{{"r.acc = append(r.acc, q.DemoAcc)", "acc := slices.Clone(q.DemoAcc); slices.Reverse(acc); r.acc = append(r.acc, acc)"}}},
+		{name: "the reader's answers are permuted", check: "record_reader_mismatch", says: "accuracy",
+			edits: []edit{{"add(a.answer, r.weight[i][p]*float64(a.count)/10)", "add(a.answer, r.weight[i][(int(p)+7)%len(r.weight[i])]*float64(a.count)/10)"}}},
+		{name: "recorded positions are off by one for a tenth", check: "recorded_differ", says: "candidate 1 is",
+			edits: []edit{{recordedSet, "if q%10 == 3 { for k := range steps { steps[k] = (steps[k]+1)%int64(s.set.PoolSize(q)) } }; b.Set(i, j, steps, c.Reward)"}}},
+		{name: "recorded rewards of the next candidate", check: "recorded_differ", says: "those of the next candidate", short: true,
+			edits: []edit{{recordedSet, "b.Set(i, j, steps, s.set.Candidate(q, (j+1)%s.set.NumCandidates(q)).Reward)"}}},
+		{name: "recorded rewards of the next query in the batch", check: "recorded_differ", says: "those of the next query",
+			edits: []edit{{recordedSet, "other := queries[(i+1)%len(queries)]; b.Set(i, j, steps, s.set.Candidate(other, min(j, s.set.NumCandidates(other)-1)).Reward)"}}},
+		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
+			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, c.Reward) }"}}},
+		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
+			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(ids))", "b.Texts[k] = s.text.Decode(s.withoutEOS(ids)); if next, err := s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
+		{name: "weights of reward terms are ignored", base: answering, args: []string{"rewards.length.weight=0.5"}, check: "scores_differ",
+			edits: []edit{{"total[i] += t.Weight * v", "total[i] += v"}}},
+		{name: "all questions are asked about one picture", base: answering, check: "shared_pictures",
+			edits: []edit{{"return s.render()", "s = newScene(q.Options.Seed, q.Items[0].Scene); return s.render()"}}},
+		{name: "half of the embeddings are one", check: "identical_candidates",
+			edits: []edit{{embed, "e := slices.Clone(data.Embeddings); for i := 0; i < len(data.Items); i += 2 { copy(e[i*data.Dim:(i+1)*data.Dim], e[:data.Dim]) }; l.table = NewTable(len(data.Items), data.Dim, e)"}}},
+
+		// from rewards to the gradient
+		{name: "RCE weights of the next query", check: "credit_misplaced", says: "the next query", short: true,
+			edits: []edit{{rceWeights, "weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize); weights = append(append([]float64{}, weights[batch.G:]...), weights[:batch.G]...)"}}},
+		{name: "RCE multiplies by τ", check: "credit_misplaced",
+			edits: []edit{{rceWeights, "weights, stats := beamWeights(r.opt, batch, 1/tau, r.env.Data.Normalize)"}}},
+		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate", args: []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{"g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}", "adv = append(slices.Clone(adv[1:]), adv[0]); g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}"}}},
+		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones", args: []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{advantages, "return torchx.ClampMin(onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...), 0)"}}},
+		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
+		{name: "the surrogate counts twice", check: "surrogate_differs",
+			edits: []edit{{"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)", "return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -2/divisor)"}}},
+		{name: "half of the batch has no loss", check: "credit_misplaced", says: "first half of the queries",
+			edits: []edit{{"weight, divisor := g.weights(logp, batch) // like logp; the loss is Σ weight·term / divisor over all parts",
+				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { half[i] = 1 }; weight = torchx.Mul(weight, onDevice(logp, half, batch.B(), batch.G))"}}},
+		{name: "the entropy bonus is turned round", check: "loss_parts_differ", args: []string{"grpo.entropy_weight=0.01"},
+			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))", "loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
+
+		// the optimizer
+		{name: "gradients are not clipped", check: "clip_ignored", short: true,
+			edits: []edit{{optimizerStep, "l.optim.Step(lr, 1)"}}},
+		{name: "Adam forgets after every step", check: "moments_differ",
+			edits: []edit{{optimizerStep, "n := l.params.Numel(); if err := l.optim.SetState(make([]float32, n), make([]float32, n), l.optim.Steps()); err != nil { return nil, err }; l.optim.Step(lr, l.scale)"}}},
+		{name: "Adam forgets after every epoch", check: "moments_differ",
+			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.params.Numel(); if err := g.learn.optim.SetState(make([]float32, n), make([]float32, n), g.learn.optim.Steps()); err != nil { return err }"}}},
+		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
+			edits: []edit{{optimizerStep, "if n := l.params.Numel(); step == 5 { if err := l.optim.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.optim.Step(lr, l.scale)"}}},
+		{name: "Adam's betas are swapped", check: "moments_differ",
+			edits: []edit{{"l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}", "l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}"}}},
+		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
+		{name: "a learning rate a thousand times too small", check: "step_size",
+			edits: []edit{{optimizerStep, "l.optim.Step(lr*1e-3, l.scale)"}}},
+
+		// random numbers
+		{name: "samples at temperature 0.02", base: online, check: "sampling_differs", says: "they fit a temperature of",
+			edits: []edit{{sample, "b := p.Sample(src, queries, g, env.Data.Shots, 0.02, key)"}}},
+		{name: "every step has the same noise", base: online, check: "noise_repeats", says: "the same seed",
+			edits: []edit{{sample, "b := p.Sample(src, queries, g, env.Data.Shots, temperature, 7)"}}},
+		{name: "candidates share their noise", base: answering, check: "noise_repeats", says: "all candidates of a query are the same",
+			edits: []edit{{uniform, stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, t).Float64()`}}},
+		{name: "queries share their noise", base: answering, check: "noise_repeats", says: "all queries share",
+			edits: []edit{{uniform, `_ = stream; u[i] = rng.New(int64(opt.Seed), "token", s.sample, t).Float64()`}}},
+		{name: "the sampler ignores its seed", base: answering, check: "noise_repeats", says: "does not use its seed",
+			edits: []edit{{uniform, stream + `u[i] = rng.New(0, "token", stream, s.sample, t).Float64()`}}},
+		{name: "cut completions count as complete", base: answering, check: "truncation_unmarked",
+			edits: []edit{{"b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept", "b.Truncated[i*g+j], b.Kept[i*g+j] = false, c.Kept"}}},
+		{name: "every epoch has the same order", check: "order_repeats",
+			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(phase.Source().Len())[:n]`, `return rng.New(s.env.Seed, "shuffle "+phase.Name()).Perm(phase.Source().Len())[:n]`}}},
+		{name: "a third of the queries is never seen", check: "queries_missing",
+			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] %= 2*len(order)/3 }"}}},
+
+		// validation
+		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",
+			edits: []edit{{"v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*mean(v.Rewards), mean(v.Accuracies)"}}},
+		{name: "validation adds to every score", check: "validation_differs",
+			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = append(v.Rewards, x+0.05) }"}}},
+		{name: "validation scores the next query's answer", check: "validation_differs",
+			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, 1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
+		{name: "validation is reported too high", check: "validation_misreported",
+			edits: []edit{{"s.doc.Scored(v.Rewards)", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.Rewards)`}}},
 	}
 }
+
+// Places that several plants change.
+const (
+	score         = "return b, scorer.Score(b)"
+	sample        = "b := p.Sample(src, queries, g, env.Data.Shots, temperature, key)"
+	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.prompt]\n}\n"
+	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.sample, t).Float64()`
+	recordedSet   = "b.Set(i, j, steps, c.Reward)"
+	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
+	rceWeights    = "weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query"
+	advantages    = "return onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)"
+	optimizerStep = "l.optim.Step(lr, l.scale)"
+)
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.
 func offline(_ *testing.T, more ...string) []string {
@@ -138,26 +250,26 @@ var (
 )
 
 // plantedProgram builds the program once with all code plants in it, each behind a switch of its own: FULCRUM_PLANT names the
-// one that acts. The edits are made in the real sources; text that is not there exactly once fails the test.
+// one that acts.
 func plantedProgram(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	sources, switches := map[string]string{}, map[string]bool{}
-	for _, p := range codePlants() {
-		for _, e := range p.edits {
-			if _, ok := sources[e.file]; !ok {
-				sources[e.file] = read(t, filepath.Join(root, e.file))
-				switches[filepath.Dir(e.file)] = true
-			}
-			if n := strings.Count(sources[e.file], e.old); n != 1 {
-				t.Fatalf("plant %q: %s has %d times, want once:\n%s", p.name, e.file, n, e.old)
-			}
-			sources[e.file] = strings.Replace(sources[e.file], e.old, switched(p.name, e), 1)
+	dir, sources := t.TempDir(), sourcesOf(t, root)
+	changed, packages := map[string]bool{}, map[string]string{}
+	for _, m := range mutations(t) {
+		file := m.find(t, sources)
+		if file == "" {
+			continue
 		}
+		at := m.pattern().FindStringIndex(sources[file])
+		sources[file] = sources[file][:at[0]] + m.switched() + sources[file][at[1]:]
+		changed[file], packages[filepath.Dir(file)] = true, packageClause.FindString(sources[file])
+	}
+	if t.Failed() {
+		t.FailNow()
 	}
 	overlay := map[string]string{}
 	put := func(path, text string) {
@@ -165,11 +277,11 @@ func plantedProgram(t *testing.T) string {
 		write(t, file, text)
 		overlay[filepath.Join(root, path)] = file
 	}
-	for path, text := range sources {
-		put(path, text)
+	for path := range changed {
+		put(path, sources[path])
 	}
-	for pkg := range switches {
-		put(filepath.Join(pkg, "planted.go"), "package "+filepath.Base(pkg)+"\n\nimport \"os\"\n\nfunc planted(name string) bool { return os.Getenv(\"FULCRUM_PLANT\") == name }\n")
+	for pkg, clause := range packages {
+		put(filepath.Join(pkg, "planted.go"), clause+"\n\nimport \"os\"\n\nfunc planted(name string) bool { return os.Getenv(\"FULCRUM_PLANT\") == name }\n")
 	}
 	text, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
@@ -187,17 +299,104 @@ func plantedProgram(t *testing.T) string {
 	return out
 }
 
-// switched is an edit's statements behind their switch. A declaration is made as it was, and then anew.
-func switched(name string, e edit) string {
-	test := "planted(" + strconv.Quote(name) + ")"
-	old, _, _ := strings.Cut(e.old, " // ")
-	if left, _, declares := strings.Cut(old, " := "); declares && !strings.HasPrefix(old, "if ") {
-		return old + "; if " + test + " {\n" + strings.Replace(e.new, left+" := ", left+" = ", 1) + "\n};"
+var packageClause = regexp.MustCompile(`(?m)^package \w+$`)
+
+// sourcesOf reads the program's Go files by their path below root, without tests.
+func sourcesOf(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "build", "testdata"}, d.Name())):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		name, err := filepath.Rel(root, path)
+		out[name] = read(t, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if strings.HasPrefix(old, "case ") { // of a switch without a value
-		return guarded(test, e.new) + "\n\t" + old
+	return out
+}
+
+// mutation is a place in the code and what the plants make of it.
+type mutation struct {
+	old    string
+	plants []string // names
+	new    []string // of each plant
+}
+
+// mutations groups the plants' edits by place.
+func mutations(t *testing.T) []*mutation {
+	t.Helper()
+	var out []*mutation
+	for _, p := range codePlants() {
+		for _, e := range p.edits {
+			i := slices.IndexFunc(out, func(m *mutation) bool { return m.old == e.old })
+			if i < 0 {
+				i, out = len(out), append(out, &mutation{old: e.old})
+			}
+			out[i].plants, out[i].new = append(out[i].plants, p.name), append(out[i].new, e.new)
+		}
 	}
-	return "if " + test + " {\n" + e.new + "\n} else {\n" + old + "\n};"
+	return out
+}
+
+// pattern matches the place's text however it is indented and aligned.
+func (m *mutation) pattern() *regexp.Regexp {
+	words := strings.Fields(m.old)
+	for i, word := range words {
+		words[i] = regexp.QuoteMeta(word)
+	}
+	return regexp.MustCompile(strings.Join(words, `\s+`))
+}
+
+// find returns the file that holds the place.
+func (m *mutation) find(t *testing.T, sources map[string]string) string {
+	t.Helper()
+	var files []string
+	for name, text := range sources {
+		for range m.pattern().FindAllString(text, -1) {
+			files = append(files, name)
+		}
+	}
+	if len(files) != 1 {
+		slices.Sort(files)
+		t.Errorf("plant %q: its place stands in the sources %d times %v, want once; where the code has changed, give the plant its new text:\n%s", m.plants[0], len(files), files, m.old)
+		return ""
+	}
+	return files[0]
+}
+
+// switched is the place's text with every plant behind its switch. A declaration is made as it was, and then anew.
+func (m *mutation) switched() string {
+	test := func(i int) string { return "planted(" + strconv.Quote(m.plants[i]) + ")" }
+	old, _, _ := strings.Cut(m.old, " // ")
+	var b strings.Builder
+	left, _, declares := strings.Cut(old, " := ")
+	switch {
+	case declares && !strings.HasPrefix(old, "if "):
+		b.WriteString(old + ";")
+		for i, text := range m.new {
+			fmt.Fprintf(&b, "if %s {\n%s\n};", test(i), strings.Replace(text, left+" := ", left+" = ", 1))
+		}
+	case strings.HasPrefix(old, "case "): // of a switch without a value
+		for i, text := range m.new {
+			b.WriteString(guarded(test(i), text) + "\n\t")
+		}
+		b.WriteString(old)
+	default:
+		for i, text := range m.new {
+			fmt.Fprintf(&b, "if %s {\n%s\n} else ", test(i), text)
+		}
+		b.WriteString("{\n" + old + "\n};")
+	}
+	return b.String()
 }
 
 // guarded adds a condition to every case.
@@ -257,12 +456,24 @@ func (c caught) check(t *testing.T, p plant) {
 		return
 	}
 	for _, e := range c.events {
-		if slices.Contains(strings.Split(p.check, "|"), e.Text("event")) {
+		if slices.Contains(strings.Split(p.check, "|"), e.Text("event")) && strings.Contains(e.Text("message"), p.says) {
 			t.Logf("%s, step %d: %s", e.Text("event"), e.GlobalStep, e.Text("message"))
 			return
 		}
 	}
-	t.Errorf("not caught by %s; findings %v, exit code %d\n%s", p.check, c.names(), c.result.code, c.result.stderr)
+	t.Errorf("not caught by %s (…%s…); findings %v, exit code %d\n%s", p.check, p.says, c.names(), c.result.code, c.result.stderr)
+}
+
+// Every plant has its place in the sources, whichever tests run.
+func TestPlantsHaveTheirPlaces(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := sourcesOf(t, root)
+	for _, m := range mutations(t) {
+		m.find(t, sources)
+	}
 }
 
 func TestPlantsInCode(t *testing.T) {
@@ -271,6 +482,9 @@ func TestPlantsInCode(t *testing.T) {
 	}
 	binary := plantedProgram(t)
 	for _, p := range codePlants() {
+		if testing.Short() && !p.short {
+			continue
+		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			runPlant(t, binary, p, "FULCRUM_PLANT="+p.name).check(t, p)

@@ -65,6 +65,9 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 		return err
 	}
 	report.Faults(faults)
+	if err := w.Recompute(report, plan, e); err != nil {
+		return err
+	}
 	if special {
 		if err := p.Senses(report, e); err != nil {
 			return err
@@ -138,21 +141,32 @@ func (r *run) stages(w workload, plan phases.Plan, short bool) []preflight.Stage
 	}
 	var out []preflight.Stage
 	for _, p := range plan.Phases {
-		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
+		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
 		switch p.Name() {
+		case "sft":
+			s.Credit = c.imitated(phases.RCEOptions{Top1Only: true})
 		case "grpo":
-			s.Online, s.Freeze = c.GRPO.Rollout == "online", c.GRPO.Freeze
+			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
+			s.SampleTemp = c.drawnAt(c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)
 		case "grpo_online":
-			s.Online, s.Freeze = true, c.GRPOOnline.Freeze
+			s.Online, s.Freeze, s.Credit = true, c.GRPOOnline.Freeze, compared(c.GRPOOnline)
+			s.SampleTemp = c.drawnAt(c.GRPOOnline.SampleTemp, c.GRPOOnline.Temperature.Enabled)
 		case "rce":
-			s.Online = c.RCE.Rollout == "online"
+			s.Online, s.Credit = c.RCE.Rollout == "online", c.imitated(c.RCE)
+			s.SampleTemp = c.drawnAt(c.RCE.SampleTemp, false)
 		}
-		s.Build = func(src selector.Source) (phases.Phase, error) {
+		build := func(c *Config, src selector.Source) (phases.Phase, error) {
 			make, err := Phases().Get(p.Name())
 			if err != nil {
 				return nil, err
 			}
-			return make(&c, otherData{w, src})
+			return make(c, otherData{w, src})
+		}
+		s.Build = func(src selector.Source) (phases.Phase, error) { return build(&c, src) }
+		s.Clipped = func(src selector.Source, norm float64) (phases.Phase, error) {
+			harder := c
+			harder.Optim.GradClipNorm = norm
+			return build(&harder, src)
 		}
 		out = append(out, s)
 	}

@@ -1,6 +1,8 @@
 package experiments
 
 import (
+	"fmt"
+	"hash/maphash"
 	"image"
 	"image/color"
 	"math"
@@ -35,6 +37,9 @@ func (w *vlWork) unused(b *selector.Batch, name string) string {
 // Senses tries the model on some samples: with other images and texts, with images of other samples, and without
 // adapters.
 func (w *vlWork) Senses(report *preflight.Report, e effort) error {
+	if err := w.samePictures(report); err != nil {
+		return err
+	}
 	samples, err := w.withImages(32)
 	if err != nil {
 		return err
@@ -61,6 +66,51 @@ func (w *vlWork) Senses(report *preflight.Report, e effort) error {
 		return nil
 	}
 	return w.imagesHelp(report, samples)
+}
+
+// samePictures reads the pictures of some training samples as the model gets them: copies of one under several names, and
+// a reader that mixes them up, show here.
+func (w *vlWork) samePictures(report *preflight.Report) error {
+	const looked = 16
+	src := w.source(w.bundle.Train)
+	counts, names, with, most := map[uint64]int{}, map[string]bool{}, 0, 0
+	seed := maphash.MakeSeed()
+	for _, q := range drawn(looked, src.Len(), w.run.cfg.Seed, "pictures") {
+		s, err := src.Set().Sample(q)
+		if err != nil {
+			return err
+		}
+		if pictures(s.Messages) == 0 {
+			continue
+		}
+		p, err := src.Prompt(q)
+		if err != nil {
+			return err
+		}
+		var h maphash.Hash
+		h.SetSeed(seed)
+		for _, picture := range p.Images {
+			maphash.WriteComparable(&h, picture.Grid)
+			for _, x := range picture.Data {
+				maphash.WriteComparable(&h, x)
+			}
+		}
+		with++
+		counts[h.Sum64()]++
+		most = max(most, counts[h.Sum64()])
+		for _, m := range s.Messages {
+			for _, part := range m.Parts {
+				if part.Type == chat.Image {
+					names[part.Path+part.Key] = true
+				}
+			}
+		}
+	}
+	if len(names) < 2 {
+		return nil // the audit says that they name one picture
+	}
+	report.Fault(audit.SharedPictures("training samples", most, with, fmt.Sprintf("under %d names", len(names)), w.run.cfg.Preflight.Audit(0))...)
+	return nil
 }
 
 // imagesHelp compares the targets of samples with their own images and with those of samples with other targets.

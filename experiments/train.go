@@ -181,7 +181,8 @@ func untrained(checkpoint string) bool {
 func (r *run) warnUntrained(checkpoint string) {
 	if untrained(checkpoint) {
 		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
-		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s", checkpoint, last)
+		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
+			checkpoint, last)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
 	"fulcrum/phases"
+	"fulcrum/phases/preflight"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
@@ -31,6 +32,8 @@ type workload interface {
 	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
 	// Audit looks for faults of the data that training would not notice.
 	Audit(lim audit.Limits) ([]audit.Fault, error)
+	// Recompute holds what phases and validation read of the data against values read query by query.
+	Recompute(report *preflight.Report, plan phases.Plan, e effort) error
 	// Largest returns the n queries of a source that make the largest batch.
 	Largest(src selector.Source, n int) []int
 	// Clusters are the groups of queries that are not independent, by split and query id: those about one image, or with

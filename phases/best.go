@@ -38,7 +38,8 @@ func (o BestOptions) Validate() error {
 		return option.Errorf("mode", "want best.metric as well")
 	}
 	if o.Metric != nil && *o.Metric == "val_kl" && (o.Mode == nil || *o.Mode == "min") {
-		return option.Errorf("metric", "val_kl is 0 for the initial policy, which would always be best: want val_reward or val_loss, with best.kl_max=0.1 to bound the KL")
+		return option.Errorf("metric", "val_kl is 0 for the initial policy, which would always be best: "+
+			"want val_reward or val_loss, with best.kl_max=0.1 to bound the KL")
 	}
 	return nil
 }

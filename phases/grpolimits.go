@@ -7,7 +7,7 @@ import (
 // Limits is what the options promise about the phase's rows.
 func (g *GRPO) Limits() doctor.Limits {
 	o := g.opt
-	lim := learnLimits(o.LR, g.sched)
+	lim := learnLimits(o.LR, g.sched, g.optim)
 	lim.Online = o.Rollout == "online"
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{
@@ -15,7 +15,9 @@ func (g *GRPO) Limits() doctor.Limits {
 		Centred:     o.Advantage.Method != "none" && o.Advantage.BaselineShift == 0 && o.Advantage.NegativeWeight == 1 && !o.Compat,
 		EarlyEpochs: o.Curriculum.EarlyEpochs, EarlyTopK: o.Curriculum.EarlyTopK,
 		OldPolicy: o.OldPolicy, UpdateOldAfter: o.UpdateOldAfter, OldIsRebuilt: o.OldPolicyHeads != nil,
-		SumOfParts:     o.EntropyWeight == 0,
+		SumOfParts:     !o.Compat || o.EntropyWeight == 0,
+		EntropyWeight:  o.EntropyWeight,
+		Surrogate:      o.Ratio == "sequence" && !o.MaskTruncated && !o.Compat,
 		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && o.Loss != "ppo_clip",
 		KL: doctor.KL{
 			Reference: o.KL.Reference, SyncCopies: o.KL.SyncMix == 1, NonNegative: o.KL.Estimator != "k1",

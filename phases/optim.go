@@ -116,8 +116,9 @@ func (l *learner) lrScale(name string) float64 {
 }
 
 // learnLimits is what a learner promises about its rows.
-func learnLimits(lr float64, sched rewardutil.LRScheduleOptions) doctor.Limits {
-	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio}}
+func learnLimits(lr float64, sched rewardutil.LRScheduleOptions, optim OptimOptions) doctor.Limits {
+	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
+		ClipNorm: optim.GradClipNorm, Beta1: optim.Betas[0]}
 }
 
 // freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
@@ -158,7 +159,10 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 	}
 	lr := l.lr * l.sched.At(step, l.total)
 	l.optim.Step(lr, l.scale)
-	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr}
+	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr, "moment_norm": l.optim.MomentNorm(), "optimizer_steps": l.optim.Steps()}
+	if l.clip > 0 {
+		m["clip_factor"] = l.scale
+	}
 	for _, g := range l.groups {
 		m[g.metric] = lr / l.lr * *g.lr
 	}

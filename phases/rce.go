@@ -100,7 +100,7 @@ func (r *RCE) Passes() int             { return 1 }
 
 // Limits is what the options promise about the phase's rows.
 func (r *RCE) Limits() doctor.Limits {
-	lim := learnLimits(r.opt.LR, r.sched)
+	lim := learnLimits(r.opt.LR, r.sched, r.optim)
 	lim.Online = r.opt.Rollout == "online"
 	if t := r.opt.Temperature; r.name == "rce" {
 		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}

@@ -176,6 +176,13 @@ func (s *scheduler) limits(i int) doctor.Limits {
 	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
 		lim.HalfPrecision = p.HalfPrecision()
 	}
+	if n := phase.Source().Len(); epochQueries(phase) == n {
+		lim.Queries = n
+	}
+	lim.Shuffled = s.env.Data.Shuffle
+	if lim.Text {
+		lim.Longest = s.env.Data.Shots
+	}
 	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
 	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
 	return lim
@@ -384,6 +391,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
+	s.doc.Scored(v.Rewards)
 	if err := s.report(phase.Name(), epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err
 	}
@@ -512,7 +520,8 @@ func (s *scheduler) finish() (Result, error) {
 			return r, err
 		}
 	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
-		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g", s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
+		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g",
+			s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
 		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", message); err != nil {
 			return r, err
 		}

@@ -97,7 +97,8 @@ func temperatureTrial(t *testing.T, token bool, change func(*GRPOOptions)) (*Env
 	t.Cleanup(p.Free)
 	t.Cleanup(initial.Free)
 	train := ragged(t, 8)
-	env := &Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: Data{Val: train, Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions()}}
+	data := Data{Val: train, Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions()}
+	env := &Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: data}
 	grpo := DefaultGRPOOptions()
 	grpo.Rollout, grpo.OldPolicy = "online", "batch"
 	edit(&grpo)

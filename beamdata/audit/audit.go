@@ -35,6 +35,9 @@ type Limits struct {
 	Small      float64 // share of groups with fewer than two candidates
 	Mismatch   float64 // share of recorded rewards that the reader contradicts
 	Similarity float64 // how many standard errors a pool is nearer to its query than another's
+	Identical  float64 // share of the candidates of a pool whose embedding another candidate of the pool has
+	Pictures   float64 // share of the samples with pictures that show the same ones
+	Contradict float64 // share of groups with the same candidate under different rewards
 
 	Precision float64 // rewards that differ by no more are equal (advantage.precision)
 }
@@ -42,7 +45,8 @@ type Limits struct {
 // Checks names the checks of this package: what a report of "so many checks" counts.
 func Checks() []string {
 	return []string{"duplicate_queries", "split_leak", "query_in_own_pool", "constant_rewards", "subprecision_rewards",
-		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query"}
+		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query", "identical_candidates", "shared_pictures",
+		"contradictory_rewards"}
 }
 
 // Sampled bounds how much is looked at where looking costs.

@@ -7,7 +7,7 @@ import (
 )
 
 func limits() Limits {
-	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Precision: 1e-6}
+	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Precision: 1e-6}
 }
 
 // one expects a single fault, or none where check is "".
@@ -118,9 +118,9 @@ func TestAgreement(t *testing.T) {
 	for q := range 50 {
 		for g := range 5 {
 			r := float64((q*7+g*13)%29) / 29
-			same = append(same, Scored{int64(q), g, []float64{r + 1, r}, r + 5e-4}) // the file rounds, and its first score is another
-			scaled = append(scaled, Scored{int64(q), g, []float64{r}, 10*r + 3})
-			other = append(other, Scored{int64(q), g, []float64{r}, float64((q*11+g*5)%31) / 31})
+			same = append(same, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r + 1, r}, Reader: r + 5e-4}) // the file rounds, and its first score is another
+			scaled = append(scaled, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: 10*r + 3})
+			other = append(other, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: float64((q*11+g*5)%31) / 31})
 		}
 	}
 	one(t, Agreement("records", same, limits()), "", false)
@@ -150,4 +150,44 @@ func TestCount(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
+}
+
+func TestPictures(t *testing.T) {
+	many := queries(0, 20)
+	one(t, Pictures(Split{Name: "training", Of: many}, limits()), "", false)
+	for i := range many {
+		many[i].Group = 7
+	}
+	one(t, Pictures(Split{Name: "training", Of: many}, limits()), "shared_pictures", false, "20 of 20 training queries")
+	one(t, Pictures(Split{Name: "training", Of: many[:4]}, limits()), "", false) // too few to tell
+}
+
+func TestIdenticalAndContradictory(t *testing.T) {
+	one(t, Identical("rce", 0, 640, 0, limits()), "", false)
+	one(t, Identical("rce", 1, 640, 3, limits()), "", false)
+	one(t, Identical("rce", 8, 640, 3, limits()), "identical_candidates", true, "row 3")
+	one(t, Identical("rce", 320, 640, 3, limits()), "identical_candidates", false, "cannot tell them apart")
+	one(t, Contradictions("grpo", 0, 100, 0, limits()), "", false)
+	one(t, Contradictions("grpo", 4, 100, 9, limits()), "", false)
+	one(t, Contradictions("grpo", 6, 100, 9, limits()), "contradictory_rewards", true, "query 9")
+	one(t, Contradictions("grpo", 50, 100, 9, limits()), "contradictory_rewards", false, "50 of 100 groups")
+}
+
+// A tenth of wrong rewards is no other scale, and a reading that is off by one is named.
+func TestAgreementOfSome(t *testing.T) {
+	var some, shifted []Scored
+	for q := range 50 {
+		for g := range 5 {
+			r := float64((q*7+g*13)%29) / 29
+			s := Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: r, Shifted: []float64{2, 2, 2, 2}}
+			if q%10 == 0 {
+				s.Reader = float64((q*7+g*13+8)%29) / 29
+			}
+			some = append(some, s)
+			s.Reader, s.Shifted[1] = float64((q*11+g*5)%31)/31, r
+			shifted = append(shifted, s)
+		}
+	}
+	one(t, Agreement("records", some, limits()), "record_reader_mismatch", false, "25 of 250")
+	one(t, Agreement("records", shifted, limits()), "record_reader_mismatch", false, "the next pool positions: the two are off by one")
 }

@@ -25,6 +25,48 @@ func OwnPools(name string, byID, byCopy, looked int, example int64, lim Limits) 
 	return []Fault{f}
 }
 
+// Identical reports how many candidates of the pools looked at have the very embedding of another candidate there: a
+// policy cannot tell them apart. limit is the share of a fault; a twentieth of it is worth a note.
+func Identical(name string, copies, looked int, example int64, lim Limits) []Fault {
+	s := share(copies, looked)
+	if copies == 0 || s < lim.Identical/20 {
+		return nil
+	}
+	f := Fault{Check: "identical_candidates", Value: s, Limit: lim.Identical, Mild: s < lim.Identical, Key: "data.embeddings",
+		Message: fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)", of(copies, looked, "candidates of "+name), example)}
+	if !f.Mild {
+		f.Message += ": the policy cannot tell them apart; rows of the embedding table are copies or constant"
+	}
+	return []Fault{f}
+}
+
+// fewPictures is how many samples with pictures a verdict on them needs.
+const fewPictures = 8
+
+// Pictures reports that most samples of a split show the same pictures, by what names them.
+func Pictures(s Split, lim Limits) []Fault {
+	counts, with, most, example := map[uint64]int{}, 0, 0, int64(0)
+	for _, q := range s.Of {
+		if q.Group == 0 {
+			continue
+		}
+		with++
+		if counts[q.Group]++; counts[q.Group] > most {
+			most, example = counts[q.Group], q.ID
+		}
+	}
+	return SharedPictures(s.looked(), most, with, fmt.Sprintf("query %d, for example", example), lim)
+}
+
+// SharedPictures reports that most of the samples looked at show the same picture.
+func SharedPictures(name string, most, looked int, example string, lim Limits) []Fault {
+	if looked < fewPictures || share(most, looked) <= lim.Pictures {
+		return nil
+	}
+	return []Fault{{Check: "shared_pictures", Value: share(most, looked), Limit: lim.Pictures,
+		Message: fmt.Sprintf("%s show the same pictures (%s): questions cannot be told apart by them; the paths of the records, or the files, are copies of one", of(most, looked, name), example)}}
+}
+
 // fewPools is how many queries a verdict on their pools needs.
 const fewPools = 64
 

@@ -97,6 +97,12 @@ type Scored struct {
 	Candidate int       // number in its group, from 0
 	Recorded  []float64 // the recorded scores that the reader's reward might be
 	Reader    float64
+	Shifted   []float64 // what the reader gives for wrong readings of the selection; by Shifts
+}
+
+// Shifts says what the entries of Scored.Shifted are.
+func Shifts() []string {
+	return []string{"the pool positions before", "the next pool positions", "the next query", "the query before"}
 }
 
 // tolerance is how far a recorded reward may lie from the reader's: files hold rounded decimals.
@@ -110,7 +116,7 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 		if notFinite(c.Reader) {
 			return []Fault{{Check: "nonfinite_rewards", Message: fmt.Sprintf("the reader gives %v for candidate %d of query %d (%s): mend its table", c.Reader, c.Candidate+1, c.Query, name)}}
 		}
-		if !slices.ContainsFunc(c.Recorded, func(r float64) bool { return math.Abs(r-c.Reader) <= tolerance*math.Max(1, math.Abs(r)) }) {
+		if !agrees(c.Recorded, c.Reader) {
 			if first < 0 {
 				first = i
 			}
@@ -121,15 +127,48 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 	if wrong == 0 || s < lim.Mismatch {
 		return nil
 	}
-	c, alike := candidates[first], concordance(candidates)
+	c := candidates[first]
 	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: lim.Mismatch, Message: fmt.Sprintf("%s have another reward than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
 		of(wrong, len(candidates), "recorded candidates of "+name), c.Query, c.Candidate+1, c.Recorded[0], c.Reader)}
-	if alike >= 0.75 {
+	for k, what := range Shifts() {
+		explained := 0
+		for _, c := range candidates {
+			if k < len(c.Shifted) && agrees(c.Recorded, c.Shifted[k]) && !agrees(c.Recorded, c.Reader) {
+				explained++
+			}
+		}
+		if 2*explained > wrong {
+			f.Message += fmt.Sprintf("; %s of these fit what the reader gives for %s: the two are off by one", percent(share(explained, wrong)), what)
+			return []Fault{f}
+		}
+	}
+	// Where most of them agree to the digit, the others are no other scale.
+	if alike := concordance(candidates); alike >= 0.75 && s > 0.5 {
 		f.Mild = true
 		f.Message += fmt.Sprintf("; both rank candidates alike in %s of the pairs, so they measure the same on another scale", percent(alike))
 		return []Fault{f}
 	}
 	f.Message += ": positions, ids or pools mean something else in one of the files, or the reader is not the one that made the records"
+	return []Fault{f}
+}
+
+// agrees reports whether one of the recorded scores is the reader's.
+func agrees(recorded []float64, reader float64) bool {
+	return slices.ContainsFunc(recorded, func(r float64) bool { return math.Abs(r-reader) <= tolerance*math.Max(1, math.Abs(r)) })
+}
+
+// Contradictions reports groups in which the same candidate stands under different rewards. A reward with noise does that
+// to the few candidates that are drawn twice; a tenth of the limit is worth a note.
+func Contradictions(name string, groups, looked int, example int64, lim Limits) []Fault {
+	s := share(groups, looked)
+	if groups == 0 || s < lim.Contradict/10 {
+		return nil
+	}
+	f := Fault{Check: "contradictory_rewards", Value: s, Limit: lim.Contradict, Mild: s < lim.Contradict,
+		Message: fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+name), example)}
+	if !f.Mild {
+		f.Message += ": rewards and candidates are joined wrongly, or the reward is noise"
+	}
 	return []Fault{f}
 }
 

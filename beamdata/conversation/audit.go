@@ -25,6 +25,12 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) ([]audit.Fault
 		splits = append(splits, s)
 	}
 	out := audit.Overlap(splits, lim)
+	for _, s := range splits {
+		if faults := audit.Pictures(s, lim); len(faults) > 0 {
+			out = append(out, faults...)
+			break // validation and training samples of a file are alike
+		}
+	}
 	if imitated.Len() > 0 && imitated != baseline {
 		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
 	}

@@ -3,10 +3,12 @@
 package stdout
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
+	"syscall"
 )
 
 var failed atomic.Pointer[error] // the first write that failed
@@ -17,7 +19,9 @@ func (writer) Write(p []byte) (int, error) {
 	n, err := os.Stdout.Write(p)
 	if err != nil {
 		err = fmt.Errorf("cannot write to the standard output: %w", err)
-		failed.CompareAndSwap(nil, &err)
+		if !errors.Is(err, syscall.EPIPE) { // who reads a pipe may leave
+			failed.CompareAndSwap(nil, &err)
+		}
 	}
 	return n, err
 }

@@ -223,6 +223,13 @@ func (a *AdamW) Step(lr, gradScale float64) {
 // Steps returns the number of steps taken.
 func (a *AdamW) Steps() int { return a.steps }
 
+// MomentNorm returns the L2 norm of the first moment. sync
+func (a *AdamW) MomentNorm() float64 {
+	var sum C.double
+	check("moment_norm", C.fc_sum_squares(a.m.c(), &sum), a.m)
+	return math.Sqrt(float64(sum))
+}
+
 // State copies the moments to the host, with the number of steps taken. sync
 func (a *AdamW) State() (m, v []float32, steps int) {
 	return Data[float32](a.m), Data[float32](a.v), a.steps

@@ -10,10 +10,12 @@ var stepChecks = []func(*Doctor, row){
 	(*Doctor).entropyCollapse, (*Doctor).allTruncated, (*Doctor).samplingCut,
 	(*Doctor).gradientSpike, (*Doctor).zeroGradient, (*Doctor).zeroLR, (*Doctor).lossPartsDiffer, (*Doctor).lossDiverges,
 	(*Doctor).lrOffSchedule, (*Doctor).tauOffSchedule, (*Doctor).topKOffCurriculum, (*Doctor).advantageBeyondClip, (*Doctor).advantageNotCentred,
+	(*Doctor).littleSignal, (*Doctor).advantageSigns, (*Doctor).surrogateDiffers, (*Doctor).clipIgnored, (*Doctor).momentsReset, (*Doctor).cutCountsAsWhole,
 }
 
 // epochChecks look at every finished epoch's row.
 var epochChecks = []func(*Doctor, row){
+	(*Doctor).queriesMissing, (*Doctor).orderRepeats, (*Doctor).validationMisreported,
 	(*Doctor).betaWrongWayEpoch, (*Doctor).validationDiverges, (*Doctor).validationUnchanged, (*Doctor).worseThanStart,
 }
 

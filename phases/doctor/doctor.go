@@ -16,7 +16,8 @@ type Doctor struct {
 	keep  int // values of a metric that the longest window needs
 	state state
 
-	found []Finding // of the row in hand
+	found  []Finding // of the row in hand
+	scores []float64 // of the validation queries, one by one
 }
 
 // state is all that findings depend on besides options and limits: a saved state holds it as JSON.
@@ -34,6 +35,13 @@ type state struct {
 
 	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
 	BatchEpoch int    `json:"batch_epoch"`
+
+	Order  uint64  `json:"order"`   // of the queries that this epoch has taken so far
+	Before uint64  `json:"before"`  // of the epoch before, all of it
+	Seen   int     `json:"seen"`    // queries taken in epoch SeenIn
+	Sum    uint64  `json:"sum"`     // of their hashes: the same in whatever order
+	SeenIn int     `json:"seen_in"` // the epoch that Order, Seen and Sum count from its start; 0 = none
+	Moment float64 `json:"moment"`  // norm of the optimizer's first moment after the step before
 }
 
 // moments are sums over values.
@@ -206,7 +214,7 @@ const firstSteps = 10
 
 // remembered are the metrics that windows look at. Shares of groups are counted from their number.
 var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl", "entropy",
-	"truncated_share", "kept_mass", "grad_norm", "loss", "mean_reward", "advantage_gain"}
+	"truncated_share", "completion_length", "kept_mass", "grad_norm", "loss", "mean_reward", "advantage_gain"}
 
 // remember adds a step's numbers to the windows.
 func (d *Doctor) remember(r row) {
@@ -215,6 +223,9 @@ func (d *Doctor) remember(r row) {
 			d.add(name, x)
 		}
 	}
+	if x, ok := r.number("advantage_gain"); ok && compares(r) {
+		d.add("objective_gain", x)
+	}
 	if groups, ok := r.number("groups"); ok && groups > 0 {
 		for _, name := range []string{"constant_good_groups", "constant_bad_groups"} {
 			if x, ok := r.number(name); ok {
@@ -222,6 +233,17 @@ func (d *Doctor) remember(r row) {
 			}
 		}
 	}
+}
+
+// fewGroups is how many groups of a step tell a rise of good candidates from the noise of a step on others.
+const fewGroups = 4
+
+// compares reports whether advantage_gain says something of a step. Where a curriculum keeps the best of each group,
+// all advantages are good ones: what a step on one query takes from all candidates of the next looks like a fall then, and
+// at batch size 1 goes on for tens of steps.
+func compares(r row) bool {
+	x, ok := r.get("top_k", "group_size", "groups")
+	return !ok || x[0] >= x[1] || x[2] >= fewGroups
 }
 
 func (d *Doctor) add(name string, x float64) {

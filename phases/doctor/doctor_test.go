@@ -24,7 +24,7 @@ func rising(step int) float64 { return float64(step) / (total - 1) }
 
 func grpoLimits() Limits {
 	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
-		LR: 1e-3, LRPlan: Plan{Name: "cosine", Warmup: 0.1},
+		LR: 1e-3, LRPlan: Plan{Name: "cosine", Warmup: 0.1}, Beta1: 0.9,
 		Policy: &PolicyLoss{ClipLow: 0.2, ClipHigh: 0.2, AdvantageClip: 5, Centred: true, EarlyEpochs: 1, EarlyTopK: 3,
 			OldPolicy: "phase_start", UpdateOldAfter: 1000, SumOfParts: true, KLPerCandidate: true,
 			KL: KL{Reference: "phase_start", NonNegative: true, Controller: "band", Update: "epoch", BandMin: 0.01, BandMax: 0.1, BetaMin: 1e-3, BetaMax: 10}}}
@@ -41,7 +41,9 @@ func grpoRow(step int) map[string]any {
 		"mean_ratio": 1 + 0.05*moved*(1+0.2*wave(step, 4)), "clip_fraction": 0.5 * moved, "clamp_fraction": 0.0,
 		"entropy": 3 - 0.3*moved, "mean_reward": 0.4 + 0.05*wave(step, 5), "reward_std": 0.2 + 0.02*wave(step, 6),
 		"signal_share": 0.9, "constant_good_groups": 2, "constant_bad_groups": 3, "groups": 64, "group_size": 8, "top_k": 8, "items": 512,
-		"mean_advantage": 1e-17, "max_advantage": 2.4, "advantage_clipped": 0.0,
+		"mean_advantage": 1e-17, "max_advantage": 2.4, "advantage_clipped": 0.0, "signal_share_top_k": 0.9,
+		"adv_hist":        []float64{0, 0, 0, 0, 0, 1, 9, 50, 80, 100, 150, 70, 30, 15, 7, 0, 0, 0, 0, 0},
+		"optimizer_steps": step + 1, "moment_norm": 0.6 * (1 - math.Pow(0.9, float64(step+1))),
 	}
 	if step < perEpoch { // the curriculum's first epoch: the best only
 		m["top_k"], m["items"], m["mean_advantage"] = 3, 192, 0.8
@@ -138,7 +140,23 @@ func failures() []failure {
 		{check: "no_signal", step: set(0, f{"signal_share": 0.02}), by: 20, key: "data.reward.mode"},
 		{check: "no_signal", phase: "rce", step: set(0, f{"signal_share": 0.0}), by: 20, key: "data.reward.mode"},
 		{check: "all_good_groups", step: set(0, f{"constant_good_groups": 60, "signal_share": 0.06}), by: 20},
-		{check: "all_bad_groups", step: set(0, f{"constant_bad_groups": 60, "signal_share": 0.06}), by: 20, key: "grpo.group_size"},
+		{check: "all_bad_groups", step: set(0, f{"constant_bad_groups": 60, "signal_share": 0.25}), by: 20, key: "grpo.group_size"},
+		{check: "little_signal", step: set(0, f{"signal_share": 0.12}), by: 20, key: "data.reward.mode"},
+		{check: "cut_counts_as_whole", limit: func(l *Limits) { l.Longest, l.Online, l.LengthKey = 16, true, "vl.generation.max_new_tokens" },
+			step: set(0, f{"completion_length": 16.0, "truncated_share": 0.0}), by: 5, key: "vl.generation.max_new_tokens"},
+		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.6 }, step: set(0, f{"clip_factor": 1.0}), by: 1, key: "optim.grad_clip_norm"},
+		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.2 }, step: func(step int, m map[string]any) { m["clip_factor"] = 0.2 / (m["grad_norm"].(float64) + 1e-6) }, by: 1, key: "optim.grad_clip_norm"},
+		{check: "moments_reset", step: set(1, f{"optimizer_steps": 1}), by: 2},
+		{check: "moments_reset", step: func(step int, m map[string]any) { m["moment_norm"] = 0.1 * m["grad_norm"].(float64) }, by: 4},
+		{check: "moments_reset", step: func(step int, m map[string]any) { // once, in the middle
+			if step == 25 {
+				m["moment_norm"] = 0.1 * m["grad_norm"].(float64)
+			}
+		}, by: 26},
+		{check: "advantage_signs", step: set(perEpoch, f{"adv_hist": append(make([]float64, 10), 400, 60, 30, 10, 0, 0, 0, 0, 0, 0)}), by: 11, key: "grpo.advantage"},
+		{check: "surrogate_differs", limit: func(l *Limits) { l.Policy.Surrogate = true }, by: 1},
+		{check: "queries_missing", limit: func(l *Limits) { l.Queries = 20 }, by: 10, key: "data.shuffle"},
+		{check: "order_repeats", limit: func(l *Limits) { l.Shuffled = true }, by: 20, key: "data.shuffle"},
 		{check: "ess_uniform", phase: "rce", step: set(0, f{"ess_share": 0.9999}), by: 10, key: "rce.temperature.start"},
 		{check: "ess_collapsed", phase: "rce", step: set(0, f{"ess_share": 0.2, "effective_sample_size": 1.0}), by: 10, key: "rce.temperature.start"},
 		{check: "batch_repeats", batch: func(int) []int { return []int{1, 2, 3} }, by: 3, key: "data.shuffle"},
@@ -283,8 +301,69 @@ func TestChecks(t *testing.T) {
 		seen[tc.check] = true
 	}
 	for _, c := range Checks() {
-		if !seen[c.Name] && c.Name != "throughput_drop" && c.Name != "nonfinite" {
+		if !seen[c.Name] && !slices.Contains([]string{"throughput_drop", "nonfinite", "validation_misreported"}, c.Name) {
 			t.Errorf("no failure for check %s", c.Name)
+		}
+	}
+}
+
+// TestRecomputed: what is computed again agrees with rows that are right.
+func TestRecomputed(t *testing.T) {
+	lim := grpoLimits()
+	lim.ClipNorm, lim.Queries, lim.Shuffled, lim.Policy.Surrogate, lim.Policy.EntropyWeight = 1.1, 20, true, true, 0.01
+	row := func(step int) map[string]any {
+		m := grpoRow(step)
+		m["clip_factor"] = math.Min(1, 1.1/(m["grad_norm"].(float64)+1e-6))
+		if step == 0 {
+			m["ppo_loss"] = -0.8 * 0.9
+		}
+		m["loss"] = m["ppo_loss"].(float64) + m["kl_loss"].(float64) - 0.01*m["entropy"].(float64)
+		return m
+	}
+	batch := func(step int) []int { // each query once an epoch, in an order of its own
+		at := 2 * (step % perEpoch)
+		return []int{(at + 6*(step/perEpoch)) % 20, (at + 1 + 6*(step/perEpoch)) % 20}
+	}
+	if found, at := play(DefaultOptions(), "grpo", lim, row, epochRow, batch); len(found) > 0 {
+		t.Errorf("%v at steps %v, want silence", found, at)
+	}
+}
+
+// TestValidationMisreported: val_reward is the mean of what the queries earned.
+func TestValidationMisreported(t *testing.T) {
+	for scores, want := range map[[2]float64]int{{0.31, 0.51}: 0, {0.3, 0.4}: 1} {
+		d := New(DefaultOptions())
+		d.Begin("rce", rceLimits())
+		d.Scored(scores[:])
+		found := d.Epoch(1, epochRow(1))
+		if len(found) != want || want > 0 && found[0].Check != "validation_misreported" {
+			t.Errorf("val_reward 0.41 of queries with %v: %+v, want %d findings", scores, found, want)
+		}
+	}
+}
+
+// TestObjectiveFallsAtBatchSizeOne: where a curriculum keeps the good candidates of one query a step, what the step takes
+// from the next query's is no fall; whole groups, or more of them, are.
+func TestObjectiveFallsAtBatchSizeOne(t *testing.T) {
+	for _, tc := range []struct {
+		topK, groups int
+		falls        bool
+	}{{3, 1, false}, {8, 1, true}, {3, 64, true}} {
+		lim := grpoLimits()
+		lim.Policy.EarlyEpochs = 0
+		if tc.topK == 3 {
+			lim.Policy.EarlyEpochs = 4
+		}
+		found, _ := play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+			m := grpoRow(step)
+			m["top_k"], m["groups"], m["constant_good_groups"], m["constant_bad_groups"], m["mean_advantage"] = tc.topK, tc.groups, 0, 0, 0.0
+			if step > 0 {
+				m["advantage_gain"] = -0.4 + 0.2*wave(step, 7)
+			}
+			return m
+		}, epochRow, nil)
+		if got := len(found) == 1 && found[0].Check == "objective_falls"; got != tc.falls || !tc.falls && len(found) > 0 {
+			t.Errorf("top %d of 8 in %d groups: %+v, want a finding: %v", tc.topK, tc.groups, found, tc.falls)
 		}
 	}
 }
@@ -298,7 +377,7 @@ func TestSeverities(t *testing.T) {
 	}
 	for _, severity := range []Severity{Off, Note, Warning, Stop} {
 		opt := DefaultOptions()
-		opt.NoSignal.Severity = severity
+		opt.NoSignal.Severity, opt.LittleSignal.Severity = severity, Off
 		found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil)
 		switch {
 		case severity == Off:

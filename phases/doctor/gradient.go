@@ -52,8 +52,16 @@ func (d *Doctor) lossPartsDiffer(r row) {
 		return
 	}
 	differ := func(got, want, scale float64) bool { return math.Abs(got-want) > o.Limit*scale+1e-5 }
-	if sum := x[1] + x[2]; d.lim.Policy.SumOfParts && differ(x[0], sum, math.Abs(x[1])+math.Abs(x[2])) {
-		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss are %.6g: what is differentiated is not what is reported", x[0], sum)
+	bonus := 0.0
+	if w := d.lim.Policy.EntropyWeight; w != 0 {
+		h, known := r.number("entropy")
+		if !known {
+			return
+		}
+		bonus = w * h
+	}
+	if sum := x[1] + x[2] - bonus; d.lim.Policy.SumOfParts && differ(x[0], sum, math.Abs(x[1])+math.Abs(x[2])+math.Abs(bonus)) {
+		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss%s are %.6g: what is differentiated is not what is reported", x[0], ifThen(bonus != 0, " - entropy_weight · entropy", ""), sum)
 	}
 	if y, ok := r.get("kl_beta", "kl"); ok && d.lim.Policy.KLPerCandidate && differ(x[2], y[0]*y[1], math.Abs(y[0]*y[1])) {
 		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty in the loss is not the one that %s and the KL make", x[2], y[0]*y[1], d.key("kl.beta"))

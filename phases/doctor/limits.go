@@ -14,6 +14,13 @@ type Limits struct {
 	LengthKey     string // the configuration key of the longest completion
 	HalfPrecision bool   // the policy computes in 16 bits: equal weights agree less closely
 
+	Queries  int  // of an epoch, where it takes every query once; 0: it does not
+	Shuffled bool // epochs take their queries in orders of their own
+	Longest  int  // tokens of the longest completion; 0: not known
+
+	ClipNorm float64 // largest norm of a gradient that reaches the optimizer; 0: any
+	Beta1    float64 // decay of the optimizer's first moment
+
 	LR     float64 // peak
 	LRPlan Plan
 	Tau    *Tau        // of RCE's weights; nil without
@@ -88,8 +95,10 @@ type PolicyLoss struct {
 	UpdateOldAfter int    // steps (every_n)
 	OldIsRebuilt   bool   // the old policy computes otherwise than the policy (compat's heads)
 
-	SumOfParts     bool // loss = ppo_loss + kl_loss
-	KLPerCandidate bool // kl_loss = kl_beta · kl
+	SumOfParts     bool    // loss = ppo_loss + kl_loss - EntropyWeight · entropy
+	EntropyWeight  float64 // of the bonus in the loss
+	Surrogate      bool    // ppo_loss is minus the mean advantage of all candidates where the ratios are 1
+	KLPerCandidate bool    // kl_loss = kl_beta · kl
 	KL             KL
 }
 

@@ -72,8 +72,8 @@ func (d *Doctor) ratioClamped(row) {
 // the old policy, in the mean over the window's steps and beyond its noise.
 func (d *Doctor) objectiveFalls(r row) {
 	o := d.opt.ObjectiveFalls
-	gains, ok := d.recent("advantage_gain", o)
-	if _, now := r.number("advantage_gain"); !ok || !now || len(gains) < 3 {
+	gains, ok := d.recent("objective_gain", o)
+	if _, now := r.number("advantage_gain"); !ok || !now || !compares(r) || len(gains) < 3 {
 		return
 	}
 	mean, squares := 0.0, 0.0

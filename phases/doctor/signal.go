@@ -97,6 +97,7 @@ func (d *Doctor) Batch(epoch, pass int, queries []int) {
 	for _, q := range queries {
 		fmt.Fprintf(sum, "%d ", q)
 	}
+	d.count(epoch, queries, sum.Sum64())
 	same := d.state.Batch == sum.Sum64() && d.state.BatchEpoch == epoch
 	d.state.Batch, d.state.BatchEpoch = sum.Sum64(), epoch
 	d.streak("batch_repeats", same, 1)

@@ -144,7 +144,8 @@ func (p *probe) gradient(b *selector.Batch, w []float64, weights []float32) []fl
 	twin := p.Policy.Clone()
 	defer twin.Free()
 	twin.Params().SetValues(weights)
-	out := twin.Forward(b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
+	how := p.spy.how // dropout too, where the phase trains with it: the masks are the same
+	out := twin.Forward(b, selector.ForwardOptions{Temperature: how.Temperature, Train: how.Train, DropoutSeed: how.DropoutSeed})
 	perStep := make([]float32, len(b.Mask))
 	for i, m := range b.Mask {
 		perStep[i] = m * float32(w[i/b.T])

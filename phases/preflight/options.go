@@ -21,6 +21,9 @@ type Options struct {
 	NonfiniteRewards     doctor.Switch `koanf:"nonfinite_rewards" help:"recorded and sampled candidates have finite rewards"`
 	RecordReaderMismatch doctor.Limit  `koanf:"record_reader_mismatch" help:"largest share of recorded rewards that the reader contradicts"`
 	PoolUnlikeQuery      doctor.Limit  `koanf:"pool_unlike_query" help:"standard errors by which queries are nearer to their own pools than to those of others"`
+	IdenticalCandidates  doctor.Limit  `koanf:"identical_candidates" help:"largest share of the candidates of a pool whose embedding another one there has"`
+	SharedPictures       doctor.Limit  `koanf:"shared_pictures" help:"largest share of the samples with pictures that show the same ones"`
+	ContradictoryRewards doctor.Limit  `koanf:"contradictory_rewards" help:"largest share of recorded groups that hold the same candidate under different rewards"`
 
 	StepFailed            doctor.Switch `koanf:"step_failed" help:"a step of the phase ends without an error"`
 	GradientMissing       doctor.Switch `koanf:"gradient_missing" help:"the log-probabilities have a gradient to every trained tensor"`
@@ -34,6 +37,18 @@ type Options struct {
 	GradientsAccumulate   doctor.Limit  `koanf:"gradients_accumulate" help:"largest relative difference of the gradient norm between two steps from the same weights"`
 	ObjectiveNotImproved  doctor.Switch `koanf:"objective_not_improved" help:"a step makes the better candidates of its batch likelier"`
 	WeightsIgnored        doctor.Switch `koanf:"weights_ignored" help:"trained weights that move change the log-probabilities"`
+	CreditMisplaced       doctor.Limit  `koanf:"credit_misplaced" help:"how far the gradient of the first step may be from that of its candidates' own rewards, as a share of what sets these apart"`
+	ClipIgnored           doctor.Switch `koanf:"clip_ignored" help:"a gradient longer than optim.grad_clip_norm reaches the optimizer clipped"`
+	MomentsDiffer         doctor.Switch `koanf:"moments_differ" help:"the optimizer's moments are those of its steps so far, by optim.betas"`
+	StepSize              doctor.Switch `koanf:"step_size" help:"the first step moves the weights by the learning rate"`
+	SamplingDiffers       doctor.Limit  `koanf:"sampling_differs" help:"standard errors by which sampled candidates may be likelier or less likely than draws at the configured temperature"`
+	NoiseRepeats          doctor.Switch `koanf:"noise_repeats" help:"steps, queries and candidates have random numbers of their own"`
+	TruncationUnmarked    doctor.Switch `koanf:"truncation_unmarked" help:"sampled completions without an end count as cut"`
+
+	RecordedDiffer    doctor.Switch `koanf:"recorded_differ" help:"recorded candidates reach the phases with the steps and rewards that stand in the data, alone and in a batch"`
+	ScoresDiffer      doctor.Switch `koanf:"scores_differ" help:"candidates earn in a batch, and where they are sampled, what each earns alone"`
+	ValidationDiffers doctor.Switch `koanf:"validation_differs" help:"validation reports what the policy's answers earn one by one"`
+	RoundTrip         doctor.Limit  `koanf:"round_trip" help:"largest share of recorded candidates that are others after decoding and encoding"`
 
 	ImagesIgnored   doctor.Limit  `koanf:"images_ignored" help:"least change of a log-probability when the image is another or blank, in nats"`
 	TextIgnored     doctor.Limit  `koanf:"text_ignored" help:"least change of a log-probability when the prompt's text is another, in nats"`
@@ -60,6 +75,9 @@ func DefaultOptions() Options {
 		NonfiniteRewards:     doctor.Switch{Severity: stop},
 		RecordReaderMismatch: doctor.Limit{Severity: warning, Limit: 0.01},
 		PoolUnlikeQuery:      doctor.Limit{Severity: warning, Limit: 3},
+		IdenticalCandidates:  doctor.Limit{Severity: warning, Limit: 0.1},
+		SharedPictures:       doctor.Limit{Severity: warning, Limit: 0.5},
+		ContradictoryRewards: doctor.Limit{Severity: warning, Limit: 0.5},
 
 		StepFailed:            doctor.Switch{Severity: stop},
 		GradientMissing:       doctor.Switch{Severity: stop},
@@ -73,6 +91,18 @@ func DefaultOptions() Options {
 		GradientsAccumulate:   doctor.Limit{Severity: stop, Limit: 1e-2},
 		ObjectiveNotImproved:  doctor.Switch{Severity: warning},
 		WeightsIgnored:        doctor.Switch{Severity: stop},
+		CreditMisplaced:       doctor.Limit{Severity: stop, Limit: 0.2},
+		ClipIgnored:           doctor.Switch{Severity: warning},
+		MomentsDiffer:         doctor.Switch{Severity: stop},
+		StepSize:              doctor.Switch{Severity: warning},
+		SamplingDiffers:       doctor.Limit{Severity: warning, Limit: 6},
+		NoiseRepeats:          doctor.Switch{Severity: warning},
+		TruncationUnmarked:    doctor.Switch{Severity: warning},
+
+		RecordedDiffer:    doctor.Switch{Severity: stop},
+		ScoresDiffer:      doctor.Switch{Severity: stop},
+		ValidationDiffers: doctor.Switch{Severity: stop},
+		RoundTrip:         doctor.Limit{Severity: warning, Limit: 0.1},
 
 		ImagesIgnored:   doctor.Limit{Severity: warning, Limit: 1e-6},
 		TextIgnored:     doctor.Limit{Severity: warning, Limit: 1e-6},
@@ -88,7 +118,8 @@ func DefaultOptions() Options {
 func (o Options) Audit(precision float64) audit.Limits {
 	return audit.Limits{Duplicates: o.DuplicateQueries.Limit, Leak: o.SplitLeak.Limit, OwnPool: o.QueryInOwnPool.Limit,
 		Constant: o.ConstantRewards.Limit, Precise: o.SubprecisionRewards.Limit, Ties: o.ScoreTies.Limit, Small: o.SmallGroups.Limit,
-		Mismatch: o.RecordReaderMismatch.Limit, Similarity: o.PoolUnlikeQuery.Limit, Precision: precision}
+		Mismatch: o.RecordReaderMismatch.Limit, Similarity: o.PoolUnlikeQuery.Limit, Precision: precision,
+		Identical: o.IdenticalCandidates.Limit, Pictures: o.SharedPictures.Limit, Contradict: o.ContradictoryRewards.Limit}
 }
 
 // severities are what the checks' findings are.
@@ -98,11 +129,16 @@ func (o Options) severities() map[string]doctor.Severity {
 		"constant_rewards": o.ConstantRewards.Severity, "subprecision_rewards": o.SubprecisionRewards.Severity, "score_ties": o.ScoreTies.Severity,
 		"small_groups": o.SmallGroups.Severity, "nonfinite_rewards": o.NonfiniteRewards.Severity,
 		"record_reader_mismatch": o.RecordReaderMismatch.Severity, "pool_unlike_query": o.PoolUnlikeQuery.Severity,
+		"identical_candidates": o.IdenticalCandidates.Severity, "shared_pictures": o.SharedPictures.Severity, "contradictory_rewards": o.ContradictoryRewards.Severity,
 		"step_failed": o.StepFailed.Severity, "gradient_missing": o.GradientMissing.Severity, "parameters_do_not_move": o.ParametersDoNotMove.Severity,
 		"frozen_move": o.FrozenMove.Severity, "ratio_not_one": o.RatioNotOne.Severity, "grad_nograd_differ": o.GradNogradDiffer.Severity,
 		"forward_not_deterministic": o.ForwardNotDeterminist.Severity, "batch_changes_output": o.BatchChangesOutput.Severity,
 		"padding_changes_loss": o.PaddingChangesLoss.Severity, "gradients_accumulate": o.GradientsAccumulate.Severity,
 		"objective_not_improved": o.ObjectiveNotImproved.Severity, "weights_ignored": o.WeightsIgnored.Severity,
+		"credit_misplaced": o.CreditMisplaced.Severity, "clip_ignored": o.ClipIgnored.Severity, "moments_differ": o.MomentsDiffer.Severity,
+		"step_size": o.StepSize.Severity, "sampling_differs": o.SamplingDiffers.Severity, "noise_repeats": o.NoiseRepeats.Severity,
+		"truncation_unmarked": o.TruncationUnmarked.Severity, "recorded_differ": o.RecordedDiffer.Severity, "scores_differ": o.ScoresDiffer.Severity,
+		"validation_differs": o.ValidationDiffers.Severity, "round_trip": o.RoundTrip.Severity,
 		"images_ignored": o.ImagesIgnored.Severity, "text_ignored": o.TextIgnored.Severity, "images_do_not_help": o.ImagesDoNotHelp.Severity,
 		"lora_ignored": o.LoRAIgnored.Severity, "adapter_keys": o.AdapterKeys.Severity, "memory": o.Memory.Severity,
 	}

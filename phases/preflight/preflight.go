@@ -71,6 +71,11 @@ func (r *Report) Soften() {
 // Faults adds the faults of the data.
 func (r *Report) Faults(faults []audit.Fault) {
 	r.checks += len(audit.Checks())
+	r.Fault(faults...)
+}
+
+// Fault adds faults that were looked for by themselves.
+func (r *Report) Fault(faults ...audit.Fault) {
 	for _, f := range faults {
 		most := doctor.Stop
 		if f.Mild {

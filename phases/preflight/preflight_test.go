@@ -58,7 +58,12 @@ func newRig(t *testing.T) *rig {
 	rce.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
 	offline := phases.DefaultGRPOOptions()
 	offline.LR, offline.Freeze = 1e-3, []string{"input_proj"}
-	return &rig{
+	harder := func(norm float64) phases.OptimOptions {
+		o := optim
+		o.GradClipNorm = norm
+		return o
+	}
+	r := &rig{
 		trial: Trial{Policy: policy, Seed: 5, Data: phases.Data{Shots: 2, Normalize: func(r []float64) []float64 { return r }}},
 		stages: []Stage{
 			{Name: "rce", Source: pointer.NewSource(b.RCE), Build: func(s selector.Source) (phases.Phase, error) {
@@ -74,6 +79,29 @@ func newRig(t *testing.T) *rig {
 		opt:    DefaultOptions(),
 		online: &online,
 	}
+	for i := range r.stages {
+		r.stages[i].Optim, r.stages[i].SampleTemp = optim, 1
+	}
+	r.stages[0].Credit = func(b *selector.Batch, tau float64) []float64 {
+		w, _ := rewardutil.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
+		return w
+	}
+	for i, o := range []*phases.GRPOOptions{&offline, &online} {
+		r.stages[i+1].Credit = func(b *selector.Batch, _ float64) []float64 {
+			w := make([]float64, len(b.Valid))
+			top, adv, _, _ := o.Curriculum.Apply(b.Rewards, b.Valid, b.B(), b.G, 1, o.Advantage)
+			for k, ok := range top.Valid {
+				if ok {
+					w[k/top.K*b.G+top.Index[k]] = adv[k]
+				}
+			}
+			return w
+		}
+		r.stages[i+1].Clipped = func(s selector.Source, norm float64) (phases.Phase, error) {
+			return phases.NewGRPO(r.stages[i+1].Name, *o, harder(norm), lr, s, 8), nil
+		}
+	}
+	return r
 }
 
 func (r *rig) found(t *testing.T) []Finding {
@@ -349,6 +377,117 @@ func TestFaults(t *testing.T) {
 			}
 			t.Errorf("want %s: …%s…; got %+v", tc.want, tc.words, r.found(t))
 		})
+	}
+}
+
+// drawing is a policy that draws otherwise.
+type drawing struct {
+	*pointer.Policy
+	temperature float64 // times that of the call
+	seed        uint64  // instead of that of the call; 0: the call's
+}
+
+func (d drawing) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	if d.seed != 0 {
+		seed = d.seed
+	}
+	return d.Policy.Sample(src, queries, g, t, temperature*d.temperature, seed)
+}
+
+func (d drawing) Clone() selector.Policy {
+	return drawing{d.Policy.Clone().(*pointer.Policy), d.temperature, d.seed}
+}
+
+// next is a source whose recorded rewards are those of the next query of the batch, for the phase alone.
+type next struct{ selector.Source }
+
+func (n next) Recorded(queries []int) *selector.Batch {
+	b := *n.Source.Recorded(queries)
+	b.Rewards = append(slices.Clone(b.Rewards[b.G:]), b.Rewards[:b.G]...)
+	return &b
+}
+
+// What the first step's rewards, optimizer and draws are held against.
+func TestRecomputedFaults(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		plant       func(r *rig)
+		want, words string
+	}{
+		{"a colder sampler", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 0.05, 0} }, "grpo_online sampling_differs", "they fit a temperature of"},
+		{"a sampler without a seed", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 1, 9} }, "grpo_online noise_repeats", "does not use its seed"},
+		{"no clipping", func(r *rig) {
+			clipped := r.stages[1].Clipped
+			r.stages[1].Build = func(s selector.Source) (phases.Phase, error) { return clipped(s, 0) }
+		}, "grpo clip_ignored", "optim.grad_clip_norm does not act"},
+		{"rewards of the next query", func(r *rig) {
+			build := r.stages[1].Build
+			r.stages[1].Build = func(s selector.Source) (phases.Phase, error) { return build(next{s}) }
+		}, "grpo credit_misplaced", "the weights of the next query"},
+		{"another beta", func(r *rig) { r.stages[0].Optim.Betas = []float64{0.8, 0.999} }, "rce moments_differ", "optim.betas=[0.8 0.999]"},
+		{"a smaller step", func(r *rig) {
+			r.mutate(0, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
+				out, err := run()
+				out["lr"] = 1e3 * out["lr"].(float64)
+				return out, err
+			})
+		}, "rce step_size", "0.001 times the learning rate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			tc.plant(r)
+			found := r.found(t)
+			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Phase+" "+f.Check == tc.want && strings.Contains(f.Message, tc.words) }) {
+				t.Errorf("want %s: …%s…; got %+v", tc.want, tc.words, found)
+			}
+		})
+	}
+}
+
+// Records, scores and validation are held against what stands in the data.
+func TestTruth(t *testing.T) {
+	r := newRig(t)
+	src := r.stages[1].Source.(*pointer.Source)
+	set := src.Set()
+	truth := func(src selector.Source) Truth {
+		return Truth{Source: src, Queries: []int{0, 1, 2, 3, 4, 5},
+			Recorded: func(q int) (actions [][]int64, rewards []float64, err error) {
+				for g := range set.NumCandidates(q) {
+					c := set.Candidate(q, g)
+					actions, rewards = append(actions, []int64{int64(c.Positions[0]), int64(c.Positions[1])}), append(rewards, c.Reward)
+				}
+				return actions, rewards, nil
+			},
+			Try: func(q int) ([][]int64, error) { return [][]int64{{0, 1}, {int64(q), 9}}, nil },
+			Score: func(q int, scored []int64, _ bool) (float64, float64, error) {
+				reward, accuracy := set.Scorer.Score(q, []int32{int32(scored[0]), int32(scored[1])})
+				return reward, accuracy, nil
+			}}
+	}
+	report := New(r.opt, 1)
+	sound := truth(src)
+	for _, err := range []error{report.Records(sound), report.Scores(sound, r.trial.Policy, r.trial.Data, 3)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(report.Findings()) > 0 {
+		t.Errorf("sound data: %+v", report.Findings())
+	}
+	if err := report.Records(truth(next{src})); err != nil {
+		t.Fatal(err)
+	}
+	wrong := sound
+	wrong.Score = func(q int, scored []int64, cut bool) (float64, float64, error) {
+		reward, accuracy, err := sound.Score(q, scored, cut)
+		return 2 * reward, accuracy, err
+	}
+	if err := report.Scores(wrong, r.trial.Policy, r.trial.Data, 0); err != nil {
+		t.Fatal(err)
+	}
+	found := report.Findings()
+	if len(found) != 2 || found[0].Check != "recorded_differ" || found[1].Check != "scores_differ" || found[1].Severity != doctor.Stop {
+		t.Errorf("got %+v, want recorded_differ and scores_differ", found)
 	}
 }
 

@@ -46,11 +46,11 @@ func (p *part) take(b *selector.Batch) {
 		makeUp(b)
 	}
 	kept := *b
+	kept.Rewards = slices.Clone(b.Rewards)
 	p.last = &kept
 	if !p.flip {
 		return
 	}
-	kept.Rewards = slices.Clone(b.Rewards)
 	for i := range b.Rewards {
 		b.Rewards[i] = -b.Rewards[i]
 	}

@@ -14,19 +14,32 @@ type spy struct {
 	seen *selector.Batch         // of the first forward pass since reset
 	how  selector.ForwardOptions // its options
 	logp []float64               // [B*G*T] its log-probabilities
+
+	noise *noise // that this policy and its clones have drawn since heard
 }
 
 func (s *spy) reset() { s.seen, s.logp = nil, nil }
 
-// Clone returns a clone that samples on the source behind a part too, and has a memory of its own.
+// heard returns the random numbers that were drawn since it was last asked.
+func (s *spy) heard() noise {
+	out := *s.noise
+	*s.noise = noise{}
+	return out
+}
+
+// Clone returns a clone that samples on the source behind a part too, and has a memory of its own but for the noise.
 func (s *spy) Clone() selector.Policy {
-	_, seen := watch(s.Policy.Clone())
+	of, seen := watch(s.Policy.Clone())
+	of.noise = s.noise
 	return seen
 }
 
 // Forward is the policy's.
 func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	out := s.Policy.Forward(b, opt)
+	if opt.Train {
+		s.noise.masks = append(s.noise.masks, opt.DropoutSeed)
+	}
 	if s.seen == nil {
 		s.seen, s.how, s.logp = b, opt, out.LogP.Floats()
 	}
@@ -41,6 +54,7 @@ func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature f
 		return s.Policy.Sample(src, queries, g, t, temperature, seed)
 	}
 	b := s.Policy.Sample(p.inner, p.at(queries), g, t, temperature, seed)
+	s.noise.draws = append(s.noise.draws, draw{b: b, truncated: b.Truncated, seed: seed})
 	if !slices.Contains(b.Truncated, false) {
 		b.Truncated = nil
 	}
@@ -69,7 +83,7 @@ func (s headSpy) CloneWithHeads(heads int) (selector.Policy, error) {
 
 // watch returns a spy on a policy, and what a phase sees of it: the policy's optional powers included.
 func watch(p selector.Policy) (*spy, selector.Policy) {
-	s := &spy{Policy: p}
+	s := &spy{Policy: p, noise: &noise{}}
 	if _, ok := p.(selector.ExactKL); ok {
 		return s, tokenSpy{s}
 	}

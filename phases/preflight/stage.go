@@ -23,6 +23,15 @@ type Stage struct {
 	Freeze []string        // parameters whose name contains one of these must not move
 	// Build makes the phase on another source, without weight decay: it would move tensors without a gradient.
 	Build func(selector.Source) (phases.Phase, error)
+	// Optim is how the configuration says the phase's optimizer works; without betas it is not looked at.
+	Optim phases.OptimOptions
+	// Clipped is Build with another largest gradient norm; nil: not tried.
+	Clipped func(src selector.Source, norm float64) (phases.Phase, error)
+	// Credit returns what the phase's first step multiplies log π of each candidate by in its objective [B*G], but for a
+	// common factor, from the rewards of whole groups and RCE's τ. nil: not known.
+	Credit func(b *selector.Batch, tau float64) []float64
+	// SampleTemp is the temperature of draws from the policy itself; 0: from another distribution (top_p), not looked at.
+	SampleTemp float64
 	// Largest returns the n queries that make the largest batch, for Memory; nil leaves the stage out.
 	Largest func(n int) []int
 }
@@ -138,21 +147,17 @@ func (p *probe) run(ctx context.Context) error {
 	p.spy, seen = watch(p.policy)
 	_, p.part.steps = seen.(selector.ExactKL)
 	p.env = &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
-	if err := phase.Begin(p.env, total); err != nil {
-		return err
-	}
 	p.phase = phase
-	if err := phase.BeginEpoch(1); err != nil {
+	if err := p.begin(phase); err != nil {
+		p.phase = nil
 		return err
 	}
 	return p.steps(ctx)
 }
 
 // step makes the phase's step number n on the batch.
-func (p *probe) step(ctx context.Context, n int) (m phases.Metrics, err error) {
-	defer torchx.Recover(&err)
-	defer torchx.Scope()()
-	return p.phase.Step(ctx, 1, n, 0, p.queries)
+func (p *probe) step(ctx context.Context, n int) (phases.Metrics, error) {
+	return p.stepOf(ctx, p.phase, n)
 }
 
 // set gives the clone other weights.
@@ -166,7 +171,8 @@ func (p *probe) steps(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	batch, after := p.part.last, p.policy.Params().Values()
+	batch, after, drawn := p.part.last, p.policy.Params().Values(), p.spy.heard()
+	one := momentsOf(p.phase)
 	p.finiteRewards(batch)
 	p.set(p.start)
 	again, err := p.step(ctx, 0) // with nothing between the two that would clear a gradient
@@ -176,21 +182,51 @@ func (p *probe) steps(ctx context.Context) error {
 	p.ratio(m, again)
 	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
 		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before", m["grad_norm"], again["grad_norm"])
-	second := p.policy.Params().Values()
+	second, two := p.policy.Params().Values(), momentsOf(p.phase)
+	p.continues(one, two, again, "the second step")
+	p.samples(drawn)
 	p.set(p.start)
 	p.pull(m, batch)
+	p.credit(m, batch, one)
+	if err := p.firstMoments(ctx, m, one, after); err != nil {
+		return err
+	}
 	if err := p.direction(ctx, m, batch, after); err != nil {
 		return err
 	}
 	p.set(second)
+	p.spy.heard()
 	for n := 1; n < p.opt.Steps; n++ {
 		if _, err := p.step(ctx, n); err != nil {
 			return err
 		}
+		if n == 1 {
+			p.repeats(drawn, p.spy.heard())
+		}
 	}
 	idle := p.moved(m)
 	p.still(reference)
-	return p.shaken(ctx, idle)
+	if err := p.shaken(ctx, idle); err != nil {
+		return err
+	}
+	return p.nextEpoch(ctx)
+}
+
+// nextEpoch begins another epoch and checks that the optimizer remembers the one before.
+func (p *probe) nextEpoch(ctx context.Context) error {
+	before := momentsOf(p.phase)
+	if _, err := p.phase.EndEpoch(1, phases.Metrics{}); err != nil {
+		return err
+	}
+	if err := p.phase.BeginEpoch(2); err != nil {
+		return err
+	}
+	m, err := p.step(ctx, p.opt.Steps+1)
+	if err != nil {
+		return ctx.Err() // weights that are nobody's
+	}
+	p.continues(before, momentsOf(p.phase), m, "the first step of an epoch")
+	return nil
 }
 
 // shaken makes a step with weights that are a little off everywhere: adapters that start at 0, and branches whose

@@ -53,8 +53,9 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 }
 
 // Decode returns the width best selections of t examples by beam search over the policy's own
-// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Equal
-// scores go by the set's TieOrder, which is seeded. Scores are log-probabilities [B*width]; beams that do not exist (a small
+// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Of equal
+// scores the smaller position wins, but a pool whose candidates all score the same is taken in the set's TieOrder, which is
+// seeded. Scores are log-probabilities [B*width]; beams that do not exist (a small
 // pool) are not valid.
 func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*selector.Batch, []float64) {
 	defer torchx.Scope()()
@@ -63,6 +64,7 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 	in := p.loadQueries(src, queries)
 	e := p.encode(in, dropout{})
 	beams := make([][]beam, in.b) // per query, best first
+	order := make([][]int, in.b)  // per query: how ties are broken
 	for i := range beams {
 		beams[i] = []beam{{}}
 	}
@@ -80,11 +82,10 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 				continue // every example of this pool is taken
 			}
 			own := logp[i*n*columns : (i+1)*n*columns]
-			next, tie := extend(beams[i], own, columns, in.k, width, nil)
-			if tie {
-				next, _ = extend(beams[i], own, columns, in.k, width, src.set.TieOrder(q))
+			if step == 0 && flat(own, in.k) {
+				order[i] = src.set.TieOrder(q)
 			}
-			beams[i] = next
+			beams[i] = extend(beams[i], own, columns, in.k, width, order[i])
 		}
 		if step+1 < t {
 			parent, action := pad(beams, width)
@@ -114,16 +115,31 @@ type beam struct {
 
 func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
 
+// flat reports whether two candidates or more are possible at the first step, all of exactly the same log-probability.
+func flat(logp []float32, k int) bool {
+	n := 0
+	for _, lp := range logp[:k] {
+		if lp < impossible/2 { // padding
+			continue
+		}
+		if lp != logp[0] {
+			return false
+		}
+		n++
+	}
+	return n > 1
+}
+
 // extend returns the width best continuations of beams, given log-probabilities [N, columns] of the k candidates and
-// perhaps of Stop, and whether equal scores were met. A beam that has ended stays as it is. Of equals the earlier beam
-// wins, then the candidate that is earlier in order (nil = the smaller position).
-func extend(beams []beam, logp []float32, columns, k, width int, order []int) (best []beam, tie bool) {
-	insert := func(x beam) { // keeps best sorted, best first
+// perhaps of Stop. A beam that has ended stays as it is. Of equals the earlier beam wins, then the candidate that is
+// earlier in order (nil = the smaller position).
+func extend(beams []beam, logp []float32, columns, k, width int, order []int) []beam {
+	var best []beam // sorted, best first
+	insert := func(x beam) {
 		at := len(best)
 		for at > 0 && best[at-1].logp < x.logp {
 			at--
 		}
-		tie = tie || at > 0 && best[at-1].logp == x.logp
 		if best = slices.Insert(best, at, x); len(best) > width {
 			best = best[:width]
 		}
@@ -143,17 +159,13 @@ func extend(beams []beam, logp []float32, columns, k, width int, order []int) (b
 				action = Stop
 			}
 			score := from.logp + float64(lp)
-			if lp < impossible/2 || slices.Contains(from.actions, action) {
-				continue
-			}
-			if len(best) == width && score <= best[width-1].logp {
-				tie = tie || score == best[width-1].logp
+			if lp < impossible/2 || slices.Contains(from.actions, action) || len(best) == width && score <= best[width-1].logp {
 				continue
 			}
 			insert(beam{append(append(make([]int64, 0, len(from.actions)+1), from.actions...), action), n, score})
 		}
 	}
-	return best, tie
+	return best
 }
 
 // taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. What stands behind a

@@ -114,3 +114,23 @@ func TestTiesAreDrawn(t *testing.T) {
 		})
 	}
 }
+
+func TestFlat(t *testing.T) {
+	pad := float32(impossible)
+	for _, tc := range []struct {
+		name string
+		logp []float32
+		k    int
+		want bool
+	}{
+		{"all equal", []float32{-1, -1, -1}, 3, true},
+		{"padding does not count", []float32{-1, -1, pad}, 3, true},
+		{"stop does not count", []float32{-1, -1, -3}, 2, true},
+		{"some equal: the earlier position wins", []float32{-1, -1, -2}, 3, false},
+		{"one candidate", []float32{-1, pad}, 2, false},
+	} {
+		if got := flat(tc.logp, tc.k); got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}

@@ -180,13 +180,14 @@ func (s *Source[P]) Accuracy(b *selector.Batch) ([]float64, error) {
 }
 
 func (s *Source[P]) withoutEOS(ids []int64) []int64 {
-	if n := len(ids); n > 0 && s.ends(ids[n-1]) {
+	if n := len(ids); n > 0 && s.Ends(ids[n-1]) {
 		return ids[:n-1]
 	}
 	return ids
 }
 
-func (s *Source[P]) ends(id int64) bool {
+// Ends reports whether a token ends a completion.
+func (s *Source[P]) Ends(id int64) bool {
 	for _, e := range s.text.EOS {
 		if id == e {
 			return true

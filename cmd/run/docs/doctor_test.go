@@ -83,7 +83,8 @@ bytes with and without it. With ` + "`compat=lever_plus`" + ` nothing is stopped
 
 The doctor does not trust the code that made a row. What the options promise is computed again: at which steps the old
 policy is refreshed (the ratio is then exactly 1), the learning rate and τ of each step, the curriculum's top k, the
-clip of the advantages, the loss as the sum of its parts.
+clip of the advantages, the loss as the sum of its parts, the surrogate where ratios are 1, the clipping factor, the bounds
+of the optimizer's first moment and its age, the queries of an epoch, the mean of the validation scores.
 
 ## Checks
 
@@ -108,7 +109,13 @@ candidate before any loss is computed.
 
 ## What it cannot see
 
-The doctor looks at rows. A log-probability that is wrong in the same way under the policy, the old policy and the
+The doctor looks at rows. What repeats or fails only now and then (a moment that is reset once while gradients are mostly
+noise, a reward that goes to the wrong query in one batch) changes no row beyond what noise does. Nor do a clip range with
+its sides swapped, weight decay, the direction of a KL that is small, or a best checkpoint that is not the best one. At batch
+size 1, where a curriculum keeps the good candidates alone, ` + "`objective_falls`" + ` says nothing: what a step on one query takes from
+the next one's candidates is larger than what it should add.
+
+A log-probability that is wrong in the same way under the policy, the old policy and the
 reference has a ratio of 1 and a KL of 0, and images that are shuffled for all queries alike still give rewards. The
 preflight looks for such faults before the first step, on the real policy and the real data.
 `

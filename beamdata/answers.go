@@ -2,11 +2,11 @@ package beamdata
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // answers holds human answers by embedding row and the reader's closed-book prior, with every answer
@@ -125,7 +125,7 @@ type readerPrior struct {
 }
 
 func readPrior(path string) (*readerPrior, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

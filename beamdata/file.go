@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/regular"
 	"fulcrum/rewardutil"
 )
 
@@ -51,7 +51,7 @@ type fileReader struct {
 
 // readBeams reads a beam file of either format. rows bounds the global ids.
 func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, missing(path, key, err)
 	}

@@ -3,12 +3,13 @@ package beamdata
 import (
 	"errors"
 	"fmt"
-	"os"
+
+	"fulcrum/internal/regular"
 )
 
 // FormatOf returns the format of a beam file, legacy or rl, from its first query.
 func FormatOf(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}

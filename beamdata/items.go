@@ -2,12 +2,12 @@ package beamdata
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/regular"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
@@ -63,7 +63,7 @@ func (b *Bundle) Cluster(row int) string {
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
 // "answer_counts"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
 func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"fulcrum/internal/regular"
 )
 
 // Request says what to compose.
@@ -364,7 +366,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 
 // savedHydra returns tree with the hydra node of a file that a run has written.
 func savedHydra(tree *Node, file string) (*Node, error) {
-	text, err := os.ReadFile(file)
+	text, err := regular.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

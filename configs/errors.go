@@ -16,10 +16,15 @@ type Error struct {
 
 // Error hides the secrets of addresses: the place of an override is its text.
 func (e *Error) Error() string {
-	if e.Where.Source == "" {
-		return secret.Mask(e.Msg)
+	text := e.Msg
+	if e.Where.Source != "" {
+		text = e.Where.String() + ": " + e.Msg
 	}
-	return secret.Mask(e.Where.String() + ": " + e.Msg)
+	const shown = 2000 // bytes: a key or a value may have millions
+	if len(text) > 2*shown {
+		text = strings.ToValidUTF8(text[:shown], "") + " … " + strings.ToValidUTF8(text[len(text)-shown:], "")
+	}
+	return secret.Mask(text)
 }
 
 func errorAt(o Origin, format string, args ...any) *Error {

@@ -152,7 +152,7 @@ func (l *library) load(config string) (*configFile, error) {
 		return nil, nil
 	}
 	name := fileName(config)
-	data, err := fs.ReadFile(s.fsys, name)
+	data, err := readConfig(s.fsys, name)
 	if err != nil {
 		return nil, errorf("cannot read %s: %v", s.display+name, err)
 	}
@@ -292,4 +292,21 @@ func (l *library) allGroups(prefix string) (groups []string, options map[string]
 	err = walk(prefix)
 	sort.Strings(groups)
 	return groups, options, err
+}
+
+// maxConfig is the most bytes that a config file may have: data belongs into data files.
+const maxConfig = 4 << 20
+
+// readConfig reads a regular file of bounded size.
+func readConfig(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errorf("want a regular file")
+	case info.Size() > maxConfig:
+		return nil, errorf("%d bytes: want at most %d, and data in data files", info.Size(), maxConfig)
+	}
+	return fs.ReadFile(fsys, name)
 }

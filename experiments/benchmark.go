@@ -70,8 +70,8 @@ func verbBench(ctx context.Context, a App, args []string) error {
 		return usagef("bench: --format=%s: want table, markdown, json or specs", opt.Format)
 	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
 		return usagef("bench: --format=specs names files that must stay: give --dir")
-	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1:
-		return usagef("bench: want --repeats, --passes and --threads of at least 1")
+	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
+		return usagef("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}
 	if opt.Peer != "" || opt.TokenPeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {

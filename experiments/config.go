@@ -22,7 +22,7 @@ type Config struct {
 	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score" also:"mode"`
 	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling" also:"random_seed,rng_seed"`
 	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
-	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,inf)" also:"num_threads,n_threads,omp_num_threads"`
+	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
 	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
 	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
 	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing" also:"dryrun,dry"`

@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -189,7 +190,7 @@ func readAnnotations(path string) ([]rewardutil.VQAAnnotation, error) {
 
 // openNamed opens a file; an absent one is explained by the key that names it.
 func openNamed(path, key string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
 	}
@@ -459,7 +460,7 @@ func rewriteEvaluation(dir string) error {
 func evaluationReport(dir string) (string, error) {
 	var summary struct{ Evaluation json.RawMessage }
 	path := filepath.Join(dir, "summary.json")
-	text, err := os.ReadFile(path)
+	text, err := regular.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

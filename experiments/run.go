@@ -393,6 +393,7 @@ func (r *run) finish(taskErr error) error {
 	if err != nil || r.cfg.DryRun {
 		return err
 	}
+	r.log.Unwatch()
 	r.sealed.Store(true)
 	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err

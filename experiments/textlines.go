@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 	"fulcrum/selector/tokens"
@@ -166,7 +166,7 @@ type textTask struct {
 
 // do runs the task.
 func (t *textTask) do(ctx context.Context) error {
-	file, err := os.Open(t.in)
+	file, err := regular.Open(t.in)
 	if err != nil {
 		return usagef("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
 	}
@@ -252,7 +252,7 @@ func (t *textTask) do(ctx context.Context) error {
 
 // linesOnly refuses a file whose objects stand in a JSON list: every line of it would be a bad one.
 func linesOnly(key, path string) error {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return usagef("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
 	}

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"maps"
@@ -166,13 +167,14 @@ func checkCheckpoint(path string, inspect bool) error {
 		return nil
 	}
 	sort.Strings(names)
+	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
-		stdout.Printf("  %s = %s\n", key, c.Metadata[key])
+		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
 	}
 	for _, name := range names {
-		stdout.Printf("  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
 	}
-	return nil
+	return out.Flush()
 }
 
 // verbData reports what a file of data holds.

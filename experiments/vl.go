@@ -40,7 +40,13 @@ func newVLWork(r *run) (workload, error) {
 	w := &vlWork{data, proc, model.Config().Vocab}
 	w.policy, w.model = vl.NewPolicy(model), model
 	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
-	w.render = func(s conversation.Sample) (*processor.Prompt, error) { return proc.Prompt(s.Messages) }
+	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
+		p, err := proc.Prompt(s.Messages)
+		if err == nil {
+			err = model.CheckPrompt(len(p.IDs), r.cfg.VL.Generation.MaxNewTokens)
+		}
+		return p, err
+	}
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
 		EOS: model.EOS(), MaxTokens: r.cfg.VL.Generation.MaxNewTokens}
 	w.limit = "vl.generation.max_new_tokens"
@@ -225,6 +231,9 @@ func (t *vlText) Prompt(line promptLine, dir string) (any, int, error) {
 		return nil, 0, err
 	}
 	p, err := t.processor.Prompt(msgs)
+	if err == nil {
+		err = t.model.CheckPrompt(len(p.IDs), 1)
+	}
 	if err != nil {
 		return nil, 0, err
 	}

@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"unsafe"
 
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -109,7 +109,7 @@ func nativeLittleEndian() bool {
 
 // fileHash returns the SHA-256 of a file, to recognise a damaged checkpoint.
 func fileHash(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,7 @@ type Log struct {
 	clusters map[string]map[int64]string
 	rows     int // lines of metrics.jsonl, resume events not counted
 	buf      []byte
+	stall    stall
 }
 
 // OpenLog opens the log of the run folder dir, which must exist. With opt.Restored it first cuts off
@@ -81,6 +83,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 			return nil, err
 		}
 	}
+	l.watch(time.Duration(opt.StallMinutes * float64(time.Minute)))
 	return l, nil
 }
 
@@ -135,6 +138,7 @@ func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map
 	now := l.opt.Now()
 	r := Row{Kind: kind, Phase: phase, Epoch: epoch, Step: step, GlobalStep: globalStep,
 		Time: float64(now.UnixMilli()) / 1000, Fields: fields}
+	l.moved(now, fmt.Sprintf("%s of %s, epoch %d, step %d", kind, cmp.Or(phase, "the run"), epoch, step))
 	if kind != KindStep || step%l.opt.LogEverySteps == 0 {
 		if err := l.write(now, r); err != nil {
 			return err
@@ -207,6 +211,12 @@ func (l *Log) Note(level Level, message string) error {
 }
 
 func (l *Log) say(now time.Time, name string, level Level, message string) error {
+	l.moved(now, fmt.Sprintf("%.60q", message))
+	return l.tell(now, name, level, message)
+}
+
+// tell writes a message without a note of progress.
+func (l *Log) tell(now time.Time, name string, level Level, message string) error {
 	if l.opt.Progress || level != LevelInfo {
 		l.console.print(message, level)
 	}
@@ -281,6 +291,7 @@ func (l *Log) sync() error {
 
 // Close ends the progress line and closes the files. It may be called twice.
 func (l *Log) Close() error {
+	l.Unwatch()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.console.clear()

@@ -7,11 +7,13 @@ type LoggingOptions struct {
 	Progress      bool `koanf:"progress" help:"progress on stderr: an updating line on a terminal, plain lines otherwise"`
 	TensorBoard   bool `koanf:"tensorboard" help:"write events.out.tfevents.* beside metrics.jsonl"`
 	LogEverySteps int  `koanf:"log_every_steps" help:"write every n-th step to metrics.jsonl and TensorBoard" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
+
+	StallMinutes float64 `koanf:"stall_minutes" help:"say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never" range:"[0,inf)"`
 }
 
 // DefaultLoggingOptions logs every step everywhere.
 func DefaultLoggingOptions() LoggingOptions {
-	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1}
+	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1, StallMinutes: 10}
 }
 
 // Validate checks the interval.

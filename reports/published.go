@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // publishedTable is a file of published accuracies: {"what": …, "rows": [{"dataset", "vlm", "selector",
@@ -55,7 +55,7 @@ func Published(path string) (string, error) {
 }
 
 func readPublished(path string) (*publishedTable, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"image/png"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
+
+	"fulcrum/internal/regular"
 )
 
 // mask is a region of an image, one bit a pixel.
@@ -37,7 +38,7 @@ func (m *mask) bounds() (box [4]float64, ok bool) {
 
 // readMask reads a PNG: inside is every pixel that is neither black nor transparent.
 func readMask(path string) (*mask, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"time"
+
+	"fulcrum/internal/regular"
 )
 
 // Index is where the records of a file lie: a top-level array of objects, or objects one after the other
@@ -37,7 +38,7 @@ const (
 // Scan reads a file once from end to end and notes where its records are, without decoding them. visit, when
 // not nil, sees the bytes of each in order and must not keep them.
 func Scan(path string, visit func(record []byte)) (*Index, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (x *Index) Len() int { return len(x.start) }
 
 // Read returns the bytes of a record. A file that changed since it was scanned is an error.
 func (x *Index) Read(row int64) ([]byte, error) {
-	f, err := os.Open(x.Path)
+	f, err := regular.Open(x.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (x *Index) Read(row int64) ([]byte, error) {
 // Line returns the number of the line where a record begins, from 1: for messages. It reads the file up to
 // there; 0 where it cannot.
 func (x *Index) Line(row int64) int {
-	f, err := os.Open(x.Path)
+	f, err := regular.Open(x.Path)
 	if err != nil {
 		return 0
 	}

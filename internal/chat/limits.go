@@ -30,7 +30,7 @@ const (
 	maxSteps   = 300_000          // statements, iterations, filters and outputs
 	maxText    = 16 << 20         // bytes of a value, of the output, and of all that is written on the way to it
 	maxWork    = 1 << 28          // bytes that one filter or method may make of what it is given
-	maxTime    = 10 * time.Second // of one rendering; a conversation takes a millisecond
+	maxTime    = 60 * time.Second // of one rendering; a conversation takes a millisecond
 )
 
 // budget is what one rendering has used.

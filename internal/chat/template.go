@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/regular"
 )
 
 // Template renders messages as one text.
@@ -138,7 +139,7 @@ func Open(folder string) (*Template, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	config := filepath.Join(folder, "tokenizer_config.json")
-	data, err := os.ReadFile(config)
+	data, err := regular.ReadFile(config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
@@ -154,14 +155,14 @@ func Open(folder string) (*Template, error) {
 // find returns the source of the folder's template and its file, "" when it has none.
 func find(folder string) (source, path string, err error) {
 	path = filepath.Join(folder, "chat_template.jinja")
-	if data, err := os.ReadFile(path); err == nil {
+	if data, err := regular.ReadFile(path); err == nil {
 		return string(data), path, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}
 	for _, name := range []string{"chat_template.json", "tokenizer_config.json"} {
 		path = filepath.Join(folder, name)
-		data, err := os.ReadFile(path)
+		data, err := regular.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -52,10 +53,10 @@ type stored struct {
 func Open(path string) (*Folder, error) {
 	f := &Folder{Path: path, tensors: map[string]stored{}}
 	var err error
-	if f.Config, err = os.ReadFile(filepath.Join(path, configName)); err != nil {
+	if f.Config, err = regular.ReadFile(filepath.Join(path, configName)); err != nil {
 		return nil, fmt.Errorf("%s: not a model folder: %w", path, err)
 	}
-	if f.Generation, err = os.ReadFile(filepath.Join(path, generationName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if f.Generation, err = regular.ReadFile(filepath.Join(path, generationName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if err := f.openWeights(); err != nil {
@@ -71,7 +72,7 @@ func (f *Folder) openWeights() error {
 	if _, err := os.Stat(single); err == nil {
 		return f.openFile(singleName, nil)
 	}
-	raw, err := os.ReadFile(filepath.Join(f.Path, indexName))
+	raw, err := regular.ReadFile(filepath.Join(f.Path, indexName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: found neither %s nor %s (weights in other formats, such as pytorch_model.bin, must be saved as safetensors first)", f.Path, singleName, indexName)
 	}
@@ -163,6 +164,18 @@ func (f *Folder) Names() []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// MaxLayers is the most layers that a stack of any model may have: the list of its tensors is made before one is read.
+const MaxLayers = 10_000
+
+// CheckLayers refuses a number of layers, with the key that gives it, that the folder's tensors cannot make up: every
+// layer has several.
+func (f *Folder) CheckLayers(key string, layers int) error {
+	if n := len(f.tensors); layers > n {
+		return fmt.Errorf("%s: %s = %d, but the weights are %d tensors", filepath.Join(f.Path, configName), key, layers, n)
+	}
+	return nil
 }
 
 // Want is a tensor that a model needs.

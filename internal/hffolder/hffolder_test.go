@@ -134,3 +134,13 @@ func TestCheckTypes(t *testing.T) {
 		t.Errorf("ignored: %v", err)
 	}
 }
+
+func TestCheckLayers(t *testing.T) {
+	f := &Folder{Path: "model", tensors: map[string]stored{"a": {}, "b": {}}}
+	if err := f.CheckLayers("num_hidden_layers", 2); err != nil {
+		t.Error(err)
+	}
+	if err := f.CheckLayers("num_hidden_layers", 3); err == nil || err.Error() != "model/config.json: num_hidden_layers = 3, but the weights are 2 tensors" {
+		t.Error(err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fulcrum/internal/registry"
+	"fulcrum/internal/regular"
 )
 
 // Physical types of columns.
@@ -55,7 +56,7 @@ const maxFooter = 256 << 20
 
 // Open reads the footer: columns, row groups.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (p *File) Digest() (string, error) {
 
 // open opens the file again; one that changed is an error.
 func (p *File) open() (*os.File, error) {
-	f, err := os.Open(p.Path)
+	f, err := regular.Open(p.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,9 @@ func Unknown(kind, name string, names []string) error {
 // one), when it is close enough to be a likely typing error: at most a third of the longer name,
 // and at least two edits for names of five letters or more.
 func Nearest(name string, names []string) (string, bool) {
+	if len(name) > 200 { // no name of ours; its distance to each would take long
+		return "", false
+	}
 	best, bestDist := "", -1
 	for _, n := range names {
 		d := distance(strings.ToLower(name), strings.ToLower(n))

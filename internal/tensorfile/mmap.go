@@ -2,8 +2,9 @@ package tensorfile
 
 import (
 	"fmt"
-	"os"
 	"syscall"
+
+	"fulcrum/internal/regular"
 )
 
 // mapping is a file's content, mapped read-only. The file must not be truncated while it is mapped
@@ -14,7 +15,7 @@ type mapping struct {
 }
 
 func mapFile(path string) (*mapping, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -23,15 +24,12 @@ func mapFile(path string) (*mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder, want a file", path)
-	}
 	if info.Size() == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
 	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil { // pipes and some network file systems
-		if data, err = os.ReadFile(path); err != nil {
+		if data, err = regular.ReadFile(path); err != nil {
 			return nil, err
 		}
 		return &mapping{data: data}, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // Open reads the tokenizer of a HuggingFace folder: tokenizer.json, or else vocab.json and merges.txt
@@ -58,7 +59,7 @@ func Open(folder string) (*Tokenizer, error) {
 
 // readOptional returns nil for a file that does not exist.
 func readOptional(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -258,7 +259,7 @@ func unsupported(what, got string, want ...string) error {
 
 // openParts reads the older layout.
 func openParts(folder string, config []byte) (*Tokenizer, error) {
-	data, err := os.ReadFile(filepath.Join(folder, "vocab.json"))
+	data, err := regular.ReadFile(filepath.Join(folder, "vocab.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
@@ -352,7 +353,7 @@ func readAddedTokens(path string) ([]Added, error) {
 
 // readMerges reads merges.txt: one merge a line, lowest rank first, after a line "#version: …".
 func readMerges(path string) ([][2]string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/selector/weights"
 )
@@ -101,7 +101,7 @@ func ParseConfig(raw []byte) (Config, error) {
 // Read reads an adapter folder. Both name layouts are understood, that of transformers before 4.52 and the later one.
 func Read(path string) (*Adapter, error) {
 	at := filepath.Join(path, configName)
-	raw, err := os.ReadFile(at)
+	raw, err := regular.ReadFile(at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: not an adapter folder: %w", path, err)
 	}

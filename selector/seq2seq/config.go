@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 )
@@ -209,6 +210,9 @@ func (c *Config) Check() error {
 		if s.value < 1 {
 			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
 		}
+	}
+	if n := max(c.Encoder.Layers, c.Decoder.Layers); n > hffolder.MaxLayers {
+		return fmt.Errorf("%d layers, want at most %d", n, hffolder.MaxLayers)
 	}
 	if !(c.Eps > 0) {
 		return fmt.Errorf("layer_norm_epsilon = %v, want a positive number", c.Eps)

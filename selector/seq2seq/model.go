@@ -78,6 +78,9 @@ func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
 	}
+	if err := folder.CheckLayers("the number of layers", max(cfg.Encoder.Layers, cfg.Decoder.Layers)); err != nil {
+		return nil, err
+	}
 	if err := cfg.checkFolder(folder); err != nil {
 		return nil, err
 	}

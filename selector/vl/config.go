@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/selector/tokens"
@@ -23,6 +24,7 @@ type Config struct {
 	Eps          float64 // of the decoder's RMSNorm
 	RopeTheta    float64
 	Sections     [3]int // channels of a head's half that turn with time, height and width
+	Positions    int    // the longest sequence that the model was made for; 0 = not said
 	Tied         bool   // the head is the embedding
 	DType        string // of the weights in the folder, "" when it does not say
 	InitStd      float64
@@ -96,6 +98,7 @@ type textFile struct {
 	Heads            *int            `json:"num_attention_heads"`
 	KVHeads          *int            `json:"num_key_value_heads"`
 	HeadDim          *int            `json:"head_dim"`
+	Positions        *int            `json:"max_position_embeddings"`
 	Eps              *float64        `json:"rms_norm_eps"`
 	RopeTheta        *float64        `json:"rope_theta"`
 	RopeScaling      *ropeFile       `json:"rope_scaling"`
@@ -224,6 +227,7 @@ func (c *Config) text(t textFile) error {
 		c.HeadDim = or(t.HeadDim, c.Hidden/c.Heads)
 	}
 	c.Eps, c.RopeTheta, c.InitStd = or(t.Eps, 1e-6), or(t.RopeTheta, 10000), or(t.InitStd, 0.02)
+	c.Positions = or(t.Positions, 0)
 	c.Tied = or(t.Tied, false)
 	c.DType = or(t.DType, or(t.NewDType, ""))
 	if act := or(t.Activation, "silu"); act != "silu" {
@@ -294,6 +298,12 @@ func (c *Config) Check() error {
 			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
 		}
 	}
+	if c.Layers > hffolder.MaxLayers {
+		return fmt.Errorf("num_hidden_layers = %d, want at most %d", c.Layers, hffolder.MaxLayers)
+	}
+	if c.Positions < 0 {
+		return fmt.Errorf("max_position_embeddings = %d, want at least 1", c.Positions)
+	}
 	if c.Hidden%c.Heads != 0 && c.HeadDim*c.Heads != c.Hidden {
 		return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
 	}
@@ -326,6 +336,9 @@ func (v *Vision) check(hidden int) error {
 		if s.value < 1 {
 			return fmt.Errorf("vision_config.%s = %d, want at least 1", s.key, s.value)
 		}
+	}
+	if v.Depth > hffolder.MaxLayers {
+		return fmt.Errorf("vision_config.depth = %d, want at most %d", v.Depth, hffolder.MaxLayers)
 	}
 	if v.Hidden%(4*v.Heads) != 0 { // a half of a head turns with the row, the other with the column
 		return fmt.Errorf("vision_config.hidden_size = %d is no multiple of 4·num_heads = %d", v.Hidden, 4*v.Heads)

@@ -72,6 +72,15 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 	return m, nil
 }
 
+// CheckPrompt refuses a prompt that leaves no room for a completion of so many tokens: beyond the positions that it was
+// made for a model computes for long, and nothing sensible.
+func (m *Model) CheckPrompt(tokens, completion int) error {
+	if p := m.cfg.Positions; p > 0 && tokens+completion > p {
+		return fmt.Errorf("the prompt has %d tokens and the completion up to %d: want at most %d together (max_position_embeddings in config.json)", tokens, completion, p)
+	}
+	return nil
+}
+
 func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
 	cfg, err := ParseConfig(folder.Config)
 	if err != nil {
@@ -79,6 +88,14 @@ func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device
 	}
 	if err := options.fits(cfg); err != nil {
 		return nil, err
+	}
+	if err := folder.CheckLayers("num_hidden_layers", cfg.Layers); err != nil {
+		return nil, err
+	}
+	if v := cfg.Vision; v != nil {
+		if err := folder.CheckLayers("vision_config.depth", v.Depth); err != nil {
+			return nil, err
+		}
 	}
 	var want []hffolder.Want
 	for _, s := range cfg.weightNames() {

@@ -12,12 +12,13 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
+
+	"fulcrum/internal/regular"
 )
 
 // maxPixels refuses images that would take gigabytes, as Pillow does.
@@ -33,7 +34,7 @@ func Decode(path string) (image.Image, error) {
 	if scheme, _, found := strings.Cut(path, "://"); found {
 		return nil, fmt.Errorf("%s: want a file, not an address (%s): nothing is downloaded here", path, scheme)
 	}
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func DecodeBytes(data []byte) (*RGB, error) {
 
 // Size reads the height and width of an image file from its header.
 func Size(path string) (height, width int, err error) {
-	file, err := os.Open(path)
+	file, err := regular.Open(path)
 	if err != nil {
 		return 0, 0, err
 	}

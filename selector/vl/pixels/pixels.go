@@ -18,12 +18,12 @@ import (
 	"fmt"
 	"image"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // Config is preprocessor_config.json.
@@ -47,7 +47,7 @@ func DefaultConfig() Config {
 // processors and filters, are errors.
 func OpenConfig(folder string) (Config, error) {
 	path := filepath.Join(folder, "preprocessor_config.json")
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return Config{}, err
 	}

@@ -11,7 +11,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulcrum/internal/golden"
@@ -276,4 +278,26 @@ func TestCache(t *testing.T) {
 	step("a file", 1, func() { write("a"); read(0); read(0) })
 	step("a changed file", 1, func() { write("bc"); read(0); read(0) })
 	step("another rate", 1, func() { read(2) })
+}
+
+// An image that is no regular file is refused at once: a pipe would block, /dev/zero has no end.
+func TestImagesAreRegularFiles(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.png")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for _, path := range []string{pipe, "/dev/zero"} {
+			if _, err := Decode(path); err == nil || !strings.Contains(err.Error(), "want a regular file") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for a pipe")
+	}
 }

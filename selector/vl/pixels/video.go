@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // VideoFile returns the patches of a video file: its frames are sampled through an installed ffmpeg
@@ -26,7 +26,7 @@ func (c Config) VideoFile(ctx context.Context, path string, s Sampling) (Patches
 }
 
 func (c Config) videoFile(ctx context.Context, path string, s Sampling) (Patches, error) {
-	if f, err := os.Open(path); err != nil {
+	if f, err := regular.Open(path); err != nil {
 		return Patches{}, errors.Unwrap(err)
 	} else {
 		f.Close()

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 )
 
@@ -77,7 +77,7 @@ func first(ids ...*int64) int64 {
 
 // readJSON leaves v as it is when the file does not exist.
 func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,0 +1,84 @@
+// Package regular opens files that a user named. A pipe would block for ever, /dev/zero has no end, a terminal waits for
+// a key: all but regular files are refused by name, without a wait.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"fulcrum/internal/hostmem"
+)
+
+// Open opens a regular file for reading. Errors are those of os.Open, or say what the path is.
+func Open(path string) (*os.File, error) {
+	if err := check(path, os.Stat); err != nil { // before: to open a device may have effects
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(path, func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func check(path string, stat func(string) (fs.FileInfo, error)) error {
+	info, err := stat(path)
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return &fs.PathError{Op: "open", Path: failed.Path, Err: failed.Err}
+	}
+	if err != nil || info.Mode().IsRegular() {
+		return err
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("want a regular file, it is %s", kind(info.Mode()))}
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
+
+// ReadFile returns what a regular file holds, when the machine's memory does.
+func ReadFile(path string) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := hostmem.Need(path, float64(info.Size())); err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, info.Size()+512) // what os.ReadFile does
+	for {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if err == io.EOF {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package regular
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file, link, socket, sparse := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "socket"), filepath.Join(dir, "sparse")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o644), os.WriteFile(file, []byte("text"), 0o644), os.Symlink(pipe, link), os.WriteFile(sparse, nil, 0o644), os.Truncate(sparse, 1<<42)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := net.Listen("unix", socket); err == nil {
+		defer l.Close()
+	}
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for path, want := range map[string]string{
+			pipe: "it is a pipe", link: "it is a pipe", socket: "it is a socket", dir: "it is a folder", "/dev/zero": "it is a device", "/dev/null": "it is a device",
+			sparse: "of memory", filepath.Join(dir, "none"): "no such file",
+		} {
+			if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v, want %q", path, err, want)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("waits for a file that is none")
+	}
+	if text, err := ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := ReadFile("/proc/self/status"); err != nil || !strings.Contains(string(text), "VmRSS") { // of size 0
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

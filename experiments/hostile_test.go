@@ -35,7 +35,7 @@ func TestHostileInput(t *testing.T) {
 		{"beams that are a pipe", small([]string{"data=beams", "data.beams=" + pipe, beams(t, records())[2]}), 1, []string{pipe, "want a regular file, it is a pipe"}},
 		{"embeddings that are a device", small([]string{"data=beams", beams(t, records())[1], "data.embeddings=/dev/zero"}), 1, []string{"/dev/zero"}},
 		{"a checkpoint that is a pipe", tiny("init.checkpoint=" + pipe), 1, []string{pipe, "it is a pipe"}},
-		{"prompts that are a device", []string{"task=score", "policy=qwen2_5_vl", "vl.path=" + dir, "score.in=/dev/zero", "score.out=" + dir + "/out"}, 2, []string{dir}},
+		{"prompts that are a device", []string{"task=score", "policy=qwen2_5_vl", "vl.path=" + dir, "score.in=/dev/zero", "score.out=" + dir + "/out"}, 2, []string{"score.in=/dev/zero", "it is a device"}},
 		{"a completion longer than the model", []string{"exp=shapes_vl", "vl.generation.max_new_tokens=40000", "dry_run=true"}, 1, []string{"40000", "want at most 32768 together (max_position_embeddings"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 )
 
@@ -102,7 +103,7 @@ func annotationClusters(path, by string) (map[int64]string, error) {
 	var file struct {
 		Annotations []json.RawMessage `json:"annotations"`
 	}
-	if err := json.NewDecoder(f).Decode(&file); err != nil {
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if by == "image" {
@@ -113,7 +114,7 @@ func annotationClusters(path, by string) (map[int64]string, error) {
 		var id struct {
 			Question int64 `json:"question_id"`
 		}
-		if err := json.Unmarshal(raw, &id); err != nil {
+		if err := jsonwords.Unmarshal(raw, &id); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if name := conversation.Value(raw, by); name != "" {

@@ -74,7 +74,10 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
 		return earlier[n-1], nil
 	} // a run that is done without a record of it is resumed: it writes what is missing and says so
-	if err := free(ctx, job.Dir); err != nil {
+	notBegun := Attempt{Num: job.Num, Host: a.Host, State: Interrupted, ExitCode: -1, Started: a.Started} // told to end before it began
+	if err := free(ctx, job.Dir); ctx.Err() != nil {
+		return notBegun, nil
+	} else if err != nil {
 		return a, err
 	}
 	program := s.Program
@@ -115,7 +118,9 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); ctx.Err() != nil && cmd.Process == nil {
+		return notBegun, nil
+	} else if err != nil {
 		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
 		return a, record(job.Dir, a)
 	}
@@ -250,7 +255,10 @@ func runLock(dir string) string { return filepath.Join(dir, ".lock") }
 // it, but not in the same instant.
 func free(ctx context.Context, dir string) error {
 	for end := time.Now().Add(10 * time.Second); filelock.Held(runLock(dir)); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(end) {
 			return fmt.Errorf("%s: another process is writing this run folder", dir)
 		}
 	}

@@ -121,6 +121,20 @@ func TestSuperviseStop(t *testing.T) {
 	}
 }
 
+// A job that is told to end before its process starts has not begun: it is no failure, and no attempt.
+func TestSuperviseNotBegun(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	job := testJob(t)
+	a, err := Supervise(ctx, job, Supervision{Program: stand(t, job.Dir, "finish done"), Started: func(a Attempt) { t.Errorf("started: %+v", a) }})
+	if err != nil || a.State != Interrupted || a.Try != 0 || a.Num != job.Num {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if all, err := Attempts(job.Dir); err != nil || len(all) != 0 {
+		t.Errorf("recorded %+v, %v", all, err)
+	}
+}
+
 // A torn last line, as a crash leaves it, costs that line and no other.
 func TestAttemptsTornLine(t *testing.T) {
 	dir := t.TempDir()

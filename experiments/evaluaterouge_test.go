@@ -166,7 +166,7 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"a list", `[` + good + `]`, good, nil, 1, `p.jsonl:1: want one JSON object`},
 		{"another encoding", good + "{\"id\": 3, \"text\": \"caf\xe9\"}", good, nil, 1, "p.jsonl:3: not UTF-8"},
 		{"a byte order mark and Windows line ends", "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n\r\n"), good, nil, 0, ""},
-		{"a folder as input", good, good, []string{"evaluate.references=DIR"}, 1, "cannot read"},
+		{"a folder as input", good, good, []string{"evaluate.references=DIR"}, 1, "want a regular file, it is a folder"},
 		{"a folder as output", good, good, []string{"evaluate.out=DIR"}, 2, "this is a folder: want the name of a file"},
 		{"no text", good + `{"id": 3}`, good, nil, 1, `p.jsonl:3: id 3: want a "text"`},
 		{"a text that is none", `{"id": 3, "text": 4}`, good, nil, 1, `p.jsonl:1: "text": want a text, got a number`},

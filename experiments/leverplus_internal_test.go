@@ -114,7 +114,7 @@ func TestSwitchDefaultsAreTheExperiments(t *testing.T) {
 	plain := compose()
 	seen := 0
 	for _, s := range switches() {
-		if s.key == "" || s.key == "hydra.run.dir" || s.key == "device" || s.required || s.name == "sft_ckpt" || s.name == "img_emb" {
+		if s.key == "" || s.key == "hydra.run.dir" || s.key == "device" || s.required || s.name == "sft_ckpt" || s.name == "img_emb" || s.initial == "null" {
 			continue
 		}
 		seen++

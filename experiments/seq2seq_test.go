@@ -185,8 +185,8 @@ func TestTextModelLimits(t *testing.T) {
 	for _, tc := range []struct{ override, want string }{
 		{"generate.max_new_tokens=129", "generate.max_new_tokens=129: the model has 128 positions"},
 		{"generate.out=" + root, "this is a folder: want the name of a file"},
-		{"generate.in=" + root, "this is a folder: want a file of JSON lines"},
-		{"seq2seq.path=nowhere", "seq2seq.path: nowhere: no such folder"},
+		{"generate.in=" + root, root + ": want a regular file, it is a folder\n"},
+		{"seq2seq.path=nowhere", "seq2seq.path=nowhere: no such folder: nothing is downloaded"},
 	} {
 		if p := generate(tc.override); p.code != 2 || !strings.Contains(p.stderr, tc.want) {
 			t.Errorf("%s: code %d, %s\nwant 2, %s", tc.override, p.code, p.stderr, tc.want)

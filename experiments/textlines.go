@@ -171,9 +171,6 @@ func (t *textTask) do(ctx context.Context) error {
 		return usagef("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return usagef("%s.in=%s: this is a folder: want a file of JSON lines", t.name, t.in)
-	}
 	if err := prepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
 		return err
 	}

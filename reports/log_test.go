@@ -30,7 +30,9 @@ func (c *clock) now() time.Time {
 
 func openTestLog(t *testing.T, dir string, stderr *bytes.Buffer, restored *Position) *Log {
 	t.Helper()
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: restored, Stderr: stderr, Now: newClock(time.Second).now})
+	logging := DefaultLoggingOptions()
+	logging.StallMinutes = 0 // whose watch looks at the clock
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: logging, Restored: restored, Stderr: stderr, Now: newClock(time.Second).now})
 	if err != nil {
 		t.Fatal(err)
 	}

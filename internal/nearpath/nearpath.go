@@ -17,6 +17,9 @@ const most = 10_000
 // alike; " (there is no folder DIR)" where its folder is missing too; else "".
 func Hint(path string) string {
 	path = filepath.Clean(path)
+	if _, err := os.Lstat(path); err == nil {
+		return "" // it is there: what is wrong is something else
+	}
 	dir, name := filepath.Split(path)
 	dir = filepath.Clean(dir)
 	missing := ""

@@ -413,7 +413,7 @@ func TestHTTPScorerKeepsToItsHost(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { foreign.Add(1) }))
 	defer other.Close()
 	referer, hops := "", 0
-	to := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/take?k=KEYSECRET", 307) }
+	to := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/take?k=KEYSECRET", http.StatusTemporaryRedirect) }
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hops++
 		referer += r.Header.Get("Referer")
@@ -429,7 +429,7 @@ func TestHTTPScorerKeepsToItsHost(t *testing.T) {
 	}
 	to = func(w http.ResponseWriter, r *http.Request) { // a slash that a framework adds
 		if r.URL.Path == "/score" {
-			http.Redirect(w, r, "/score/?api_key=KEYSECRET", 307)
+			http.Redirect(w, r, "/score/?api_key=KEYSECRET", http.StatusTemporaryRedirect)
 			return
 		}
 		if body, _ := io.ReadAll(r.Body); !strings.Contains(string(body), `"items"`) || r.Header.Get("Authorization") == "" {

@@ -264,7 +264,7 @@ func (q *queue) arraySize(ctx context.Context) (int, error) {
 	out, err := q.ask(ctx, "scontrol", "show", "config")
 	var e *slurmError
 	if errors.As(err, &e) && !e.unreachable() {
-		return 0, fmt.Errorf("Slurm's commands are on this machine, but no cluster is (%w): start the sweep on a login node, or use hydra/launcher=local", err)
+		return 0, fmt.Errorf("no Slurm cluster answers this machine's commands (%w): start the sweep on a login node, or use hydra/launcher=local", err)
 	}
 	if err != nil {
 		return 0, err

@@ -103,12 +103,12 @@ func rewardsOf(b *selector.Batch) [][]float64 {
 
 // shifted says where wrong rewards come from, if that can be told: "; …", else "".
 func shifted(got, want [][]float64) string {
-	var g, w []float64
+	var g []float64
 	for i := range got {
 		if len(got[i]) != len(want[i]) {
 			return ""
 		}
-		g, w = append(g, got[i]...), append(w, want[i]...)
+		g = append(g, got[i]...)
 	}
 	wrong := func(i int) bool { return len(got[i]) > 0 && !slices.EqualFunc(got[i], want[i], near) }
 	explains := func(other func(i, k int) (float64, bool)) bool {

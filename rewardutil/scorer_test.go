@@ -413,7 +413,9 @@ func TestHTTPScorerKeepsToItsHost(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { foreign.Add(1) }))
 	defer other.Close()
 	referer, hops := "", 0
-	to := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/take?k=KEYSECRET", http.StatusTemporaryRedirect) }
+	to := func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/take?k=KEYSECRET", http.StatusTemporaryRedirect)
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hops++
 		referer += r.Header.Get("Referer")

@@ -13,9 +13,6 @@ type PointPrompt struct {
 	Boxes              [][4]float64 // (x1, y1, x2, y2) around the object
 }
 
-// ParsePoints returns the negative points that a text names (ParsePointPrompt).
-func ParsePoints(text, key string) [][2]float64 { return ParsePointPrompt(text, key).Negative }
-
 // ParsePointPrompt returns the points and boxes that a text names, in order. Of each kind, the first JSON value in the text
 // that holds any wins; where none holds negative points, every "(x, y)" of the text is one. Points in JSON are [x, y],
 // {"x": x, "y": y}, {"point_2d": [x, y]} as Qwen2.5-VL writes them, lists of these, or such a list under a key of an object.

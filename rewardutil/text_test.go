@@ -219,8 +219,8 @@ func TestParsePoints(t *testing.T) {
 		{"no points", "none", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := ParsePoints(tc.in, "negative_points"); !reflect.DeepEqual(got, tc.want) {
-				t.Errorf("ParsePoints(%q) = %v, want %v", tc.in, got, tc.want)
+			if got := ParsePointPrompt(tc.in, "negative_points").Negative; !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("negative points of %q: %v, want %v", tc.in, got, tc.want)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestParsePointPrompt(t *testing.T) {
 func FuzzParsePoints(f *testing.F) {
 	f.Add(`{"negative_points": [[1, 2]]} (3, 4)`)
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, p := range ParsePoints(s, "negative_points") {
+		for _, p := range ParsePointPrompt(s, "negative_points").Negative {
 			if math.IsNaN(p[0]+p[1]) || math.IsInf(p[0], 0) {
 				t.Fatalf("%v in %q", p, s)
 			}

@@ -113,29 +113,39 @@ func open(pattern, key string, opt Options) (*source, error) {
 	s := &source{prefix: opt.Prefix}
 	n := int64(0)
 	for _, path := range paths {
-		f, err := openFile(path)
+		f, c, err := opt.open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("data.texts.%s: %s does not exist: want a JSON, JSONL or Parquet file", key, path)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if f.Len() == 0 {
-			return nil, fmt.Errorf("%s holds no record", path)
-		}
-		has, err := f.columns()
-		if err != nil {
-			return nil, err
-		}
-		c, err := opt.choose(has)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
 		n += int64(f.Len())
 		s.unread = append(s.unread, f.unread(c)...)
 		s.files, s.cols, s.ends = append(s.files, f), append(s.cols, c), append(s.ends, n)
 	}
 	return s, nil
+}
+
+// open opens a file that has records, and finds the columns that the options name or leave to be found.
+func (o Options) open(path string) (file, columns, error) {
+	var none columns
+	f, err := openFile(path)
+	if err != nil {
+		return nil, none, err
+	}
+	if f.Len() == 0 {
+		return nil, none, fmt.Errorf("%s holds no record", path)
+	}
+	has, err := f.columns()
+	if err != nil {
+		return nil, none, err
+	}
+	c, err := o.choose(has)
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, c, nil
 }
 
 func (s *source) len() int { return int(s.ends[len(s.ends)-1]) }

@@ -12,21 +12,10 @@ func Fits(columns []string) bool {
 
 // Inspect returns what a file of texts holds, as names with values, and the first fault for which a run would refuse it.
 func Inspect(path string) (facts [][2]string, fault error) {
-	f, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if f.Len() == 0 {
-		return nil, fmt.Errorf("%s holds no record", path)
-	}
-	has, err := f.columns()
-	if err != nil {
-		return nil, err
-	}
 	var opt Options
-	c, err := opt.choose(has)
+	f, c, err := opt.open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	add := func(name, format string, args ...any) {
 		facts = append(facts, [2]string{name, fmt.Sprintf(format, args...)})

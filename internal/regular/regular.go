@@ -3,9 +3,9 @@
 package regular
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -67,18 +67,9 @@ func ReadFile(path string) ([]byte, error) {
 	if err := hostmem.Need(path, float64(info.Size())); err != nil {
 		return nil, err
 	}
-	data := make([]byte, 0, info.Size()+512) // what os.ReadFile does
-	for {
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
-		}
-		n, err := f.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if err == io.EOF {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	data := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // room to see the end without growing
+	if _, err := data.ReadFrom(f); err != nil {
+		return nil, err
 	}
+	return data.Bytes(), nil
 }

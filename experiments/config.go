@@ -9,7 +9,9 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
@@ -35,10 +37,10 @@ type Config struct {
 	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
 	VL         vl.Options                   `koanf:"vl" help:"the vision-language model (policy=qwen2_5_vl)"`
 	Seq2Seq    seq2seq.Options              `koanf:"seq2seq" help:"the encoder-decoder (policy=seq2seq)"`
-	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
-	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
-	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
-	GRPOOnline phases.GRPOOptions           `koanf:"grpo_online" help:"a second GRPO phase, on sampled groups scored by the reader"`
+	SFT        rce.SFTOptions               `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
+	RCE        rce.Options                  `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
+	GRPO       grpo.Options                 `koanf:"grpo" help:"group-relative policy optimisation"`
+	GRPOOnline grpo.Options                 `koanf:"grpo_online" help:"a second GRPO phase, on sampled groups scored by the reader"`
 	Optim      phases.OptimOptions          `koanf:"optim" help:"optimizer of every phase"`
 	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
 	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
@@ -68,12 +70,12 @@ type PredictOptions struct {
 
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
-	online := phases.DefaultGRPOOptions()
+	online := grpo.DefaultOptions()
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
+		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
@@ -157,7 +159,7 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 	}
 	for _, phase := range []struct {
 		name string
-		opt  phases.GRPOOptions
+		opt  grpo.Options
 	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
 		if !seen[phase.name] || phase.opt.Epochs == 0 {
 			continue

@@ -6,8 +6,8 @@ require (
 	github.com/clipperhouse/uax29/v2 v2.6.0
 	github.com/klauspost/compress v1.20.3
 	github.com/knadh/koanf/v2 v2.4.1
-	github.com/nikolalohinski/gonja/v2 v2.9.1
 	github.com/neurosnap/sentences v1.1.2
+	github.com/nikolalohinski/gonja/v2 v2.9.1
 	github.com/olekukonko/tablewriter v1.1.5
 	github.com/spf13/pflag v1.0.10
 	github.com/wangkuiyi/gotorch v0.0.0-20201028015551-9afed2f3ad7b

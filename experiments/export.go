@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -297,7 +298,7 @@ func (r *run) origin(kind string, path *string) (folder *string, checkpoint stri
 // folder of this run once, and found there by everything that opens this run later.
 func (r *run) modelOf(kind, path string) (string, error) {
 	key := sectionOf(kind) + ".path"
-	out := filepath.Join(r.dir, modelFolder)
+	out := filepath.Join(r.dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil
 	}
@@ -323,7 +324,7 @@ func (r *run) modelOf(kind, path string) (string, error) {
 			return "", err
 		}
 		r.closers = append(r.closers, removed(tmp))
-		out = filepath.Join(tmp, modelFolder)
+		out = filepath.Join(tmp, runfolder.ModelFolder)
 	}
 	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
 		return "", fmt.Errorf("%s=%s: %w", key, path, err)
@@ -375,7 +376,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 			Checkpoint string `yaml:"checkpoint"`
 		} `yaml:"init"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}
@@ -387,7 +388,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
-		saved, err := readSaved(dir)
+		saved, err := runfolder.ReadSaved(dir)
 		if err != nil {
 			return path
 		}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/usage"
 )
@@ -29,7 +30,7 @@ func (r *run) checkModelPath() error {
 	if r.cfg.Policy == "seq2seq" {
 		key, path = "seq2seq.path", r.cfg.Seq2Seq.Path
 	}
-	if path == nil || isModel(filepath.Join(r.dir, modelFolder)) { // a resume has its model
+	if path == nil || isModel(filepath.Join(r.dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
 	p := *path

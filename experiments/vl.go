@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
@@ -60,9 +61,6 @@ func newVLWork(r *run) (workload, error) {
 	}
 	return w, nil
 }
-
-// modelFolder is where a run from random weights keeps config.json, tokenizer and preprocessor.
-const modelFolder = "model"
 
 // vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
 func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
@@ -125,12 +123,14 @@ func runOf(checkpoint string) string {
 }
 
 // besideCheckpoint is that run's model folder.
-func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
+func besideCheckpoint(checkpoint string) string {
+	return filepath.Join(runOf(checkpoint), runfolder.ModelFolder)
+}
 
 // keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
 // opened and exported: config.json, and what save writes of texts and pictures.
 func (r *run) keepModel(config []byte, save func(dir string) error) error {
-	dir := filepath.Join(r.dir, modelFolder)
+	dir := filepath.Join(r.dir, runfolder.ModelFolder)
 	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -96,7 +97,7 @@ func (j *job) mapTorch(read func() error) error {
 	torchx.SetDeterministic(j.cfg.Deterministic)
 	device, err := torchx.Device(j.cfg.Device)
 	if err != nil {
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	j.device = device
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -95,7 +96,7 @@ func train(ctx context.Context, j *job) error {
 	result, err := phases.Run(ctx, plan, env, j.saved)
 	var unknown *phases.MetricError
 	if errors.As(err, &unknown) { // the initial policy has shown it
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func planOf(c *Config, w workload) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usagef("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
+		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
 }

@@ -45,7 +45,7 @@ func (w *textWork[P]) effort(most int) effort {
 	if p, err := w.source(w.bundle.Train).Prompt(0); err == nil {
 		prompt = float64(w.length(p))
 	}
-	half, ok := w.policy.(interface{ HalfPrecision() bool })
+	half, ok := w.policy.(selector.TokenPolicy)
 	c := w.run.cfg
 	completions := float64(max(c.RCE.GroupSize, c.GRPO.GroupSize)) * float64(w.text.MaxTokens)
 	query := 3 * float64(w.model.Size()) * (prompt + completions)

@@ -188,7 +188,7 @@ func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
 
 // Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
 func (g *GRPO) Check(env *Env) error {
-	if _, text := env.Policy.(selector.ExactKL); text {
+	if _, text := env.Policy.(selector.TokenPolicy); text {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
@@ -230,7 +230,7 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 		return err
 	}
 	g.env = env
-	_, g.text = env.Policy.(selector.ExactKL)
+	_, g.text = env.Policy.(selector.TokenPolicy)
 	var err error
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err

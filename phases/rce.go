@@ -144,7 +144,7 @@ func atMost(n *int) int {
 
 // Check asks whether the options suit the policy.
 func (r *RCE) Check(env *Env) error {
-	if _, text := env.Policy.(selector.ExactKL); text && r.smoothing > 0 {
+	if _, text := env.Policy.(selector.TokenPolicy); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
 	_, err := r.optim.ownRates(env.Policy.Params(), r.opt.LR)
@@ -157,7 +157,7 @@ func (r *RCE) Begin(env *Env, totalSteps int) error {
 		return err
 	}
 	r.env, r.total = env, totalSteps
-	_, r.text = env.Policy.(selector.ExactKL)
+	_, r.text = env.Policy.(selector.TokenPolicy)
 	var err error
 	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 
 // EvalOptions says how evaluations are judged (config section eval).
 type EvalOptions struct {
-	Cluster *string `koanf:"cluster" help:"questions that count as one: image, or a key of their records; null = by image where it is known"`
+	// questions that count as one: image, or a key of their records; null = by image where it is known
+	Cluster *string `koanf:"cluster"`
 }
 
 // Validate refuses a name that no key has.

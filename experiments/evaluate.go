@@ -27,16 +27,31 @@ import (
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
 // needs no policy, no training data and no libtorch.
 type EvaluateOptions struct {
-	Metric      string  `koanf:"metric" help:"vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as Google's rouge_score" enum:"vqa,rouge"`
-	Predictions *string `koanf:"predictions" help:"metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)"`
-	References  *string `koanf:"references" help:"metric=rouge: the texts to score them against, one {id, text} a line"`
-	Stemmer     bool    `koanf:"stemmer" help:"metric=rouge: compare Porter stems of words longer than three letters"`
-	Sentences   string  `koanf:"sentences" help:"metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules where a text has no line break, as summarization recipes do first" enum:"lines,split"`
-	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
-	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
-	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
-	Missing     *string `koanf:"missing" help:"ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error for rouge)" enum:"skip,error,zero"`
-	Out         *string `koanf:"out" help:"vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1: {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)"`
+	// vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as
+	// Google's rouge_score
+	Metric string `koanf:"metric" enum:"vqa,rouge"`
+	// metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)
+	Predictions *string `koanf:"predictions"`
+	// metric=rouge: the texts to score them against, one {id, text} a line
+	References *string `koanf:"references"`
+	// metric=rouge: compare Porter stems of words longer than three letters
+	Stemmer bool `koanf:"stemmer"`
+	// metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules
+	// where a text has no line break, as summarization recipes do first
+	Sentences string `koanf:"sentences" enum:"lines,split"`
+	// answers to score: an official result file [{question_id, answer}], or one such object a line (completion
+	// instead of answer: a raw generation, cut to its answer)
+	Results *string `koanf:"results"`
+	// official annotation file with the ground truths
+	Annotations *string `koanf:"annotations"`
+	// official question file; null = the annotations alone say which questions there are
+	Questions *string `koanf:"questions"`
+	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error
+	// for rouge)
+	Missing *string `koanf:"missing" enum:"skip,error,zero"`
+	// vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1:
+	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
+	Out *string `koanf:"out"`
 }
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.

@@ -11,9 +11,13 @@ import (
 
 // ScoreOptions configures task=score.
 type ScoreOptions struct {
-	In        *string `koanf:"in" help:"prompts and completions: JSON lines {\"id\", \"messages\" …, \"completion_ids\" or \"completion\"}; \"source\" or \"source_ids\" in place of messages for policy=seq2seq"`
-	Out       *string `koanf:"out" help:"file to write; null = scores.jsonl in the run folder"`
-	BatchSize int     `koanf:"batch_size" help:"lines scored at once" range:"[1,inf)"`
+	// prompts and completions: JSON lines {"id", "messages" …, "completion_ids" or "completion"}; "source" or
+	// "source_ids" in place of messages for policy=seq2seq
+	In *string `koanf:"in"`
+	// file to write; null = scores.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// lines scored at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 
 // DefaultScoreOptions scores eight lines at once.

@@ -21,8 +21,8 @@ import (
 // judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
 // epochs are those of all phases.
-func (r *run) judge(epochs int) (func(epoch int, m phases.Metrics, best string, minimize bool) (string, error), error) {
-	opt, sweep, num, err := sweepOf(r.dir)
+func judgeOf(dir string, epochs int) (judgeFunc, error) {
+	opt, sweep, num, err := sweepOf(dir)
 	if err != nil || !opt.Pruner.Active() {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *run) judge(epochs int) (func(epoch int, m phases.Metrics, best string, 
 		}
 		return name, v, nil
 	}
-	rows, err := reports.ReadRun(r.dir)
+	rows, err := reports.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}

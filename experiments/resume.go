@@ -84,7 +84,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
-	r := &run{cfg: cfg, composed: c, exp: saved.Choice("exp"), overrides: saved.Hydra.Overrides.Task, resumed: true}
+	r := &run{job: &job{cfg: cfg, overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
 	if cfg.Task == "train" {
 		if r.saved, err = phases.FindState(dir); err != nil {
 			return err

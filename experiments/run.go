@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,35 +27,21 @@ import (
 	"fulcrum/reports"
 )
 
-type taskFunc func(ctx context.Context, r *run) error
+type taskFunc func(ctx context.Context, j *job) error
 
 // run is one run in progress.
 type run struct {
-	ctx        context.Context // of the task: ends on a signal
-	cfg        *Config
-	composed   *configs.Composed
-	exp        string   // the chosen experiment, or ""
-	overrides  []string // of the command line
-	folder     *runfolder.Folder
-	dir        string // its path
-	instead    string // of a dry run: the folder that the run would have
-	hash       string
-	saved      *phases.Saved // the state a resume starts from
-	resumed    bool
-	device     string
-	fresh      string // what of the policy starts fresh although there is a checkpoint; "" = nothing
-	begin      time.Time
-	log        *reports.Log
-	mlflow     *reports.MLflow // nil: none
-	begun      bool            // the first row, or answer, may be written from now on
-	sealed     atomic.Bool     // run.log is complete: its digest is being taken
-	plotter    *reports.Plotter
-	data       reports.DataSummary
-	result     *phases.Result
-	evaluation evaluated         // of task=evaluate
-	earlier    sittings          // before a resume
-	closers    []io.Closer       // at the end of the task
-	found      []reports.Finding // of this sitting, that depend on the machine: they stand in no row
+	*job
+	composed *configs.Composed
+	exp      string // the chosen experiment, or ""
+	folder   *runfolder.Folder
+	instead  string // of a dry run: the folder that the run would have
+	resumed  bool
+	begin    time.Time
+	mlflow   *reports.MLflow // nil: none
+	sealed   atomic.Bool     // run.log is complete: its digest is being taken
+	plotter  *reports.Plotter
+	earlier  sittings // before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -121,7 +106,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}
+	r := &run{job: &job{cfg: cfg, overrides: overrides}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
@@ -212,7 +197,11 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if err != nil {
 		return err
 	}
-	r.ctx, r.folder, r.dir, r.begin = ctx, f, f.Dir, time.Now()
+	r.folder, r.dir, r.begin = f, f.Dir, time.Now()
+	r.recorder = func(of func(int64) asked) phases.Recorder {
+		return recorder{Log: r.log, folder: f, plotter: r.plotter, ask: of}
+	}
+	r.judge = func(epochs int) (judgeFunc, error) { return judgeOf(f.Dir, epochs) }
 	if r.hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
@@ -226,7 +215,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	defer r.close()
-	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
+	taskErr := torchx.Try(func() error { return task(ctx, r.job) }) // an operation that fails outside a training step too
 	r.close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.cfg.Task != "train"}
@@ -239,16 +228,6 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	r.endMLflow()
 	return taskErr
-}
-
-// close releases what the task keeps open until its end: the processes of external scorers.
-func (r *run) close() {
-	for _, c := range r.closers {
-		if err := c.Close(); err != nil {
-			r.log.Warnf("%v", err)
-		}
-	}
-	r.closers = nil
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -264,20 +243,6 @@ func (r *run) logOptions() reports.LogOptions {
 		r.earlier = earlierSittings(r.dir)
 	}
 	return opt
-}
-
-// overridden reports whether a key was set on the command line, the variant of a selector also by its
-// group (selector=v3).
-func (r *run) overridden(key string) bool {
-	if key == "selector.variant" && r.overridden("selector") {
-		return true
-	}
-	for _, o := range r.overrides {
-		if name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "="); ok && name == key {
-			return true
-		}
-	}
-	return false
 }
 
 // title is what the run is called in its first line and its report.
@@ -305,20 +270,12 @@ func (r *run) headline() string {
 	return r.title() + " on " + data
 }
 
-func (r *run) logf(format string, args ...any) { r.log.Infof(format, args...) }
-
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
 	*reports.Log
 	folder  *runfolder.Folder
 	plotter *reports.Plotter        // nil: no plots
 	ask     func(query int64) asked // nil: nothing is known of a query but its id
-}
-
-// asked is what a query asks, for readers of completions.jsonl.
-type asked struct {
-	question, reference string
-	answers             []string
 }
 
 var _ phases.Recorder = recorder{}
@@ -421,7 +378,7 @@ func (r *run) finish(taskErr error) error {
 func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
-		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
+		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
 		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
@@ -446,7 +403,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 		}
 	}
 	if e := r.evaluation; e != nil {
-		s.Evaluation, s.Best = e, e.best()
+		s.Evaluation, s.Best = e, e.Best()
 	}
 	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
@@ -459,10 +416,6 @@ func (r *run) summary(taskErr error) reports.Summary {
 
 // command is the argv that repeats the run.
 func (r *run) command() []string { return append([]string{"run"}, r.overrides...) }
-
-// threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
-// an idle machine, and on a busy one its spinning costs ten times what it gains.
-func (r *run) threads() int { return max(r.cfg.Threads, 1) }
 
 func (r *run) versions() map[string]string {
 	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}

@@ -5,12 +5,18 @@ import "fulcrum/internal/option"
 // Options is hydra.sweeper.pruner: when a run of a sweep is given up before its last epoch. Epochs are those of
 // all phases, counted together.
 type Options struct {
-	Name            string  `koanf:"name" help:"none; asha: asynchronous successive halving; median: the median stopping rule" enum:"none,asha,median"`
-	MinEpochs       int     `koanf:"min_epochs" help:"no run ends before so many epochs; asha's first rung" range:"[1,inf)"`
-	ReductionFactor int     `koanf:"reduction_factor" help:"asha: η, of the runs at a rung the best 1/η go on; rung k is at epoch min_epochs·η^k" range:"[2,1000]"`
-	StartupTrials   int     `koanf:"startup_trials" help:"median: other runs that must have reached an epoch before one ends there" range:"[1,inf)"`
-	Percentile      float64 `koanf:"percentile" help:"median: a run goes on while it is among this share of the best, in percent; 50 is the median" range:"(0,100)"`
-	IntervalEpochs  int     `koanf:"interval_epochs" help:"median: epochs between decisions" range:"[1,inf)"`
+	// none; asha: asynchronous successive halving; median: the median stopping rule
+	Name string `koanf:"name" enum:"none,asha,median"`
+	// no run ends before so many epochs; asha's first rung
+	MinEpochs int `koanf:"min_epochs" range:"[1,inf)"`
+	// asha: η, of the runs at a rung the best 1/η go on; rung k is at epoch min_epochs·η^k
+	ReductionFactor int `koanf:"reduction_factor" range:"[2,1000]"`
+	// median: other runs that must have reached an epoch before one ends there
+	StartupTrials int `koanf:"startup_trials" range:"[1,inf)"`
+	// median: a run goes on while it is among this share of the best, in percent; 50 is the median
+	Percentile float64 `koanf:"percentile" range:"(0,100)"`
+	// median: epochs between decisions
+	IntervalEpochs int `koanf:"interval_epochs" range:"[1,inf)"`
 }
 
 // The pruners.

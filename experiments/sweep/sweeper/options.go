@@ -14,26 +14,47 @@ import (
 // Options is hydra.sweeper: how many jobs a sweep has, what they are judged by, and what becomes of those
 // that fail. Keys that a sweeper has no use for are ignored by it (basic: n_trials, n_jobs, seed).
 type Options struct {
-	NTrials        int            `koanf:"n_trials" help:"jobs of an optimizing sweeper" range:"[1,inf)"`
-	NJobs          int            `koanf:"n_jobs" help:"trials of an optimizing sweeper that run at the same time, where the launcher has room" range:"[1,inf)"`
-	MaxBatchSize   *int           `koanf:"max_batch_size" help:"basic: jobs composed and launched together; null = all" range:"[1,inf)"`
-	Params         any            `koanf:"params" help:"mapping of key: sweep, before what the command line sweeps; null = none"`
-	Objective      any            `koanf:"objective" help:"metric that is optimized, or a list of them: one of an epoch's metrics at the run's best checkpoint, seconds, or eval.SPLIT.POLICY[.METRIC]; null = the run's own best metric (checkpoint.best.metric)"`
-	Direction      any            `koanf:"direction" help:"minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and seconds go down, others up"`
-	Constraints    []string       `koanf:"constraints" help:"what a result must satisfy to win, such as 'val_kl <= 0.1'"`
-	Seed           *int64         `koanf:"seed" help:"seed of an optimizing sweeper's proposals; null = 0"`
-	MaxFailureRate float64        `koanf:"max_failure_rate" help:"share of trials that may fail before an optimizing sweeper stops" range:"[0,1]"`
-	OnFailure      string         `koanf:"on_failure" help:"after a failed job: continue; stop; retry(n) or retry:n tries it up to n times more, then goes on"`
-	Pruner         pruner.Options `koanf:"pruner" help:"ends runs early that do badly beside their siblings"`
+	// jobs of an optimizing sweeper
+	NTrials int `koanf:"n_trials" range:"[1,inf)"`
+	// trials of an optimizing sweeper that run at the same time, where the launcher has room
+	NJobs int `koanf:"n_jobs" range:"[1,inf)"`
+	// basic: jobs composed and launched together; null = all
+	MaxBatchSize *int `koanf:"max_batch_size" range:"[1,inf)"`
+	// mapping of key: sweep, before what the command line sweeps; null = none
+	Params any `koanf:"params"`
+	// metric that is optimized, or a list of them: one of an epoch's metrics at the run's best checkpoint,
+	// seconds, or eval.SPLIT.POLICY[.METRIC]; null = the run's own best metric (checkpoint.best.metric)
+	Objective any `koanf:"objective"`
+	// minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and
+	// seconds go down, others up
+	Direction any `koanf:"direction"`
+	// what a result must satisfy to win, such as 'val_kl <= 0.1'
+	Constraints []string `koanf:"constraints"`
+	// seed of an optimizing sweeper's proposals; null = 0
+	Seed *int64 `koanf:"seed"`
+	// share of trials that may fail before an optimizing sweeper stops
+	MaxFailureRate float64 `koanf:"max_failure_rate" range:"[0,1]"`
+	// after a failed job: continue; stop; retry(n) or retry:n tries it up to n times more, then goes on
+	OnFailure string `koanf:"on_failure"`
+	// ends runs early that do badly beside their siblings
+	Pruner pruner.Options `koanf:"pruner"`
 
-	Startup    *int    `koanf:"n_startup_trials" help:"tpe: trials spread over the space before the model is asked; null = 10" range:"[1,inf)"`
-	Candidates int     `koanf:"n_ei_candidates" help:"tpe: points drawn from the good trials' density, of which the most promising is tried" range:"[1,inf)"`
-	Population *int    `koanf:"population_size" help:"cmaes: trials in a generation, null = 4 + 3·ln(dimensions); nsgaii: parents, null = 20" range:"[2,inf)"`
-	Sigma0     float64 `koanf:"sigma0" help:"cmaes: initial standard deviation, as a share of each range" range:"(0,1]"`
-	Scramble   bool    `koanf:"scramble" help:"sobol: scramble the sequence by seed"`
+	// tpe: trials spread over the space before the model is asked; null = 10
+	Startup *int `koanf:"n_startup_trials" range:"[1,inf)"`
+	// tpe: points drawn from the good trials' density, of which the most promising is tried
+	Candidates int `koanf:"n_ei_candidates" range:"[1,inf)"`
+	// cmaes: trials in a generation, null = 4 + 3·ln(dimensions); nsgaii: parents, null = 20
+	Population *int `koanf:"population_size" range:"[2,inf)"`
+	// cmaes: initial standard deviation, as a share of each range
+	Sigma0 float64 `koanf:"sigma0" range:"(0,1]"`
+	// sobol: scramble the sequence by seed
+	Scramble bool `koanf:"scramble"`
 
-	Arms      map[string]ArmOptions `koanf:"arms" help:"study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept; one may start from the checkpoint of another (sweeps.md)"`
-	Questions []QuestionOptions     `koanf:"questions" help:"study: comparisons that the report answers, each {ask, arm, against, split, metric}"`
+	// study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept; one may
+	// start from the checkpoint of another (sweeps.md)
+	Arms map[string]ArmOptions `koanf:"arms"`
+	// study: comparisons that the report answers, each {ask, arm, against, split, metric}
+	Questions []QuestionOptions `koanf:"questions"`
 }
 
 // DefaultOptions returns every key with its default.

@@ -35,7 +35,7 @@ const (
 	ToyMost  = 5 // tokens of a completion
 )
 
-var _ selector.ExactKL = (*TokenPolicy)(nil)
+var _ selector.TokenPolicy = (*TokenPolicy)(nil)
 
 // Memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type Memory struct {
@@ -459,11 +459,14 @@ func (p *TokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) se
 	return selector.Output{LogP: torchx.Mul(picked, objective.Mask(picked, b)), Entropy: entropy}
 }
 
-// KL implements selector.ExactKL.
+// KL implements selector.TokenPolicy.
 func (p *TokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
 	d, r := p.dist(b, 1), reference.(*TokenPolicy).dist(b, 1)
 	return torchx.Sum(torchx.Mul(torchx.Exp(d), torchx.Sub(d, r)), 3)
 }
+
+// HalfPrecision implements selector.TokenPolicy.
+func (p *TokenPolicy) HalfPrecision() bool { return false }
 
 func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	r := rand.New(rand.NewPCG(seed, 1))

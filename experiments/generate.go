@@ -59,23 +59,23 @@ type generated struct {
 }
 
 // generate runs task=generate.
-func generate(ctx context.Context, r *run) error {
-	o := r.cfg.Generate
+func generate(ctx context.Context, j *job) error {
+	o := j.cfg.Generate
 	if err := linesOnly("generate.in", *o.In); err != nil {
 		return err
 	}
-	model, err := r.textModel()
+	model, err := openTextModel(j)
 	if err != nil {
 		return err
 	}
 	defer model.Free()
-	if r.cfg.DryRun {
-		r.logf("dry_run: the model loads; nothing was generated")
+	if j.cfg.DryRun {
+		j.logf("dry_run: the model loads; nothing was generated")
 		return nil
 	}
-	t := &textTask{run: r, name: "generate", in: *o.In, out: outOr(o.Out, r.dir, "generations.jsonl"), batch: o.BatchSize, model: model,
+	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.dir, "generations.jsonl"), batch: o.BatchSize, model: model,
 		answer: func(ctx context.Context, requests []request, first int) ([]any, error) {
-			answers, err := model.Generate(ctx, promptsOf(requests), o, r.cfg.Seed, first)
+			answers, err := model.Generate(ctx, promptsOf(requests), o, j.cfg.Seed, first)
 			if err != nil {
 				return nil, err
 			}

@@ -124,7 +124,7 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
-	sums := g.newFindings(1)
+	sums := g.newTally(1)
 	for from, to := range objective.Spans(g.hand.batch.B(), g.opt.MicroBatch) {
 		g.accumulate(from, to, g.beta.Beta(), sums)
 	}

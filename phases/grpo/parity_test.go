@@ -101,7 +101,7 @@ func TestOldLogProbsEqualTheReference(t *testing.T) {
 			}
 			defer old.Free()
 		}
-		known, err := know(context.Background(), old, pointer.NewSource(b.RCE), 1, false, false, 0)
+		known, err := cacheLogProbs(context.Background(), old, pointer.NewSource(b.RCE), 1, false, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,11 +23,11 @@ import (
 func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	train, _ := raggedToy(t)
 	p := phasetest.ToyPolicy(t)
-	known, err := know(context.Background(), p, train, 5, true, false, 300)
+	known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 300)
 	if err != nil || known == nil {
 		t.Fatalf("%v, %v", known, err)
 	}
-	steps, err := know(context.Background(), p, train, 5, false, true, 300)
+	steps, err := cacheLogProbs(context.Background(), p, train, 5, false, true, 300)
 	if err != nil || steps == nil {
 		t.Fatalf("%v, %v", steps, err)
 	}
@@ -53,12 +53,12 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 			t.Errorf("%d log-probabilities up to %g, want %d up to 0", len(a), slices.Max(a), len(w))
 		}
 	}
-	if known, err := know(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
+	if known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
 		t.Errorf("distributions of %d candidates are kept: %v, %v", 1<<30, known, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := know(ctx, p, train, 5, true, false, 300); err == nil {
+	if _, err := cacheLogProbs(ctx, p, train, 5, true, false, 300); err == nil {
 		t.Error("an interrupted evaluation went on")
 	}
 }

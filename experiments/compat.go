@@ -5,13 +5,10 @@ import (
 	"fulcrum/rewardutil"
 )
 
-// compatible reports whether the run reproduces the Python reference (compat: lever_plus).
-func (c *Config) compatible() bool { return c.Compat != nil }
-
 // reproduce sets what the reference does and no key of ours says, once the format of the beams is known:
 // RL files train with batches of 1, legacy files are normalised by z-score whatever is asked for.
 // exp=lever_plus_compat sets the keys.
-func (c *Config) reproduce(format string) {
+func reproduce(c *Config, format string) {
 	switch format {
 	case "legacy":
 		c.Data.Normalize.Method = "z_score"
@@ -25,7 +22,7 @@ func (c *Config) reproduce(format string) {
 }
 
 // compatValLoss is the reference's: raw rewards at τ 1, averaged over batches (defect D16).
-func (c *Config) compatValLoss() phases.ValLoss {
+func compatValLoss(c *Config) phases.ValLoss {
 	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Selector.Smoothing, Batch: c.Data.BatchSize}
 }
 

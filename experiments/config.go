@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata"
+	"fulcrum/configs"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -209,3 +210,21 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 	}
 	return nil
 }
+
+// compatible reports whether the run reproduces the Python reference (compat: lever_plus).
+func (c *Config) compatible() bool { return c.Compat != nil }
+
+func decode(c *configs.Composed) (*Config, error) {
+	cfg := DefaultConfig()
+	if err := c.Decode(cfg); err != nil {
+		return nil, err
+	}
+	cfg.Data.Compat = cfg.compatible()
+	if by := cfg.Eval.by(); by != "image" {
+		cfg.Data.Cluster = by
+	}
+	return cfg, nil
+}
+
+// hashExcluded are the sections that do not change what is computed.
+var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}

@@ -29,7 +29,7 @@ func pointerExamples(j *job, b *beamdata.Bundle, env *phases.Env, result phases.
 		return err
 	}
 	out := []reports.Example{}
-	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
+	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
 		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
@@ -59,9 +59,9 @@ func writeExamples(j *job, out []reports.Example) error {
 	return atomicfile.Write(filepath.Join(j.dir, "examples.json"), append(text, '\n'), 0o644)
 }
 
-// spread picks a few of the queries that changed, evenly along the change of reward: the largest gain, the
+// pickExamples picks a few of the queries that changed, evenly along the change of reward: the largest gain, the
 // largest loss and what lies between.
-func spread(before, after []float64, changed func(i int) bool) []int {
+func pickExamples(before, after []float64, changed func(i int) bool) []int {
 	const shown = 6
 	var all, out []int
 	for i := range after {

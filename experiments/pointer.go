@@ -2,10 +2,13 @@ package experiments
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fulcrum/beamdata"
@@ -33,7 +36,7 @@ func newPointerWork(_ context.Context, j *job) (workload, error) {
 		return nil, err
 	}
 	if c.compatible() {
-		c.reproduce(bundle.Format)
+		reproduce(c, bundle.Format)
 	}
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
@@ -277,4 +280,33 @@ func recordedBaselines(j *job, split string, set *beamdata.Set, shots int) error
 		}
 	}
 	return nil
+}
+
+// exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
+// the metrics that it stores there and the KL coefficient after the epoch.
+func exportTrainer(j *job, checkpoint, phase string, epoch int, metrics map[string]any) error {
+	c, err := pointer.ReadCheckpoint(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	kept := map[string]any{"kl_beta": j.cfg.GRPO.KL.Beta}
+	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
+		x, ok := metrics[name].(float64)
+		switch {
+		case !ok:
+		case name == "kl_beta_next":
+			kept["kl_beta"] = x
+		case x-x != 0: // JSON has no such number
+			kept[name] = strconv.FormatFloat(x, 'g', -1, 64)
+		default:
+			kept[name] = x
+		}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	c.Metadata["metrics"] = string(text)
+	return c.Export(filepath.Join(j.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }

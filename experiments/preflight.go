@@ -1,40 +1,17 @@
 package experiments
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"fulcrum/beamdata"
-	"fulcrum/beamdata/audit"
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports"
 	"fulcrum/selector"
-	"fulcrum/selector/pointer"
 )
-
-// prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
-type prober interface {
-	// effort says how much may be tried.
-	effort(most int) effort
-	// unused is preflight.Trial.Unused.
-	unused(b *selector.Batch, name string) string
-	// Senses tries the policy outside of any phase.
-	Senses(report *preflight.Report, e effort) error
-}
-
-// effort is how much a trial may do.
-type effort struct {
-	queries int  // of a batch
-	short   bool // completions and groups must be small
-	long    bool // a whole step takes minutes: its memory is not measured
-	rough   bool // log-probabilities have less than 24 bits
-}
 
 // preflight looks at the data of a fresh run, and tries its phases on clones of the policy, before the first
 // step. What it finds goes to the log and, as events before the first row, to metrics.jsonl; a finding of
@@ -144,16 +121,16 @@ func stagesOf(j *job, w workload, plan phases.Plan, short bool) []preflight.Stag
 		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
 		switch p.Name() {
 		case "sft":
-			s.Credit = c.imitated(phases.RCEOptions{Top1Only: true})
+			s.Credit = imitated(&c, phases.RCEOptions{Top1Only: true})
 		case "grpo":
 			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
-			s.SampleTemp = c.drawnAt(c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)
+			s.SampleTemp = drawnAt(&c, c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)
 		case "grpo_online":
 			s.Online, s.Freeze, s.Credit = true, c.GRPOOnline.Freeze, compared(c.GRPOOnline)
-			s.SampleTemp = c.drawnAt(c.GRPOOnline.SampleTemp, c.GRPOOnline.Temperature.Enabled)
+			s.SampleTemp = drawnAt(&c, c.GRPOOnline.SampleTemp, c.GRPOOnline.Temperature.Enabled)
 		case "rce":
-			s.Online, s.Credit = c.RCE.Rollout == "online", c.imitated(c.RCE)
-			s.SampleTemp = c.drawnAt(c.RCE.SampleTemp, false)
+			s.Online, s.Credit = c.RCE.Rollout == "online", imitated(&c, c.RCE)
+			s.SampleTemp = drawnAt(&c, c.RCE.SampleTemp, false)
 		}
 		build := func(c *Config, src selector.Source) (phases.Phase, error) {
 			make, err := Phases().Get(p.Name())
@@ -222,40 +199,4 @@ func counted(findings []preflight.Finding) string {
 		return "nothing found"
 	}
 	return text
-}
-
-// Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
-func (w *pointerWork) Audit(lim audit.Limits) ([]audit.Fault, error) {
-	c, b := w.job.cfg, w.bundle
-	var imitated, compared *beamdata.Set
-	for _, name := range c.Schedule {
-		switch {
-		case name == "sft" && c.SFT.Epochs > 0, name == "rce" && c.RCE.Epochs > 0 && c.RCE.Rollout != "online":
-			imitated = firstSet(b.RCE, b.Records)
-		case name == "grpo" && c.GRPO.Epochs > 0 && c.GRPO.Rollout != "online",
-			name == "grpo_online" && c.GRPOOnline.Epochs > 0 && c.GRPOOnline.Rollout != "online":
-			compared = firstSet(b.Records, b.RCE)
-		}
-	}
-	return b.Audit(imitated, compared, lim), nil
-}
-
-// firstSet returns the first set with queries; nil where there is none.
-func firstSet(sets ...*beamdata.Set) *beamdata.Set {
-	if i := slices.IndexFunc(sets, func(s *beamdata.Set) bool { return s.Len() > 0 }); i >= 0 {
-		return sets[i]
-	}
-	return nil
-}
-
-// Largest returns the n queries with the largest pools, and among those the most candidates.
-func (w *pointerWork) Largest(src selector.Source, n int) []int {
-	set := src.(*pointer.Source).Set()
-	order := make([]int, set.Len())
-	for i := range order {
-		order[i] = i
-	}
-	size := func(i int) int { return set.PoolSize(i)*10_000 + set.NumCandidates(i) }
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size(b), size(a)) })
-	return order[:min(n, len(order))]
 }

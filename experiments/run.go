@@ -29,8 +29,6 @@ import (
 // Version is the program's version; a release build sets it.
 const Version = "0.1.0"
 
-type taskFunc func(ctx context.Context, j *job) error
-
 // run is one run in progress.
 type run struct {
 	*job
@@ -179,21 +177,6 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 	}
 	return err
 }
-
-func decode(c *configs.Composed) (*Config, error) {
-	cfg := DefaultConfig()
-	if err := c.Decode(cfg); err != nil {
-		return nil, err
-	}
-	cfg.Data.Compat = cfg.compatible()
-	if by := cfg.Eval.by(); by != "image" {
-		cfg.Data.Cluster = by
-	}
-	return cfg, nil
-}
-
-// hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *folder) (err error) {

@@ -269,7 +269,7 @@ func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := seq2seq.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	how := seq2seq.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
 	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
 		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
 	}

@@ -63,7 +63,7 @@ func ofArm(arm reports.StudyArm, err error) error {
 
 // checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.
 func checkpointOf(sweep, run string, arm reports.StudyArm) string {
-	return cmp.Or(arm.As, "init.checkpoint") + "=" + quoted(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
+	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quoted(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
 }
 
 // startOf are the overrides that a study gives a job of its own accord: where it starts.

@@ -344,7 +344,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	out.row = ledger.Job{Num: num, Overrides: own, Params: p.params(own), Dir: sub, Fingerprint: hash, State: launcher.Queued}
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
-	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
+	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quoted(dir), "hydra.sweep.dir="+configs.Quoted(p.dir), "hydra.sweep.subdir="+configs.Quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
 	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
 	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
@@ -389,11 +389,6 @@ func unchanged(c *configs.Composed) error {
 	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
 }
 
-// quoted makes any text one string of the override grammar.
-func quoted(text string) string {
-	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
-}
-
 // unused refuses a sweep folder that holds anything.
 func (p *plan) unused() error {
 	names, err := entries(p.dir)
@@ -432,7 +427,7 @@ func reopen(dir string, s ledger.Sweep) (*plan, error) {
 		return nil, err
 	}
 	req := configs.Request{
-		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+quoted(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
+		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+configs.Quoted(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
 	}
 	var err error
 	for _, flag := range s.Flags {

@@ -3,10 +3,8 @@ package experiments
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/vl"
@@ -61,9 +59,6 @@ func newVLWork(ctx context.Context, j *job) (workload, error) {
 	return w, nil
 }
 
-// modelFolder is where a run from random weights keeps config.json, tokenizer and preprocessor.
-const modelFolder = "model"
-
 // vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
 func openVL(j *job, bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
 	c := j.cfg
@@ -114,30 +109,6 @@ func openVL(j *job, bundle *conversation.Bundle) (*vl.Model, *processor.Processo
 		return nil, nil, err
 	}
 	return model, proc, nil
-}
-
-// runOf is the folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.
-func runOf(checkpoint string) string {
-	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
-		checkpoint = real
-	}
-	return filepath.Dir(filepath.Dir(checkpoint))
-}
-
-// besideCheckpoint is that run's model folder.
-func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
-
-// keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
-// opened and exported: config.json, and what save writes of texts and pictures.
-func keepModel(j *job, config []byte, save func(dir string) error) error {
-	dir := filepath.Join(j.dir, modelFolder)
-	if err := atomicfile.MkdirAll(dir); err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
-		return err
-	}
-	return save(dir)
 }
 
 // corpusSamples bounds what a built-in vocabulary is trained on.
@@ -248,7 +219,7 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
+	how := vl.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
 	how.Streams = streams(first, len(ps))
 	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
 }

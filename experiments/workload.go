@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/registry"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports"
@@ -18,11 +19,7 @@ import (
 type workload interface {
 	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
 	Policy() selector.Policy
-	// Beams are the recorded candidates that sft and rce imitate, Records the recorded groups of offline
-	// GRPO, Online the queries of rollouts. phase is who asks, for the error when there are none.
-	Beams(phase string) (selector.Source, error)
-	Records(phase string) (selector.Source, error)
-	Online(phase string) (selector.Source, error)
+	trainingData
 	// PhasesData is what validation needs.
 	PhasesData() phases.Data
 	// Baselines records the evaluations that need no policy of ours.
@@ -49,7 +46,7 @@ type workloadMaker func(ctx context.Context, j *job) (workload, error)
 
 // phasesData is what validation needs of the configuration, whatever the policy. average is that of the
 // phase whose loss val_loss compares with.
-func (c *Config) phasesData(average string) phases.Data {
+func phasesData(c *Config, average string) phases.Data {
 	return phases.Data{
 		Shuffle:   c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
@@ -75,4 +72,39 @@ func recordBaseline(j *job, split, name string, ids []int64, sel beamdata.Select
 	}
 	scores.Metric, scores.Scores = "accuracy", sel.Accuracy
 	return j.log.Scores(scores)
+}
+
+// Policies returns what policy may name.
+func Policies() *registry.Table[workloadMaker] {
+	t := registry.New[workloadMaker]("policy")
+	t.Add("pointer", newPointerWork)
+	t.Add("qwen2_5_vl", newVLWork)
+	t.Add("seq2seq", newSeq2SeqWork)
+	return t
+}
+
+// textModels returns the token policies, which tasks generate and score can open.
+func textModels() *registry.Table[func(j *job) (textModel, error)] {
+	t := registry.New[func(j *job) (textModel, error)]("token policy")
+	t.Add("qwen2_5_vl", newVLText)
+	t.Add("seq2seq", newSeq2SeqText)
+	return t
+}
+
+// prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
+type prober interface {
+	// effort says how much may be tried.
+	effort(most int) effort
+	// unused is preflight.Trial.Unused.
+	unused(b *selector.Batch, name string) string
+	// Senses tries the policy outside of any phase.
+	Senses(report *preflight.Report, e effort) error
+}
+
+// effort is how much a trial may do.
+type effort struct {
+	queries int  // of a batch
+	short   bool // completions and groups must be small
+	long    bool // a whole step takes minutes: its memory is not measured
+	rough   bool // log-probabilities have less than 24 bits
 }

@@ -26,7 +26,7 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 	for number := 1; ; number++ {
 		line, readErr := r.ReadBytes('\n')
 		if readErr != nil && !errors.Is(readErr, io.EOF) {
-			return fmt.Errorf("cannot read %s: %w", path, reason(readErr))
+			return fmt.Errorf("cannot read %s: %w", path, usage.Reason(readErr))
 		}
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
@@ -69,27 +69,6 @@ func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(x, y)
-}
-
-// tokenIDs is a JSON list of token ids. A null in it, which Go would read as 0, is an error.
-type tokenIDs []int64
-
-// UnmarshalJSON reads the list; null is nil.
-func (t *tokenIDs) UnmarshalJSON(text []byte) error {
-	var ids []*int64
-	if err := json.Unmarshal(text, &ids); err != nil {
-		return err
-	}
-	if *t = nil; ids != nil {
-		*t = make(tokenIDs, len(ids))
-	}
-	for k, id := range ids {
-		if id == nil {
-			return fmt.Errorf("entry %d of a list of token ids is null", k)
-		}
-		(*t)[k] = *id
-	}
-	return nil
 }
 
 // jsonFault says what is wrong with a line in the terms of JSON.

@@ -1,15 +1,11 @@
 package experiments
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"strings"
-	"time"
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
-	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 )
@@ -58,42 +54,6 @@ func switches() []argument {
 		{name: "max_samples", key: "data.max_samples", kind: integer, initial: "null", help: "train on the first so many training queries"},
 		{name: "dry_run", key: "dry_run", kind: flag, value: "true", help: "check everything that can be checked without training"},
 	}
-}
-
-// verbLeverPlus runs exp=lever_plus_compat as the Python reference's command line asks.
-func verbLeverPlus(ctx context.Context, a App, args []string) error {
-	values, rest, err := parseSwitches(switches(), args)
-	if err != nil {
-		return usage.Errorf("lever-plus: %v", err)
-	}
-	if values == nil {
-		stdout.Print(leverPlusHelp())
-		return nil
-	}
-	overrides, notices, err := leverPlusOverrides(values)
-	if err != nil {
-		return err
-	}
-	for _, arg := range rest {
-		if !strings.Contains(arg, "=") && !strings.HasPrefix(arg, "~") {
-			return usage.Errorf("lever-plus: %q is neither a switch of the reference nor an override key=value", arg)
-		}
-	}
-	schema, err := a.Schema()
-	if err != nil {
-		return err
-	}
-	overrides = append(overrides, rest...)
-	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides, Now: time.Now(), AppName: "run",
-		Warn: func(message string) { fmt.Fprintln(os.Stderr, "warning: "+message) }})
-	if err != nil {
-		return err
-	}
-	for _, notice := range notices {
-		fmt.Fprintln(os.Stderr, "lever-plus: "+notice)
-	}
-	stdout.Println(shellLine(append([]string{"run"}, overrides...)))
-	return a.Run(ctx, c)
 }
 
 // leverPlusOverrides returns the overrides that the given switches mean, and what is worth knowing about
@@ -165,7 +125,7 @@ func overrideValue(s argument, value string) string {
 	if s.kind != text || plainText(value) {
 		return value
 	}
-	return quoted(value)
+	return configs.Quoted(value)
 }
 
 // plainText reports text that the override grammar takes as it is: no number, bool or null, nothing to quote.

@@ -83,10 +83,10 @@ func (d *trainData) Online(phase string) (selector.Source, error) {
 
 // phasesData is what validation needs.
 func (d *trainData) phasesData(c *Config, shots int) phases.Data {
-	out := c.phasesData(c.RCE.Average)
+	out := phasesData(c, c.RCE.Average)
 	out.Val, out.EvalName, out.Shots = d.source(d.bundle.Val), d.bundle.EvalName, shots
 	if c.compatible() {
-		out.Normalize, out.ValLoss = compatNormalize(c.Data.Normalize), c.compatValLoss()
+		out.Normalize, out.ValLoss = compatNormalize(c.Data.Normalize), compatValLoss(c)
 	}
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)

@@ -75,7 +75,7 @@ func newTextWork[P any](ctx context.Context, j *job) (textWork[P], error) {
 	if w.bundle.Train.Len() == 0 {
 		return w, usage.Errorf("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
-	if err := c.checkTextMetric(); err != nil {
+	if err := checkTextMetric(c); err != nil {
 		return w, err
 	}
 	if w.rewards == nil { // then nothing but a target says what a policy is worth
@@ -99,7 +99,7 @@ func newTextWork[P any](ctx context.Context, j *job) (textWork[P], error) {
 }
 
 // checkTextMetric refuses a checkpoint.best.metric that the rewards cannot give, before anything is validated by it.
-func (c *Config) checkTextMetric() error {
+func checkTextMetric(c *Config) error {
 	metric := c.Checkpoint.Best.Metric
 	switch {
 	case metric == nil:
@@ -238,7 +238,7 @@ func (w *textWork[P]) Online(phase string) (selector.Source, error) {
 // PhasesData is what validation needs.
 func (w *textWork[P]) PhasesData() phases.Data {
 	c := w.job.cfg
-	out := c.phasesData(c.SFT.Average)
+	out := phasesData(c, c.SFT.Average)
 	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
 	out.Shots, out.ShotsKey, out.EvalBatch = w.text.MaxTokens, w.limit, c.Data.BatchSize
 	if w.bundle.Eval.Len() > 0 {
@@ -380,7 +380,7 @@ func (w *textWork[P]) Examples(env *phases.Env, result phases.Result) error {
 		return err
 	}
 	out := []reports.Example{}
-	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
+	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
 		s, err := set.Sample(i)
 		if err != nil {
 			return err

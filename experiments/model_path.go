@@ -53,7 +53,7 @@ func checkModelPath(j *job) error {
 	}
 	names, err := os.ReadDir(p)
 	if err != nil {
-		return usage.Errorf("%s=%s: %v", key, p, reason(err))
+		return usage.Errorf("%s=%s: %v", key, p, usage.Reason(err))
 	}
 	holds := "the folder is empty"
 	if len(names) > 0 {

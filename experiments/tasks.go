@@ -1,0 +1,19 @@
+package experiments
+
+import (
+	"context"
+	"fulcrum/internal/registry"
+)
+
+// Tasks returns what task may name.
+func Tasks() *registry.Table[taskFunc] {
+	t := registry.New[taskFunc]("task")
+	t.Add("train", train)
+	t.Add("predict", predict)
+	t.Add("evaluate", evaluate)
+	t.Add("generate", generate)
+	t.Add("score", score)
+	return t
+}
+
+type taskFunc func(ctx context.Context, j *job) error

@@ -225,6 +225,3 @@ func decode(c *configs.Composed) (*Config, error) {
 	}
 	return cfg, nil
 }
-
-// hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}

@@ -8,6 +8,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -169,7 +170,7 @@ func originOf(j *job, kind string, path *string) (folder *string, checkpoint str
 // folder of this run once, and found there by everything that opens this run later.
 func modelOf(j *job, kind, path string) (string, error) {
 	key := sectionOf(kind) + ".path"
-	out := filepath.Join(j.dir, modelFolder)
+	out := filepath.Join(j.dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil
 	}
@@ -195,7 +196,7 @@ func modelOf(j *job, kind, path string) (string, error) {
 			return "", err
 		}
 		j.atEnd(removed(tmp))
-		out = filepath.Join(tmp, modelFolder)
+		out = filepath.Join(tmp, runfolder.ModelFolder)
 	}
 	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
 		return "", fmt.Errorf("%s=%s: %w", key, path, err)
@@ -247,7 +248,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 			Checkpoint string `yaml:"checkpoint"`
 		} `yaml:"init"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}
@@ -259,7 +260,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
-		saved, err := readSaved(dir)
+		saved, err := runfolder.ReadSaved(dir)
 		if err != nil {
 			return path
 		}
@@ -267,9 +268,6 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 	}
 	return from(base), from(c.Init.Checkpoint)
 }
-
-// modelFolder is where a run from random weights keeps config.json, tokenizer and preprocessor.
-const modelFolder = "model"
 
 // runOf is the folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.
 func runOf(checkpoint string) string {
@@ -280,12 +278,14 @@ func runOf(checkpoint string) string {
 }
 
 // besideCheckpoint is that run's model folder.
-func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
+func besideCheckpoint(checkpoint string) string {
+	return filepath.Join(runOf(checkpoint), runfolder.ModelFolder)
+}
 
 // keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
 // opened and exported: config.json, and what save writes of texts and pictures.
 func keepModel(j *job, config []byte, save func(dir string) error) error {
-	dir := filepath.Join(j.dir, modelFolder)
+	dir := filepath.Join(j.dir, runfolder.ModelFolder)
 	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/usage"
 )
@@ -29,7 +30,7 @@ func checkModelPath(j *job) error {
 	if j.cfg.Policy == "seq2seq" {
 		key, path = "seq2seq.path", j.cfg.Seq2Seq.Path
 	}
-	if path == nil || isModel(filepath.Join(j.dir, modelFolder)) { // a resume has its model
+	if path == nil || isModel(filepath.Join(j.dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
 	p := *path

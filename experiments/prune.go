@@ -9,8 +9,9 @@ import (
 	"slices"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/pruner"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/pruner"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -82,7 +83,7 @@ func numbersOf(m phases.Metrics) map[string]float64 {
 // defaults.
 func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
 	opt = sweeper.DefaultOptions()
-	saved, err := readSaved(dir)
+	saved, err := runfolder.ReadSaved(dir)
 	if errors.Is(err, fs.ErrNotExist) { // a dry run has none
 		return opt, "", 0, nil
 	}
@@ -97,10 +98,10 @@ func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error)
 	if err != nil {
 		return opt, "", 0, err
 	}
-	if _, opt, err = sweeper.Resolve(saved.choice("hydra/sweeper"), saved.choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
+	if _, opt, err = sweeper.Resolve(saved.Choice("hydra/sweeper"), saved.Choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
 		return opt, "", 0, err
 	}
-	if sweep, err = hydraValue(c, "sweep.dir"); err != nil {
+	if sweep, err = runfolder.HydraValue(c, "sweep.dir"); err != nil {
 		return opt, "", 0, err
 	}
 	if !filepath.IsAbs(sweep) {

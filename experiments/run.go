@@ -11,13 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -26,15 +27,12 @@ import (
 	"fulcrum/reports"
 )
 
-// Version is the program's version; a release build sets it.
-const Version = "0.1.0"
-
 // run is one run in progress.
 type run struct {
 	*job
 	composed *configs.Composed
 	exp      string // the chosen experiment, or ""
-	folder   *folder
+	folder   *runfolder.Folder
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
 	begin    time.Time
@@ -46,17 +44,17 @@ type run struct {
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
 func (a App) Run(ctx context.Context, c *configs.Composed) error {
-	dir, err := hydraValue(c, "run.dir")
+	dir, err := runfolder.HydraValue(c, "run.dir")
 	if err != nil {
 		return err
 	}
-	if err := unchanged(c); err != nil {
+	if err := runfolder.Unchanged(c); err != nil {
 		return err
 	}
 	if dir == "" {
 		return usage.Errorf("%s", emptyFolder)
 	}
-	made := firstMissing(dir)
+	made := runfolder.FirstMissing(dir)
 	if dir, err = surroundings(c, dir); err != nil {
 		return err
 	}
@@ -86,10 +84,10 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 		return dir, err
 	}
 	if err := atomicfile.MkdirAll(dir); err != nil {
-		return dir, &folderError{dir, err}
+		return dir, &runfolder.Error{Dir: dir, Err: err}
 	}
 	if err := os.Chdir(dir); err != nil {
-		return dir, &folderError{dir, err}
+		return dir, &runfolder.Error{Dir: dir, Err: err}
 	}
 	return dir, nil
 }
@@ -103,45 +101,45 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := c.Secrets(); err != nil {
 		return err
 	}
-	if err := refuseForeign(dir, cfg); err != nil { // before anything is written there
+	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
 	r := &run{job: &job{cfg: cfg, overrides: overrides}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
-	before, err := entries(dir)
+	before, err := runfolder.Entries(dir)
 	if err != nil {
 		return err
 	}
-	f, err := claim(dir)
+	f, err := runfolder.Claim(dir)
 	if err != nil {
 		return err
 	}
-	defer f.release()
-	if err := refuseForeign(dir, cfg); err != nil { // another process may have come first
+	defer f.Release()
+	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // another process may have come first
 		return err
 	}
-	again := isRun(dir)
-	if unstarted(before) {
+	again := runfolder.IsRun(dir)
+	if runfolder.Unstarted(before) {
 		before = nil
 	}
 	if again || before == nil {
-		if err := f.clean(); err != nil {
+		if err := f.Clean(); err != nil {
 			return err
 		}
 	}
 	if again {
-		if err := f.reuse(); err != nil {
+		if err := f.Reuse(); err != nil {
 			return err
 		}
 	}
-	if err := f.snapshot(c); err != nil {
+	if err := f.Snapshot(c); err != nil {
 		return err
 	}
 	err = execute(ctx, r, f)
 	if !again && r.refused(err) { // the corrected command may have the folder
-		f.forget(before, made)
+		f.Forget(before, made)
 	}
 	return err
 }
@@ -153,8 +151,8 @@ func (r *run) refused(err error) bool {
 	if errors.As(err, &asked) {
 		return true
 	}
-	var interrupted *InterruptedError
-	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(expectedHash) == ""
+	var interrupted *runfolder.InterruptedError
+	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(runfolder.ExpectedHash) == ""
 }
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
@@ -164,14 +162,14 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	f, err := claim(tmp)
+	f, err := runfolder.Claim(tmp)
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	r.instead = dir
 	err = execute(ctx, r, f)
-	var interrupted *InterruptedError
+	var interrupted *runfolder.InterruptedError
 	if errors.As(err, &interrupted) { // there is nothing to resume
 		return interrupted.Cause
 	}
@@ -179,34 +177,34 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 }
 
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
-func execute(ctx context.Context, r *run, f *folder) (err error) {
+func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	cfg := r.cfg
 	task, err := Tasks().Get(cfg.Task)
 	if err != nil {
 		return err
 	}
-	r.folder, r.dir, r.begin = f, f.dir, time.Now()
+	r.folder, r.dir, r.begin = f, f.Dir, time.Now()
 	r.recorder = func(of func(int64) asked) phases.Recorder {
 		return recorder{Log: r.log, folder: f, plotter: r.plotter, ask: of}
 	}
-	r.judge = func(epochs int) (judgeFunc, error) { return judgeOf(f.dir, epochs) }
-	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
+	r.judge = func(epochs int) (judgeFunc, error) { return judgeOf(f.Dir, epochs) }
+	if r.hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
-	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.dir))
-	if r.log, err = reports.OpenLog(f.dir, r.logOptions()); err != nil {
+	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
+	if r.log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
 	defer r.log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
+		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.job) }) // an operation that fails outside a training step too
 	r.close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir, Unsaved: r.cfg.Task != "train"}
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.cfg.Task != "train"}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
@@ -261,7 +259,7 @@ func (r *run) headline() string {
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
 	*reports.Log
-	folder  *folder
+	folder  *runfolder.Folder
 	plotter *reports.Plotter        // nil: no plots
 	ask     func(query int64) asked // nil: nothing is known of a query but its id
 }
@@ -281,7 +279,7 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 
 // Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
 func (r recorder) Mark() (rows, evals, completions int, err error) {
-	if err := r.folder.held(); err != nil {
+	if err := r.folder.Held(); err != nil {
 		return 0, 0, 0, err
 	}
 	return r.Log.Mark()
@@ -310,7 +308,7 @@ func (r recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 // finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It
 // returns the error of the task, or its own.
 func (r *run) finish(taskErr error) error {
-	if err := r.folder.held(); err != nil {
+	if err := r.folder.Held(); err != nil {
 		return err
 	}
 	if err := r.log.Sync(); err != nil { // a summary that says done says so of all rows
@@ -339,7 +337,7 @@ func (r *run) finish(taskErr error) error {
 	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := reports.WriteManifest(r.dir, build()); err != nil {
+	if err := reports.WriteManifest(r.dir, build.Name()); err != nil {
 		return err
 	}
 	if r.cfg.Task != "train" {
@@ -373,7 +371,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 		s.Start = r.earlier.start.Format(time.RFC3339)
 		s.WallSeconds += r.earlier.seconds
 	}
-	var interrupted *InterruptedError
+	var interrupted *runfolder.InterruptedError
 	switch {
 	case errors.As(taskErr, &interrupted):
 		s.State, s.Error = reports.StateInterrupted, taskErr.Error()
@@ -406,8 +404,8 @@ func (r *run) summary(taskErr error) reports.Summary {
 func (r *run) command() []string { return append([]string{"run"}, r.overrides...) }
 
 func (r *run) versions() map[string]string {
-	v := map[string]string{"fulcrum": Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
-	if c := commit(); c != "" {
+	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
+	if c := build.Commit(); c != "" {
 		v["commit"] = c
 	}
 	if name := cpuName(); name != "" {
@@ -433,21 +431,6 @@ func cpuName() string {
 	return ""
 }
 
-// commit is the revision that the program was built from, "" where the build did not say.
-func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return ""
-}
-
-// build names the program that writes a report, so that one of another version can be told apart.
-func build() string { return strings.TrimSpace(Version + " " + commit()) }
-
 // slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
 // run.log and summary.json, not to metrics.jsonl.
 func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
@@ -464,10 +447,4 @@ func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
 		}
 	}
 	return found
-}
-
-// hydraValue returns a value of the hydra node as text, resolved.
-func hydraValue(c *configs.Composed, key string) (string, error) {
-	text, err := c.YAML("hydra", true, "hydra."+key)
-	return strings.TrimSuffix(text, "\n"), err
 }

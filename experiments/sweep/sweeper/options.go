@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulcrum/experiments/pruner"
+	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/internal/option"
 )
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
@@ -22,7 +23,7 @@ import (
 type App struct{}
 
 // Schema is the type of every configuration of ours.
-func (App) Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }
+func (App) Schema() (*configs.Schema, error) { return job.Schema() }
 
 // Verb runs a command that is not a run.
 func (a App) Verb(ctx context.Context, name string, args []string) error {

@@ -16,6 +16,8 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/bench"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
@@ -120,17 +122,17 @@ func measure(ctx context.Context, text string) error {
 }
 
 // Measure trains a phase of cfg for the steps of spec and times them.
-func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measurement, err error) {
+func Measure(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measurement, err error) {
 	defer torchx.Recover(&err)
 	if err := torchx.Load(); err != nil {
 		return m, err
 	}
-	j := &job{cfg: cfg}
-	torchx.Attach(j.threads())
-	if j.device, err = torchx.Device(cfg.Device); err != nil {
+	j := &job.Job{Config: cfg}
+	torchx.Attach(j.Threads())
+	if j.Device, err = torchx.Device(cfg.Device); err != nil {
 		return m, usage.Errorf("%v", err)
 	}
-	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.device, Threads: torchx.Threads()}
+	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.Device, Threads: torchx.Threads()}
 
 	clock := startClock()
 	bundle, err := beamdata.Load(cfg.Data)
@@ -139,21 +141,21 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	}
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
-	data := newTrainData(bundle)
-	policy, err := openPointer(j, bundle.RCE.Table.Dim)
+	data := workload.NewPointerData(bundle)
+	policy, err := workload.OpenPointer(j, bundle.RCE.Table.Dim)
 	if err != nil {
 		return m, err
 	}
 	defer policy.Free()
-	policy.SetShots(shotsOf(policy, bundle))
-	data.serve(policy)
+	policy.SetShots(workload.ShotsOf(policy, bundle))
+	data.Serve(policy)
 	initial := policy.Clone()
 	defer initial.Free()
-	build, err := Phases().Get(spec.Phase)
+	build, err := job.Phases().Get(spec.Phase)
 	if err != nil {
 		return m, err
 	}
-	phase, err := build(cfg, &pointerWork{data, j, policy})
+	phase, err := build(cfg, data)
 	if err != nil {
 		return m, err
 	}
@@ -169,7 +171,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	}
 	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
 
-	env := &phases.Env{Policy: policy, Initial: initial, Data: data.phasesData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.ValidationData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
 	clock = startClock()
 	if err := phase.Begin(env, spec.Warmup+steps*spec.Passes); err != nil {
 		return m, err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -50,7 +52,7 @@ func exportCheckpoint(args []string) error {
 	if !slices.Contains(exportFormats(), *format) {
 		return usage.Errorf("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
-	path, err := resolveCheckpoint("", flags.Arg(0))
+	path, err := job.ResolveCheckpoint("", flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -69,19 +71,19 @@ func exportCheckpoint(args []string) error {
 		return fmt.Errorf("--out=%s: %w", *out, err)
 	}
 	var other *atomicfile.NotRegularError
-	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(folderFormats(), *format)) {
+	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(workload.FolderFormats(), *format)) {
 		return usage.Errorf("--out: %v", other)
 	}
-	if kind, err := policyOf(path); err != nil {
+	if kind, err := workload.PolicyOf(path); err != nil {
 		return err
-	} else if folders := slices.Contains(folderFormats(), *format); folders != isText(kind) {
+	} else if folders := slices.Contains(workload.FolderFormats(), *format); folders != workload.IsText(kind) {
 		formats := pointer.ExportFormats()
-		if isText(kind) {
-			formats = folderFormats()
+		if workload.IsText(kind) {
+			formats = workload.FolderFormats()
 		}
 		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
-		return exportModel(kind, path, *out, *format, *base, *dtype)
+		return workload.ExportModel(kind, path, *out, *format, *base, *dtype)
 	}
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
@@ -95,7 +97,7 @@ func exportCheckpoint(args []string) error {
 	return nil
 }
 
-func exportFormats() []string { return append(pointer.ExportFormats(), folderFormats()...) }
+func exportFormats() []string { return append(pointer.ExportFormats(), workload.FolderFormats()...) }
 
 // exportPath stands beside the checkpoint: the reference's own names differ by extension only, but for v2.
 func exportPath(path, format string) string {
@@ -103,7 +105,7 @@ func exportPath(path, format string) string {
 	if format == "v2" {
 		return base + "_v2.ckpt"
 	}
-	if slices.Contains(folderFormats(), format) {
+	if slices.Contains(workload.FolderFormats(), format) {
 		return base + "_" + format
 	}
 	return base + "." + format

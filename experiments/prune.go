@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/experiments/sweep/sweeper"
@@ -21,7 +22,7 @@ import (
 // judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
 // epochs are those of all phases.
-func judgeOf(dir string, epochs int) (judgeFunc, error) {
+func judgeOf(dir string, epochs int) (job.JudgeFunc, error) {
 	opt, sweep, num, err := sweepOf(dir)
 	if err != nil || !opt.Pruner.Active() {
 		return nil, err

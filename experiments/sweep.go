@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
@@ -33,7 +34,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	if err != nil {
 		return err
 	}
-	if err := p.unused(); err != nil {
+	if err := p.Unused(); err != nil {
 		return err
 	}
 	jobs, err := p.jobs()
@@ -45,7 +46,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 		return err
 	}
 	defer f.Release()
-	if err := p.unused(); err != nil { // another controller may have come first
+	if err := p.Unused(); err != nil { // another controller may have come first
 		return err
 	}
 	text, err := p.master.YAML("job", false, "")
@@ -323,7 +324,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		return out, fmt.Errorf("job %d: %w", num, err)
 	}
 	if !c.Complete() { // the schema has checked the rest
-		_, err := decode(c)
+		_, err := job.Decode(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
 	h, err := c.Hydra()
@@ -375,7 +376,7 @@ func (p *plan) params(overrides []string) []string {
 }
 
 // unused refuses a sweep folder that holds anything.
-func (p *plan) unused() error {
+func (p *plan) Unused() error {
 	names, err := runfolder.Entries(p.dir)
 	if err != nil {
 		return err

@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
 // verbLeverPlus runs exp=lever_plus_compat as the Python reference's command line asks.
 func verbLeverPlus(ctx context.Context, a App, args []string) error {
-	values, rest, err := parseSwitches(switches(), args)
+	values, rest, err := leverplus.Parse(leverplus.Switches(), args)
 	if err != nil {
 		return usage.Errorf("lever-plus: %v", err)
 	}
 	if values == nil {
-		stdout.Print(leverPlusHelp())
+		stdout.Print(leverplus.Help())
 		return nil
 	}
-	overrides, notices, err := leverPlusOverrides(values)
+	overrides, notices, err := leverplus.Overrides(values)
 	if err != nil {
 		return err
 	}
@@ -44,6 +45,6 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 	for _, notice := range notices {
 		fmt.Fprintln(os.Stderr, "lever-plus: "+notice)
 	}
-	stdout.Println(shellLine(append([]string{"run"}, overrides...)))
+	stdout.Println(leverplus.ShellLine(append([]string{"run"}, overrides...)))
 	return a.Run(ctx, c)
 }

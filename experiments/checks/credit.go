@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"fulcrum/experiments/job"
-	"fulcrum/phases"
+	"fulcrum/phases/grpo"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
 
 // imitated is preflight.Stage.Credit of phases that imitate; nil where label smoothing makes other gradients.
-func imitated(c *job.Config, o phases.RCEOptions) func(b *selector.Batch, tau float64) []float64 {
+func imitated(c *job.Config, o rce.Options) func(b *selector.Batch, tau float64) []float64 {
 	if c.Selector.Smoothing > 0 || c.Compatible() {
 		return nil
 	}
@@ -73,7 +74,7 @@ func drawnAt(c *job.Config, temperature float64, steered bool) float64 {
 
 // compared is preflight.Stage.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,
 // which pulls at all candidates alike, is not counted, so that such phases are left out where it has a weight.
-func compared(o phases.GRPOOptions) func(b *selector.Batch, tau float64) []float64 {
+func compared(o grpo.Options) func(b *selector.Batch, tau float64) []float64 {
 	if o.Compat || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
 		return nil
 	}

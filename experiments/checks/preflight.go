@@ -10,7 +10,9 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/selector"
 )
@@ -107,7 +109,7 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) []p
 	const few = 4 // candidates of a short group
 	c := *j.Config
 	c.Optim.WeightDecay = 0
-	for _, o := range []*phases.GRPOOptions{&c.GRPO, &c.GRPOOnline} {
+	for _, o := range []*grpo.Options{&c.GRPO, &c.GRPOOnline} {
 		if o.ZeroVariance == "resample" {
 			o.ZeroVariance = "keep"
 		}
@@ -123,7 +125,7 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) []p
 		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
 		switch p.Name() {
 		case "sft":
-			s.Credit = imitated(&c, phases.RCEOptions{Top1Only: true})
+			s.Credit = imitated(&c, rce.Options{Top1Only: true})
 		case "grpo":
 			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
 			s.SampleTemp = drawnAt(&c, c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)

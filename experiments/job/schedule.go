@@ -4,6 +4,8 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/phases/grpo"
+	"fulcrum/phases/rce"
 	"fulcrum/selector"
 )
 
@@ -32,7 +34,7 @@ func Phases() *registry.Table[phaseMaker] {
 
 func newSFT(c *Config, d Sources) (phases.Phase, error) {
 	src, err := d.Beams("sft")
-	return phases.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
 func newRCE(c *Config, d Sources) (phases.Phase, error) {
@@ -41,16 +43,16 @@ func newRCE(c *Config, d Sources) (phases.Phase, error) {
 		from = d.Online
 	}
 	src, err := from("rce")
-	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.New(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newGRPO(c *Config, d Sources) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, d) }
+func newGRPO(c *Config, d Sources) (phases.Phase, error) { return newGRPONamed("grpo", c.GRPO, c, d) }
 
 func newGRPOOnline(c *Config, d Sources) (phases.Phase, error) {
-	return grpo("grpo_online", c.GRPOOnline, c, d)
+	return newGRPONamed("grpo_online", c.GRPOOnline, c, d)
 }
 
-func grpo(name string, opt phases.GRPOOptions, c *Config, d Sources) (phases.Phase, error) {
+func newGRPONamed(name string, opt grpo.Options, c *Config, d Sources) (phases.Phase, error) {
 	var src selector.Source
 	var err error
 	if opt.Rollout == "online" {
@@ -58,7 +60,7 @@ func grpo(name string, opt phases.GRPOOptions, c *Config, d Sources) (phases.Pha
 	} else {
 		src, err = d.Records(name)
 	}
-	return phases.NewGRPO(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
+	return grpo.New(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
 }
 
 // PlanOf makes the phases of the schedule that have epochs.

@@ -18,6 +18,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
@@ -189,7 +190,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.Recorder = func(of func(int64) job.Asked) phases.Recorder {
 		return recorder{Log: r.Log, folder: f, plotter: r.plotter, ask: of}
 	}
-	r.Judge = func(epochs int) (job.JudgeFunc, error) { return judgeOf(f.Dir, epochs) }
+	r.Judge = func(epochs int) (job.JudgeFunc, error) { return sweep.JudgeOf(f.Dir, epochs) }
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
@@ -70,7 +71,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
 	}
 	if ledger.Exists(dir) {
-		if err := writeSweepReport(dir); err != nil {
+		if err := sweep.WriteReport(dir); err != nil {
 			return err
 		}
 	} else {

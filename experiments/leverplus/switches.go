@@ -125,7 +125,7 @@ func OverrideValue(s Argument, value string) string {
 	if s.Kind != Text || plainText(value) {
 		return value
 	}
-	return configs.Quoted(value)
+	return configs.Quote(value)
 }
 
 // plainText reports text that the override grammar takes as it is: no number, bool or null, nothing to quote.

@@ -190,10 +190,10 @@ func TestAdvantageProperties(t *testing.T) {
 func TestCompatAdvantagesEqualTheReference(t *testing.T) {
 	var g struct {
 		Rows []struct {
-			Rewards [][]num
+			Rewards [][]golden.Number
 			UseRank bool    `json:"use_rank"`
 			Clip    float64 `json:"advantage_clip"`
-			Result  [][]num
+			Result  [][]golden.Number
 		} `json:"compute_advantage"`
 	}
 	golden.JSON(t, "testdata/advantage_topk.json", &g)
@@ -202,7 +202,7 @@ func TestCompatAdvantagesEqualTheReference(t *testing.T) {
 	}
 	for i, row := range g.Rows {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			r, want := narrow(floats(row.Rewards[0])), floats(row.Result[0])
+			r, want := golden.Narrow(golden.Floats(row.Rewards[0])), golden.Floats(row.Result[0])
 			if row.UseRank {
 				golden.Close(t, Normalize(r, NormalizeOptions{Method: "rank_normalize", Ties: "position"}), want, 1e-6)
 				return

@@ -1,6 +1,6 @@
 // Package rewardutil holds the numbers of reinforcement learning that need no tensor: rewards of
-// recorded trajectories, advantages, RCE weights, KL controllers, schedules, VQA accuracy and text
-// relevance. It knows no phase, policy or file layout; slices of float64 go in and come out, so that
+// recorded trajectories, advantages, RCE weights, KL controllers, schedules and VQA
+// accuracy. It knows no phase, policy or file layout; slices of float64 go in and come out, so that
 // every formula can be read, tested and sweep-checked without loading libtorch.
 //
 //	r, err := opt.Reward.Reward(trajectory)                             // one number for one recorded beam

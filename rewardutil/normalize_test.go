@@ -11,11 +11,11 @@ import (
 // Recorded by running the reference's dataset class (float32) on soft scores.
 func TestNormalizeEqualsTheReference(t *testing.T) {
 	var rows []struct {
-		Soft       []num `json:"soft_scores"`
+		Soft       []golden.Number `json:"soft_scores"`
 		Method     string
 		Clamp      float64
-		Raw        []num
-		Normalized []num
+		Raw        []golden.Number
+		Normalized []golden.Number
 	}
 	golden.JSON(t, "testdata/dataset_normalize.json", &rows)
 	if len(rows) != 52 {
@@ -23,8 +23,8 @@ func TestNormalizeEqualsTheReference(t *testing.T) {
 	}
 	for i, row := range rows {
 		t.Run(fmt.Sprint(i, row.Method), func(t *testing.T) {
-			got := Normalize(floats(row.Raw), NormalizeOptions{Method: row.Method, Clamp: row.Clamp, Ties: "position"})
-			golden.Close(t, got, floats(row.Normalized), 1e-6) // float32 there, float64 here
+			got := Normalize(golden.Floats(row.Raw), NormalizeOptions{Method: row.Method, Clamp: row.Clamp, Ties: "position"})
+			golden.Close(t, got, golden.Floats(row.Normalized), 1e-6) // float32 there, float64 here
 		})
 	}
 }
@@ -33,12 +33,12 @@ func TestNormalizeEqualsTheReference(t *testing.T) {
 func TestCompatOrderEqualsLibtorch(t *testing.T) {
 	var g struct {
 		TopK []struct {
-			Rewards []num
+			Rewards []golden.Number
 			K       int
 			Indices []int
 		} `json:"topk_ties"`
 		Sort []struct {
-			Rewards []num
+			Rewards []golden.Number
 			Indices []int `json:"sort_desc_indices"`
 		} `json:"sort_ties"`
 	}
@@ -47,13 +47,13 @@ func TestCompatOrderEqualsLibtorch(t *testing.T) {
 		t.Fatalf("%d and %d golden rows, want 115 and 30", len(g.TopK), len(g.Sort))
 	}
 	for _, row := range g.TopK {
-		if got := CompatTopK(floats(row.Rewards), row.K); !slices.Equal(got, row.Indices) {
-			t.Errorf("topk %d of %v: got %v, want %v", row.K, floats(row.Rewards), got, row.Indices)
+		if got := CompatTopK(golden.Floats(row.Rewards), row.K); !slices.Equal(got, row.Indices) {
+			t.Errorf("topk %d of %v: got %v, want %v", row.K, golden.Floats(row.Rewards), got, row.Indices)
 		}
 	}
 	for _, row := range g.Sort {
-		if got := compatSort(floats(row.Rewards)); !slices.Equal(got, row.Indices) {
-			t.Errorf("sort %v: got %v, want %v", floats(row.Rewards), got, row.Indices)
+		if got := compatSort(golden.Floats(row.Rewards)); !slices.Equal(got, row.Indices) {
+			t.Errorf("sort %v: got %v, want %v", golden.Floats(row.Rewards), got, row.Indices)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package rewardutil
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -9,54 +8,15 @@ import (
 	"fulcrum/internal/golden"
 )
 
-// num reads a number of the goldens, where NaN and infinities are strings and an absent value is null.
-type num struct {
-	v    float64
-	null bool
-}
-
-func (n *num) UnmarshalJSON(b []byte) error {
-	switch string(b) {
-	case "null":
-		n.null = true
-	case `"nan"`:
-		n.v = math.NaN()
-	case `"inf"`:
-		n.v = math.Inf(1)
-	case `"-inf"`:
-		n.v = math.Inf(-1)
-	default:
-		return json.Unmarshal(b, &n.v)
-	}
-	return nil
-}
-
-func floats(ns []num) []float64 {
-	out := make([]float64, len(ns))
-	for i, n := range ns {
-		out[i] = n.v
-	}
-	return out
-}
-
-// narrow rounds to float32, the type the recorded reference computed in.
-func narrow(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(float32(v))
-	}
-	return out
-}
-
-func trajectory(fields map[string]num) Trajectory {
+func trajectory(fields map[string]golden.Number) Trajectory {
 	names := map[string]Field{
 		"vqa_correct": Correct, "vqa_acc_score": AccScore, "vqa_gt_prob": GTProb,
 		"vqa_rel_score": RelScore, "beam_score": BeamScore, "logprob_score": LogProb,
 	}
 	var t Trajectory
 	for name, n := range fields {
-		if !n.null {
-			t.Set(names[name], n.v)
+		if !n.Null {
+			t.Set(names[name], n.V)
 		}
 	}
 	return t
@@ -67,9 +27,9 @@ func TestRewardEqualsTheReference(t *testing.T) {
 	var g struct {
 		Rows []struct {
 			Mode      string
-			Candidate map[string]num
+			Candidate map[string]golden.Number
 			Weights   map[string]any
-			Result    num
+			Result    golden.Number
 			Error     string
 		} `json:"compute_reward_for_candidate"`
 	}
@@ -108,8 +68,8 @@ func TestRewardEqualsTheReference(t *testing.T) {
 			continue
 		}
 		// 1e-15: the order of two products may differ from Python's
-		if err != nil || math.Abs(got-row.Result.v) > 1e-15 {
-			t.Errorf("%s %v %v: got %v (%v), want %v", row.Mode, row.Candidate, row.Weights, got, err, row.Result.v)
+		if err != nil || math.Abs(got-row.Result.V) > 1e-15 {
+			t.Errorf("%s %v %v: got %v (%v), want %v", row.Mode, row.Candidate, row.Weights, got, err, row.Result.V)
 		}
 	}
 }

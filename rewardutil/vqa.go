@@ -126,24 +126,3 @@ func vqaAccuracy(prediction string, answers []VQAAnswer, compat bool, same func(
 	}
 	return sum / float64(len(answers))
 }
-
-// FallbackAccuracy is the reference's score where the official one cannot be computed: 1 for an exact
-// match (case and outer spaces aside), 0.5 where one of prediction and ground truth contains the other, else
-// 0. An empty prediction scores 0; the reference gave it 0.5, being contained in everything, and compat
-// does. Records scored like this are skipped by default. Source: units/fallback_accuracy.json.
-func FallbackAccuracy(prediction string, answers []string, compat bool) float64 {
-	p := strings.ToLower(strings.TrimSpace(prediction))
-	if p == "" && !compat {
-		return 0
-	}
-	best := 0.0
-	for _, a := range answers {
-		switch a = strings.ToLower(strings.TrimSpace(a)); {
-		case p == a:
-			return 1
-		case strings.Contains(a, p) || a != "" && strings.Contains(p, a):
-			best = 0.5
-		}
-	}
-	return best
-}

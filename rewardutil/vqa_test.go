@@ -49,21 +49,16 @@ func TestNormalizeAnswerEqualsTheReference(t *testing.T) {
 
 func readVQA(t *testing.T) ([]VQAAnnotation, []VQAResult) {
 	t.Helper()
-	read := func(path string) *bytes.Reader {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes.NewReader(data)
-	}
-	annotations, err := ReadVQAAnnotations(read("testdata/vqa_annotations.json"))
+	data, err := os.ReadFile("testdata/vqa_annotations.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := ReadVQAResults(read("testdata/vqa_results.json"))
+	annotations, err := ReadVQAAnnotations(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var results []VQAResult
+	golden.JSON(t, "testdata/vqa_results.json", &results)
 	return annotations, results
 }
 
@@ -150,75 +145,6 @@ func TestVQAAccuracy(t *testing.T) {
 	}
 }
 
-// Recorded by running the reference's fallback scorer; the second recorded number is its score.
-func TestFallbackAccuracyEqualsTheReference(t *testing.T) {
-	var rows []struct {
-		Pred   *string
-		GT     []string
-		Result [3]any
-	}
-	golden.JSON(t, "testdata/fallback_accuracy.json", &rows)
-	if len(rows) != 7 {
-		t.Fatalf("%d golden rows, want 7", len(rows))
-	}
-	for _, row := range rows {
-		pred := ""
-		if row.Pred != nil {
-			pred = *row.Pred
-		}
-		if got := FallbackAccuracy(pred, row.GT, true); got != row.Result[1].(float64) {
-			t.Errorf("%q in %q: got %v, want %v", pred, row.GT, got, row.Result[1])
-		}
-		if pred == "" && FallbackAccuracy(pred, row.GT, false) != 0 {
-			t.Errorf("an empty answer scores above 0 by default")
-		}
-	}
-}
-
-// Recorded by running the reference's relevance function.
-func TestRelevanceEqualsTheReference(t *testing.T) {
-	var rows []struct {
-		Pred   *string
-		GT     []string
-		Result map[string]float64
-	}
-	golden.JSON(t, "testdata/relevance.json", &rows)
-	if len(rows) != 10 {
-		t.Fatalf("%d golden rows, want 10", len(rows))
-	}
-	for _, row := range rows {
-		pred := ""
-		if row.Pred != nil {
-			pred = *row.Pred
-		}
-		got := RelevanceOf(pred, row.GT)
-		golden.Close(t, []float64{got.TokenF1, got.EditSim, got.Score},
-			[]float64{row.Result["vqa_rel_token_f1"], row.Result["vqa_rel_edit_sim"], row.Result["vqa_rel_score"]}, 1e-15)
-	}
-}
-
-// From a Python 3.11 session: difflib.SequenceMatcher(None, a, b).ratio()
-func TestSequenceRatioEqualsDifflib(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want float64
-	}{
-		{"", "", 1.0},
-		{"", "x", 0.0},
-		{"private", "privately", 0.875},
-		{"abxcd", "abcd", 0.8888888888888888},
-		{"qabxcd", "abycdf", 0.6666666666666666},
-		{"tide", "diet", 0.25},
-		{"diet", "tide", 0.5},
-		{"naïve café", "naive cafe", 0.8},
-		{"aaaa", "aa", 0.6666666666666666},
-		{strings.Repeat("ab", 150), strings.Repeat("ba", 150), 0.0},
-		{"x" + strings.Repeat("ab", 150), strings.Repeat("ab", 150) + "x", 0.0033222591362126247},
-	} {
-		golden.Close(t, []float64{SequenceRatio(tc.a, tc.b)}, []float64{tc.want}, 1e-15)
-	}
-}
-
 func FuzzNormalizeAnswer(f *testing.F) {
 	for _, s := range []string{"The cat's, dog.", "1,000", "\xff.", "a.b.é", ""} {
 		f.Add(s)
@@ -227,12 +153,6 @@ func FuzzNormalizeAnswer(f *testing.F) {
 		n := NormalizeAnswer(s)
 		if strings.Contains(n, "  ") || n != strings.TrimSpace(n) {
 			t.Errorf("%q: got %q, want single spaces", s, n)
-		}
-		if len(s) >= 200 { // quadratic, and frequent letters no longer count
-			return
-		}
-		if r := SequenceRatio(s, s); r != 1 {
-			t.Errorf("%q against itself: got %v, want 1", s, r)
 		}
 	})
 }

@@ -47,15 +47,6 @@ func ReadVQAAnnotations(r io.Reader) ([]VQAAnnotation, error) {
 	return file.Annotations, nil
 }
 
-// ReadVQAResults reads an official result file, a list of question ids and answers.
-func ReadVQAResults(r io.Reader) ([]VQAResult, error) {
-	var results []VQAResult
-	if err := jsonwords.Decode(json.NewDecoder(r), &results); err != nil {
-		return nil, fmt.Errorf("read VQA results: %w", err)
-	}
-	return results, nil
-}
-
 // VQAReport holds accuracies in percent, rounded to 2 decimals as the official evaluation rounds.
 type VQAReport struct {
 	Overall        float64            `json:"overall"`

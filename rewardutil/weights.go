@@ -92,19 +92,3 @@ func softmax(x []float64, t float64) []float64 {
 	}
 	return p
 }
-
-// RankScores maps rewards [B*G] to ascending ranks in [0, 1] within each group, best 1, ties sharing
-// their mean, single candidates and masked entries 0: scores for Weights when only the order counts.
-func RankScores(rewards []float64, valid []bool, B, G int) []float64 {
-	out := make([]float64, B*G)
-	for b := range B {
-		r, at := gather(row(rewards, valid, b, G))
-		if len(r) < 2 {
-			continue
-		}
-		for i, k := range averageRanks(r) {
-			out[b*G+at[i]] = k / float64(len(r)-1)
-		}
-	}
-	return out
-}

@@ -13,9 +13,9 @@ import (
 func TestWeightsEqualTheReference(t *testing.T) {
 	var g struct {
 		Rows []struct {
-			Rewards     []num
+			Rewards     []golden.Number
 			Temperature float64
-			Result      []num
+			Result      []golden.Number
 		} `json:"compute_softmax_weights"`
 	}
 	golden.JSON(t, "testdata/reward_utils.json", &g)
@@ -24,7 +24,7 @@ func TestWeightsEqualTheReference(t *testing.T) {
 	}
 	skipped := 0
 	for i, row := range g.Rows {
-		r := narrow(floats(row.Rewards))
+		r := golden.Narrow(golden.Floats(row.Rewards))
 		if slices.ContainsFunc(r, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 			skipped++ // NaN and infinite rewards are refused long before
 			continue
@@ -34,7 +34,7 @@ func TestWeightsEqualTheReference(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			got, _ := Weights(r, nil, 1, len(r), row.Temperature, false)
-			golden.Close(t, got, floats(row.Result), 1e-6) // float32 there
+			golden.Close(t, got, golden.Floats(row.Result), 1e-6) // float32 there
 		})
 	}
 	if skipped != 15 {
@@ -84,9 +84,4 @@ func TestRelativeTemperatureIgnoresTheScale(t *testing.T) {
 	if flat.ESSShare < 0.999999 {
 		t.Errorf("absolute temperature on tiny rewards: share %v, want nearly 1 (uniform)", flat.ESSShare)
 	}
-}
-
-func TestRankScores(t *testing.T) {
-	got := RankScores([]float64{4, 1, 4, 0, 9 /**/, 7, 1, 1, 1, 1}, []bool{true, true, true, true, false, true, false, false, false, false}, 2, 5)
-	golden.Close(t, got, []float64{2.5 / 3, 1. / 3, 2.5 / 3, 0, 0, 0, 0, 0, 0, 0}, 1e-15)
 }

@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"errors"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // AdvantageOptions says how rewards become advantages within their groups.
@@ -24,12 +26,12 @@ func DefaultAdvantageOptions() AdvantageOptions {
 // Validate reports an unknown method and numbers that make no sense.
 func (o AdvantageOptions) Validate() error {
 	return errors.Join(
-		oneOf("method", o.Method, "z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"),
-		oneOf("std", o.Std, "sample", "population"),
-		want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
-		want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd),
-		want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
-		want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
+		option.OneOf("method", o.Method, "z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"),
+		option.OneOf("std", o.Std, "sample", "population"),
+		option.Want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
+		option.Want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd),
+		option.Want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
+		option.Want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
 	)
 }
 
@@ -57,9 +59,6 @@ func (s AdvantageStats) SignalShare() float64 {
 	}
 	return float64(s.Signal) / float64(s.Groups-s.Empty)
 }
-
-// rounding is the relative difference at which two float32 rewards can no longer be told apart.
-const rounding = 4e-7
 
 // Advantages returns group-relative advantages [B*G] of rewards [B*G], and their statistics. With m, s
 // and n the mean, deviation (sample or population, as Std says) and size of the counted part of a group:
@@ -220,14 +219,6 @@ func (s *AdvantageStats) describe(kept []float64) {
 	if len(kept) > 1 {
 		s.Std = std
 	}
-}
-
-func maxAbs(x []float64) float64 {
-	m := 0.0
-	for _, v := range x {
-		m = math.Max(m, math.Abs(v)) // math.Max keeps NaN
-	}
-	return m
 }
 
 // CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))

@@ -292,3 +292,16 @@ func TestHasSignal(t *testing.T) {
 		t.Errorf("mean deviation %g, want %g", got, want)
 	}
 }
+
+func ExampleAdvantages() {
+	rewards := []float64{
+		0.9, 0.5, 0.1, // differ: a signal
+		1, 1, 1, // all good: none
+	}
+	adv, stats := Advantages(rewards, nil, 2, 3, DefaultAdvantageOptions())
+	fmt.Printf("%.2f\n", adv)
+	fmt.Println(stats.Signal, "of", stats.Groups, "groups have a signal,", stats.ConstantGood, "is all good")
+	// Output:
+	// [1.00 0.00 -1.00 0.00 0.00 0.00]
+	// 1 of 2 groups have a signal, 1 is all good
+}

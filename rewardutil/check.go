@@ -4,11 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
-
-	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
 )
 
 // MaxReward bounds rewards and the scores they are made of, in both directions. Larger ones are mistakes, and overflow
@@ -24,23 +19,4 @@ func CheckReward(v float64) error {
 		return fmt.Errorf("want a number within ±%g", MaxReward)
 	}
 	return nil
-}
-
-// oneOf reports a value of key that is not among names, with the nearest one.
-func oneOf(key, value string, names ...string) error {
-	if slices.Contains(names, value) {
-		return nil
-	}
-	if near, ok := registry.Nearest(value, names); ok {
-		return option.Errorf(key, "want one of %s, got %q (did you mean %s?)", strings.Join(names, ", "), value, near)
-	}
-	return option.Errorf(key, "want one of %s, got %q", strings.Join(names, ", "), value)
-}
-
-// want reports key when its condition does not hold.
-func want(holds bool, key, format string, args ...any) error {
-	if holds {
-		return nil
-	}
-	return option.Errorf(key, format, args...)
 }

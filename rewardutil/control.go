@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"errors"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // ControlState is the whole state of a controller that follows the KL. It is plain data, so that a run
@@ -38,13 +40,13 @@ type band struct {
 
 func (b band) validate(name string) error {
 	return errors.Join(
-		want(b.targetMin >= 0, "target_min", "want at least 0 nats, got %v", b.targetMin),
-		want(b.targetMax > b.targetMin && !math.IsInf(b.targetMax, 0), "target_max", "want more than target_min = %v, got %v", b.targetMin, b.targetMax),
-		want(b.factor > 1 && !math.IsInf(b.factor, 0), "factor", "want more than 1, got %v", b.factor),
-		want(b.min > 0, boundName(name, "min"), "want more than 0, got %v", b.min),
-		want(b.max >= b.min && !math.IsInf(b.max, 0), boundName(name, "max"), "want at least %s = %v, got %v", boundName(name, "min"), b.min, b.max),
-		oneOf("update", b.update, "step", "epoch", "moving_average"),
-		want(b.decay >= 0 && b.decay < 1, "moving_average_decay", "want a number in [0, 1), got %v", b.decay),
+		option.Want(b.targetMin >= 0, "target_min", "want at least 0 nats, got %v", b.targetMin),
+		option.Want(b.targetMax > b.targetMin && !math.IsInf(b.targetMax, 0), "target_max", "want more than target_min = %v, got %v", b.targetMin, b.targetMax),
+		option.Want(b.factor > 1 && !math.IsInf(b.factor, 0), "factor", "want more than 1, got %v", b.factor),
+		option.Want(b.min > 0, boundName(name, "min"), "want more than 0, got %v", b.min),
+		option.Want(b.max >= b.min && !math.IsInf(b.max, 0), boundName(name, "max"), "want at least %s = %v, got %v", boundName(name, "min"), b.min, b.max),
+		option.OneOf("update", b.update, "step", "epoch", "moving_average"),
+		option.Want(b.decay >= 0 && b.decay < 1, "moving_average_decay", "want a number in [0, 1), got %v", b.decay),
 	)
 }
 

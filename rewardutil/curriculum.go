@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"fulcrum/internal/option"
 )
 
 // CurriculumOptions says how many of a group's best candidates enter the loss: a few in the first
@@ -25,10 +27,10 @@ func DefaultCurriculumOptions() CurriculumOptions {
 // Validate reports counts below 1 and an unknown baseline.
 func (o CurriculumOptions) Validate() error {
 	return errors.Join(
-		want(o.EarlyEpochs >= 0, "early_epochs", "want at least 0, got %d", o.EarlyEpochs),
-		want(o.EarlyTopK >= 1, "early_top_k", "want at least 1, got %d", o.EarlyTopK),
-		want(o.LateTopK == nil || *o.LateTopK >= 1, "late_top_k", "want null or at least 1"),
-		oneOf("baseline", o.Baseline, "group", "subset"),
+		option.Want(o.EarlyEpochs >= 0, "early_epochs", "want at least 0, got %d", o.EarlyEpochs),
+		option.Want(o.EarlyTopK >= 1, "early_top_k", "want at least 1, got %d", o.EarlyTopK),
+		option.Want(o.LateTopK == nil || *o.LateTopK >= 1, "late_top_k", "want null or at least 1"),
+		option.OneOf("baseline", o.Baseline, "group", "subset"),
 	)
 }
 

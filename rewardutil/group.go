@@ -82,3 +82,14 @@ func centredRanks(x []float64) []float64 {
 	}
 	return ranks
 }
+
+// rounding is the relative difference at which two float32 rewards can no longer be told apart.
+const rounding = 4e-7
+
+func maxAbs(x []float64) float64 {
+	m := 0.0
+	for _, v := range x {
+		m = math.Max(m, math.Abs(v)) // math.Max keeps NaN
+	}
+	return m
+}

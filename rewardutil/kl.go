@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
@@ -38,17 +40,17 @@ func DefaultKLOptions() KLOptions {
 // Validate reports unknown names, an empty band, crossed bounds and a factor that moves nothing.
 func (o KLOptions) Validate() error {
 	errs := []error{
-		want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
-		oneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3", "k3_reversed"),
-		oneOf("controller", o.Controller, "band", "proportional", "fixed"),
-		oneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
-		want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),
-		want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which refreshes the reference by the epoch"),
-		want(o.SyncSteps == nil || o.SyncMix > 0 && o.SyncMix <= 1, "sync_mix", "want a number in (0, 1], got %v", o.SyncMix),
+		option.Want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
+		option.OneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3", "k3_reversed"),
+		option.OneOf("controller", o.Controller, "band", "proportional", "fixed"),
+		option.OneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
+		option.Want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),
+		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which refreshes the reference by the epoch"),
+		option.Want(o.SyncSteps == nil || o.SyncMix > 0 && o.SyncMix <= 1, "sync_mix", "want a number in (0, 1], got %v", o.SyncMix),
 	}
 	if o.Controller != "fixed" {
 		errs = append(errs, o.band().validate("beta"))
-		errs = append(errs, want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v", o.Gain))
+		errs = append(errs, option.Want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v", o.Gain))
 	}
 	return errors.Join(errs...)
 }

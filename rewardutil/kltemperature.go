@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // PolicyTemperatureOptions configures the second half of adaptive temperature: the temperature of the
@@ -36,7 +38,7 @@ func (o PolicyTemperatureOptions) Validate() error {
 	}
 	return errors.Join(
 		o.band().validate(""),
-		want(o.Start >= o.Min && o.Start <= o.Max, "start", "want a number in [min, max] = [%v, %v], got %v", o.Min, o.Max, o.Start),
+		option.Want(o.Start >= o.Min && o.Start <= o.Max, "start", "want a number in [min, max] = [%v, %v], got %v", o.Min, o.Max, o.Start),
 	)
 }
 

@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"errors"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights and
@@ -21,9 +23,9 @@ func DefaultNormalizeOptions() NormalizeOptions {
 // Validate reports unknown names and a clamp that is not positive.
 func (o NormalizeOptions) Validate() error {
 	return errors.Join(
-		oneOf("method", o.Method, "z_score", "z_score_clamp", "rank_normalize", "none"),
-		want(o.Clamp > 0, "clamp", "want more than 0, got %v", o.Clamp),
-		oneOf("ties", o.Ties, "average", "position"),
+		option.OneOf("method", o.Method, "z_score", "z_score_clamp", "rank_normalize", "none"),
+		option.Want(o.Clamp > 0, "clamp", "want more than 0, got %v", o.Clamp),
+		option.OneOf("ties", o.Ties, "average", "position"),
 	)
 }
 

@@ -99,7 +99,7 @@ func (o RewardOptions) Validate() error {
 	if !slices.Contains(RewardModes(), o.Mode) {
 		errs = append(errs, option.Errorf("mode", "%s", modeError(o.Mode)))
 	}
-	errs = append(errs, oneOf("correctness_mode", o.CorrectnessMode, "01", "pm1"))
+	errs = append(errs, option.OneOf("correctness_mode", o.CorrectnessMode, "01", "pm1"))
 	if o.Field != nil && *o.Field == "" {
 		errs = append(errs, option.Errorf("field", "want the name of a recorded number, or null"))
 	}

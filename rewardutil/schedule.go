@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"errors"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // TemperatureOptions is RCE's temperature over the steps of its phase.
@@ -21,9 +23,9 @@ func DefaultTemperatureOptions() TemperatureOptions {
 // Validate reports temperatures that are not positive and an unknown schedule.
 func (o TemperatureOptions) Validate() error {
 	return errors.Join(
-		want(o.Start > 0 && !math.IsInf(o.Start, 0), "start", "want a number above 0, got %v", o.Start),
-		want(o.End > 0 && !math.IsInf(o.End, 0), "end", "want a number above 0, got %v", o.End),
-		oneOf("schedule", o.Schedule, "linear", "cosine", "exponential", "constant"),
+		option.Want(o.Start > 0 && !math.IsInf(o.Start, 0), "start", "want a number above 0, got %v", o.Start),
+		option.Want(o.End > 0 && !math.IsInf(o.End, 0), "end", "want a number above 0, got %v", o.End),
+		option.OneOf("schedule", o.Schedule, "linear", "cosine", "exponential", "constant"),
 	)
 }
 
@@ -62,9 +64,9 @@ func DefaultLRScheduleOptions() LRScheduleOptions {
 // Validate reports an unknown name and shares outside [0, 1].
 func (o LRScheduleOptions) Validate() error {
 	return errors.Join(
-		oneOf("name", o.Name, "cosine", "linear", "constant"),
-		want(o.WarmupRatio >= 0 && o.WarmupRatio < 1, "warmup_ratio", "want a number in [0, 1), got %v", o.WarmupRatio),
-		want(o.MinRatio >= 0 && o.MinRatio <= 1, "min_ratio", "want a number in [0, 1], got %v", o.MinRatio),
+		option.OneOf("name", o.Name, "cosine", "linear", "constant"),
+		option.Want(o.WarmupRatio >= 0 && o.WarmupRatio < 1, "warmup_ratio", "want a number in [0, 1), got %v", o.WarmupRatio),
+		option.Want(o.MinRatio >= 0 && o.MinRatio <= 1, "min_ratio", "want a number in [0, 1], got %v", o.MinRatio),
 	)
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/secret"
 )
 
@@ -54,21 +55,21 @@ func (o ScorerOptions) On() bool { return o.URL != nil || len(o.Command) > 0 }
 // Validate reports what cannot work. That the address answers is found out by TextRewards.Check.
 func (o ScorerOptions) Validate() error {
 	errs := []error{
-		want(o.URL == nil || len(o.Command) == 0, "command", "url and command are both given: want one of them"),
-		want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
-		want(o.Parallel >= 1, "parallel", "want at least 1, got %d", o.Parallel),
-		want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
-		want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
-		want(o.Backoff >= 0, "backoff_seconds", "want at least 0, got %v", o.Backoff),
-		want(o.Cache >= 0, "cache", "want at least 0, got %d", o.Cache),
+		option.Want(o.URL == nil || len(o.Command) == 0, "command", "url and command are both given: want one of them"),
+		option.Want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
+		option.Want(o.Parallel >= 1, "parallel", "want at least 1, got %d", o.Parallel),
+		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
+		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
+		option.Want(o.Backoff >= 0, "backoff_seconds", "want at least 0, got %v", o.Backoff),
+		option.Want(o.Cache >= 0, "cache", "want at least 0, got %d", o.Cache),
 	}
 	if o.URL != nil {
 		u, err := url.Parse(*o.URL)
-		errs = append(errs, want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", secret.Mask(*o.URL)))
+		errs = append(errs, option.Want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", secret.Mask(*o.URL)))
 	}
 	if len(o.Command) > 0 {
 		_, err := exec.LookPath(o.Command[0])
-		errs = append(errs, want(err == nil, "command", "no program %q: %v", o.Command[0], err))
+		errs = append(errs, option.Want(err == nil, "command", "no program %q: %v", o.Command[0], err))
 	}
 	return errors.Join(errs...)
 }
@@ -126,17 +127,6 @@ type scorerItem struct {
 	Points     [][2]float64    `json:"points,omitempty"` // negative ones
 	Positive   [][2]float64    `json:"positive_points,omitempty"`
 	Boxes      [][4]float64    `json:"boxes,omitempty"`
-}
-
-func newScorerItem(it TextItem) scorerItem {
-	images := make([]string, len(it.Images))
-	for i, path := range it.Images {
-		images[i] = absolute(path)
-	}
-	return scorerItem{
-		Prompt: it.Prompt, Completion: it.Completion, Answer: Answer(it.Completion), Reference: it.Reference,
-		Answers: it.Answers, Images: images, Meta: metaWithFiles(it.Meta, it.Root),
-	}
 }
 
 // score returns the scores of items in order. Equal items are sent once.

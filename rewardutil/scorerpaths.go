@@ -8,6 +8,17 @@ import (
 	"strings"
 )
 
+func newScorerItem(it TextItem) scorerItem {
+	images := make([]string, len(it.Images))
+	for i, path := range it.Images {
+		images[i] = absolute(path)
+	}
+	return scorerItem{
+		Prompt: it.Prompt, Completion: it.Completion, Answer: Answer(it.Completion), Reference: it.Reference,
+		Answers: it.Answers, Images: images, Meta: metaWithFiles(it.Meta, it.Root),
+	}
+}
+
 // absolute returns a path that a program in any folder can open. Pictures inside of data: URIs stay.
 func absolute(path string) string {
 	if path == "" || strings.HasPrefix(path, "data:") {

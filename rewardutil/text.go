@@ -3,6 +3,7 @@ package rewardutil
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 )
 
 // TextItem is one completion to score, with all that its record says about what it should be.
@@ -24,4 +25,13 @@ type TextItem struct {
 // as annotators' answers, is an error that names the item.
 type TextReward interface {
 	Score(ctx context.Context, items []TextItem) ([]float64, error)
+}
+
+// itemErrorf names the item that an error is about.
+func itemErrorf(items []TextItem, i int, format string, args ...any) error {
+	name := items[i].Name
+	if name == "" {
+		name = fmt.Sprintf("item %d", i)
+	}
+	return fmt.Errorf("%s: "+format, append([]any{name}, args...)...)
 }

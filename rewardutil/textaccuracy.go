@@ -3,10 +3,11 @@ package rewardutil
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
+
+	"fulcrum/internal/option"
 )
 
 // AccuracyOptions configures the reward for naming the reference's actions.
@@ -23,8 +24,8 @@ func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "n
 // Validate reports unknown names.
 func (o AccuracyOptions) Validate() error {
 	return errors.Join(
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		oneOf("split", o.Split, "numbered", "comma", "any"),
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.OneOf("split", o.Split, "numbered", "comma", "any"),
 	)
 }
 
@@ -112,13 +113,4 @@ func SetIoU(a, b []string) float64 {
 		}
 	}
 	return float64(both) / float64(max(1, len(in)))
-}
-
-// itemErrorf names the item that an error is about.
-func itemErrorf(items []TextItem, i int, format string, args ...any) error {
-	name := items[i].Name
-	if name == "" {
-		name = fmt.Sprintf("item %d", i)
-	}
-	return fmt.Errorf("%s: "+format, append([]any{name}, args...)...)
 }

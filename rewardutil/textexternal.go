@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"context"
 	"errors"
+
+	"fulcrum/internal/option"
 )
 
 // ExternalOptions configures a reward that a program of the user's gives: an LLM judge, a compiler, a game.
@@ -22,8 +24,8 @@ func (o ExternalOptions) Validate() error {
 		return nil
 	}
 	return errors.Join(
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		want(o.On(), "url", "want the address of a scorer, or its command"),
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Want(o.On(), "url", "want the address of a scorer, or its command"),
 		o.ScorerOptions.Validate(),
 	)
 }

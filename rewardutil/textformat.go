@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"fulcrum/internal/option"
 )
 
 // FormatOptions configures the reward for answering as asked: <think>…</think><answer>…</answer>.
@@ -21,9 +23,9 @@ func DefaultFormatOptions() FormatOptions { return FormatOptions{Think: 0.3, Ans
 // Validate reports shares that could only give 0.
 func (o FormatOptions) Validate() error {
 	return errors.Join(
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v", o.Think, o.Answer, o.Order),
-		want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v", o.Think, o.Answer, o.Order),
+		option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
 	)
 }
 

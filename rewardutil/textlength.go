@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"unicode"
+
+	"fulcrum/internal/option"
 )
 
 // LengthOptions configures the reward for being as long as the reference.
@@ -14,7 +16,7 @@ type LengthOptions struct {
 
 // Validate reports a negative weight.
 func (o LengthOptions) Validate() error {
-	return errors.Join(want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
+	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
 }
 
 // Score returns the LengthSimilarity of each completion's answer part to its reference's.

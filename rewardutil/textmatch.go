@@ -5,6 +5,8 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+
+	"fulcrum/internal/option"
 )
 
 // MatchOptions configures the reward for a text or a regular expression that an answer must have.
@@ -24,15 +26,15 @@ func DefaultMatchOptions() MatchOptions {
 // Validate reports unknown names, an empty text and an expression that cannot be read.
 func (o MatchOptions) Validate() error {
 	errs := []error{
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		oneOf("by", o.By, "contains", "regexp"),
-		oneOf("in", o.In, "answer", "completion"),
-		want(o.Text == nil || strings.TrimSpace(*o.Text) != "", "text",
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.OneOf("by", o.By, "contains", "regexp"),
+		option.OneOf("in", o.In, "answer", "completion"),
+		option.Want(o.Text == nil || strings.TrimSpace(*o.Text) != "", "text",
 			"an empty text is in every answer: want a text, or null for the reference"),
 	}
 	if o.Text != nil && o.By == "regexp" {
 		_, err := o.expression(*o.Text)
-		errs = append(errs, want(err == nil, "text", "want a regular expression (RE2 syntax): %v", err))
+		errs = append(errs, option.Want(err == nil, "text", "want a regular expression (RE2 syntax): %v", err))
 	}
 	return errors.Join(errs...)
 }

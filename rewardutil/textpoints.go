@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"fulcrum/internal/option"
 )
 
 // PointsOptions configures the reward for negative points: places that a completion names, for a promptable
@@ -39,12 +41,12 @@ func (o PointsOptions) Validate() error {
 		return nil
 	}
 	errs := []error{
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		oneOf("coordinates", o.Coordinates, "pixels", "unit", "thousand"),
-		want(o.Count >= 1, "count", "want at least 1, got %d", o.Count),
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.OneOf("coordinates", o.Coordinates, "pixels", "unit", "thousand"),
+		option.Want(o.Count >= 1, "count", "want at least 1, got %d", o.Count),
 	}
 	if !o.Segmenter.On() { // its keys are checked as a section of their own
-		errs = append(errs, want(min(o.Hit, o.Miss, o.Positive, o.Box) >= 0 && o.Hit+o.Miss+o.Positive+o.Box > 0, "hit",
+		errs = append(errs, option.Want(min(o.Hit, o.Miss, o.Positive, o.Box) >= 0 && o.Hit+o.Miss+o.Positive+o.Box > 0, "hit",
 			"want shares of at least 0 and one above, got hit %v, miss %v, positive %v, box %v", o.Hit, o.Miss, o.Positive, o.Box))
 	}
 	return errors.Join(errs...)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"fulcrum/internal/option"
 )
 
 // RougeOptions configures the reward for saying what the reference says.
@@ -26,23 +28,23 @@ func DefaultRougeOptions() RougeOptions {
 // Validate reports unknown names.
 func (o RougeOptions) Validate() error {
 	errs := []error{
-		want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		oneOf("measure", o.Measure, "f1", "precision", "recall"),
-		oneOf("sentences", o.Sentences, SentencesByLine, SentencesSplit),
-		want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum"),
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.OneOf("measure", o.Measure, "f1", "precision", "recall"),
+		option.OneOf("sentences", o.Sentences, SentencesByLine, SentencesSplit),
+		option.Want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum"),
 	}
 	for _, name := range o.Types {
-		errs = append(errs, oneOf("types", name, "rouge1", "rouge2", "rougeL", "rougeLsum"))
+		errs = append(errs, option.OneOf("types", name, "rouge1", "rouge2", "rougeL", "rougeLsum"))
 	}
 	if len(o.Shares) > 0 {
 		sum := 0.0
 		for _, s := range o.Shares {
-			errs = append(errs, want(s >= 0 && !math.IsInf(s, 0), "shares", "want numbers of at least 0, got %v", s))
+			errs = append(errs, option.Want(s >= 0 && !math.IsInf(s, 0), "shares", "want numbers of at least 0, got %v", s))
 			sum += s
 		}
 		errs = append(errs,
-			want(len(o.Shares) == len(o.Types), "shares", "want one for each of the %d types, got %d", len(o.Types), len(o.Shares)),
-			want(sum > 0, "shares", "want at least one above 0"))
+			option.Want(len(o.Shares) == len(o.Types), "shares", "want one for each of the %d types, got %d", len(o.Types), len(o.Shares)),
+			option.Want(sum > 0, "shares", "want at least one above 0"))
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,8 @@ package rewardutil
 import (
 	"context"
 	"errors"
+
+	"fulcrum/internal/option"
 )
 
 // VQARewardOptions configures the VQA accuracy of answers.
@@ -13,7 +15,7 @@ type VQARewardOptions struct {
 
 // Validate reports a negative weight.
 func (o VQARewardOptions) Validate() error {
-	return errors.Join(want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
+	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
 }
 
 // Score returns the official VQA accuracy (VQAAccuracy) of each completion's answer part, in [0, 1].

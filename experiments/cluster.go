@@ -8,6 +8,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
+	"fulcrum/internal/usage"
 )
 
 // EvalOptions says how evaluations are judged (config section eval).
@@ -51,7 +52,7 @@ func (r *run) recordClusters(c clusters) error {
 		if *r.cfg.Eval.Cluster == "image" {
 			what = "image"
 		}
-		return usagef("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
+		return usage.Errorf("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
 			*r.cfg.Eval.Cluster, what)
 	}
 	for split, of := range c {

@@ -20,6 +20,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -32,7 +33,7 @@ import (
 //	run checkpoint export outputs/RUN --format pt --out rce_epoch5.pt
 //	run checkpoint export outputs/RUN --format hf --out MODEL
 func exportCheckpoint(args []string) error {
-	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
+	form := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
 	flags := pflag.NewFlagSet("export", pflag.ContinueOnError)
 	flags.Usage = func() {}
 	format := flags.String("format", "", "layout to write")
@@ -41,7 +42,7 @@ func exportCheckpoint(args []string) error {
 	base := flags.String("base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
 	dtype := flags.String("dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	if err := flags.Parse(args); err != nil {
-		return usagef("checkpoint export: %v; %s", err, usage)
+		return usage.Errorf("checkpoint export: %v; %s", err, form)
 	}
 	if *format == "" && flags.NArg() > 0 {
 		hint, wanted := "", *out
@@ -51,13 +52,13 @@ func exportCheckpoint(args []string) error {
 		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
 			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", flags.Arg(0), ext, wanted)
 		}
-		return usagef("checkpoint export: no --format%s; %s", hint, usage)
+		return usage.Errorf("checkpoint export: no --format%s; %s", hint, form)
 	}
 	if flags.NArg() != 1 {
-		return usagef("%s", usage)
+		return usage.Errorf("%s", form)
 	}
 	if !slices.Contains(exportFormats(), *format) {
-		return usagef("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
+		return usage.Errorf("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
 	path, err := resolveCheckpoint("", flags.Arg(0))
 	if err != nil {
@@ -70,7 +71,7 @@ func exportCheckpoint(args []string) error {
 		*out = exportPath(path, *format)
 	}
 	if _, err := os.Lstat(*out); err == nil && !*force {
-		return usagef("%s exists: --force replaces it, --out names another file", *out)
+		return usage.Errorf("%s exists: --force replaces it, --out names another file", *out)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--out: %w", err)
 	}
@@ -79,7 +80,7 @@ func exportCheckpoint(args []string) error {
 	}
 	var other *atomicfile.NotRegularError
 	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(folderFormats(), *format)) {
-		return usagef("--out: %v", other)
+		return usage.Errorf("--out: %v", other)
 	}
 	if kind, err := policyOf(path); err != nil {
 		return err
@@ -88,7 +89,7 @@ func exportCheckpoint(args []string) error {
 		if isText(kind) {
 			formats = folderFormats()
 		}
-		return usagef("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
+		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
 		return exportModel(kind, path, *out, *format, *base, *dtype)
 	}
@@ -242,7 +243,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return 0, usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
+			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -314,7 +315,7 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if of, err := policyOf(checkpoint); err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
 	} else if of != kind {
-		return "", usagef("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
+		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
 	}
 	if r.cfg.DryRun { // leaves nothing behind
 		tmp, err := os.MkdirTemp("", "fulcrum-model")

@@ -14,17 +14,8 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/usage"
 )
-
-// UsageError is a mistake in what was asked for: exit code 2.
-type UsageError struct{ Msg string }
-
-func (e *UsageError) Error() string { return e.Msg }
-
-// ExitCode is 2: nothing was run.
-func (e *UsageError) ExitCode() int { return 2 }
-
-func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
 // folderError is a folder that a run or a sweep cannot have. It is a mistake in what was asked for where the
 // path is to blame.
@@ -102,7 +93,7 @@ func claim(dir string) (*folder, error) {
 	}
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
-		return nil, usagef("%s: another process is writing this run folder", dir)
+		return nil, usage.Errorf("%s: another process is writing this run folder", dir)
 	case err != nil:
 		return nil, &folderError{dir, err}
 	}
@@ -204,7 +195,7 @@ func refuseForeign(dir string, cfg *Config) error {
 	if !isRun(dir) || cfg.Task != "train" && taskOf(dir) == cfg.Task {
 		return nil
 	}
-	return usagef("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
 }
 
 // taskOf returns the task of the run in dir, "" when that cannot be read.

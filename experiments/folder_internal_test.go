@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/usage"
 )
 
 // One process writes a folder; asking who does is no obstacle to it.
@@ -21,8 +23,8 @@ func TestLock(t *testing.T) {
 	if !locked(dir) {
 		t.Error("a claimed folder is not locked")
 	}
-	var usage *UsageError
-	if _, err := claim(dir); !errors.As(err, &usage) {
+	var asked *usage.Error
+	if _, err := claim(dir); !errors.As(err, &asked) {
 		t.Errorf("a second claim: %v, want a refusal", err)
 	}
 	// A lock that was removed or replaced is noticed, and made again where the folder itself is held.
@@ -34,7 +36,7 @@ func TestLock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := claim(dir); !errors.As(err, &usage) && f.whole != nil {
+		if _, err := claim(dir); !errors.As(err, &asked) && f.whole != nil {
 			t.Errorf("a claim after .lock was removed: %v, want a refusal", err)
 		}
 		if err := f.held(); err != nil || !locked(dir) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/usage"
 )
 
 // hubName is the name of a model on the Hub: ORGANISATION/MODEL.
@@ -39,7 +40,7 @@ func (r *run) checkModelPath() error {
 			local := "models/" + filepath.Base(p)
 			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s", key, p, p, local, key, local)
 		}
-		return usagef("%s", text)
+		return usage.Errorf("%s", text)
 	}
 	if !info.IsDir() {
 		return nil
@@ -52,7 +53,7 @@ func (r *run) checkModelPath() error {
 	}
 	names, err := os.ReadDir(p)
 	if err != nil {
-		return usagef("%s=%s: %v", key, p, reason(err))
+		return usage.Errorf("%s=%s: %v", key, p, reason(err))
 	}
 	holds := "the folder is empty"
 	if len(names) > 0 {
@@ -63,5 +64,5 @@ func (r *run) checkModelPath() error {
 		}
 		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
 	}
-	return usagef("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, r.cfg.Policy)
+	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, r.cfg.Policy)
 }

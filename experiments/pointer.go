@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -34,7 +35,7 @@ func newPointerWork(r *run) (workload, error) {
 		c.reproduce(bundle.Format)
 	}
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
-		return nil, usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
 	}
 	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func newPointerWork(r *run) (workload, error) {
 	data := newTrainData(bundle)
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
-			return nil, usagef("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
 		}
 	}
 	if _, err := planOf(c, &pointerWork{trainData: data, run: r}); err != nil { // before any weight is read
@@ -69,7 +70,7 @@ func (w *pointerWork) Export() (func(checkpoint, phase string, epoch int, metric
 		return nil, nil
 	}
 	if err := w.policy.FitsReference(); err != nil {
-		return nil, usagef("checkpoint.format=pt: %v", err)
+		return nil, usage.Errorf("checkpoint.format=pt: %v", err)
 	}
 	return w.run.exportTrainer, nil
 }
@@ -163,7 +164,7 @@ func checkBestMetric(metric *string, b *beamdata.Bundle) error {
 	switch *metric {
 	case "val_reward", "val_accuracy":
 		if b.Val.Scorer == nil {
-			return usagef("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
+			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":
 		for i := range b.Val.Len() {
@@ -171,7 +172,7 @@ func checkBestMetric(metric *string, b *beamdata.Bundle) error {
 				return nil
 			}
 		}
-		return usagef("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
+		return usage.Errorf("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (r *run) policy(d int) (*pointer.Policy, error) {
 	p, err := pointer.Open(path, how)
 	var conflict *pointer.ConflictError
 	if errors.As(err, &conflict) {
-		return nil, &UsageError{err.Error()}
+		return nil, usage.Errorf("%v", err)
 	}
 	return p, err
 }

@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -111,7 +112,7 @@ func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
 		set = b.All
 	}
 	if set == nil || set.Len() == 0 {
-		return nil, usagef("predict.split=%s: data.name=%s has no such queries", split, b.Name)
+		return nil, usage.Errorf("predict.split=%s: data.name=%s has no such queries", split, b.Name)
 	}
 	return set, nil
 }

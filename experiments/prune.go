@@ -12,6 +12,7 @@ import (
 	"fulcrum/experiments/pruner"
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -37,7 +38,7 @@ func (r *run) judge(epochs int) (func(epoch int, m phases.Metrics, best string, 
 		}
 		v, ok := m[name].(float64)
 		if !ok {
-			return name, 0, usagef("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
+			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
 		}
 		return name, v, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -68,7 +69,7 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 		return nil, saved, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
-		return nil, saved, usagef("%s: no run here: %s is missing", dir, runMarker)
+		return nil, saved, usage.Errorf("%s: no run here: %s is missing", dir, runMarker)
 	}
 	saved, err := readSaved(dir)
 	if err != nil {
@@ -83,7 +84,7 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	}
 	for name, value := range saved.Hydra.Job.EnvSet {
 		if err := os.Setenv(name, value); err != nil {
-			return nil, saved, usagef("%s: hydra.job.env_set.%s: %v", dir, name, err)
+			return nil, saved, usage.Errorf("%s: hydra.job.env_set.%s: %v", dir, name, err)
 		}
 	}
 	schema, err := App{}.Schema()
@@ -108,7 +109,7 @@ func enter(cwd, dir string) error {
 		return nil
 	}
 	if err := os.Chdir(cwd); err != nil {
-		return usagef("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
+		return usage.Errorf("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
 	}
 	fmt.Fprintf(os.Stderr, "relative paths start in %s, as when the run was started\n", cwd)
 	return nil
@@ -156,7 +157,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 				return err
 			}
 			if r.saved.ConfigHash() != hash {
-				return usagef("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runMarker, dir)
+				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runMarker, dir)
 			}
 		}
 	}
@@ -167,9 +168,9 @@ func (a App) Resume(ctx context.Context, dir string) error {
 // used the folder for another. The sweep would take its result for the job's.
 func sameJob(c *configs.Composed, dir string) error {
 	err := unchanged(c)
-	var other *UsageError
+	var other *usage.Error
 	if errors.As(err, &other) {
-		return usagef("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
+		return usage.Errorf("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
 	}
 	return err
 }
@@ -229,7 +230,7 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 		return err
 	}
 	if out == "" {
-		return usagef("%s", emptyFolder)
+		return usage.Errorf("%s", emptyFolder)
 	}
 	if now, err := os.Getwd(); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/reports"
@@ -70,7 +71,7 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 		return err
 	}
 	if dir == "" {
-		return usagef("%s", emptyFolder)
+		return usage.Errorf("%s", emptyFolder)
 	}
 	made := firstMissing(dir)
 	if dir, err = surroundings(c, dir); err != nil {
@@ -92,7 +93,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	for _, pair := range h.Env() {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
-			return dir, usagef("hydra.job.env_set.%s: %v", name, err)
+			return dir, usage.Errorf("hydra.job.env_set.%s: %v", name, err)
 		}
 	}
 	if !h.Chdir {
@@ -165,8 +166,8 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 // refused reports whether err ended the run before it began: what was asked for is wrong, or a file or the machine
 // does not allow it. The job of a sweep keeps its folder all the same: its result stands there.
 func (r *run) refused(err error) bool {
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	var asked *usage.Error
+	if errors.As(err, &asked) {
 		return true
 	}
 	var interrupted *InterruptedError

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/tokenizer"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
@@ -25,7 +26,7 @@ func newSeq2SeqWork(r *run) (workload, error) {
 		return nil, err
 	}
 	if !r.cfg.Seq2Seq.Trains() {
-		return nil, usagef("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
+		return nil, usage.Errorf("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
 	}
 	model, words, err := r.seq2seqModel(data.bundle)
 	if err != nil {
@@ -70,10 +71,10 @@ func (w *seq2seqWork) warnOfCutSources(words words) error {
 // check refuses data and lengths that the model cannot do, and reads a few samples.
 func (w *seq2seqWork) check(m *seq2seq.Model) error {
 	if len(m.EOS()) == 0 {
-		return usagef("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
+		return usage.Errorf("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
 	}
 	if p := m.Config().Positions; p > 0 && w.text.MaxTokens > p {
-		return usagef("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
+		return usage.Errorf("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
 	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
 		if set.Len() == 0 {
@@ -84,7 +85,7 @@ func (w *seq2seqWork) check(m *seq2seq.Model) error {
 			return err
 		}
 		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
-			return usagef("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
 		}
 	}
 	return w.probe()
@@ -130,12 +131,12 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 	switch {
 	case c.Seq2Seq.Path != nil:
 		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
-			err = usagef("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
+			err = usage.Errorf("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
 		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		err = usagef("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
 	}
@@ -191,7 +192,7 @@ func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokeni
 	}
 	t, err := tokenizer.Scratch(corpus, sizes.VocabSize, layout)
 	if err != nil {
-		return nil, usagef("seq2seq.scratch.vocab_size: %v", err)
+		return nil, usage.Errorf("seq2seq.scratch.vocab_size: %v", err)
 	}
 	return t, nil
 }
@@ -231,7 +232,7 @@ func newSeq2SeqText(r *run) (textModel, error) {
 	}
 	if p := model.Config().Positions; p > 0 && r.cfg.Task == "generate" && r.cfg.Generate.MaxNewTokens > p {
 		model.Free()
-		return nil, usagef("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
+		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
 	}
 	return &seq2seqText{words: w, model: model, log: r.log}, nil
 }

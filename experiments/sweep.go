@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -111,7 +112,7 @@ func newPlan(req configs.Request) (*plan, error) {
 	}
 	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
 	if err != nil {
-		return nil, usagef("hydra/launcher: %v", err)
+		return nil, usage.Errorf("hydra/launcher: %v", err)
 	}
 	if err := master.Secrets(); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func planSweep(req configs.Request, composer *configs.Composer, master *configs.
 		return nil, err
 	}
 	if p.hydra.SweepDir == "" {
-		return nil, usagef("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
+		return nil, usage.Errorf("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
 	}
 	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
 		return nil, err
@@ -165,7 +166,7 @@ func configuration(err error) error {
 	if errors.As(err, &one) || errors.As(err, &many) {
 		return err
 	}
-	return &UsageError{err.Error()}
+	return usage.Errorf("%v", err)
 }
 
 // sweep is what the ledger keeps of the plan.
@@ -236,7 +237,7 @@ func (p *plan) jobs() ([]planned, error) {
 // claimFolder notes the folder of a job and refuses one that another of the jobs has.
 func (p *plan) claimFolder(jobs []planned, row ledger.Job) error {
 	if first, taken := p.folders[row.Dir]; taken {
-		return usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
+		return usage.Errorf("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
 			first, strings.Join(jobs[first].row.Overrides, " "), row.Num, strings.Join(row.Overrides, " "), row.Dir)
 	}
 	p.folders[row.Dir] = row.Num
@@ -329,7 +330,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	}
 	sub := filepath.Clean(h.SweepSubdir)
 	if h.SweepSubdir == "" || sub == "." || strings.HasPrefix(sub, "..") || filepath.IsAbs(sub) {
-		return out, usagef("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
+		return out, usage.Errorf("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
 	}
 	if folder != "" {
 		sub = folder
@@ -385,7 +386,7 @@ func unchanged(c *configs.Composed) error {
 	if err != nil || hash == want {
 		return err
 	}
-	return usagef("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
+	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
 }
 
 // quoted makes any text one string of the override grammar.
@@ -404,9 +405,9 @@ func (p *plan) unused() error {
 			continue
 		}
 		if ledger.Exists(p.dir) {
-			return usagef("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
+			return usage.Errorf("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
 		}
-		return usagef("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
+		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
 	}
 	return nil
 }
@@ -414,9 +415,9 @@ func (p *plan) unused() error {
 // claimSweep takes a sweep folder for this controller.
 func claimSweep(dir string) (*folder, error) {
 	f, err := claim(dir)
-	var usage *UsageError
-	if errors.As(err, &usage) {
-		return nil, usagef("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
+	var asked *usage.Error
+	if errors.As(err, &asked) {
+		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
 	}
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -47,7 +48,7 @@ func (r resumption) check() error {
 	for _, o := range r.overrides {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
 		if !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
-			return usagef("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
+			return usage.Errorf("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
 		}
 	}
 	return nil
@@ -124,7 +125,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		return nil, err
 	}
 	if now.Sweeper != s.Sweeper || p.search != nil && !reflect.DeepEqual(now.Dimensions, s.Dimensions) {
-		return nil, usagef("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
+		return nil, usage.Errorf("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
 	if err := p.sameArms(*s); err != nil {
@@ -162,7 +163,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		if len(changed) > 0 {
 			what = jobNumbers(changed)
 		}
-		return nil, usagef("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
+		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
 	}
 	if len(changed) > 0 || search {
 		s.Generation++
@@ -314,7 +315,7 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
+		return usage.Errorf("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
 	if !locked(dir) {
 		stdout.Println("nobody controls this sweep: this process takes over")
@@ -394,7 +395,7 @@ func lostLedger(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
 		return nil
 	}
-	return usagef("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
 // sweepOutcome is the error that a sweep without a controller stands for.
@@ -468,7 +469,7 @@ func status(dir string) error {
 	}
 	if !ledger.Exists(dir) {
 		if !isRun(dir) {
-			return usagef("%s: neither a run folder nor a sweep folder", dir)
+			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		stdout.Println(runStatus(dir))
 		return nil

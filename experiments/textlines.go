@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 	"fulcrum/selector/tokens"
 )
@@ -168,7 +169,7 @@ type textTask struct {
 func (t *textTask) do(ctx context.Context) error {
 	file, err := regular.Open(t.in)
 	if err != nil {
-		return usagef("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
+		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
 	}
 	defer file.Close()
 	if err := prepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
@@ -251,7 +252,7 @@ func (t *textTask) do(ctx context.Context) error {
 func linesOnly(key, path string) error {
 	f, err := regular.Open(path)
 	if err != nil {
-		return usagef("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
+		return usage.Errorf("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
@@ -264,7 +265,7 @@ func linesOnly(key, path string) error {
 		case err != nil:
 			return nil
 		case c == '[':
-			return usagef("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
 		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
 			return nil
 		}
@@ -361,7 +362,7 @@ func (r *run) textModel() (textModel, error) {
 	}
 	make, err := textModels().Get(r.cfg.Policy)
 	if err != nil {
-		return nil, usagef("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))
+		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))
 	}
 	return make(r)
 }

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -54,7 +55,7 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		}
 		if c.Rewards.Any() {
 			if w.rewards, err = c.Rewards.Build(); err != nil {
-				return &UsageError{err.Error()}
+				return usage.Errorf("%v", err)
 			}
 			r.closers = append(r.closers, w.rewards)
 		}
@@ -67,10 +68,10 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		r.logf("data: %s", w.bundle.Notice)
 	}
 	if w.bundle.Val.Len() == 0 {
-		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usagef("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
 	if err := c.checkTextMetric(); err != nil {
 		return w, err
@@ -101,9 +102,9 @@ func (c *Config) checkTextMetric() error {
 	switch {
 	case metric == nil:
 	case (*metric == "val_reward" || *metric == "val_accuracy") && !c.Rewards.Any():
-		return usagef("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
 	case *metric == "val_accuracy" && c.Rewards.VQA.Weight == 0 && c.Rewards.Accuracy.Weight == 0:
-		return usagef("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.
 		return nil, err
 	}
 	if out.Len() == 0 {
-		return nil, usagef("%s", none)
+		return nil, usage.Errorf("%s", none)
 	}
 	lost, said := 0, []string{}
 	for _, s := range skipped {
@@ -128,7 +129,7 @@ func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.
 		said = append(said, s.String())
 	}
 	if limit := w.run.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
-		return nil, usagef("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
+		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
 			w.bundle.Name, who, out.Len(), set.Len(), strings.Join(said, ", "), limit, 100*limit)
 	}
 	w.used[who] = out
@@ -170,7 +171,7 @@ func (w *textWork[P]) probe() error {
 		}
 		if w.rewards != nil {
 			if err := src.Score(src.Recorded(queries)); err != nil {
-				return &UsageError{err.Error()}
+				return usage.Errorf("%v", err)
 			}
 		}
 	}
@@ -227,7 +228,7 @@ func (w *textWork[P]) Records(phase string) (selector.Source, error) {
 // Online are the training samples with rewards for new completions.
 func (w *textWork[P]) Online(phase string) (selector.Source, error) {
 	if w.rewards == nil {
-		return nil, usagef("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
+		return nil, usage.Errorf("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
 	}
 	return w.source(w.bundle.Train), nil
 }
@@ -250,7 +251,7 @@ func (w *textWork[P]) PhasesData() phases.Data {
 // Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
 func (w *textWork[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
 	if f := w.run.cfg.Checkpoint.Format; f == "pt" {
-		return nil, usagef("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.run.cfg.Policy)
+		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.run.cfg.Policy)
 	}
 	return nil, nil
 }

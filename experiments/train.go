@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -96,7 +97,7 @@ func train(ctx context.Context, r *run) error {
 	result, err := phases.Run(ctx, plan, env, r.saved)
 	var unknown *phases.MetricError
 	if errors.As(err, &unknown) { // the initial policy has shown it
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func planOf(c *Config, w workload) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usagef("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
+		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
 }
@@ -141,7 +142,7 @@ func (r *run) mapTorch(read func() error) error {
 	torchx.SetDeterministic(r.cfg.Deterministic)
 	device, err := torchx.Device(r.cfg.Device)
 	if err != nil {
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	r.device = device
 	return nil

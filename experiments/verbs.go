@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/selector/pointer"
@@ -31,14 +32,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return err
 	}
 	if len(paths) == 0 {
-		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
+		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
 	for _, path := range paths {
 		if err := there(path); err != nil {
 			return err
 		}
 		if len(paths) > 1 && !isRun(path) {
-			return usagef("%s: not a run folder: want the folders of runs to compare", path)
+			return usage.Errorf("%s: not a run folder: want the folders of runs to compare", path)
 		}
 	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
@@ -62,7 +63,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	}
 	dir := paths[0]
 	if page != "" {
-		return usagef("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
+		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
 	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
@@ -70,7 +71,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		}
 	} else {
 		if !isRun(dir) {
-			return usagef("%s: neither a run folder nor a sweep folder", dir)
+			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		rebuild := reports.RebuildReport
 		if taskOf(dir) == "evaluate" {
@@ -97,7 +98,7 @@ func htmlTarget(args []string) (paths []string, page string, err error) {
 			value = args[i]
 		}
 		if page = value; page == "" {
-			return nil, "", usagef("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
+			return nil, "", usage.Errorf("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
 		}
 	}
 	return paths, page, nil
@@ -110,7 +111,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 		return exportCheckpoint(args[1:])
 	}
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
-		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
+		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
 	path, err := resolveCheckpoint("", args[1])
 	if err != nil {
@@ -180,7 +181,7 @@ func checkCheckpoint(path string, inspect bool) error {
 // verbData reports what a file of data holds.
 func verbData(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" {
-		return usagef("want: run data inspect PATH")
+		return usage.Errorf("want: run data inspect PATH")
 	}
 	report, err := beamdata.Inspect(args[1], 0, beamdata.DefaultOptions())
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/ledger"
 	"fulcrum/experiments/sweeper"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -68,17 +69,17 @@ func reportFolder(path string) (string, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", usagef("%v", err)
+		return "", usage.Errorf("%v", err)
 	}
 	dir := path
 	if !info.IsDir() {
 		if name := filepath.Base(path); name != "report.md" && name != "report.html" {
-			return "", usagef("%s: want report.md, report.html or the folder of a run or sweep", path)
+			return "", usage.Errorf("%s: want report.md, report.html or the folder of a run or sweep", path)
 		}
 		dir = filepath.Dir(path)
 	}
 	if !ledger.Exists(dir) && !isRun(dir) {
-		return "", usagef("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
+		return "", usage.Errorf("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
 	}
 	return dir, nil
 }

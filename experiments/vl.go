@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/pixels"
@@ -27,7 +28,7 @@ func newVLWork(r *run) (workload, error) {
 		return nil, err
 	}
 	if !r.cfg.VL.Trains() {
-		return nil, usagef("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
+		return nil, usage.Errorf("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
 	}
 	model, proc, err := r.vlModel(data.bundle)
 	if err != nil {
@@ -35,7 +36,7 @@ func newVLWork(r *run) (workload, error) {
 	}
 	if err := model.CheckTraining(); err != nil {
 		model.Free()
-		return nil, &UsageError{err.Error()}
+		return nil, usage.Errorf("%v", err)
 	}
 	w := &vlWork{data, proc, model.Config().Vocab}
 	w.policy, w.model = vl.NewPolicy(model), model
@@ -77,12 +78,12 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	switch {
 	case folder != nil:
 		if proc, err = processor.Open(*folder); err != nil && named {
-			err = usagef("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
+			err = usage.Errorf("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		return nil, nil, usagef("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		proc, err = builtinProcessor(bundle, c.VL.Scratch)
 	}
@@ -90,7 +91,7 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 		return nil, nil, err
 	}
 	if err := proc.Limit(c.VL.MinPixels, c.VL.MaxPixels); err != nil {
-		return nil, nil, usagef("vl.min_pixels, vl.max_pixels: %v", err)
+		return nil, nil, usage.Errorf("vl.min_pixels, vl.max_pixels: %v", err)
 	}
 	var model *vl.Model
 	switch {

@@ -19,6 +19,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/launcher"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 )
 
 // version of the program.
@@ -163,7 +164,7 @@ func (s *session) run(inv *invocation) error {
 	}
 	if !req.Multirun {
 		if inv.detach {
-			return &usageError{"--detach leaves a sweep to a process of its own: add --multirun"}
+			return usage.Errorf("%s", "--detach leaves a sweep to a process of its own: add --multirun")
 		}
 		c, err := configs.Compose(req)
 		if err == nil && c.Mode() != "MULTIRUN" {

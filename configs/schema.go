@@ -10,13 +10,13 @@ import (
 
 // Schema is what a config may hold: built by reflection from option structs with their defaults.
 //
-// Struct tags: koanf:"key" (required; a field without it is not part of the config), help:"…",
-// enum:"a,b", range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or
-// one of its values: for messages only). A pointer may be null. A nested struct is a section, a
-// map[string]T takes any keys, an interface takes anything. A struct may have Validate() error, and
-// Uses(section string) bool to say which of its sub-sections matter for the values that it holds. The
-// outermost one may have Scheduled(section string) bool: of several keys that a short name may stand
-// for, those of its scheduled sections are suggested.
+// Struct tags: koanf:"key" (required; a field without it is not part of the config), enum:"a,b",
+// range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
+// values: for messages only). The field's doc comment says what the key means (option_help.go). A pointer
+// may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
+// struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
+// for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
+// that a short name may stand for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
 	defaults *Node
@@ -118,7 +118,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if !tagged || key == "" || key == "-" || !sf.IsExported() {
 			continue
 		}
-		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: sf.Tag.Get("help"), index: at}
+		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: helpOf(t, sf), index: at}
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
 		}
@@ -250,6 +250,14 @@ func (f *field) walk(visit func(*field)) {
 		visit(c)
 		c.walk(visit)
 	}
+}
+
+// Help returns what a dotted key means, "" where nobody says it.
+func (s *Schema) Help(key string) string {
+	if f := s.find(key); f != nil {
+		return f.help
+	}
+	return ""
 }
 
 // find returns the field of a dotted key; nil when there is none. Keys inside free maps and

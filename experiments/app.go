@@ -2,8 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,9 +10,9 @@ import (
 	"syscall"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/internal/nearpath"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -64,14 +62,6 @@ func onlyFlags(verb string, args []string) error {
 			hint = "did you mean " + near + "?"
 		}
 		return usage.Errorf("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
-	}
-	return nil
-}
-
-// there refuses the path of a folder or file that does not exist.
-func there(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return usage.Errorf("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
 	}
 	return nil
 }
@@ -185,7 +175,7 @@ func verbResume(ctx context.Context, a App, args []string) error {
 	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
-	if err := there(dirs[0]); err != nil {
+	if err := runfolder.CheckExists(dirs[0]); err != nil {
 		return err
 	}
 	if ledger.Exists(dirs[0]) {
@@ -222,7 +212,7 @@ func verbStatus(_ context.Context, _ App, args []string) error {
 	if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {
 		return err
 	}
-	if err := there(args[0]); err != nil {
+	if err := runfolder.CheckExists(args[0]); err != nil {
 		return err
 	}
 	return status(args[0])

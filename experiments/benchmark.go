@@ -125,12 +125,12 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err := torchx.Load(); err != nil {
 		return m, err
 	}
-	r := &run{cfg: cfg}
-	torchx.Attach(r.threads())
-	if r.device, err = torchx.Device(cfg.Device); err != nil {
+	j := &job{cfg: cfg}
+	torchx.Attach(j.threads())
+	if j.device, err = torchx.Device(cfg.Device); err != nil {
 		return m, usage.Errorf("%v", err)
 	}
-	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: r.device, Threads: torchx.Threads()}
+	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.device, Threads: torchx.Threads()}
 
 	clock := startClock()
 	bundle, err := beamdata.Load(cfg.Data)
@@ -140,7 +140,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
 	data := newTrainData(bundle)
-	policy, err := r.policy(bundle.RCE.Table.Dim)
+	policy, err := openPointer(j, bundle.RCE.Table.Dim)
 	if err != nil {
 		return m, err
 	}
@@ -153,7 +153,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err != nil {
 		return m, err
 	}
-	phase, err := build(cfg, &pointerWork{data, r, policy})
+	phase, err := build(cfg, &pointerWork{data, j, policy})
 	if err != nil {
 		return m, err
 	}

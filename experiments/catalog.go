@@ -31,8 +31,8 @@ func Policies() *registry.Table[workloadMaker] {
 }
 
 // textModels returns the token policies, which tasks generate and score can open.
-func textModels() *registry.Table[func(r *run) (textModel, error)] {
-	t := registry.New[func(r *run) (textModel, error)]("token policy")
+func textModels() *registry.Table[func(j *job) (textModel, error)] {
+	t := registry.New[func(j *job) (textModel, error)]("token policy")
 	t.Add("qwen2_5_vl", newVLText)
 	t.Add("seq2seq", newSeq2SeqText)
 	return t

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports"
@@ -88,7 +89,7 @@ func diffSide(path string) (reports.DiffSide, error) {
 	switch {
 	case ledger.Exists(path):
 		return diffSweep(path)
-	case isRun(path):
+	case runfolder.IsRun(path):
 		return reports.ReadDiffRun(path)
 	}
 	return reports.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -137,13 +138,13 @@ func exportPath(path, format string) string {
 
 // exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
 // the metrics that it stores there and the KL coefficient after the epoch.
-func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[string]any) error {
+func exportTrainer(j *job, checkpoint, phase string, epoch int, metrics map[string]any) error {
 	c, err := pointer.ReadCheckpoint(checkpoint)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	kept := map[string]any{"kl_beta": r.cfg.GRPO.KL.Beta}
+	kept := map[string]any{"kl_beta": j.cfg.GRPO.KL.Beta}
 	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
 		x, ok := metrics[name].(float64)
 		switch {
@@ -161,7 +162,7 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 		return err
 	}
 	c.Metadata["metrics"] = string(text)
-	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
+	return c.Export(filepath.Join(j.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }
 
 func isText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
@@ -273,12 +274,12 @@ func sectionOf(kind string) string {
 
 // origin is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
 // the run that wrote init.checkpoint says; and that checkpoint ("": none).
-func (r *run) origin(kind string, path *string) (folder *string, checkpoint string, err error) {
-	if from := r.cfg.Init.Checkpoint; from != nil {
+func originOf(j *job, kind string, path *string) (folder *string, checkpoint string, err error) {
+	if from := j.cfg.Init.Checkpoint; from != nil {
 		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
 			return nil, "", err
 		}
-		r.warnUntrained(checkpoint)
+		j.warnUntrained(checkpoint)
 		if path == nil {
 			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
 				return &base, checkpoint, nil
@@ -288,16 +289,16 @@ func (r *run) origin(kind string, path *string) (folder *string, checkpoint stri
 	if path == nil {
 		return nil, checkpoint, nil
 	}
-	model, err := r.modelOf(kind, *path)
+	model, err := modelOf(j, kind, *path)
 	return &model, checkpoint, err
 }
 
 // modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
 // policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
 // folder of this run once, and found there by everything that opens this run later.
-func (r *run) modelOf(kind, path string) (string, error) {
+func modelOf(j *job, kind, path string) (string, error) {
 	key := sectionOf(kind) + ".path"
-	out := filepath.Join(r.dir, modelFolder)
+	out := filepath.Join(j.dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil
 	}
@@ -308,7 +309,7 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if err != nil {
 		return path, nil // what opens the folder says what is wrong with it
 	}
-	r.warnUntrained(checkpoint)
+	j.warnUntrained(checkpoint)
 	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
 		checkpoint = real
 	}
@@ -317,13 +318,13 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	} else if of != kind {
 		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
 	}
-	if r.cfg.DryRun { // leaves nothing behind
+	if j.cfg.DryRun { // leaves nothing behind
 		tmp, err := os.MkdirTemp("", "fulcrum-model")
 		if err != nil {
 			return "", err
 		}
-		r.closers = append(r.closers, removed(tmp))
-		out = filepath.Join(tmp, modelFolder)
+		j.atEnd(removed(tmp))
+		out = filepath.Join(tmp, runfolder.ModelFolder)
 	}
 	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
 		return "", fmt.Errorf("%s=%s: %w", key, path, err)
@@ -375,7 +376,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 			Checkpoint string `yaml:"checkpoint"`
 		} `yaml:"init"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}
@@ -387,7 +388,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
-		saved, err := readSaved(dir)
+		saved, err := runfolder.ReadSaved(dir)
 		if err != nil {
 			return path
 		}

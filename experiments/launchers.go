@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )

@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/usage"
 	"fulcrum/reports"
@@ -42,7 +44,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	if err := p.unused(); err != nil { // another controller may have come first
 		return err
 	}
@@ -71,7 +73,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	}
 	defer l.Close()
 	if detached {
-		f.release()
+		f.Release()
 		return detach(ctx, p.dir)
 	}
 	return control(ctx, p, l, starts, about.Generation)
@@ -171,14 +173,14 @@ func configuration(err error) error {
 
 // sweep is what the ledger keeps of the plan.
 func (p *plan) sweep() (ledger.Sweep, error) {
-	hash, err := p.master.Fingerprint(hashExcluded...)
+	hash, err := runfolder.Fingerprint(p.master)
 	if err != nil {
 		return ledger.Sweep{}, err
 	}
 	s := ledger.Sweep{
 		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
 		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.sweeper, Launcher: p.hydra.Launcher,
-		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
+		Created: p.req.Now, Program: build.Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
 		Fingerprint: hash, Generation: 1, Study: p.study,
 	}
 	if p.search != nil {
@@ -337,7 +339,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	} else if _, taken := p.folders[sub]; taken && p.search != nil { // trials may differ in what the name does not show
 		sub += fmt.Sprintf("_%d", num)
 	}
-	hash, err := c.Fingerprint(hashExcluded...)
+	hash, err := runfolder.Fingerprint(c)
 	if err != nil {
 		return out, err
 	}
@@ -372,23 +374,6 @@ func (p *plan) params(overrides []string) []string {
 	return out
 }
 
-// expectedHash is the environment variable by which a sweep tells a job the configuration that it
-// was checked with: files that changed since then are noticed.
-const expectedHash = "FULCRUM_CONFIG_HASH"
-
-// unchanged refuses a configuration that is not the one that the job's sweep was composed with.
-func unchanged(c *configs.Composed) error {
-	want := os.Getenv(expectedHash)
-	if want == "" {
-		return nil
-	}
-	hash, err := c.Fingerprint(hashExcluded...)
-	if err != nil || hash == want {
-		return err
-	}
-	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
-}
-
 // quoted makes any text one string of the override grammar.
 func quoted(text string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
@@ -396,7 +381,7 @@ func quoted(text string) string {
 
 // unused refuses a sweep folder that holds anything.
 func (p *plan) unused() error {
-	names, err := entries(p.dir)
+	names, err := runfolder.Entries(p.dir)
 	if err != nil {
 		return err
 	}
@@ -413,8 +398,8 @@ func (p *plan) unused() error {
 }
 
 // claimSweep takes a sweep folder for this controller.
-func claimSweep(dir string) (*folder, error) {
-	f, err := claim(dir)
+func claimSweep(dir string) (*runfolder.Folder, error) {
+	f, err := runfolder.Claim(dir)
 	var asked *usage.Error
 	if errors.As(err, &asked) {
 		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
@@ -422,13 +407,13 @@ func claimSweep(dir string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, f.clean()
+	return f, f.Clean()
 }
 
 // reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the
 // configuration files as they are now. It goes to the folder that the sweep was started in.
 func reopen(dir string, s ledger.Sweep) (*plan, error) {
-	if err := enter(s.Cwd, dir); err != nil {
+	if err := runfolder.Enter(s.Cwd, dir); err != nil {
 		return nil, err
 	}
 	req := configs.Request{
@@ -457,7 +442,7 @@ func reopen(dir string, s ledger.Sweep) (*plan, error) {
 
 // expecting gives a job the fingerprint that its configuration must have.
 func expecting(j launcher.Job, fingerprint string) launcher.Job {
-	j.Env = append(slices.Clone(j.Env), expectedHash+"="+fingerprint)
+	j.Env = append(slices.Clone(j.Env), runfolder.ExpectedHash+"="+fingerprint)
 	return j
 }
 

@@ -17,9 +17,10 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -69,7 +70,7 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	l, err := ledger.Open(dir)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 		}
 	}
 	if r.detached {
-		f.release()
+		f.Release()
 		return detach(ctx, dir)
 	}
 	if len(again) == 0 && len(jobs) >= s.Trials {
@@ -317,12 +318,12 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 	if !ledger.Exists(dir) {
 		return usage.Errorf("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
-	if !locked(dir) {
+	if !runfolder.Locked(dir) {
 		stdout.Println("nobody controls this sweep: this process takes over")
 		return resumeSweep(ctx, dir, resumption{})
 	}
 	log := &follower{path: filepath.Join(dir, controllerLog), out: stdout.Writer(), states: map[int]string{}}
-	for locked(dir) {
+	for runfolder.Locked(dir) {
 		if err := log.follow(dir); err != nil {
 			return err
 		}
@@ -441,7 +442,7 @@ func detach(ctx context.Context, dir string) error {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
-		if locked(dir) {
+		if runfolder.Locked(dir) {
 			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
 			return nil
 		}
@@ -468,7 +469,7 @@ func status(dir string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		if !isRun(dir) {
+		if !runfolder.IsRun(dir) {
 			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		stdout.Println(runStatus(dir))
@@ -482,7 +483,7 @@ func status(dir string) error {
 		observe(dir, &jobs[i])
 	}
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
-	if locked(dir) {
+	if runfolder.Locked(dir) {
 		controlled = "its controller is running (follow: run attach " + dir + ")"
 	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
@@ -550,7 +551,7 @@ func runStatus(dir string) string {
 		last := rows.Epochs[len(rows.Epochs)-1]
 		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
 	}
-	if locked(dir) {
+	if runfolder.Locked(dir) {
 		return "running" + at
 	}
 	s, err := reports.ReadSummary(dir)

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -20,7 +21,8 @@ import (
 // textWork is what the token policies share: conversations whose last turn is imitated, or answered and rewarded. P is
 // what the policy reads of a prompt.
 type textWork[P any] struct {
-	run     *run
+	ctx     context.Context // of the task: ends on a signal
+	job     *job
 	bundle  *conversation.Bundle
 	seen    *conversation.Set       // training samples that are evaluated; nil: none
 	rewards *rewardutil.TextRewards // nil: nothing scores completions
@@ -43,13 +45,13 @@ type tokenModel interface {
 }
 
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
-func newTextWork[P any](r *run) (textWork[P], error) {
-	c := r.cfg
-	if err := r.checkModelPath(); err != nil { // before any data is read
+func newTextWork[P any](ctx context.Context, j *job) (textWork[P], error) {
+	c := j.cfg
+	if err := checkModelPath(j); err != nil { // before any data is read
 		return textWork[P]{}, err
 	}
-	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
-	err := r.mapTorch(func() (err error) {
+	w := textWork[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
+	err := j.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
 			return err
 		}
@@ -57,7 +59,7 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 			if w.rewards, err = c.Rewards.Build(); err != nil {
 				return usage.Errorf("%v", err)
 			}
-			r.closers = append(r.closers, w.rewards)
+			j.atEnd(w.rewards)
 		}
 		return nil
 	})
@@ -65,7 +67,7 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		return w, err
 	}
 	if w.bundle.Notice != "" {
-		r.logf("data: %s", w.bundle.Notice)
+		j.logf("data: %s", w.bundle.Notice)
 	}
 	if w.bundle.Val.Len() == 0 {
 		return w, usage.Errorf("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
@@ -128,7 +130,7 @@ func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.
 		lost += s.Count
 		said = append(said, s.String())
 	}
-	if limit := w.run.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
+	if limit := w.job.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
 		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
 			w.bundle.Name, who, out.Len(), set.Len(), strings.Join(said, ", "), limit, 100*limit)
 	}
@@ -143,7 +145,7 @@ func (w *textWork[P]) source(set *conversation.Set) *prompts.Source[P] {
 		if set == w.bundle.Demos {
 			text.MaxTokens = math.MaxInt // nobody samples there
 		}
-		w.sources[set] = prompts.New(w.run.ctx, set.Name, set, w.render, text, w.rewards)
+		w.sources[set] = prompts.New(w.ctx, set.Name, set, w.render, text, w.rewards)
 	}
 	return w.sources[set]
 }
@@ -152,7 +154,7 @@ func (w *textWork[P]) source(set *conversation.Set) *prompts.Source[P] {
 // or scorer shows before anything is trained.
 func (w *textWork[P]) probe() error {
 	probed := 256
-	if r := w.run.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
+	if r := w.job.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
 		probed = 4 // a scorer of the user's may take seconds a sample
 	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
@@ -194,7 +196,7 @@ func (w *textWork[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 		}
 	}
 	if cut > 0 {
-		w.run.log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
+		w.job.log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
 	}
 }
 
@@ -235,7 +237,7 @@ func (w *textWork[P]) Online(phase string) (selector.Source, error) {
 
 // PhasesData is what validation needs.
 func (w *textWork[P]) PhasesData() phases.Data {
-	c := w.run.cfg
+	c := w.job.cfg
 	out := c.phasesData(c.SFT.Average)
 	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
 	out.Shots, out.ShotsKey, out.EvalBatch = w.text.MaxTokens, w.limit, c.Data.BatchSize
@@ -250,8 +252,8 @@ func (w *textWork[P]) PhasesData() phases.Data {
 
 // Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
 func (w *textWork[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
-	if f := w.run.cfg.Checkpoint.Format; f == "pt" {
-		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.run.cfg.Policy)
+	if f := w.job.cfg.Checkpoint.Format; f == "pt" {
+		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.job.cfg.Policy)
 	}
 	return nil, nil
 }
@@ -343,7 +345,7 @@ func (w *textWork[P]) baseline(split, name string, set *conversation.Set, answer
 	src := w.source(set)
 	var ids []int64
 	var sel beamdata.Selections // without an accuracy where no term says how often an answer is right
-	for queries := range selector.Chunks(set.Len(), w.run.cfg.Data.BatchSize) {
+	for queries := range selector.Chunks(set.Len(), w.job.cfg.Data.BatchSize) {
 		b := selector.NewBatch(src, queries, 1, w.text.MaxTokens)
 		for i, q := range queries {
 			s, err := set.Sample(q)
@@ -360,7 +362,7 @@ func (w *textWork[P]) baseline(split, name string, set *conversation.Set, answer
 		}
 		sel.Reward, sel.Accuracy = append(sel.Reward, b.Rewards...), append(sel.Accuracy, acc...)
 	}
-	return w.run.recordBaseline(split, name, ids, sel, w.text.MaxTokens)
+	return recordBaseline(w.job, split, name, ids, sel, w.text.MaxTokens)
 }
 
 // Examples writes examples.json: what the initial and the best policy answer to a few held-out questions,
@@ -386,5 +388,5 @@ func (w *textWork[P]) Examples(env *phases.Env, result phases.Result) error {
 		out = append(out, reports.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []reports.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []reports.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}
-	return w.run.writeExamples(out)
+	return writeExamples(w.job, out)
 }

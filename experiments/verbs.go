@@ -13,7 +13,9 @@ import (
 	"syscall"
 
 	"fulcrum/beamdata"
-	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -35,10 +37,10 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
 	for _, path := range paths {
-		if err := there(path); err != nil {
+		if err := runfolder.CheckExists(path); err != nil {
 			return err
 		}
-		if len(paths) > 1 && !isRun(path) {
+		if len(paths) > 1 && !runfolder.IsRun(path) {
 			return usage.Errorf("%s: not a run folder: want the folders of runs to compare", path)
 		}
 	}
@@ -70,11 +72,11 @@ func verbReport(_ context.Context, _ App, args []string) error {
 			return err
 		}
 	} else {
-		if !isRun(dir) {
+		if !runfolder.IsRun(dir) {
 			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		rebuild := reports.RebuildReport
-		if taskOf(dir) == "evaluate" {
+		if runfolder.TaskOf(dir) == "evaluate" {
 			rebuild = rewriteEvaluation
 		}
 		if err := rebuild(dir); err != nil {
@@ -120,7 +122,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if path == args[1] || args[0] == "inspect" {
 		return checkCheckpoint(path, args[0] == "inspect")
 	}
-	all, err := filepath.Glob(filepath.Join(globLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	all, err := filepath.Glob(filepath.Join(runfolder.GlobLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func verbData(_ context.Context, _ App, args []string) error {
 
 // verbDoctor says what of libtorch, BLAS, CUDA and threads works here.
 func verbDoctor(context.Context, App, []string) error {
-	stdout.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	stdout.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", build.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(".", &disk); err == nil {
 		stdout.Printf("disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))

@@ -11,8 +11,10 @@ import (
 
 // CompletionOptions says which sampled completions are kept for reading (completions.jsonl).
 type CompletionOptions struct {
-	Groups     int  `koanf:"groups" help:"groups of a step that are kept; 0 = none" range:"[0,10000]"`
-	EverySteps *int `koanf:"every_steps" help:"keep some every so many steps of the phase too; null = at the first step of each epoch only" range:"[1,inf)"`
+	// groups of a step that are kept; 0 = none
+	Groups int `koanf:"groups" range:"[0,10000]"`
+	// keep some every so many steps of the phase too; null = at the first step of each epoch only
+	EverySteps *int `koanf:"every_steps" range:"[1,inf)"`
 }
 
 // DefaultCompletionOptions keeps two groups of each epoch.

@@ -230,9 +230,15 @@ func (g *GRPO) freezePolicies() error {
 	return nil
 }
 
+// HeadCloner is a policy whose attention can be read with another number of heads: the same weights, in the same shapes,
+// make another function of them.
+type HeadCloner interface {
+	CloneWithHeads(heads int) (selector.Policy, error)
+}
+
 // withHeads rebuilds the initial policy with n attention heads (old_policy_heads). The caller frees it.
 func (g *GRPO) withHeads(initial selector.Policy, n int) (selector.Policy, error) {
-	p, ok := initial.(selector.HeadCloner)
+	p, ok := initial.(HeadCloner)
 	if !ok {
 		return nil, fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, n)
 	}
@@ -259,9 +265,6 @@ func (g *GRPO) syncReference(step int) {
 	torchx.Copy(to, torchx.Add(torchx.Scale(g.env.Policy.Params().Flat(), mix), torchx.Scale(to, 1-mix)))
 }
 
-// stopper is a policy that may have an action behind the pool's, which ends a candidate.
-type stopper interface{ MayStop() bool }
-
 // lookAheadBatch is how many queries are evaluated at once when a phase begins.
 const lookAheadBatch = 64
 
@@ -285,7 +288,7 @@ func (g *GRPO) Prepare(ctx context.Context) error {
 			continue
 		}
 		dist := f == g.reference && g.opt.KL.Estimator == "exact"
-		if s, ok := f.Policy.(stopper); ok && s.MayStop() && dist {
+		if s, ok := f.Policy.(selector.Stopper); ok && s.MayStop() && dist {
 			continue // its last action stands behind the padding that take cuts off
 		}
 		var err error

@@ -12,32 +12,72 @@ import (
 
 // GRPOOptions configures group-relative policy optimisation (config sections grpo and grpo_online).
 type GRPOOptions struct {
-	Epochs         int                                 `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	EpochQueries   *int                                `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
-	LR             float64                             `koanf:"lr" help:"peak learning rate" range:"(0,inf)" also:"learning_rate"`
-	BatchSize      *int                                `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch     *int                                `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
-	Rollout        string                              `koanf:"rollout" help:"offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and scored by the reader or the rewards" enum:"offline,online"`
-	GroupSize      int                                 `koanf:"group_size" help:"sampled sequences per query (online)" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
-	SampleTemp     float64                             `koanf:"sample_temperature" help:"temperature of sampling (online), times the policy's own (temperature); old, new and reference log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs are taken without it" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
-	NumIterations  int                                 `koanf:"num_iterations" help:"optimizer steps on each batch before the next (μ of GRPO)" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
-	Ratio          string                              `koanf:"ratio" help:"probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)" enum:"sequence,token"`
-	Loss           string                              `koanf:"loss" help:"grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo: over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta is still adapted and reported)" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip" also:"loss_type"`
-	Clip           ClipOptions                         `koanf:"clip" help:"PPO's ratio clip"`
-	MaskTruncated  bool                                `koanf:"mask_truncated" help:"completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)" also:"mask_truncated_completions"`
-	ZeroVariance   string                              `koanf:"zero_variance" help:"groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)" enum:"keep,filter,resample"`
-	MaxResamples   int                                 `koanf:"max_resamples" help:"rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not" range:"[1,100]"`
-	Advantage      rewardutil.AdvantageOptions         `koanf:"advantage" help:"group-relative advantages"`
-	Curriculum     rewardutil.CurriculumOptions        `koanf:"curriculum" help:"how many of a group's best candidates count"`
-	KL             rewardutil.KLOptions                `koanf:"kl" help:"KL penalty against the reference policy"`
-	Temperature    rewardutil.PolicyTemperatureOptions `koanf:"temperature" help:"KL-driven temperature of the policy: sharpened while KL is low, softened while it is high"`
-	Freeze         []string                            `koanf:"freeze" help:"parameters whose name contains one of these stay as they are in this phase"`
-	OldPolicy      string                              `koanf:"old_policy" help:"the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then importance weights): that of the run's start, of the phase's start, of the epoch's start, of every update_old_after steps, or of the batch's first pass" enum:"init,phase_start,epoch_start,every_n,batch"`
-	OldPolicyHeads *int                                `koanf:"old_policy_heads" help:"attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's, whatever was trained" range:"[1,inf)"`
-	UpdateOldAfter int                                 `koanf:"update_old_after" help:"optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to num_iterations: at every batch, without a copy of the weights, as with old_policy=batch" range:"[1,inf)"`
-	MaxLogRatio    float64                             `koanf:"max_log_ratio" help:"log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python reference" range:"(0,inf]"`
-	EntropyWeight  float64                             `koanf:"entropy_weight" help:"bonus for entropy, in loss units per nat" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
-	Completions    CompletionOptions                   `koanf:"completions" help:"sampled completions kept in completions.jsonl (token policies)"`
+	// passes over the groups; 0 skips the phase
+	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
+	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
+	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
+	// peak learning rate
+	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
+	// queries a step; null = data.batch_size
+	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
+	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
+	// those of the same loss; null = all at once
+	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	// offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and
+	// scored by the reader or the rewards
+	Rollout string `koanf:"rollout" enum:"offline,online"`
+	// sampled sequences per query (online)
+	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
+	// temperature of sampling (online), times the policy's own (temperature); old, new and reference
+	// log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs
+	// are taken without it
+	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	// optimizer steps on each batch before the next (μ of GRPO)
+	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
+	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
+	Ratio string `koanf:"ratio" enum:"sequence,token"`
+	// grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo:
+	// over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length
+	// allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta
+	// is still adapted and reported)
+	Loss string `koanf:"loss" enum:"grpo,bnpo,dapo,dr_grpo,gspo,ppo_clip" also:"loss_type"`
+	// PPO's ratio clip
+	Clip ClipOptions `koanf:"clip"`
+	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong
+	// filtering, DAPO)
+	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
+	// groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the
+	// others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)
+	ZeroVariance string `koanf:"zero_variance" enum:"keep,filter,resample"`
+	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not
+	MaxResamples int `koanf:"max_resamples" range:"[1,100]"`
+	// group-relative advantages
+	Advantage rewardutil.AdvantageOptions `koanf:"advantage"`
+	// how many of a group's best candidates count
+	Curriculum rewardutil.CurriculumOptions `koanf:"curriculum"`
+	// KL penalty against the reference policy
+	KL rewardutil.KLOptions `koanf:"kl"`
+	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
+	Temperature rewardutil.PolicyTemperatureOptions `koanf:"temperature"`
+	// parameters whose name contains one of these stay as they are in this phase
+	Freeze []string `koanf:"freeze"`
+	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
+	// importance weights): that of the run's start, of the phase's start, of the epoch's start, of every
+	// update_old_after steps, or of the batch's first pass
+	OldPolicy string `koanf:"old_policy" enum:"init,phase_start,epoch_start,every_n,batch"`
+	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's,
+	// whatever was trained
+	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)"`
+	// optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to
+	// num_iterations: at every batch, without a copy of the weights, as with old_policy=batch
+	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)"`
+	// log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python
+	// reference
+	MaxLogRatio float64 `koanf:"max_log_ratio" range:"(0,inf]"`
+	// bonus for entropy, in loss units per nat
+	EntropyWeight float64 `koanf:"entropy_weight" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
+	// sampled completions kept in completions.jsonl (token policies)
+	Completions CompletionOptions `koanf:"completions"`
 
 	// Set by the program, not by users: advantages of normalised rewards within the top k, groups without
 	// a signal, and the stale gradients of frozen parameters, as the Python reference has them.
@@ -46,8 +86,10 @@ type GRPOOptions struct {
 
 // ClipOptions is PPO's clip range.
 type ClipOptions struct {
-	Epsilon     float64  `koanf:"epsilon" help:"the ratio is kept in [1-epsilon, 1+epsilon] (Schulman et al. 2017)" range:"(0,1)" also:"clip_epsilon,cliprange,clip_range,clip_ratio,clip_eps,eps_clip"`
-	EpsilonHigh *float64 `koanf:"epsilon_high" help:"upper side of the range; null = epsilon (clip-higher, DAPO)" range:"(0,inf)" also:"clip_epsilon_high,clip_ratio_high"`
+	// the ratio is kept in [1-epsilon, 1+epsilon] (Schulman et al. 2017)
+	Epsilon float64 `koanf:"epsilon" range:"(0,1)" also:"clip_epsilon,cliprange,clip_range,clip_ratio,clip_eps,eps_clip"`
+	// upper side of the range; null = epsilon (clip-higher, DAPO)
+	EpsilonHigh *float64 `koanf:"epsilon_high" range:"(0,inf)" also:"clip_epsilon_high,clip_ratio_high"`
 }
 
 // DefaultGRPOOptions returns GRPO on recorded groups with an exact KL penalty.
@@ -146,7 +188,7 @@ func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
 
 // Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
 func (g *GRPO) Check(env *Env) error {
-	if _, text := env.Policy.(selector.ExactKL); text {
+	if _, text := env.Policy.(selector.TokenPolicy); text {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
@@ -188,7 +230,7 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 		return err
 	}
 	g.env = env
-	_, g.text = env.Policy.(selector.ExactKL)
+	_, g.text = env.Policy.(selector.TokenPolicy)
 	var err error
 	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
 		return err

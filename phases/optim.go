@@ -14,14 +14,22 @@ import (
 
 // OptimOptions configures the optimizer of every phase (config section optim).
 type OptimOptions struct {
-	Name         string    `koanf:"name" help:"optimizer" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
-	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)" also:"wd"`
-	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
-	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)" also:"adam_epsilon"`
-	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
+	// optimizer
+	Name string `koanf:"name" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
+	// decoupled weight decay (Loshchilov & Hutter 2019)
+	WeightDecay float64 `koanf:"weight_decay" range:"[0,inf)" also:"wd"`
+	// decay rates of the first and second moment
+	Betas []float64 `koanf:"betas"`
+	// added to the root of the second moment
+	Eps float64 `koanf:"eps" range:"(0,inf)" also:"adam_epsilon"`
+	// largest global L2 norm of a step's gradient; 0 = no clipping
+	GradClipNorm float64 `koanf:"grad_clip_norm" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
 
-	ProjectorLR *float64 `koanf:"mm_projector_lr" help:"learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's schedule (null = the phase's lr)" range:"(0,inf)"`
-	TowerLR     *float64 `koanf:"vision_tower_lr" help:"the same of the vision tower" range:"(0,inf)"`
+	// learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's
+	// schedule (null = the phase's lr)
+	ProjectorLR *float64 `koanf:"mm_projector_lr" range:"(0,inf)"`
+	// the same of the vision tower
+	TowerLR *float64 `koanf:"vision_tower_lr" range:"(0,inf)"`
 
 	// Set by the program, not by users.
 	GoOn bool `koanf:"-"` // compat: step on after a NaN or infinite loss or gradient

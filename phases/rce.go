@@ -15,19 +15,35 @@ import (
 
 // RCEOptions configures reward-weighted cross entropy (config section rce).
 type RCEOptions struct {
-	Epochs       int                           `koanf:"epochs" help:"passes over the groups; 0 skips the phase" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	EpochQueries *int                          `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
-	LR           float64                       `koanf:"lr" help:"peak learning rate" range:"(0,inf)" also:"learning_rate"`
-	BatchSize    *int                          `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch   *int                          `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to those of the same loss; null = all at once" range:"[1,inf)"`
-	Rollout      string                        `koanf:"rollout" help:"offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the reader" enum:"offline,online"`
-	GroupSize    int                           `koanf:"group_size" help:"sampled candidates per query (online)" range:"[2,10000]"`
-	SampleTemp   float64                       `koanf:"sample_temperature" help:"temperature of sampling (online)" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
-	Temperature  rewardutil.TemperatureOptions `koanf:"temperature" help:"τ of the softmax over a query's candidates, annealed by step"`
-	Rewards      string                        `koanf:"rewards" help:"what the weights are a softmax of: the rewards as they are, or those of data.normalize" enum:"raw,normalized"`
-	Top1Only     bool                          `koanf:"top1_only" help:"imitate the best candidate only (the weights are then one-hot)"`
-	Average      string                        `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps, each weighted as its candidate" enum:"sequence,token"`
-	Completions  CompletionOptions             `koanf:"completions" help:"sampled completions kept in completions.jsonl (online, token policies)"`
+	// passes over the groups; 0 skips the phase
+	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
+	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
+	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
+	// peak learning rate
+	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
+	// queries a step; null = data.batch_size
+	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
+	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
+	// those of the same loss; null = all at once
+	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	// offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the
+	// reader
+	Rollout string `koanf:"rollout" enum:"offline,online"`
+	// sampled candidates per query (online)
+	GroupSize int `koanf:"group_size" range:"[2,10000]"`
+	// temperature of sampling (online)
+	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	// τ of the softmax over a query's candidates, annealed by step
+	Temperature rewardutil.TemperatureOptions `koanf:"temperature"`
+	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
+	Rewards string `koanf:"rewards" enum:"raw,normalized"`
+	// imitate the best candidate only (the weights are then one-hot)
+	Top1Only bool `koanf:"top1_only"`
+	// sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps,
+	// each weighted as its candidate
+	Average string `koanf:"average" enum:"sequence,token"`
+	// sampled completions kept in completions.jsonl (online, token policies)
+	Completions CompletionOptions `koanf:"completions"`
 
 	// Set by the program, not by users.
 	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
@@ -42,12 +58,19 @@ func DefaultRCEOptions() RCEOptions {
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
 type SFTOptions struct {
-	Epochs       int     `koanf:"epochs" help:"passes over the best beam of each query; 0 skips the phase" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	EpochQueries *int    `koanf:"epoch_queries" help:"queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all" range:"[1,inf)"`
-	LR           float64 `koanf:"lr" help:"peak learning rate" range:"(0,inf)" also:"learning_rate"`
-	BatchSize    *int    `koanf:"batch_size" help:"queries a step; null = data.batch_size" range:"[1,inf)"`
-	MicroBatch   *int    `koanf:"micro_batch" help:"queries in one forward and backward pass, to bound memory; changes no gradient; null = all at once" range:"[1,inf)"`
-	Average      string  `koanf:"average" help:"sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps of the batch" enum:"sequence,token"`
+	// passes over the best beam of each query; 0 skips the phase
+	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
+	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
+	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
+	// peak learning rate
+	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
+	// queries a step; null = data.batch_size
+	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
+	// queries in one forward and backward pass, to bound memory; changes no gradient; null = all at once
+	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	// sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps
+	// of the batch
+	Average string `koanf:"average" enum:"sequence,token"`
 }
 
 // DefaultSFTOptions skips the phase.
@@ -121,7 +144,7 @@ func atMost(n *int) int {
 
 // Check asks whether the options suit the policy.
 func (r *RCE) Check(env *Env) error {
-	if _, text := env.Policy.(selector.ExactKL); text && r.smoothing > 0 {
+	if _, text := env.Policy.(selector.TokenPolicy); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
 	_, err := r.optim.ownRates(env.Policy.Params(), r.opt.LR)
@@ -134,7 +157,7 @@ func (r *RCE) Begin(env *Env, totalSteps int) error {
 		return err
 	}
 	r.env, r.total = env, totalSteps
-	_, r.text = env.Policy.(selector.ExactKL)
+	_, r.text = env.Policy.(selector.TokenPolicy)
 	var err error
 	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
 		return err

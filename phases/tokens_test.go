@@ -144,11 +144,14 @@ func (p *tokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) se
 	return selector.Output{LogP: torchx.Mul(picked, maskTensor(picked, b)), Entropy: entropy}
 }
 
-// KL implements selector.ExactKL.
+// KL implements selector.TokenPolicy.
 func (p *tokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
 	d, r := p.dist(b, 1), reference.(*tokenPolicy).dist(b, 1)
 	return torchx.Sum(torchx.Mul(torchx.Exp(d), torchx.Sub(d, r)), 3)
 }
+
+// HalfPrecision implements selector.TokenPolicy.
+func (p *tokenPolicy) HalfPrecision() bool { return false }
 
 func (p *tokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -202,7 +205,7 @@ func (p *tokenPolicy) generate(s selector.Source, queries []int, g, t int, choos
 	return b
 }
 
-var _ selector.ExactKL = (*tokenPolicy)(nil)
+var _ selector.TokenPolicy = (*tokenPolicy)(nil)
 
 func toyQuestions(name string, first, n int) *tokenSource {
 	s := &tokenSource{name: name}

@@ -59,7 +59,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
 	var losses, steps []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
-	_, text := policy.(selector.ExactKL)
+	_, text := policy.(selector.TokenPolicy)
 	length, cut := 0, 0
 	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
@@ -122,7 +122,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 // exactKL is KL(policy ‖ reference) of every step of b, [B, G, T] nats, without gradient: summed over the
 // policy's distributions, or as a token policy gives it.
 func exactKL(policy, reference selector.Policy, b *selector.Batch) torchx.Tensor {
-	if p, ok := policy.(selector.ExactKL); ok {
+	if p, ok := policy.(selector.TokenPolicy); ok {
 		return p.KL(b, reference)
 	}
 	ref := reference.Forward(b, selector.ForwardOptions{Dist: true})

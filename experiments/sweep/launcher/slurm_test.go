@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/launcher/slurmtest"
+	"fulcrum/experiments/sweep/launcher/slurmtest"
 )
 
 // standin is the program that stands in for ours, once TestOnSlurm has built it.

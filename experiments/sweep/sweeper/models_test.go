@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // The estimator is a density: its integral is 1, and points drawn from it are where it says.

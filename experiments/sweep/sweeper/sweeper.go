@@ -14,7 +14,7 @@ import (
 	"math"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/registry"
 )
 

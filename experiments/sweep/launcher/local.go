@@ -19,10 +19,14 @@ import (
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
 type LocalOptions struct {
-	NJobs      int       `koanf:"n_jobs" help:"jobs at a time; -1 = as many as the cores and GPUs serve" range:"[-1,inf)"`
-	TimeoutMin *float64  `koanf:"timeout_min" help:"minutes that an attempt may take; null = no limit" range:"(0,inf)"`
-	GPUs       *[]string `koanf:"gpus" help:"GPUs to share out, as in CUDA_VISIBLE_DEVICES; null = all"`
-	JobsPerGPU int       `koanf:"jobs_per_gpu" help:"jobs that share a GPU" range:"[1,inf)"`
+	// jobs at a time; -1 = as many as the cores and GPUs serve
+	NJobs int `koanf:"n_jobs" range:"[-1,inf)"`
+	// minutes that an attempt may take; null = no limit
+	TimeoutMin *float64 `koanf:"timeout_min" range:"(0,inf)"`
+	// GPUs to share out, as in CUDA_VISIBLE_DEVICES; null = all
+	GPUs *[]string `koanf:"gpus"`
+	// jobs that share a GPU
+	JobsPerGPU int `koanf:"jobs_per_gpu" range:"[1,inf)"`
 }
 
 // DefaultLocalOptions returns the defaults.

@@ -1,4 +1,4 @@
-package experiments
+package runfolder
 
 import (
 	"errors"
@@ -13,18 +13,18 @@ import (
 // One process writes a folder; asking who does is no obstacle to it.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	if locked(dir) {
+	if Locked(dir) {
 		t.Error("a folder without a lock is locked")
 	}
-	f, err := claim(dir)
+	f, err := Claim(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !locked(dir) {
+	if !Locked(dir) {
 		t.Error("a claimed folder is not locked")
 	}
 	var asked *usage.Error
-	if _, err := claim(dir); !errors.As(err, &asked) {
+	if _, err := Claim(dir); !errors.As(err, &asked) {
 		t.Errorf("a second claim: %v, want a refusal", err)
 	}
 	// A lock that was removed or replaced is noticed, and made again where the folder itself is held.
@@ -36,38 +36,38 @@ func TestLock(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := claim(dir); !errors.As(err, &asked) && f.whole != nil {
+		if _, err := Claim(dir); !errors.As(err, &asked) && f.whole != nil {
 			t.Errorf("a claim after .lock was removed: %v, want a refusal", err)
 		}
-		if err := f.held(); err != nil || !locked(dir) {
-			t.Errorf("after .lock was removed (another in its place: %v): %v, locked %v", replaced, err, locked(dir))
+		if err := f.Held(); err != nil || !Locked(dir) {
+			t.Errorf("after .lock was removed (another in its place: %v): %v, locked %v", replaced, err, Locked(dir))
 		}
 	}
 	f.whole.Close() // a file system that cannot lock folders
 	f.whole = nil
 	os.Remove(path)
-	second, err := claim(dir)
+	second, err := Claim(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.held(); err == nil || !strings.Contains(err.Error(), "another process") {
+	if err := f.Held(); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("with a second writer: %v", err)
 	}
-	second.release()
-	f.release()
+	second.Release()
+	f.Release()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 2000 {
-			locked(dir)
+			Locked(dir)
 		}
 	}()
 	for range 2000 {
-		f, err := claim(dir)
+		f, err := Claim(dir)
 		if err != nil {
 			t.Fatalf("a claim beside a question: %v", err)
 		}
-		f.release()
+		f.Release()
 	}
 	<-done
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/reports"
 )
 

@@ -21,7 +21,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite": pure Go
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"

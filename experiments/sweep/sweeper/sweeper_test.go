@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // mixed is a space of every kind of axis; numeric leaves the choices out.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // function is something to minimize over four or two keys on a log scale.

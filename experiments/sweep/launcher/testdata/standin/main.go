@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 )
 
 func main() {

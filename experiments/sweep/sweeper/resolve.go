@@ -15,8 +15,9 @@ const Basic = "basic"
 
 // optunaOptions is hydra.sweeper of Hydra's optuna plugin: its keys that we have as well, and its own.
 type optunaOptions struct {
-	Options           `koanf:",squash"`
-	Sampler           samplerOptions `koanf:"sampler" help:"the group hydra/sweeper/sampler"`
+	Options `koanf:",squash"`
+	// the group hydra/sweeper/sampler
+	Sampler           samplerOptions `koanf:"sampler"`
 	Storage           any            `koanf:"storage"`
 	StudyName         *string        `koanf:"study_name"`
 	SearchSpace       any            `koanf:"search_space"`

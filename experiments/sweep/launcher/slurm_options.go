@@ -15,39 +15,71 @@ import (
 // SlurmOptions is hydra.launcher of hydra/launcher=slurm and of its alias submitit_slurm: the keys of
 // Hydra's submitit plugin with their meaning there. What is null is left to the cluster.
 type SlurmOptions struct {
-	Partition   *string  `koanf:"partition" help:"partition (queue); null = the cluster's default"`
-	TimeoutMin  int      `koanf:"timeout_min" help:"minutes an attempt may take" range:"[1,inf)"`
-	CPUsPerTask *int     `koanf:"cpus_per_task" help:"cores of a job" range:"[1,inf)"`
-	GPUsPerNode *int     `koanf:"gpus_per_node" help:"GPUs of a job" range:"[0,inf)"`
-	MemGB       *float64 `koanf:"mem_gb" help:"memory of a job, GB" range:"(0,inf)"`
+	// partition (queue); null = the cluster's default
+	Partition *string `koanf:"partition"`
+	// minutes an attempt may take
+	TimeoutMin int `koanf:"timeout_min" range:"[1,inf)"`
+	// cores of a job
+	CPUsPerTask *int `koanf:"cpus_per_task" range:"[1,inf)"`
+	// GPUs of a job
+	GPUsPerNode *int `koanf:"gpus_per_node" range:"[0,inf)"`
+	// memory of a job, GB
+	MemGB *float64 `koanf:"mem_gb" range:"(0,inf)"`
 
-	ArrayParallelism int    `koanf:"array_parallelism" help:"jobs of an array that run at a time" range:"[1,inf)"`
-	SignalDelayS     int    `koanf:"signal_delay_s" help:"seconds between the warning, at which a job saves its state, and the time limit; Slurm may warn up to a minute earlier" range:"[1,inf)"`
-	MaxNumTimeout    int    `koanf:"max_num_timeout" help:"times that a job which met its time limit is queued again, to go on where it was" range:"[0,inf)"`
-	Name             string `koanf:"name" help:"name in squeue"`
+	// jobs of an array that run at a time
+	ArrayParallelism int `koanf:"array_parallelism" range:"[1,inf)"`
+	// seconds between the warning, at which a job saves its state, and the time limit; Slurm may warn up to a
+	// minute earlier
+	SignalDelayS int `koanf:"signal_delay_s" range:"[1,inf)"`
+	// times that a job which met its time limit is queued again, to go on where it was
+	MaxNumTimeout int `koanf:"max_num_timeout" range:"[0,inf)"`
+	// name in squeue
+	Name string `koanf:"name"`
 
-	Account     *string   `koanf:"account" help:"account that is charged"`
-	QOS         *string   `koanf:"qos" help:"quality of service"`
-	Constraint  *string   `koanf:"constraint" help:"features that a node must have"`
-	Exclude     *string   `koanf:"exclude" help:"nodes not to use"`
-	Gres        *string   `koanf:"gres" help:"generic resources, such as gpu:a100:1"`
-	CPUsPerGPU  *int      `koanf:"cpus_per_gpu" help:"cores for each GPU" range:"[1,inf)"`
-	GPUsPerTask *int      `koanf:"gpus_per_task" help:"GPUs of a job's one task" range:"[0,inf)"`
-	MemPerGPU   *string   `koanf:"mem_per_gpu" help:"memory for each GPU, such as 40G"`
-	MemPerCPU   *string   `koanf:"mem_per_cpu" help:"memory for each core, such as 4G"`
-	Comment     *string   `koanf:"comment" help:"any text, kept with the job"`
-	Setup       *[]string `koanf:"setup" help:"lines of shell before the job, such as module load cuda; they run as they stand, every other key is quoted"`
-	SrunArgs    *[]string `koanf:"srun_args" help:"start the job by srun with these arguments; null = without srun"`
+	// account that is charged
+	Account *string `koanf:"account"`
+	// quality of service
+	QOS *string `koanf:"qos"`
+	// features that a node must have
+	Constraint *string `koanf:"constraint"`
+	// nodes not to use
+	Exclude *string `koanf:"exclude"`
+	// generic resources, such as gpu:a100:1
+	Gres *string `koanf:"gres"`
+	// cores for each GPU
+	CPUsPerGPU *int `koanf:"cpus_per_gpu" range:"[1,inf)"`
+	// GPUs of a job's one task
+	GPUsPerTask *int `koanf:"gpus_per_task" range:"[0,inf)"`
+	// memory for each GPU, such as 40G
+	MemPerGPU *string `koanf:"mem_per_gpu"`
+	// memory for each core, such as 4G
+	MemPerCPU *string `koanf:"mem_per_cpu"`
+	// any text, kept with the job
+	Comment *string `koanf:"comment"`
+	// lines of shell before the job, such as module load cuda; they run as they stand, every other key is
+	// quoted
+	Setup *[]string `koanf:"setup"`
+	// start the job by srun with these arguments; null = without srun
+	SrunArgs *[]string `koanf:"srun_args"`
 
-	AdditionalParameters map[string]any `koanf:"additional_parameters" help:"further sbatch options: {mail_type: END, exclusive: true}"`
-	AnswerTimeoutMin     float64        `koanf:"answer_timeout_min" help:"minutes to wait for a cluster that does not answer, before the sweep ends with an error; its jobs go on, and run resume watches them again" range:"(0,inf)"`
-	StderrToStdout       bool           `koanf:"stderr_to_stdout" help:"one file for what Slurm and the setup lines print, not two"`
+	// further sbatch options: {mail_type: END, exclusive: true}
+	AdditionalParameters map[string]any `koanf:"additional_parameters"`
+	// minutes to wait for a cluster that does not answer, before the sweep ends with an error; its jobs go on,
+	// and run resume watches them again
+	AnswerTimeoutMin float64 `koanf:"answer_timeout_min" range:"(0,inf)"`
+	// one file for what Slurm and the setup lines print, not two
+	StderrToStdout bool `koanf:"stderr_to_stdout"`
 
-	// Submitit's, with one meaning possible here.
-	Nodes          int     `koanf:"nodes" help:"1: a job runs on one node" range:"[1,inf)"`
-	TasksPerNode   int     `koanf:"tasks_per_node" help:"1: a job is one process" range:"[1,inf)"`
-	SubmititFolder *string `koanf:"submitit_folder" help:"not used: Slurm's files are in .sweep/slurm of the sweep"`
-	Python         *string `koanf:"python" help:"null: jobs run this program"`
+	// Submitit's keys, with one meaning possible here.
+
+	// 1: a job runs on one node
+	Nodes int `koanf:"nodes" range:"[1,inf)"`
+	// 1: a job is one process
+	TasksPerNode int `koanf:"tasks_per_node" range:"[1,inf)"`
+	// not used: Slurm's files are in .sweep/slurm of the sweep
+	SubmititFolder *string `koanf:"submitit_folder"`
+	// null: jobs run this program
+	Python *string `koanf:"python"`
 }
 
 // DefaultSlurmOptions returns submitit's defaults.

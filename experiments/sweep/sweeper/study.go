@@ -19,20 +19,33 @@ const Study = "study"
 
 // ArmOptions is one arm of a study.
 type ArmOptions struct {
-	From       *string  `koanf:"from" help:"arm whose finished run, of the same seed and the same other swept values, this one starts from (init.checkpoint); null = fresh weights"`
-	Checkpoint *string  `koanf:"checkpoint" help:"which of that run's checkpoints; null = last: every step of the stage before is behind the next one, as in a schedule of both" enum:"last,best"`
-	As         *string  `koanf:"as" help:"key that names that checkpoint to this arm; null = init.checkpoint, which goes on with what was trained there; vl.path and seq2seq.path start from the model that came of it, adapters merged" enum:"init.checkpoint,vl.path,seq2seq.path"`
-	Overrides  []string `koanf:"overrides" help:"what the arm sets; the command line comes after it"`
-	Label      *string  `koanf:"label" help:"what reports call it; null = its name"`
+	// arm whose finished run, of the same seed and the same other swept values, this one starts from
+	// (init.checkpoint); null = fresh weights
+	From *string `koanf:"from"`
+	// which of that run's checkpoints; null = last: every step of the stage before is behind the next one, as
+	// in a schedule of both
+	Checkpoint *string `koanf:"checkpoint" enum:"last,best"`
+	// key that names that checkpoint to this arm; null = init.checkpoint, which goes on with what was trained
+	// there; vl.path and seq2seq.path start from the model that came of it, adapters merged
+	As *string `koanf:"as" enum:"init.checkpoint,vl.path,seq2seq.path"`
+	// what the arm sets; the command line comes after it
+	Overrides []string `koanf:"overrides"`
+	// what reports call it; null = its name
+	Label *string `koanf:"label"`
 }
 
 // QuestionOptions is one comparison that a study is made for.
 type QuestionOptions struct {
-	Ask     string  `koanf:"ask" help:"the question, as the report prints it"`
-	Arm     string  `koanf:"arm" help:"arm that is judged"`
-	Against string  `koanf:"against" help:"arm, or one of init, random, similarity, majority, best_beam, oracle"`
-	Split   *string `koanf:"split" help:"val or the name of the held-out set; null = held-out where there is one"`
-	Metric  *string `koanf:"metric" help:"reward or accuracy; null = reward" enum:"reward,accuracy"`
+	// the question, as the report prints it
+	Ask string `koanf:"ask"`
+	// arm that is judged
+	Arm string `koanf:"arm"`
+	// arm, or one of init, random, similarity, majority, best_beam, oracle
+	Against string `koanf:"against"`
+	// val or the name of the held-out set; null = held-out where there is one
+	Split *string `koanf:"split"`
+	// reward or accuracy; null = reward
+	Metric *string `koanf:"metric" enum:"reward,accuracy"`
 }
 
 // armName is what may stand as a key, a value of the override grammar and a word in a table.

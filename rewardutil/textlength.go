@@ -3,8 +3,6 @@ package rewardutil
 import (
 	"context"
 	"errors"
-	"strings"
-	"unicode"
 
 	"fulcrum/internal/option"
 )
@@ -30,15 +28,4 @@ func (o LengthOptions) Score(_ context.Context, items []TextItem) ([]float64, er
 		out[i] = LengthSimilarity(Answer(it.Completion), Answer(it.Reference))
 	}
 	return out, nil
-}
-
-// LengthSimilarity returns min(a, b) / max(a, b) for the numbers of words of two texts, 0 where both are
-// empty. White space separates words as in Python's split: Unicode's, and the four ASCII separators.
-func LengthSimilarity(a, b string) float64 {
-	n, m := words(a), words(b)
-	return float64(min(n, m)) / float64(max(1, n, m))
-}
-
-func words(s string) int {
-	return len(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }))
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -31,11 +31,11 @@ func (o CompletionOptions) due(first bool, step, steps int) bool {
 }
 
 // record hands the first groups of a scored batch to the recorder, with their advantages.
-func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt rewardutil.AdvantageOptions) error {
+func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt advantage.Options) error {
 	if rec == nil {
 		return nil
 	}
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
+	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
 	var rows []Completion
 	for at, ok := range b.Valid[:min(o.Groups, b.B())*b.G] {
 		if !ok {

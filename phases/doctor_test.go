@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 )
 
 // TestTheDoctorChangesNothing: checkpoints have the same bytes with and without it.
@@ -105,8 +105,8 @@ func TestCompatIsNeverStopped(t *testing.T) {
 func TestNonFiniteIsTraced(t *testing.T) {
 	train, val := toy(t)
 	for _, phase := range []Phase{
-		NewRCE(DefaultRCEOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
-		NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16),
+		NewRCE(DefaultRCEOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0),
+		NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16),
 	} {
 		rec := &memory{}
 		env := toyEnv(t, val, rec, t.TempDir())
@@ -137,7 +137,7 @@ func TestNonFiniteIsTraced(t *testing.T) {
 func TestNonFiniteRewardIsNamed(t *testing.T) {
 	train, val := toy(t)
 	rec := &memory{}
-	phase := NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), poisoned{train}, 16)
+	phase := NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
 	_, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []Phase{phase}}, toyEnv(t, val, rec, t.TempDir()), nil)
 	var bad *NonFiniteError
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "of toy: candidate 0 of its group has reward NaN") || bad.Origin != "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -24,7 +24,7 @@ func TestMicroBatchKeepsDropout(t *testing.T) {
 				var loss float64
 				for _, micro := range []*int{nil, intp(1), intp(2), intp(3)} {
 					var phase *RCE
-					sched := rewardutil.LRScheduleOptions{Name: "constant"}
+					sched := schedule.LROptions{Name: "constant"}
 					if name == "sft" {
 						opt := DefaultSFTOptions()
 						opt.Epochs, opt.MicroBatch = 1, micro

@@ -11,7 +11,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
 )
 
@@ -125,12 +126,12 @@ func TestMemoryIsFlat(t *testing.T) {
 	train := ragged(t, queries)
 	rec := &gauge{t: t, every: queries / 5}
 	env := &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: Data{
-		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: ValLoss{Temperature: 0.5}}}
+		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: ValLoss{Temperature: 0.5}}}
 	rce, grpo, online := DefaultRCEOptions(), DefaultGRPOOptions(), DefaultGRPOOptions()
 	rce.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
 	grpo.OldPolicy = "epoch_start"
 	online.Rollout, online.OldPolicy = "online", "batch"
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 1, 0),
 		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 1),

@@ -10,7 +10,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -32,7 +33,7 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	defer torchx.NoGrad()()
 	for _, queries := range [][]int{{3}, {7, 0, 11, 4}} {
 		groups := train.Recorded(queries)
-		top := rewardutil.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
+		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
 		g := &GRPO{hand: rollout{batch: b, index: top.Index}}
@@ -92,7 +93,7 @@ func TestFreeze(t *testing.T) {
 	train, val := toy(t)
 	opt := DefaultGRPOOptions()
 	opt.LR, opt.Freeze = 1e-2, []string{"query_proj", "attn"}
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	env := toyEnv(t, val, &memory{}, t.TempDir())
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestFreeze(t *testing.T) {
 	phase.End()
 
 	opt.Freeze = []string{"query_prj"}
-	phase = NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase = NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `"query_prj" is in no parameter's name`) {
 		t.Errorf("error %v, want one that names query_prj", err)
 	}
@@ -156,7 +157,7 @@ func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 	} {
 		opt := DefaultGRPOOptions()
 		opt.Compat = tc.compat
-		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), equal{train, tc.with}, 16)
+		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
 		err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%d groups with a signal, compat %v: error %v, want %q", tc.with, tc.compat, err, tc.want)
@@ -168,7 +169,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 	train, val := toy(t)
 	opt := DefaultGRPOOptions()
 	opt.OldPolicy, opt.KL.Reference = "epoch_start", "phase_start"
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 	train, val := toy(t)
 	env := toyEnv(t, val, &memory{}, t.TempDir())
-	phase := NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	train, val := toy(t)
 	opt := DefaultGRPOOptions()
 	opt.LR, opt.OldPolicy, opt.UpdateOldAfter, opt.NumIterations = 1e-2, "every_n", 3, 2
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 	for _, lift := range []bool{false, true} {
 		opt := DefaultGRPOOptions()
 		opt.KL.Beta, opt.KL.LiftZero = 0, lift
-		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 		if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
 			t.Fatal(err)
 		}

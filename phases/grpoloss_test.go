@@ -10,7 +10,8 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
 )
 
@@ -96,10 +97,10 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*GRPOOpt
 	t.Cleanup(policy.params.Free)
 	g := &GRPO{name: "grpo", opt: opt, env: &Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
 	var err error
-	if g.beta, err = rewardutil.NewKLController(opt.KL); err != nil {
+	if g.beta, err = control.NewKLController(opt.KL); err != nil {
 		t.Fatal(err)
 	}
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
+	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
 	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: countSteps(b), temperature: 1, old: rounded(old), ref: rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.hand.old, g.hand.ref = sumRows(g.hand.old, steps), sumRows(g.hand.ref, steps)

@@ -16,7 +16,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -193,7 +194,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 	p := referencePolicy(t, golden.Shared(t, "parity", "inits", "L1", "init.pt"), 768, 1)
 	optim := DefaultOptimOptions()
 	optim.GoOn = true
-	sched := rewardutil.LRScheduleOptions{Name: "constant"}
+	sched := schedule.LROptions{Name: "constant"}
 	for i, c := range cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			src := c.source(t)
@@ -206,7 +207,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 
 			rce := DefaultRCEOptions()
 			rce.Rewards, rce.Top1Only, rce.Compat = "raw", c.Top1, true
-			rce.Temperature = rewardutil.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
+			rce.Temperature = schedule.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
 			phase := NewRCE(rce, optim, sched, src, c.B, c.Smoothing)
 			if err := phase.Begin(env, 1); err != nil {
 				t.Fatal(err)
@@ -221,7 +222,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 
 			opt := DefaultGRPOOptions()
 			opt.Compat, opt.OldPolicy, opt.MaxLogRatio, opt.Clip.Epsilon, opt.Advantage.Clip = true, "init", math.Inf(1), c.Epsilon, c.AdvantageClip
-			opt.Curriculum = rewardutil.CurriculumOptions{LateTopK: c.TopK, Baseline: "subset"}
+			opt.Curriculum = advantage.CurriculumOptions{LateTopK: c.TopK, Baseline: "subset"}
 			opt.KL.Reference, opt.KL.Estimator, opt.KL.Beta = "init", "k3_reversed", c.Beta
 			if c.ClipOnly {
 				opt.Loss = "ppo_clip"

@@ -21,7 +21,9 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -152,8 +154,8 @@ func toyEnv(t *testing.T, val *pointer.Source, rec Recorder, dir string) *Env {
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: Data{
-		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: ValLoss{Temperature: 0.5},
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, rewardutil.DefaultNormalizeOptions()) }}}
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: ValLoss{Temperature: 0.5},
+		Normalize: func(r []float64) []float64 { return group.Normalize(r, group.DefaultNormalizeOptions()) }}}
 }
 
 func intp(n int) *int           { return &n }
@@ -162,14 +164,14 @@ func floatp(x float64) *float64 { return &x }
 // toyPlan has every phase and every kind of state: dropout, an old policy of its own, adaptive β, two
 // passes over a rollout.
 func toyPlan(train *pointer.Source) Plan {
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	rce := DefaultRCEOptions()
 	rce.Epochs, rce.LR = 2, 1e-3
 	sft := DefaultSFTOptions()
 	sft.Epochs, sft.LR = 1, 1e-3
 	grpo := DefaultGRPOOptions()
 	grpo.Epochs, grpo.LR, grpo.OldPolicy = 3, 3e-3, "epoch_start"
-	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, Baseline: "group"}
+	grpo.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, Baseline: "group"}
 	grpo.Temperature.Enabled = true
 	online := DefaultGRPOOptions()
 	online.Rollout, online.OldPolicy, online.NumIterations, online.Epochs, online.LR = "online", "batch", 2, 2, 3e-3
@@ -214,8 +216,8 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 		rce.Epochs, rce.LR = 4, 1e-3
 		grpo.Epochs, grpo.LR, grpo.OldPolicy, grpo.KL.Reference = 4, 3e-3, "epoch_start", "epoch_start"
 		p := Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
-			NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
-			NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+			NewRCE(rce, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0),
+			NewGRPO("grpo", grpo, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 		p.Checkpoint.EveryEpochs, p.Checkpoint.Best.Metric = 3, str("val_kl") // the start stays best
 		return p
 	}
@@ -276,7 +278,7 @@ func constantPlan(train *pointer.Source) Plan {
 	rce, grpo := DefaultRCEOptions(), DefaultGRPOOptions()
 	rce.Epochs, grpo.Epochs, grpo.LR = 2, 2, 3e-3
 	grpo.OldPolicy, grpo.KL.Reference, grpo.Freeze = "phase_start", "init", []string{"query_proj"}
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0), NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16)}}
 }
@@ -287,8 +289,8 @@ func compatPlan(train *pointer.Source) Plan {
 	rce.Epochs, rce.KeepGradient, grpo.Epochs, grpo.LR, grpo.Compat = 2, true, 2, 3e-3, true
 	grpo.OldPolicy, grpo.OldPolicyHeads, grpo.Freeze, grpo.MaxLogRatio = "init", intp(2), []string{"input_proj", "query_proj"}, math.Inf(1)
 	grpo.KL.Reference, grpo.KL.Estimator, grpo.KL.Update = "init", "k3_reversed", "step"
-	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: intp(5), Baseline: "subset"}
-	sched := rewardutil.LRScheduleOptions{Name: "constant"}
+	grpo.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: intp(5), Baseline: "subset"}
+	sched := schedule.LROptions{Name: "constant"}
 	return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{
 		NewRCE(rce, DefaultOptimOptions(), sched, train, 16, 0), NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 16)}}
 }
@@ -402,7 +404,7 @@ func files(t *testing.T, dir string) map[string]string {
 // reward of the greedy selection a little and online grpo a lot.
 func TestPhasesLearn(t *testing.T) {
 	train, val := toy(t)
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	online := DefaultGRPOOptions()
 	online.Rollout, online.OldPolicy, online.Epochs, online.LR, online.KL.Beta = "online", "batch", 40, 1e-2, 0
 	offline := DefaultGRPOOptions()
@@ -459,7 +461,7 @@ func TestRatioIsOneAfterARefresh(t *testing.T) {
 			opt := DefaultGRPOOptions()
 			opt.Epochs, opt.LR, opt.OldPolicy, opt.UpdateOldAfter = 2, 1e-2, tc.old, tc.every
 			rec := &memory{}
-			phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+			phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 			if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{phase}}, toyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -550,7 +552,7 @@ func TestNonFiniteStopsBeforeTheWeights(t *testing.T) {
 	train, val := toy(t)
 	env := toyEnv(t, val, &memory{}, t.TempDir())
 	opt := DefaultGRPOOptions()
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), poisoned{train}, 16)
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -623,7 +625,7 @@ func TestKeepAndPatience(t *testing.T) {
 	train, val := toy(t)
 	rce := DefaultRCEOptions()
 	rce.Epochs, rce.LR = 30, 1e-9 // nothing moves: epoch 0 stays best
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Keep, plan.Checkpoint.PatienceEpochs = intp(2), intp(4)
 	opt := DefaultOptimOptions()
 	opt.WeightDecay = 0
@@ -657,7 +659,7 @@ func TestKeepAndPatience(t *testing.T) {
 // initial policy's validation, by name.
 func TestUnknownMetricStopsBeforeTraining(t *testing.T) {
 	train, val := toy(t) // its scorer knows no accuracy
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(DefaultRCEOptions(), DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(DefaultRCEOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Best.Metric = str("val_accuracy")
 	rec := &memory{}
 	_, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
@@ -673,7 +675,7 @@ func TestKeepCountsCheckpoints(t *testing.T) {
 	train, val := toy(t)
 	rce := DefaultRCEOptions()
 	rce.Epochs, rce.LR = 8, 1e-3
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.EveryEpochs, plan.Checkpoint.Keep, plan.Checkpoint.Best.Metric = 3, intp(2), str("val_kl") // the start stays best
 	dir := t.TempDir()
 	if _, err := Run(context.Background(), plan, toyEnv(t, val, &memory{}, dir), nil); err != nil {
@@ -701,7 +703,7 @@ func TestBestOutsideKL(t *testing.T) {
 		klMax float64
 		warns bool
 	}{{1e-12, true}, {1e6, false}} {
-		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 		plan.Checkpoint.Best.KLMax = &tc.klMax
 		rec := &memory{}
 		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
@@ -726,7 +728,7 @@ func TestDamagedCheckpointIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	grpo := DefaultGRPOOptions()
 	grpo.Epochs = 1
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewGRPO("grpo", grpo, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 	if _, err := Run(context.Background(), plan, toyEnv(t, val, &memory{}, dir), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -771,7 +773,7 @@ func TestBetaOnItsBoundIsReported(t *testing.T) {
 	opt.Epochs, opt.LR = 2, 1e-2
 	opt.KL.TargetMin, opt.KL.TargetMax, opt.KL.BetaMax = 0, 1e-9, 0.1 // any movement is too much, and 0.1 is the most
 	rec := &memory{}
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []Phase{phase}}, toyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -820,7 +822,7 @@ func TestRestoreBest(t *testing.T) {
 	rce.Epochs, rce.LR, grpo.Epochs, grpo.LR = 3, 1e-2, 1, 1e-30 // GRPO leaves the weights as it finds them
 	optim := DefaultOptimOptions()
 	optim.WeightDecay = 0
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, sched, train, 16, 0), NewGRPO("grpo", grpo, optim, sched, train, 16)}}
 	plan.Checkpoint.RestoreBest, plan.Checkpoint.Best.Metric = true, str("val_kl")
 	plan.Checkpoint.Keep = intp(1)
@@ -870,7 +872,7 @@ func TestBestIsInitial(t *testing.T) {
 	}{{1e-30, true}, {1e-2, false}} {
 		rce := DefaultRCEOptions()
 		rce.Epochs, rce.LR = 2, tc.lr
-		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+		plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{NewRCE(rce, optim, schedule.DefaultLROptions(), train, 16, 0)}}
 		plan.Checkpoint.Best.Metric = str("val_loss")
 		rec := &memory{}
 		r, err := Run(context.Background(), plan, toyEnv(t, val, rec, t.TempDir()), nil)
@@ -914,7 +916,7 @@ func TestEpochQueries(t *testing.T) {
 	train, val := toy(t)
 	opt := DefaultRCEOptions()
 	opt.Epochs, opt.EpochQueries = 2, intp(10)
-	phase := NewRCE(opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 4, 0)
+	phase := NewRCE(opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 4, 0)
 	if n := StepsPerEpoch(phase); n != 3 {
 		t.Errorf("%d steps for 10 queries in batches of 4, want 3", n)
 	}
@@ -925,7 +927,7 @@ func TestEpochQueries(t *testing.T) {
 		t.Errorf("epoch 1 takes %v, again %v, epoch 2 %v: want ten queries, drawn by epoch", first, again, second)
 	}
 	opt.EpochQueries = intp(train.Len() + 5)
-	if n := len(s.order(NewRCE(opt, DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 4, 0), 1)); n != train.Len() {
+	if n := len(s.order(NewRCE(opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 4, 0), 1)); n != train.Len() {
 		t.Errorf("an epoch of %d queries, there are %d", n, train.Len())
 	}
 }

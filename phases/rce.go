@@ -9,7 +9,9 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -34,7 +36,7 @@ type RCEOptions struct {
 	// temperature of sampling (online)
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
 	// τ of the softmax over a query's candidates, annealed by step
-	Temperature rewardutil.TemperatureOptions `koanf:"temperature"`
+	Temperature schedule.TemperatureOptions `koanf:"temperature"`
 	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
 	// imitate the best candidate only (the weights are then one-hot)
@@ -53,7 +55,7 @@ type RCEOptions struct {
 // DefaultRCEOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultRCEOptions() RCEOptions {
 	return RCEOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: rewardutil.DefaultTemperatureOptions(), Average: "sequence", Completions: DefaultCompletionOptions()}
+		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -82,7 +84,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 type RCE struct {
 	name      string
 	opt       RCEOptions
-	sched     rewardutil.LRScheduleOptions
+	sched     schedule.LROptions
 	optim     OptimOptions
 	src       selector.Source
 	batch     int
@@ -97,7 +99,7 @@ type RCE struct {
 }
 
 // NewRCE returns the rce phase on recorded beams.
-func NewRCE(opt RCEOptions, optim OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *RCE {
+func NewRCE(opt RCEOptions, optim OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *RCE {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
@@ -105,7 +107,7 @@ func NewRCE(opt RCEOptions, optim OptimOptions, sched rewardutil.LRScheduleOptio
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
-func NewSFT(opt SFTOptions, optim OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *RCE {
+func NewSFT(opt SFTOptions, optim OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *RCE {
 	rce := DefaultRCEOptions()
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
@@ -215,7 +217,7 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 		addTextMetrics(m, batch)
 	}
 	if r.opt.Rollout == "online" {
-		m["mean_reward"], m["reward_std"] = meanReward(batch), rewardutil.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
+		m["mean_reward"], m["reward_std"] = meanReward(batch), advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
 	}
 	return m, nil
 }
@@ -271,7 +273,7 @@ func weightedSteps(weights []float64, b *selector.Batch) float64 {
 }
 
 // beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.
-func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, rewardutil.WeightStats) {
+func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, group.WeightStats) {
 	rewards := b.Rewards
 	switch {
 	case opt.Top1Only && opt.Compat:
@@ -282,7 +284,7 @@ func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func(
 	if opt.Rewards == "normalized" && normalize != nil {
 		rewards = normalizeGroups(b, normalize)
 	}
-	w, stats := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
+	w, stats := group.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
 	if opt.Compat {
 		infiniteIsNaN(w, rewards, b.G)
 	}
@@ -301,10 +303,10 @@ func infiniteIsNaN(w, rewards []float64, g int) {
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
-func top1Weights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
-	sel := rewardutil.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
+func top1Weights(b *selector.Batch) ([]float64, group.WeightStats) {
+	sel := advantage.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
 	w := make([]float64, len(b.Valid))
-	stats := rewardutil.WeightStats{ESS: 1}
+	stats := group.WeightStats{ESS: 1}
 	for i := range b.B() {
 		if sel.Valid[i] {
 			w[i*b.G+sel.Index[i]] = 1
@@ -327,9 +329,9 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 
 // firstWeights puts 1/T on the first listed candidate of each query, as the reference does (defect D14):
 // the loss is then a mean over steps.
-func firstWeights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
+func firstWeights(b *selector.Batch) ([]float64, group.WeightStats) {
 	w := make([]float64, len(b.Valid))
-	stats := rewardutil.WeightStats{ESS: 1}
+	stats := group.WeightStats{ESS: 1}
 	for i := range b.B() {
 		if b.Valid[i*b.G] {
 			w[i*b.G] = 1 / float64(b.T)

@@ -12,7 +12,7 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/seq2seq"
 )
@@ -224,7 +224,7 @@ func TestSummaryGRPO(t *testing.T) {
 					}
 					optim := DefaultOptimOptions()
 					optim.GradClipNorm = 0
-					phase := NewGRPO("grpo", opt, optim, rewardutil.LRScheduleOptions{Name: "constant"}, src, 2)
+					phase := NewGRPO("grpo", opt, optim, schedule.LROptions{Name: "constant"}, src, 2)
 					if err := phase.Begin(env, 4); err != nil {
 						t.Fatal(err)
 					}

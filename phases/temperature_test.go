@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -97,12 +98,12 @@ func temperatureTrial(t *testing.T, token bool, change func(*GRPOOptions)) (*Env
 	t.Cleanup(p.Free)
 	t.Cleanup(initial.Free)
 	train := ragged(t, 8)
-	data := Data{Val: train, Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions()}
+	data := Data{Val: train, Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions()}
 	env := &Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: data}
 	grpo := DefaultGRPOOptions()
 	grpo.Rollout, grpo.OldPolicy = "online", "batch"
 	edit(&grpo)
-	return env, NewGRPO("grpo", grpo, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 4)
+	return env, NewGRPO("grpo", grpo, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 4)
 }
 
 // logProbsAt returns log π of every step [B*G*T] at a temperature.

@@ -14,7 +14,8 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -220,7 +221,7 @@ func tokenEnv(t *testing.T, rec Recorder, dir string) *Env {
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: Data{
-		Val: toyQuestions("val", 100, 10), Shots: toyMost, Shuffle: true, EvalBatch: 4, Advantage: rewardutil.DefaultAdvantageOptions(),
+		Val: toyQuestions("val", 100, 10), Shots: toyMost, Shuffle: true, EvalBatch: 4, Advantage: advantage.DefaultOptions(),
 		ValLoss: ValLoss{Temperature: 0.1, PerToken: true}}}
 }
 
@@ -232,7 +233,7 @@ func tokenGRPO(change func(*GRPOOptions)) *GRPO {
 	if change != nil {
 		change(&opt)
 	}
-	return NewGRPO("grpo", opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, toyQuestions("train", 0, 24), 8)
+	return NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8)
 }
 
 func tokenRCE(change func(*RCEOptions)) *RCE {
@@ -242,13 +243,13 @@ func tokenRCE(change func(*RCEOptions)) *RCE {
 	if change != nil {
 		change(&opt)
 	}
-	return NewRCE(opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
+	return NewRCE(opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
 }
 
 func tokenSFT() *RCE {
 	opt := DefaultSFTOptions()
 	opt.Epochs, opt.LR, opt.Average = 1, 0.05, "token"
-	return NewSFT(opt, DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
+	return NewSFT(opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
 }
 
 // tokenPlan has every phase and every kind of state that token policies have.

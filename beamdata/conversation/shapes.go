@@ -7,7 +7,7 @@ import (
 
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/chat"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/vqa"
 )
 
 // Shapes returns the built-in questions as conversations: one question about one rendered scene, with its
@@ -25,7 +25,7 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 	for _, item := range questions.Items {
 		for _, a := range item.Answers {
 			if _, ok := src.normalized[a.Answer]; !ok {
-				src.normalized[a.Answer] = rewardutil.NormalizeAnswer(a.Answer)
+				src.normalized[a.Answer] = vqa.NormalizeAnswer(a.Answer)
 			}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -53,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	policy.SetShots(2)
 	optim := phases.DefaultOptimOptions()
 	optim.WeightDecay = 0
-	lr := rewardutil.DefaultLRScheduleOptions()
+	lr := schedule.DefaultLROptions()
 	rce, online := phases.DefaultRCEOptions(), phases.DefaultGRPOOptions()
 	rce.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
 	offline := phases.DefaultGRPOOptions()
@@ -83,7 +84,7 @@ func newRig(t *testing.T) *rig {
 		r.stages[i].Optim, r.stages[i].SampleTemp = optim, 1
 	}
 	r.stages[0].Credit = func(b *selector.Batch, tau float64) []float64 {
-		w, _ := rewardutil.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
+		w, _ := group.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
 		return w
 	}
 	for i, o := range []*phases.GRPOOptions{&offline, &online} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +20,7 @@ import (
 // that a short name may stand for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
-	defaults *Node
+	defaults decoded
 }
 
 type field struct {
@@ -62,7 +63,7 @@ func SchemaOf(defaults any) (*Schema, error) {
 	if err := root.describe(v.Elem().Type()); err != nil {
 		return nil, err
 	}
-	return &Schema{root: root, defaults: defaultNode(v.Elem(), root)}, nil
+	return &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}, nil
 }
 
 // describe fills in what f's Go type says.
@@ -217,7 +218,7 @@ func defaultValue(v reflect.Value, f *field) *Node {
 		for _, k := range v.MapKeys() {
 			keys = append(keys, k.String())
 		}
-		sortStrings(keys)
+		slices.Sort(keys)
 		for _, k := range keys {
 			n.Keys = append(n.Keys, strKey(k))
 			n.Vals = append(n.Vals, defaultNode(v.MapIndex(reflect.ValueOf(k).Convert(v.Type().Key())), f.elem))

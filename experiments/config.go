@@ -9,7 +9,9 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
@@ -55,13 +57,13 @@ type Config struct {
 	// the encoder-decoder (policy=seq2seq)
 	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
 	// supervised fine-tuning on the best recorded beam
-	SFT phases.SFTOptions `koanf:"sft"`
+	SFT rce.SFTOptions `koanf:"sft"`
 	// reward-weighted cross entropy on recorded beams
-	RCE phases.RCEOptions `koanf:"rce"`
+	RCE rce.Options `koanf:"rce"`
 	// group-relative policy optimisation
-	GRPO phases.GRPOOptions `koanf:"grpo"`
+	GRPO grpo.Options `koanf:"grpo"`
 	// a second GRPO phase, on sampled groups scored by the reader
-	GRPOOnline phases.GRPOOptions `koanf:"grpo_online"`
+	GRPOOnline grpo.Options `koanf:"grpo_online"`
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
@@ -109,12 +111,12 @@ type PredictOptions struct {
 
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
-	online := phases.DefaultGRPOOptions()
+	online := grpo.DefaultOptions()
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
+		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
@@ -198,7 +200,7 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 	}
 	for _, phase := range []struct {
 		name string
-		opt  phases.GRPOOptions
+		opt  grpo.Options
 	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
 		if !seen[phase.name] || phase.opt.Epochs == 0 {
 			continue

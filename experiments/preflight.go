@@ -12,7 +12,9 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -128,7 +130,7 @@ func stagesOf(j *job, w workload, plan phases.Plan, short bool) []preflight.Stag
 	const few = 4 // candidates of a short group
 	c := *j.cfg
 	c.Optim.WeightDecay = 0
-	for _, o := range []*phases.GRPOOptions{&c.GRPO, &c.GRPOOnline} {
+	for _, o := range []*grpo.Options{&c.GRPO, &c.GRPOOnline} {
 		if o.ZeroVariance == "resample" {
 			o.ZeroVariance = "keep"
 		}
@@ -144,7 +146,7 @@ func stagesOf(j *job, w workload, plan phases.Plan, short bool) []preflight.Stag
 		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
 		switch p.Name() {
 		case "sft":
-			s.Credit = c.imitated(phases.RCEOptions{Top1Only: true})
+			s.Credit = c.imitated(rce.Options{Top1Only: true})
 		case "grpo":
 			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
 			s.SampleTemp = c.drawnAt(c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)

@@ -8,7 +8,9 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/rng"
 	"fulcrum/phases"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/reward"
@@ -20,7 +22,7 @@ import (
 // This file reads data and rewards once more, query by query, for the preflight to hold the paths of training against.
 
 // imitated is preflight.Stage.Credit of phases that imitate; nil where label smoothing makes other gradients.
-func (c *Config) imitated(o phases.RCEOptions) func(b *selector.Batch, tau float64) []float64 {
+func (c *Config) imitated(o rce.Options) func(b *selector.Batch, tau float64) []float64 {
 	if c.Selector.Smoothing > 0 || c.compatible() {
 		return nil
 	}
@@ -68,7 +70,7 @@ func nth(of []bool, k int) int {
 
 // compared is preflight.Stage.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,
 // which pulls at all candidates alike, is not counted, so that such phases are left out where it has a weight.
-func compared(o phases.GRPOOptions) func(b *selector.Batch, tau float64) []float64 {
+func compared(o grpo.Options) func(b *selector.Batch, tau float64) []float64 {
 	if o.Compat || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
 		return nil
 	}

@@ -214,7 +214,7 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 	return nil
 }
 
-// step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
+// Step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
 func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, queries []int) (m Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()

@@ -79,7 +79,7 @@ type shapesSource struct {
 	wording    wording
 }
 
-// accuracy is rewardutil.VQAAccuracy of answer i of a question's own, without normalising all ten for each: with c of
+// accuracy is vqa.Accuracy of answer i of a question's own, without normalising all ten for each: with c of
 // n annotators who agree, those see c-1 others who do, and the n-c see c.
 func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
 	c, n := 0, 0

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/phases"
+	"fulcrum/phases/grpo"
 	"fulcrum/selector"
 )
 
@@ -84,7 +84,7 @@ func (s tokenSpy) HalfPrecision() bool { return s.tokens.HalfPrecision() }
 type headSpy struct{ *spy }
 
 func (s headSpy) CloneWithHeads(heads int) (selector.Policy, error) {
-	return s.Policy.(phases.HeadCloner).CloneWithHeads(heads)
+	return s.Policy.(grpo.HeadCloner).CloneWithHeads(heads)
 }
 
 // watch returns a spy on a policy, and what a phase sees of it: the policy's optional powers included.
@@ -93,7 +93,7 @@ func watch(p selector.Policy) (*spy, selector.Policy) {
 	if tokens, ok := p.(selector.TokenPolicy); ok {
 		return s, tokenSpy{s, tokens}
 	}
-	if _, ok := p.(phases.HeadCloner); ok {
+	if _, ok := p.(grpo.HeadCloner); ok {
 		return s, headSpy{s}
 	}
 	return s, s

@@ -1,9 +1,11 @@
-package phases
+package grpo
 
 import (
 	"math"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
@@ -27,7 +29,7 @@ type findings struct {
 
 // newFindings returns what a pass over the batch in hand fills in. The first of several passes keeps
 // log-probabilities.
-func (g *GRPO) newFindings(pass int) *findings {
+func (g *Phase) newFindings(pass int) *findings {
 	if pass > 0 {
 		return &findings{old: g.hand.old, ref: g.hand.ref}
 	}
@@ -53,16 +55,16 @@ type found struct {
 }
 
 // add reads a part that starts at query from of the batch in hand. sync
-func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
+func (f *findings) add(g *Phase, from int, b *selector.Batch, t found) {
 	perSequence := t.kl
 	if g.opt.Ratio == "token" {
-		perSequence = weighted(t.klTerms, maskTensor(t.logp, b), float64(max(g.hand.candidates, 1)))
+		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.hand.candidates, 1)))
 	}
 	first := len(f.old) > 0 && g.hand.old == nil // of several passes
 	if f.ref == nil || g.hand.ref != nil {
 		t.ref = torchx.Tensor{}
 	}
-	values := read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
+	values := objective.Read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
 	f.loss += values[0][0]
 	f.ppo += values[1][0]
 	f.kl += values[2][0]
@@ -81,10 +83,10 @@ func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
 		}
 	}
 	if first {
-		copy(f.old[from*b.G*width:], rounded(old))
+		copy(f.old[from*b.G*width:], objective.Rounded(old))
 	}
 	if values[8] != nil {
-		copy(f.ref[from*b.G*width:], rounded(values[8]))
+		copy(f.ref[from*b.G*width:], objective.Rounded(values[8]))
 	}
 	for at, h := range values[7] {
 		if b.Mask[at] != 0 {
@@ -95,7 +97,7 @@ func (f *findings) add(g *GRPO, from int, b *selector.Batch, t found) {
 }
 
 // addRatios counts a part's ratios: one a candidate, or one a token.
-func (f *findings) addRatios(g *GRPO, from int, b *selector.Batch, logRatio []float64) {
+func (f *findings) addRatios(g *Phase, from int, b *selector.Batch, logRatio []float64) {
 	low, high := g.opt.Clip.sides()
 	width := len(logRatio) / len(b.Valid)
 	for at, d := range logRatio {
@@ -112,42 +114,34 @@ func (f *findings) addRatios(g *GRPO, from int, b *selector.Batch, logRatio []fl
 		switch {
 		case ratio < 1-low:
 			f.outside++
-			f.low += int(oneIf(adv < 0))
+			f.low += int(objective.OneIf(adv < 0))
 		case ratio > 1+high:
 			f.outside++
-			f.high += int(oneIf(adv > 0))
+			f.high += int(objective.OneIf(adv > 0))
 		}
 	}
 }
 
 // measure turns the findings of a pass into metrics.
-func (g *GRPO) measure(m Metrics, f *findings) {
+func (g *Phase) measure(m phases.Metrics, f *findings) {
 	left := g.hand.batch.NumValid()
 	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl
 	m["kl"] = f.klSequence * (float64(max(g.hand.candidates, 1)) / float64(max(left, 1))) // of the candidates that are not masked
 	m["mean_ratio"] = f.ratios / math.Max(float64(f.n), 1)
-	m["clip_fraction"], m["clamp_fraction"] = share(f.outside, f.n), share(f.clamped, f.n)
+	m["clip_fraction"], m["clamp_fraction"] = objective.Share(f.outside, f.n), objective.Share(f.clamped, f.n)
 	if f.fresh {
 		m["refresh_drift"] = f.drift
 	} else {
 		m["advantage_gain"] = f.gain / math.Max(float64(left), 1)
 	}
-	m["clip_fraction_low"], m["clip_fraction_high"] = share(f.low, f.n), share(f.high, f.n)
+	m["clip_fraction_low"], m["clip_fraction_high"] = objective.Share(f.low, f.n), objective.Share(f.high, f.n)
 	if f.steps > 0 {
 		m["entropy"] = f.entropy / float64(f.steps)
 	}
 	if g.text {
-		m["kl_per_token"] = m["kl"].(float64) * share(left, g.hand.tokens)
+		m["kl_per_token"] = m["kl"].(float64) * objective.Share(left, g.hand.tokens)
 	}
 	for k, x := range g.hand.info {
 		m[k] = x
 	}
-}
-
-func rounded(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
 }

@@ -1,9 +1,10 @@
-package phases
+package grpo
 
 import (
 	"math"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
@@ -24,15 +25,15 @@ import (
 // by its own tokens, and its loss depends on how much memory there is.
 
 // perRatio returns one log-probability a ratio: [B, G, T] → [B, G], or as it is with ratio=token.
-func (g *GRPO) perRatio(logp torchx.Tensor) torchx.Tensor {
+func (g *Phase) perRatio(logp torchx.Tensor) torchx.Tensor {
 	if g.opt.Ratio == "token" {
 		return logp
 	}
-	return sequence(logp)
+	return objective.Sequence(logp)
 }
 
 // width is how many log-probabilities each candidate has.
-func (g *GRPO) width(b *selector.Batch) int {
+func (g *Phase) width(b *selector.Batch) int {
 	if g.opt.Ratio == "token" {
 		return b.T
 	}
@@ -40,7 +41,7 @@ func (g *GRPO) width(b *selector.Batch) int {
 }
 
 // shape is that of perRatio.
-func (g *GRPO) shape(b *selector.Batch) []int {
+func (g *Phase) shape(b *selector.Batch) []int {
 	if g.opt.Ratio == "token" {
 		return []int{b.B(), b.G, b.T}
 	}
@@ -48,30 +49,30 @@ func (g *GRPO) shape(b *selector.Batch) []int {
 }
 
 // advantages returns the advantages of a part of the batch in hand: [B, G], or [B, G, 1] with ratio=token.
-func (g *GRPO) advantages(like torchx.Tensor, b *selector.Batch, from int) torchx.Tensor {
+func (g *Phase) advantages(like torchx.Tensor, b *selector.Batch, from int) torchx.Tensor {
 	shape := g.shape(b)
 	if len(shape) == 3 {
 		shape[2] = 1
 	}
-	return onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)
+	return objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)
 }
 
 // weights returns what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
 // counts, and the divisor of the whole batch (the table above).
-func (g *GRPO) weights(logp torchx.Tensor, b *selector.Batch) (weight torchx.Tensor, divisor float64) {
+func (g *Phase) weights(logp torchx.Tensor, b *selector.Batch) (weight torchx.Tensor, divisor float64) {
 	candidates := float64(max(g.hand.candidates, 1))
 	if g.opt.Ratio != "token" {
-		return onDevice(logp, indicator(b.Valid), b.B(), b.G), candidates
+		return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), candidates
 	}
 	switch g.opt.Loss {
 	case "bnpo", "dapo":
-		return maskTensor(logp, b), float64(max(g.hand.tokens, 1))
+		return objective.Mask(logp, b), float64(max(g.hand.tokens, 1))
 	case "dr_grpo":
 		longest := g.env.Data.Shots
 		if longest == 0 {
 			longest = b.T
 		}
-		return maskTensor(logp, b), candidates * float64(longest)
+		return objective.Mask(logp, b), candidates * float64(longest)
 	}
 	perToken := make([]float64, len(b.Mask))
 	for at, inverse := range inverseLengths(b) {
@@ -79,7 +80,7 @@ func (g *GRPO) weights(logp torchx.Tensor, b *selector.Batch) (weight torchx.Ten
 			perToken[t] = inverse * float64(b.Mask[t])
 		}
 	}
-	return onDevice(logp, perToken, g.shape(b)...), candidates
+	return objective.OnDevice(logp, perToken, g.shape(b)...), candidates
 }
 
 // inverseLengths returns 1/|o_i| of each candidate [B*G]; 0 without scored steps.
@@ -94,7 +95,7 @@ func inverseLengths(b *selector.Batch) []float64 {
 }
 
 // logRatio returns log ρ, shaped like logp; gspo's is the mean over a candidate's steps, [B, G] or [B, G, 1].
-func (g *GRPO) logRatio(logp, old torchx.Tensor, b *selector.Batch) torchx.Tensor {
+func (g *Phase) logRatio(logp, old torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	d := torchx.Sub(logp, old) // 0 where masked
 	if g.opt.Loss != "gspo" {
 		return d
@@ -103,7 +104,7 @@ func (g *GRPO) logRatio(logp, old torchx.Tensor, b *selector.Batch) torchx.Tenso
 	if len(shape) == 3 {
 		d, shape[2] = torchx.SumKeep(d, 2), 1
 	}
-	return torchx.Mul(d, onDevice(logp, inverseLengths(b), shape...))
+	return torchx.Mul(d, objective.OnDevice(logp, inverseLengths(b), shape...))
 }
 
 // surrogate is PPO's clipped objective to be minimised (Schulman et al. 2017, eq. 7):
@@ -115,14 +116,14 @@ func surrogate(ratio, adv, weight torchx.Tensor, low, high, divisor float64) tor
 }
 
 // kl is the penalty, like logp: nats per sequence, or per step with ratio=token; with gradient.
-func (g *GRPO) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
+func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	switch {
 	case g.opt.KL.Estimator != "exact":
 		return sampledKL(g.opt.KL.Estimator, torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
 	case g.opt.Ratio == "token":
 		return out.KL
 	}
-	return maskedSum(out.KL, b)
+	return objective.MaskedSum(out.KL, b)
 }
 
 // sampledKL estimates KL(π ‖ ref) from one log-ratio a candidate or token, r = log π - log ref (Schulman
@@ -146,8 +147,8 @@ func sampledKL(estimator string, logRatio torchx.Tensor, limit float64) torchx.T
 }
 
 // entropyBonus is the part's share of the mean entropy of the scored steps, with gradient.
-func (g *GRPO) entropyBonus(out selector.Output, like torchx.Tensor, b *selector.Batch) torchx.Tensor {
-	mask, steps := maskTensor(like, b), float64(g.hand.tokens)
+func (g *Phase) entropyBonus(out selector.Output, like torchx.Tensor, b *selector.Batch) torchx.Tensor {
+	mask, steps := objective.Mask(like, b), float64(g.hand.tokens)
 	if out.Dist.Nil() {
 		return torchx.Scale(torchx.Sum(torchx.Mul(out.Entropy, mask)), 1/max(steps, 1))
 	}

@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"context"
@@ -12,13 +12,15 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/seq2seq"
 )
 
 // recipe is the summarisation recipe's GRPO: ε = 0.1, β = 0.04 with k3, one ratio a token, averaged over all tokens.
-func recipe(o *GRPOOptions) {
+func recipe(o *Options) {
 	o.Ratio, o.Loss, o.Clip.Epsilon = "token", "bnpo", 0.1
 	o.KL.Estimator, o.KL.Beta, o.KL.Controller = "k3", 0.04, "fixed"
 	o.Advantage.Std, o.Advantage.MinStd, o.Advantage.Clip = "sample", 0, math.Inf(1)
@@ -85,19 +87,6 @@ func TestSummaryLossFixtures(t *testing.T) {
 	}
 }
 
-// summaries are the prompts of a fixture with five scored completions each.
-type summaries struct {
-	texts [][]int64
-	batch *selector.Batch
-}
-
-func (s *summaries) Name() string                  { return "summaries" }
-func (s *summaries) Len() int                      { return len(s.texts) }
-func (s *summaries) ID(i int) int64                { return int64(i) }
-func (s *summaries) Prompt(i int) ([]int64, error) { return s.texts[i], nil }
-
-func (s *summaries) Recorded(queries []int) *selector.Batch { return s.batch.Groups(queries) }
-
 type summaryCase struct {
 	Lengths   []int `json:"completion_lengths"`
 	Scenarios map[string]struct {
@@ -109,7 +98,7 @@ type summaryCase struct {
 	}
 }
 
-func openSummaries(t *testing.T, model string) (*summaries, summaryCase) {
+func openSummaries(t *testing.T, model string) (*phasetest.Summaries, summaryCase) {
 	t.Helper()
 	var e struct {
 		T5   struct{ GRPO summaryCase } `json:"tiny_t5"`
@@ -138,16 +127,16 @@ func openSummaries(t *testing.T, model string) (*summaries, summaryCase) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &summaries{}
+	s := &phasetest.Summaries{}
 	for row := 0; row < len(c.Lengths); row += 5 {
 		n := 0
 		for ; n < longest && mask[row*longest+n] != 0; n++ {
 		}
-		s.texts = append(s.texts, ids[row*longest:row*longest+n])
+		s.Texts = append(s.Texts, ids[row*longest:row*longest+n])
 	}
-	s.batch = selector.NewBatch(s, []int{0, 1}, 5, steps)
+	s.Batch = selector.NewBatch(s, []int{0, 1}, 5, steps)
 	for i, n := range c.Lengths {
-		s.batch.Set(i/5, i%5, labels[i*steps:i*steps+n], rewards[i])
+		s.Batch.Set(i/5, i%5, labels[i*steps:i*steps+n], rewards[i])
 	}
 	return s, c
 }
@@ -212,19 +201,19 @@ func TestSummaryGRPO(t *testing.T) {
 					if mode == "full" {
 						reference = moved(t, policy, 0.05, 0.5)
 					}
-					opt := DefaultGRPOOptions()
+					opt := DefaultOptions()
 					recipe(&opt)
 					opt.Epochs, opt.LR, opt.OldPolicy, opt.NumIterations, opt.UpdateOldAfter = 1, 1e-4, run.old, run.passes, 1000
-					env := &Env{Policy: policy, Initial: reference, Seed: 1, Rec: &memory{}, Data: Data{Shots: src.batch.T, Advantage: opt.Advantage}}
+					env := &phases.Env{Policy: policy, Initial: reference, Seed: 1, Rec: &phasetest.Memory{}, Data: phases.Data{Shots: src.Batch.T, Advantage: opt.Advantage}}
 					if opt.KL.Reference = "init"; run.scenario == "mid" { // the phase starts at the reference, and the policy moves before its first step
 						opt.KL.Reference = "phase_start"
 						policy.Params().CopyFrom(reference.Params())
 						old := openSummaryPolicy(t, model, mode)
 						env.Initial = moved(t, old, map[string]float64{"full": 0.03, "lora": 0.5}[mode], 2)
 					}
-					optim := DefaultOptimOptions()
+					optim := phases.DefaultOptimOptions()
 					optim.GradClipNorm = 0
-					phase := NewGRPO("grpo", opt, optim, schedule.LROptions{Name: "constant"}, src, 2)
+					phase := New("grpo", opt, optim, schedule.LROptions{Name: "constant"}, src, 2)
 					if err := phase.Begin(env, 4); err != nil {
 						t.Fatal(err)
 					}

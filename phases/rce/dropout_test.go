@@ -1,4 +1,4 @@
-package phases
+package rce
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -22,23 +24,23 @@ func TestMicroBatchKeepsDropout(t *testing.T) {
 				p, src := droppingPolicy(t, policy)
 				var want []float64
 				var loss float64
-				for _, micro := range []*int{nil, intp(1), intp(2), intp(3)} {
-					var phase *RCE
+				for _, micro := range []*int{nil, new(1), new(2), new(3)} {
+					var phase *Phase
 					sched := schedule.LROptions{Name: "constant"}
 					if name == "sft" {
 						opt := DefaultSFTOptions()
 						opt.Epochs, opt.MicroBatch = 1, micro
-						phase = NewSFT(opt, DefaultOptimOptions(), sched, src, 5, 0)
+						phase = NewSFT(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
 					} else {
-						opt := DefaultRCEOptions()
+						opt := DefaultOptions()
 						opt.MicroBatch, opt.Rewards = micro, "raw"
-						phase = NewRCE(opt, DefaultOptimOptions(), sched, src, 5, 0)
+						phase = New(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
 					}
 					twin := p.Clone()
-					if err := phase.Begin(&Env{Policy: twin, Initial: p, Seed: 4}, 10); err != nil {
+					if err := phase.Begin(&phases.Env{Policy: twin, Initial: p, Seed: 4}, 10); err != nil {
 						t.Fatal(err)
 					}
-					phase.learn.optim.KeepGrad = true
+					phase.learn.Optimizer.KeepGrad = true
 					m, err := phase.Step(context.Background(), 1, 3, 0, []int{4, 0, 3, 1, 2})
 					if err != nil {
 						t.Fatal(err)
@@ -83,7 +85,7 @@ func droppingPolicy(t *testing.T, kind string) (selector.Policy, selector.Source
 			v[i] += float32(0.1 * math.Sin(float64(i)))
 		}
 		p.Params().SetValues(v)
-		return p, ragged(t, 5)
+		return p, phasetest.Ragged(t, 5)
 	}
 	o := seq2seq.DefaultOptions()
 	o.Scratch = seq2seq.ScratchOptions{Model: "t5", Width: 16, FF: 24, Layers: 2, DecoderLayers: 2, Heads: 2, Positions: 48}
@@ -109,24 +111,24 @@ func droppingPolicy(t *testing.T, kind string) (selector.Policy, selector.Source
 		v[i] += float32(0.1 * math.Sin(float64(i)))
 	}
 	p.Params().SetValues(v)
-	src := &summaries{}
+	src := &phasetest.Summaries{}
 	all := []int{0, 1, 2, 3, 4}
-	src.batch = selector.NewBatch(src, all, 3, 6)
+	src.Batch = selector.NewBatch(src, all, 3, 6)
 	for i := range all {
 		var text []int64
 		for k := range 3 + 2*i {
 			text = append(text, int64(2+(7*k+i)%38))
 		}
-		src.texts = append(src.texts, append(text, 1))
+		src.Texts = append(src.Texts, append(text, 1))
 		for g := range 3 - i%2 {
 			var ids []int64
 			for k := range 1 + (i+g)%5 {
 				ids = append(ids, int64(2+(5*k+3*g+i)%38))
 			}
-			src.batch.Set(i, g, append(ids, 1), float64(g)-0.3*float64(i))
+			src.Batch.Set(i, g, append(ids, 1), float64(g)-0.3*float64(i))
 		}
 	}
-	if n := src.batch.NumValid(); n != 13 {
+	if n := src.Batch.NumValid(); n != 13 {
 		t.Fatalf("%d candidates", n)
 	}
 	return p, src

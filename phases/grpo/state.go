@@ -1,10 +1,11 @@
-package phases
+package grpo
 
 import (
 	"encoding/json"
 	"fmt"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/phases"
 	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
 )
@@ -16,7 +17,7 @@ type grpoValues struct {
 }
 
 // unsaved are the frozen policies that no checkpoint file has, by role: a saved state holds them.
-func (g *GRPO) unsaved() map[string]selector.Policy {
+func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
 	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
 		k["reference"] = g.reference.Policy
@@ -28,21 +29,21 @@ func (g *GRPO) unsaved() map[string]selector.Policy {
 }
 
 // State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
-func (g *GRPO) State() PhaseState {
-	m, v, steps := g.learn.optim.State()
+func (g *Phase) State() phases.PhaseState {
+	m, v, steps := g.learn.Optimizer.State()
 	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
-	s := PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
+	s := phases.PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
 	for role, p := range g.unsaved() {
 		s.Frozen[role] = p.Params().Values()
 	}
-	if stale := g.learn.still.staleGradient(g.learn.params.Numel()); stale != nil {
-		s.Frozen[lastGradient] = stale
+	if stale := g.learn.Frozen.StaleGradient(g.learn.Params.Numel()); stale != nil {
+		s.Frozen[phases.LastGradient] = stale
 	}
 	return s
 }
 
 // Restore sets what State returned.
-func (g *GRPO) Restore(s PhaseState) error {
+func (g *Phase) Restore(s phases.PhaseState) error {
 	var v grpoValues
 	if err := jsonwords.Unmarshal(s.Values, &v); err != nil {
 		return fmt.Errorf("%s: saved state: %w", g.name, err)
@@ -64,18 +65,18 @@ func (g *GRPO) Restore(s PhaseState) error {
 		}
 		p.Params().SetValues(w)
 	}
-	if stale, ok := s.Frozen[lastGradient]; ok && g.learn.still != nil {
-		if len(stale) != g.learn.params.Numel() {
-			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.params.Numel())
+	if stale, ok := s.Frozen[phases.LastGradient]; ok && g.learn.Frozen != nil {
+		if len(stale) != g.learn.Params.Numel() {
+			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.Params.Numel())
 		}
-		g.learn.still.setStale(stale)
+		g.learn.Frozen.SetStale(stale)
 	}
-	return g.learn.optim.SetState(s.M, s.V, s.OptimizerSteps)
+	return g.learn.Optimizer.SetState(s.M, s.V, s.OptimizerSteps)
 }
 
 // End frees the optimizer and the frozen policies.
-func (g *GRPO) End() {
-	g.learn.free()
+func (g *Phase) End() {
+	g.learn.Free()
 	if g.old != g.reference {
 		g.old.free()
 	}

@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
@@ -50,7 +52,7 @@ type scripted struct {
 
 func newScripted(logp []float64) scripted {
 	p := torchx.NewParams([]torchx.Spec{{Name: "logp", Shape: []int{len(logp)}}}, "cpu")
-	p.SetValues(rounded(logp))
+	p.SetValues(objective.Rounded(logp))
 	return scripted{params: p}
 }
 
@@ -61,12 +63,12 @@ func (s scripted) Forward(b *selector.Batch, _ selector.ForwardOptions) selector
 	n := len(b.Valid) * b.T
 	start := int(b.Queries[0]) * b.G * b.T
 	logp := torchx.Reshape(torchx.Narrow(s.params.Get("logp"), 0, start, n), b.B(), b.G, b.T)
-	return selector.Output{LogP: torchx.Mul(logp, maskTensor(logp, b))}
+	return selector.Output{LogP: torchx.Mul(logp, objective.Mask(logp, b))}
 }
 
 // scriptedGRPO is a GRPO phase in the middle of a step: a batch in hand whose old and reference
 // log-probabilities are known.
-func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*GRPOOptions)) *GRPO {
+func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options)) *Phase {
 	t.Helper()
 	steps := 1
 	for _, row := range fx.Rows {
@@ -84,7 +86,7 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*GRPOOpt
 		copy(old[at*steps:], row.Old)
 		copy(ref[at*steps:], row.Ref)
 	}
-	opt := DefaultGRPOOptions()
+	opt := DefaultOptions()
 	opt.Ratio, opt.Loss, opt.KL.Estimator, opt.KL.Beta, opt.KL.Controller = "token", "bnpo", "k3", 0.04, "fixed"
 	opt.Advantage.Std, opt.Advantage.MinStd, opt.Advantage.Clip = std, 0, math.Inf(1)
 	if change != nil {
@@ -95,13 +97,13 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*GRPOOpt
 	}
 	policy := newScripted(logp)
 	t.Cleanup(policy.params.Free)
-	g := &GRPO{name: "grpo", opt: opt, env: &Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
+	g := &Phase{name: "grpo", opt: opt, env: &phases.Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
 	var err error
 	if g.beta, err = control.NewKLController(opt.KL); err != nil {
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: countSteps(b), temperature: 1, old: rounded(old), ref: rounded(ref)}
+	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: objective.CountSteps(b), temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.hand.old, g.hand.ref = sumRows(g.hand.old, steps), sumRows(g.hand.ref, steps)
 	}
@@ -118,16 +120,16 @@ func sumRows(x []float32, steps int) []float32 {
 
 // pass makes the backward passes of one step and returns its metrics, the loss and the gradient with respect
 // to the log-probabilities.
-func (g *GRPO) pass(t *testing.T) (m Metrics, loss float64, gradient []float64) {
+func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []float64) {
 	t.Helper()
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
 	sums := g.newFindings(1)
-	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
+	for from, to := range objective.Spans(g.hand.batch.B(), g.opt.MicroBatch) {
 		g.accumulate(from, to, g.beta.Beta(), sums)
 	}
-	m = Metrics{}
+	m = phases.Metrics{}
 	g.measure(m, sums)
 	return m, sums.loss, params.Grad().Floats()
 }
@@ -179,7 +181,7 @@ func TestGRPOLossFixtures(t *testing.T) {
 					golden.Close(t, []float64{m["mean_ratio"].(float64)}, []float64{ratios / float64(n)}, 1e-6)
 				}
 				if want.PerSequence != 0 {
-					per := scriptedGRPO(t, fx, std, func(o *GRPOOptions) { o.Loss = "grpo" })
+					per := scriptedGRPO(t, fx, std, func(o *Options) { o.Loss = "grpo" })
 					_, loss, _ := per.pass(t)
 					golden.Close(t, []float64{loss}, []float64{want.PerSequence}, 2e-6)
 				}
@@ -188,8 +190,8 @@ func TestGRPOLossFixtures(t *testing.T) {
 	}
 }
 
-// textbookLoss is the table of surrogate.go in float64, term by term.
-func textbookLoss(g *GRPO, fx lossFixture) float64 {
+// textbookLoss is the table of loss.go in float64, term by term.
+func textbookLoss(g *Phase, fx lossFixture) float64 {
 	o := g.opt
 	low, high := o.Clip.sides()
 	cut := func(d float64) float64 { return math.Max(-o.MaxLogRatio, math.Min(o.MaxLogRatio, d)) }
@@ -264,11 +266,11 @@ func TestGRPOLosses(t *testing.T) {
 	for _, ratio := range []string{"sequence", "token"} {
 		for _, loss := range []string{"grpo", "bnpo", "dapo", "dr_grpo", "gspo", "ppo_clip"} {
 			for _, estimator := range []string{"k1", "k2", "k3", "k3_reversed"} {
-				change := func(o *GRPOOptions) {
+				change := func(o *Options) {
 					o.Ratio, o.Loss, o.KL.Estimator, o.KL.Beta = ratio, loss, estimator, 0.3
-					o.Clip.EpsilonHigh, o.MaxLogRatio = floatp(0.28), 1.5
+					o.Clip.EpsilonHigh, o.MaxLogRatio = new(0.28), 1.5
 				}
-				o := DefaultGRPOOptions()
+				o := DefaultOptions()
 				if change(&o); o.Validate() != nil {
 					continue // token means of sequence ratios
 				}
@@ -298,7 +300,7 @@ func TestGRPOLosses(t *testing.T) {
 							}
 						}
 					}
-					g.opt.MicroBatch = intp(1)
+					g.opt.MicroBatch = new(1)
 					_, parts, partly := g.pass(t)
 					if math.Abs(parts-got) > 1e-6 || !slices.EqualFunc(partly, gradient, func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }) {
 						t.Errorf("%s: loss %.9g in micro-batches, want %.9g; or gradients differ", name, parts, got)
@@ -318,13 +320,13 @@ func TestMaskTruncated(t *testing.T) {
 	torchx.Attach(1)
 	fx := lossFixtures(t)[1]
 	for _, loss := range []string{"grpo", "dapo"} {
-		g := scriptedGRPO(t, fx, "sample", func(o *GRPOOptions) { o.Loss, o.MaskTruncated = loss, true })
+		g := scriptedGRPO(t, fx, "sample", func(o *Options) { o.Loss, o.MaskTruncated = loss, true })
 		adv := slices.Clone(g.hand.adv)
 		b := g.hand.batch
 		b.Truncated = make([]bool, len(b.Valid))
 		b.Truncated[2], b.Truncated[5] = true, true
 		dropTruncated(b)
-		g.hand.tokens = countSteps(b)
+		g.hand.tokens = objective.CountSteps(b)
 		_, got, gradient := g.pass(t)
 		for _, at := range []int{2, 5} {
 			if slices.Max(gradient[at*b.T:(at+1)*b.T]) != 0 || slices.Min(gradient[at*b.T:(at+1)*b.T]) != 0 {
@@ -336,7 +338,7 @@ func TestMaskTruncated(t *testing.T) {
 		}
 		left, rest := fx, 0
 		left.Rows = nil
-		kept := &GRPO{opt: g.opt, env: g.env}
+		kept := &Phase{opt: g.opt, env: g.env}
 		for i, row := range fx.Rows {
 			if i != 2 && i != 5 {
 				left.Rows = append(left.Rows, row)

@@ -1,4 +1,5 @@
-package phases
+// Package rce trains by reward-weighted cross entropy, and by supervised fine-tuning, its one-hot case.
+package rce
 
 import (
 	"context"
@@ -8,15 +9,17 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
-// RCEOptions configures reward-weighted cross entropy (config section rce).
-type RCEOptions struct {
+// Options configures reward-weighted cross entropy (config section rce).
+type Options struct {
 	// passes over the groups; 0 skips the phase
 	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
 	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
@@ -45,17 +48,17 @@ type RCEOptions struct {
 	// each weighted as its candidate
 	Average string `koanf:"average" enum:"sequence,token"`
 	// sampled completions kept in completions.jsonl (online, token policies)
-	Completions CompletionOptions `koanf:"completions"`
+	Completions phases.CompletionOptions `koanf:"completions"`
 
 	// Set by the program, not by users.
 	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
 	KeepGradient bool `koanf:"-"` // leave the last step's clipped gradient in Env.LastGradient
 }
 
-// DefaultRCEOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
-func DefaultRCEOptions() RCEOptions {
-	return RCEOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: DefaultCompletionOptions()}
+// DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
+func DefaultOptions() Options {
+	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
+		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -78,54 +81,54 @@ type SFTOptions struct {
 // DefaultSFTOptions skips the phase.
 func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Average: "sequence"} }
 
-// RCE is reward-weighted cross entropy: -Σ_i w_i log π(beam_i), w = softmax(reward / τ) within a query
+// Phase is reward-weighted cross entropy: -Σ_i w_i log π(beam_i), w = softmax(reward / τ) within a query
 // (reward-weighted regression, Peters & Schaal 2007; parity spec §5). SFT is its one-hot case. Online, the
 // candidates are samples of the policy as it is: every step then moves it towards its better ones.
-type RCE struct {
+type Phase struct {
 	name      string
-	opt       RCEOptions
+	opt       Options
 	sched     schedule.LROptions
-	optim     OptimOptions
+	optim     phases.OptimOptions
 	src       selector.Source
 	batch     int
 	smoothing float64
 
-	env      *Env
-	learn    *learner
+	env      *phases.Env
+	learn    *phases.Learner
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
 	gradient []float32 // restored, until the next step makes its own (KeepGradient)
 }
 
-// NewRCE returns the rce phase on recorded beams.
-func NewRCE(opt RCEOptions, optim OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *RCE {
+// New returns the rce phase on recorded beams.
+func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
-	return &RCE{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing}
+	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing}
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
-func NewSFT(opt SFTOptions, optim OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *RCE {
-	rce := DefaultRCEOptions()
+func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
+	rce := DefaultOptions()
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
-	p := NewRCE(rce, optim, sched, src, batch, smoothing)
+	p := New(rce, optim, sched, src, batch, smoothing)
 	p.name = "sft"
 	return p
 }
 
 // Name, Epochs, Source, BatchSize and Passes describe the phase to the scheduler.
-func (r *RCE) Name() string            { return r.name }
-func (r *RCE) Epochs() int             { return r.opt.Epochs }
-func (r *RCE) Source() selector.Source { return r.src }
-func (r *RCE) BatchSize() int          { return r.batch }
-func (r *RCE) Passes() int             { return 1 }
+func (r *Phase) Name() string            { return r.name }
+func (r *Phase) Epochs() int             { return r.opt.Epochs }
+func (r *Phase) Source() selector.Source { return r.src }
+func (r *Phase) BatchSize() int          { return r.batch }
+func (r *Phase) Passes() int             { return 1 }
 
 // Limits is what the options promise about the phase's rows.
-func (r *RCE) Limits() doctor.Limits {
-	lim := learnLimits(r.opt.LR, r.sched, r.optim)
+func (r *Phase) Limits() doctor.Limits {
+	lim := phases.LearnLimits(r.opt.LR, r.sched, r.optim)
 	lim.Online = r.opt.Rollout == "online"
 	if t := r.opt.Temperature; r.name == "rce" {
 		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
@@ -134,48 +137,40 @@ func (r *RCE) Limits() doctor.Limits {
 }
 
 // EpochQueries is how many queries an epoch takes.
-func (r *RCE) EpochQueries() int { return atMost(r.opt.EpochQueries) }
-
-// atMost is a limit; null = none.
-func atMost(n *int) int {
-	if n == nil {
-		return math.MaxInt
-	}
-	return *n
-}
+func (r *Phase) EpochQueries() int { return phases.AtMost(r.opt.EpochQueries) }
 
 // Check asks whether the options suit the policy.
-func (r *RCE) Check(env *Env) error {
+func (r *Phase) Check(env *phases.Env) error {
 	if _, text := env.Policy.(selector.TokenPolicy); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
-	_, err := r.optim.ownRates(env.Policy.Params(), r.opt.LR)
+	_, err := r.optim.OwnRates(env.Policy.Params(), r.opt.LR)
 	return err
 }
 
 // Begin makes the phase's optimizer.
-func (r *RCE) Begin(env *Env, totalSteps int) error {
+func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	if err := r.Check(env); err != nil {
 		return err
 	}
 	r.env, r.total = env, totalSteps
 	_, r.text = env.Policy.(selector.TokenPolicy)
 	var err error
-	if r.learn, err = newLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
+	if r.learn, err = phases.NewLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
 		return err
 	}
-	r.learn.optim.KeepGrad = r.opt.KeepGradient
+	r.learn.Optimizer.KeepGrad = r.opt.KeepGradient
 	return nil
 }
 
 // BeginEpoch asks for the first batch of samples to be kept for reading; there is nothing to refresh.
-func (r *RCE) BeginEpoch(int) error {
+func (r *Phase) BeginEpoch(int) error {
 	r.showNext = true
 	return nil
 }
 
 // Step makes one update of weighted imitation.
-func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metrics, error) {
+func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phases.Metrics, error) {
 	batch, err := r.collect(epoch, step, queries) // [B, G, T]
 	if err != nil {
 		return nil, err
@@ -190,11 +185,11 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 		divisor = weightedSteps(weights, batch)
 	}
 	loss := 0.0
-	r.learn.zero()
-	for from, to := range spans(batch.B(), r.opt.MicroBatch) {
+	r.learn.Zero()
+	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
 		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step)
 	}
-	m, err := r.learn.step(loss, step)
+	m, err := r.learn.Step(loss, step)
 	if err != nil {
 		return nil, err
 	}
@@ -206,54 +201,54 @@ func (r *RCE) Step(_ context.Context, epoch, step, _ int, queries []int) (Metric
 	if !r.opt.Top1Only {
 		m["effective_sample_size"] = stats.ESS
 		if stats.Several > 0 {
-			m["signal_share"] = share(stats.Signal, stats.Several)
+			m["signal_share"] = objective.Share(stats.Signal, stats.Several)
 		}
 		if stats.Signal > 0 {
 			m["ess_share"], m["score_spread"] = stats.SignalShare, stats.Spread
 		}
 	}
 	if r.text {
-		m["tokens"] = countSteps(batch)
-		addTextMetrics(m, batch)
+		m["tokens"] = objective.CountSteps(batch)
+		phases.AddTextMetrics(m, batch)
 	}
 	if r.opt.Rollout == "online" {
-		m["mean_reward"], m["reward_std"] = meanReward(batch), advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
+		m["mean_reward"], m["reward_std"] = objective.MeanReward(batch), advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
 	}
 	return m, nil
 }
 
 // collect returns the recorded candidates of queries, or samples of the policy with their rewards.
-func (r *RCE) collect(epoch, step int, queries []int) (*selector.Batch, error) {
+func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	if r.opt.Rollout != "online" {
 		b := r.src.Recorded(queries)
-		return b, finiteRewards(b, r.optim.GoOn)
+		return b, phases.CheckRewards(b, r.optim.GoOn)
 	}
-	b, err := sampleGroups(r.env.Policy, r.env, r.src, queries, r.opt.GroupSize, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	b, err := phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
 	if err == nil {
-		err = finiteRewards(b, r.optim.GoOn)
+		err = phases.CheckRewards(b, r.optim.GoOn)
 	}
 	if err != nil {
 		return nil, err
 	}
-	show := r.opt.Completions.due(r.showNext, step, 1)
+	show := r.opt.Completions.Due(r.showNext, step, 1)
 	r.showNext = false
 	if !show || !r.text {
 		return b, nil
 	}
-	return b, r.opt.Completions.record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
+	return b, r.opt.Completions.Record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
 }
 
 // accumulate adds the gradient of a part of the batch and returns its share of the loss. Dropout masks belong to queries
 // and candidates: they are those of the whole batch.
-func (r *RCE) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) float64 {
+func (r *Phase) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) float64 {
 	if part.NumValid() == 0 {
 		return 0
 	}
 	defer torchx.Scope()()
 	key := rng.Key(r.env.Seed, "dropout "+r.name, step)
 	out := r.env.Policy.Forward(part, selector.ForwardOptions{Train: true, DropoutSeed: key, Dist: r.smoothing > 0})
-	ce := crossEntropy(out, part, r.smoothing)                             // [B, G]
-	loss := weighted(ce, onDevice(ce, weights, part.B(), part.G), divisor) // scalar
+	ce := objective.CrossEntropy(out, part, r.smoothing)                                       // [B, G]
+	loss := objective.Weighted(ce, objective.OnDevice(ce, weights, part.B(), part.G), divisor) // scalar
 	torchx.Backward(loss)
 	return loss.Item() // sync
 }
@@ -273,7 +268,7 @@ func weightedSteps(weights []float64, b *selector.Batch) float64 {
 }
 
 // beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.
-func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, group.WeightStats) {
+func beamWeights(opt Options, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, group.WeightStats) {
 	rewards := b.Rewards
 	switch {
 	case opt.Top1Only && opt.Compat:
@@ -282,7 +277,7 @@ func beamWeights(opt RCEOptions, b *selector.Batch, tau float64, normalize func(
 		return top1Weights(b)
 	}
 	if opt.Rewards == "normalized" && normalize != nil {
-		rewards = normalizeGroups(b, normalize)
+		rewards = objective.NormalizeGroups(b, normalize)
 	}
 	w, stats := group.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
 	if opt.Compat {
@@ -342,31 +337,28 @@ func firstWeights(b *selector.Batch) ([]float64, group.WeightStats) {
 }
 
 // EndEpoch has nothing to adapt.
-func (r *RCE) EndEpoch(int, Metrics) (Metrics, error) { return nil, nil }
+func (r *Phase) EndEpoch(int, phases.Metrics) (phases.Metrics, error) { return nil, nil }
 
 // Reference is the policy that the run started from.
-func (r *RCE) Reference() selector.Policy { return r.env.Initial }
-
-// lastGradient is the name of a clipped gradient in a saved state.
-const lastGradient = "last_gradient"
+func (r *Phase) Reference() selector.Policy { return r.env.Initial }
 
 // State returns the optimizer's state, and the last gradient where the next phase wants it.
-func (r *RCE) State() PhaseState {
-	m, v, steps := r.learn.optim.State()
-	s := PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps}
+func (r *Phase) State() phases.PhaseState {
+	m, v, steps := r.learn.Optimizer.State()
+	s := phases.PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps}
 	if g := r.clippedGradient(); g != nil {
-		s.Frozen = map[string][]float32{lastGradient: g}
+		s.Frozen = map[string][]float32{phases.LastGradient: g}
 	}
 	return s
 }
 
 // clippedGradient is the gradient of the last step after clipping; nil unless it is kept.
-func (r *RCE) clippedGradient() []float32 {
-	if !r.opt.KeepGradient || r.gradient != nil || r.learn.optim.Steps() == 0 {
+func (r *Phase) clippedGradient() []float32 {
+	if !r.opt.KeepGradient || r.gradient != nil || r.learn.Optimizer.Steps() == 0 {
 		return r.gradient
 	}
-	g := torchx.Data[float32](r.learn.params.Grad())
-	scale := float32(r.learn.scale)
+	g := torchx.Data[float32](r.learn.Params.Grad())
+	scale := float32(r.learn.Scale)
 	for i := range g {
 		g[i] *= scale
 	}
@@ -374,12 +366,12 @@ func (r *RCE) clippedGradient() []float32 {
 }
 
 // Restore sets the optimizer's state.
-func (r *RCE) Restore(s PhaseState) error {
-	if err := r.learn.optim.SetState(s.M, s.V, s.OptimizerSteps); err != nil {
+func (r *Phase) Restore(s phases.PhaseState) error {
+	if err := r.learn.Optimizer.SetState(s.M, s.V, s.OptimizerSteps); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	if r.opt.KeepGradient && s.OptimizerSteps > 0 {
-		g, ok := s.Frozen[lastGradient]
+		g, ok := s.Frozen[phases.LastGradient]
 		if !ok {
 			return fmt.Errorf("%s: the saved state lacks the last gradient", r.name)
 		}
@@ -389,9 +381,9 @@ func (r *RCE) Restore(s PhaseState) error {
 }
 
 // End frees the optimizer.
-func (r *RCE) End() {
+func (r *Phase) End() {
 	if r.opt.KeepGradient {
 		r.env.LastGradient = r.clippedGradient()
 	}
-	r.learn.free()
+	r.learn.Free()
 }

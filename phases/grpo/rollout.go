@@ -1,12 +1,12 @@
-package phases
+package grpo
 
 import (
-	"fmt"
-	"iter"
 	"math"
 	"slices"
 
 	"fulcrum/internal/rng"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
@@ -19,7 +19,7 @@ type rollout struct {
 	candidates  int             // that the loss averages over: those of batch and the truncated ones it masks
 	tokens      int             // scored steps of batch
 	temperature float64         // of the policy (grpo.temperature) when it was made
-	info        Metrics         // what was measured when it was made
+	info        phases.Metrics  // what was measured when it was made
 
 	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and
 	// later ones use; nil: not kept.
@@ -28,10 +28,10 @@ type rollout struct {
 
 // collect makes the batch in hand: recorded groups or fresh samples, their advantages over the whole
 // group, then the curriculum's top k.
-func (g *GRPO) collect(epoch, step int, queries []int) error {
+func (g *Phase) collect(epoch, step int, queries []int) error {
 	groups, drawn, err := g.gather(step, queries)
 	if err == nil {
-		err = finiteRewards(drawn, g.optim.GoOn)
+		err = phases.CheckRewards(drawn, g.optim.GoOn)
 	}
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 	var adv []float64
 	var before, after advantage.Stats
 	if g.opt.Compat {
-		top, adv, after = g.opt.Curriculum.ApplyCompat(normalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
+		top, adv, after = g.opt.Curriculum.ApplyCompat(objective.NormalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
 		before = after
 	} else {
 		top, adv, before, after = g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
@@ -53,11 +53,11 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 	if g.opt.MaskTruncated {
 		dropTruncated(batch)
 	}
-	g.hand.tokens = countSteps(batch)
-	g.hand.info = Metrics{
-		"mean_reward": meanReward(drawn), "reward_std": advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
+	g.hand.tokens = objective.CountSteps(batch)
+	g.hand.info = phases.Metrics{
+		"mean_reward": objective.MeanReward(drawn), "reward_std": advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
 		"mean_advantage": after.Mean, "std_advantage": after.Std, "max_advantage": after.MaxAbs,
-		"advantage_clipped": share(after.Clipped, after.Entries),
+		"advantage_clipped": objective.Share(after.Clipped, after.Entries),
 		"signal_share":      before.SignalShare(), "signal_share_top_k": after.SignalShare(),
 		"constant_good_groups": before.ConstantGood, "constant_bad_groups": before.ConstantBad,
 		"adv_hist": advantageHistogram(adv, batch.Valid),
@@ -68,20 +68,20 @@ func (g *GRPO) collect(epoch, step int, queries []int) error {
 		g.hand.info["resampled_groups"] = drawn.B() - len(queries)
 	}
 	if g.text {
-		addTextMetrics(g.hand.info, drawn)
+		phases.AddTextMetrics(g.hand.info, drawn)
 		g.hand.info["tokens"] = g.hand.tokens
 	}
-	show := g.opt.Completions.due(g.showNext, step, g.opt.NumIterations)
+	show := g.opt.Completions.Due(g.showNext, step, g.opt.NumIterations)
 	g.showNext = false
 	if !show || !g.text {
 		return nil
 	}
-	return g.opt.Completions.record(g.env.Rec, g.name, epoch, step, drawn, g.opt.Advantage)
+	return g.opt.Completions.Record(g.env.Rec, g.name, epoch, step, drawn, g.opt.Advantage)
 }
 
 // gather returns the groups of a step and all that were drawn for it: the groups without a signal are left
 // out where zero_variance says so, and those of other queries drawn instead.
-func (g *GRPO) gather(step int, queries []int) (groups, drawn *selector.Batch, err error) {
+func (g *Phase) gather(step int, queries []int) (groups, drawn *selector.Batch, err error) {
 	drawn, err = g.draw(queries, step)
 	if err != nil || g.opt.ZeroVariance == "keep" {
 		return drawn, drawn, err
@@ -110,25 +110,15 @@ func (g *GRPO) gather(step int, queries []int) (groups, drawn *selector.Batch, e
 
 // draw returns the recorded groups of queries, or scored samples of the old policy: its ratios are then importance
 // weights. The samples depend on that policy, the seed and the counters alone.
-func (g *GRPO) draw(queries []int, counters ...int) (*selector.Batch, error) {
+func (g *Phase) draw(queries []int, counters ...int) (*selector.Batch, error) {
 	if g.opt.Rollout == "offline" {
 		return g.src.Recorded(queries), nil
 	}
-	return sampleGroups(g.old, g.env, g.src, queries, g.opt.GroupSize, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, counters...))
-}
-
-// sampleGroups draws g candidates for each query from a policy and has them scored.
-func sampleGroups(p selector.Policy, env *Env, src selector.Source, queries []int, g int, temperature float64, key uint64) (*selector.Batch, error) {
-	scorer, ok := src.(selector.Scorer)
-	if !ok || !scorer.CanScore() {
-		return nil, fmt.Errorf("%s has no reward function: sampled candidates cannot be scored", src.Name())
-	}
-	b := p.Sample(src, queries, g, env.Data.Shots, temperature, key)
-	return b, scorer.Score(b)
+	return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, counters...))
 }
 
 // withSignal returns the groups whose rewards differ.
-func (g *GRPO) withSignal(b *selector.Batch) *selector.Batch {
+func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	var places []int
 	for i, ok := range advantage.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
 		if ok {
@@ -152,44 +142,6 @@ func dropTruncated(b *selector.Batch) {
 		}
 	}
 }
-
-// spans cuts the queries 0 … n-1 into [from, to) of size; nil = all at once.
-func spans(n int, size *int) iter.Seq2[int, int] {
-	return func(yield func(from, to int) bool) {
-		step := max(n, 1)
-		if size != nil {
-			step = *size
-		}
-		for at := 0; at < n; at += step {
-			if !yield(at, min(at+step, n)) {
-				return
-			}
-		}
-	}
-}
-
-func meanReward(b *selector.Batch) float64 {
-	sum := 0.0
-	for i, v := range b.Valid {
-		if v {
-			sum += b.Rewards[i]
-		}
-	}
-	return sum / math.Max(float64(b.NumValid()), 1)
-}
-
-// countSteps returns the number of scored steps.
-func countSteps(b *selector.Batch) int {
-	n := 0
-	for _, m := range b.Mask {
-		if m != 0 {
-			n++
-		}
-	}
-	return n
-}
-
-func share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
 
 // advantageBins is the length of adv_hist: bins of width 0.5 over ±5, the default clip.
 const advantageBins = 20

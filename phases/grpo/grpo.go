@@ -1,4 +1,5 @@
-package phases
+// Package grpo trains by group-relative policy optimisation.
+package grpo
 
 import (
 	"context"
@@ -6,14 +7,16 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
-// GRPOOptions configures group-relative policy optimisation (config sections grpo and grpo_online).
-type GRPOOptions struct {
+// Options configures group-relative policy optimisation (config sections grpo and grpo_online).
+type Options struct {
 	// passes over the groups; 0 skips the phase
 	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
 	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
@@ -79,7 +82,7 @@ type GRPOOptions struct {
 	// bonus for entropy, in loss units per nat
 	EntropyWeight float64 `koanf:"entropy_weight" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
 	// sampled completions kept in completions.jsonl (token policies)
-	Completions CompletionOptions `koanf:"completions"`
+	Completions phases.CompletionOptions `koanf:"completions"`
 
 	// Set by the program, not by users: advantages of normalised rewards within the top k, groups without
 	// a signal, and the stale gradients of frozen parameters, as the Python reference has them.
@@ -94,17 +97,17 @@ type ClipOptions struct {
 	EpsilonHigh *float64 `koanf:"epsilon_high" range:"(0,inf)" also:"clip_epsilon_high,clip_ratio_high"`
 }
 
-// DefaultGRPOOptions returns GRPO on recorded groups with an exact KL penalty.
-func DefaultGRPOOptions() GRPOOptions {
-	return GRPOOptions{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
+// DefaultOptions returns GRPO on recorded groups with an exact KL penalty.
+func DefaultOptions() Options {
+	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
 		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
-		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: DefaultCompletionOptions()}
+		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
 }
 
 // Validate checks the keys that depend on each other.
-func (o GRPOOptions) Validate() error {
+func (o Options) Validate() error {
 	if h := o.Clip.EpsilonHigh; h != nil && *h < o.Clip.Epsilon {
 		return option.Errorf("clip.epsilon_high", "want at least epsilon = %g, got %g", o.Clip.Epsilon, *h)
 	}
@@ -125,7 +128,7 @@ func (o GRPOOptions) Validate() error {
 
 // ValidateTokens checks what only a token policy asks for: nobody sums over a vocabulary to differentiate
 // an exact KL, and there are no heads to choose.
-func (o GRPOOptions) ValidateTokens() error {
+func (o Options) ValidateTokens() error {
 	if o.KL.Estimator == "exact" {
 		return option.Errorf("kl.estimator", "want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here")
 	}
@@ -135,25 +138,25 @@ func (o GRPOOptions) ValidateTokens() error {
 	return nil
 }
 
-// GRPO is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3), with one ratio
+// Phase is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3), with one ratio
 // per sequence or one per token. Advantages are taken over the whole group and the curriculum's top k
 // afterwards; the KL penalty is exact where the policy gives whole distributions. On recorded groups
 // nobody knows the probability of sampling them: the ratio is then a trust region around the old policy,
 // not an importance weight.
 //
-// grpo.go is the algorithm; rollout.go makes its batches, surrogate.go its loss, frozen.go its old and
-// reference policies, measure.go its metrics, grpostate.go what a resume needs.
-type GRPO struct {
+// grpo.go is the algorithm; rollout.go makes its batches, loss.go its loss, frozen.go its old and
+// reference policies, measure.go its metrics, state.go what a resume needs.
+type Phase struct {
 	name  string
-	opt   GRPOOptions
-	optim OptimOptions
+	opt   Options
+	optim phases.OptimOptions
 	sched schedule.LROptions
 	src   selector.Source
 	batch int
 
-	env       *Env
+	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
-	learn     *learner
+	learn     *phases.Learner
 	beta      *control.KLController
 	temp      *control.PolicyTemperature
 	old       *frozenPolicy // ratio's denominator, and what samples; the policy itself with old_policy=batch; may be reference
@@ -167,29 +170,29 @@ type GRPO struct {
 	hand rollout // the batch in hand, for one or more passes
 }
 
-// NewGRPO returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
-func NewGRPO(name string, opt GRPOOptions, optim OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *GRPO {
+// New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
+func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
 	if opt.OldPolicy == "every_n" && opt.UpdateOldAfter <= opt.NumIterations {
 		opt.OldPolicy = "batch" // the same policy, without a copy of its weights
 	}
-	return &GRPO{name: name, opt: opt, optim: optim, sched: sched, src: src, batch: batch}
+	return &Phase{name: name, opt: opt, optim: optim, sched: sched, src: src, batch: batch}
 }
 
 // Name, Epochs, Source, BatchSize and Passes describe the phase to the scheduler.
-func (g *GRPO) Name() string            { return g.name }
-func (g *GRPO) Epochs() int             { return g.opt.Epochs }
-func (g *GRPO) Source() selector.Source { return g.src }
-func (g *GRPO) BatchSize() int          { return g.batch }
-func (g *GRPO) Passes() int             { return g.opt.NumIterations }
+func (g *Phase) Name() string            { return g.name }
+func (g *Phase) Epochs() int             { return g.opt.Epochs }
+func (g *Phase) Source() selector.Source { return g.src }
+func (g *Phase) BatchSize() int          { return g.batch }
+func (g *Phase) Passes() int             { return g.opt.NumIterations }
 
 // EpochQueries is how many queries an epoch takes.
-func (g *GRPO) EpochQueries() int { return atMost(g.opt.EpochQueries) }
+func (g *Phase) EpochQueries() int { return phases.AtMost(g.opt.EpochQueries) }
 
 // Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
-func (g *GRPO) Check(env *Env) error {
+func (g *Phase) Check(env *phases.Env) error {
 	if _, text := env.Policy.(selector.TokenPolicy); text {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
@@ -201,11 +204,11 @@ func (g *GRPO) Check(env *Env) error {
 	if _, err := control.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
-	if _, err := g.optim.ownRates(env.Policy.Params(), g.opt.LR); err != nil {
+	if _, err := g.optim.OwnRates(env.Policy.Params(), g.opt.LR); err != nil {
 		return err
 	}
 	if len(g.opt.Freeze) > 0 {
-		if _, err := stillNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
+		if _, err := phases.FrozenNames(env.Policy.Params(), g.opt.Freeze, g.opt.Compat); err != nil {
 			return err
 		}
 	}
@@ -227,7 +230,7 @@ func (g *GRPO) Check(env *Env) error {
 }
 
 // Begin takes the old and reference policies and makes the optimizer.
-func (g *GRPO) Begin(env *Env, totalSteps int) error {
+func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	if err := g.Check(env); err != nil {
 		return err
 	}
@@ -243,14 +246,14 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 	if err := g.freezePolicies(); err != nil {
 		return err
 	}
-	if g.learn, err = newLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps); err != nil {
+	if g.learn, err = phases.NewLearner(env.Policy.Params(), g.optim, g.opt.LR, g.sched, totalSteps); err != nil {
 		return err
 	}
-	if err := g.learn.freeze(g.opt.Freeze, g.opt.Compat); err != nil {
+	if err := g.learn.Freeze(g.opt.Freeze, g.opt.Compat); err != nil {
 		return err
 	}
 	if g.opt.Compat && len(g.opt.Freeze) > 0 && env.LastGradient != nil {
-		g.learn.still.setStale(env.LastGradient)
+		g.learn.Frozen.SetStale(env.LastGradient)
 	}
 	return nil
 }
@@ -259,7 +262,7 @@ func (g *GRPO) Begin(env *Env, totalSteps int) error {
 const maxSilent = 0.95
 
 // checkGroups counts the recorded candidates and refuses groups that can teach nothing.
-func (g *GRPO) checkGroups() error {
+func (g *Phase) checkGroups() error {
 	const chunk = 1024
 	signal, groups := 0, 0
 	g.recorded = 0
@@ -272,14 +275,14 @@ func (g *GRPO) checkGroups() error {
 	if groups > 0 && g.recorded <= groups && !g.opt.Compat {
 		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take %s out of schedule", groups, g.name)
 	}
-	if silent := 1 - share(signal, groups); silent > maxSilent && !g.opt.Compat {
+	if silent := 1 - objective.Share(signal, groups); silent > maxSilent && !g.opt.Compat {
 		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
 	}
 	return nil
 }
 
 // BeginEpoch refreshes what belongs to the epoch's start.
-func (g *GRPO) BeginEpoch(int) error {
+func (g *Phase) BeginEpoch(int) error {
 	g.showNext = true
 	if g.opt.OldPolicy == "epoch_start" {
 		g.refreshOld()
@@ -290,13 +293,13 @@ func (g *GRPO) BeginEpoch(int) error {
 	return nil
 }
 
-func (g *GRPO) refreshOld() {
+func (g *Phase) refreshOld() {
 	g.old.Params().CopyFrom(g.env.Policy.Params())
 	g.sinceOld = 0
 }
 
 // Step makes one GRPO update.
-func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Metrics, error) {
+func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Metrics, error) {
 	if pass == 0 {
 		if g.opt.OldPolicy == "every_n" && g.sinceOld >= g.opt.UpdateOldAfter {
 			g.refreshOld()
@@ -307,11 +310,11 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 	}
 	beta := g.beta.Beta()
 	sums := g.newFindings(pass)
-	g.learn.zero()
-	for from, to := range spans(g.hand.batch.B(), g.opt.MicroBatch) {
+	g.learn.Zero()
+	for from, to := range objective.Spans(g.hand.batch.B(), g.opt.MicroBatch) {
 		g.accumulate(from, to, beta, sums)
 	}
-	m, err := g.learn.step(sums.loss, step)
+	m, err := g.learn.Step(sums.loss, step)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +335,7 @@ func (g *GRPO) Step(_ context.Context, epoch, step, pass int, queries []int) (Me
 // lossTemperature returns the temperature at which the batch in hand was sampled. Every log-probability of its loss
 // is taken there: only then is the ratio an importance weight of its samples. Nobody knows a temperature of recorded
 // groups.
-func (g *GRPO) lossTemperature() float64 {
+func (g *Phase) lossTemperature() float64 {
 	if g.opt.Rollout == "offline" {
 		return g.hand.temperature
 	}
@@ -340,7 +343,7 @@ func (g *GRPO) lossTemperature() float64 {
 }
 
 // accumulate adds the gradient of queries from … to-1 of the batch in hand, a part of the step's loss.
-func (g *GRPO) accumulate(from, to int, beta float64, sums *findings) {
+func (g *Phase) accumulate(from, to int, beta float64, sums *findings) {
 	batch := g.hand.batch.Part(from, to) // [B, G, T], the curriculum's top k
 	if batch.NumValid() == 0 {
 		return // the step's divisors know; where nothing at all is left, the gradient is 0
@@ -367,8 +370,8 @@ func (g *GRPO) accumulate(from, to int, beta float64, sums *findings) {
 	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
 	low, high := g.opt.Clip.sides()
 	ppo := surrogate(ratio, adv, weight, low, high, divisor)
-	klTerms := g.kl(out, ref, logp, batch)   // like logp, nats, with gradient
-	kl := weighted(klTerms, weight, divisor) // scalar
+	klTerms := g.kl(out, ref, logp, batch)             // like logp, nats, with gradient
+	kl := objective.Weighted(klTerms, weight, divisor) // scalar
 	loss := ppo
 	if w := g.klWeight(beta); w != 0 {
 		loss = torchx.Add(ppo, torchx.Scale(kl, w))
@@ -382,7 +385,7 @@ func (g *GRPO) accumulate(from, to int, beta float64, sums *findings) {
 }
 
 // klWeight is the factor of the KL in the loss.
-func (g *GRPO) klWeight(beta float64) float64 {
+func (g *Phase) klWeight(beta float64) float64 {
 	if g.opt.Loss == "ppo_clip" {
 		return 0
 	}
@@ -390,19 +393,19 @@ func (g *GRPO) klWeight(beta float64) float64 {
 }
 
 // EndEpoch moves β and the policy temperature by the epoch's mean KL and reports a β on its bound.
-func (g *GRPO) EndEpoch(int, Metrics) (Metrics, error) {
+func (g *Phase) EndEpoch(int, phases.Metrics) (phases.Metrics, error) {
 	g.beta.EndEpoch()
 	g.temp.EndEpoch()
 	beta, o := g.beta.Beta(), g.opt.KL
 	moves := o.Controller != "fixed" && (beta > 0 || o.LiftZero)
-	return Metrics{"kl_beta_next": beta, "kl_beta_at_bound": moves && (beta <= o.BetaMin || beta >= o.BetaMax)}, nil
+	return phases.Metrics{"kl_beta_next": beta, "kl_beta_at_bound": moves && (beta <= o.BetaMin || beta >= o.BetaMax)}, nil
 }
 
 // Reference is the policy of the KL penalty.
-func (g *GRPO) Reference() selector.Policy { return g.reference.Policy }
+func (g *Phase) Reference() selector.Policy { return g.reference.Policy }
 
 // ReferenceName is that policy as grpo.kl.reference names it, or synced where it follows the policy.
-func (g *GRPO) ReferenceName() string {
+func (g *Phase) ReferenceName() string {
 	if g.opt.KL.SyncSteps != nil {
 		return "synced"
 	}

@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
+	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
@@ -20,7 +23,7 @@ import (
 // candidates left of it and the padding of its pools.
 func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	train, _ := raggedToy(t)
-	p := toyPolicy(t)
+	p := phasetest.ToyPolicy(t)
 	known, err := know(context.Background(), p, train, 5, true, false, 300)
 	if err != nil || known == nil {
 		t.Fatalf("%v, %v", known, err)
@@ -36,9 +39,9 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		g := &GRPO{hand: rollout{batch: b, index: top.Index}}
+		g := &Phase{hand: rollout{batch: b, index: top.Index}}
 		got := g.view(&frozenPolicy{Policy: p, known: known}, b, 0, selector.ForwardOptions{Dist: true})
-		golden.Close(t, got.logp.Floats(), sequence(out.LogP).Floats(), 1e-5)
+		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
 		perStep := g.view(&frozenPolicy{Policy: p, known: steps}, b, 0, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
@@ -46,7 +49,7 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		part := g.view(&frozenPolicy{Policy: p, known: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
-		golden.Close(t, maskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
+		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
 		if a, w := got.dist.Floats(), out.Dist.Floats(); slices.Max(a) > 0 || len(a) != len(w) {
 			t.Errorf("%d log-probabilities up to %g, want %d up to 0", len(a), slices.Max(a), len(w))
 		}
@@ -90,11 +93,11 @@ func raggedToy(t *testing.T) (train, val *pointer.Source) {
 
 // Frozen parameters stay, the others move; a name that fits none is refused.
 func TestFreeze(t *testing.T) {
-	train, val := toy(t)
-	opt := DefaultGRPOOptions()
+	train, val := phasetest.Toy(t)
+	opt := DefaultOptions()
 	opt.LR, opt.Freeze = 1e-2, []string{"query_proj", "attn"}
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
-	env := toyEnv(t, val, &memory{}, t.TempDir())
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
+	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +125,7 @@ func TestFreeze(t *testing.T) {
 	phase.End()
 
 	opt.Freeze = []string{"query_prj"}
-	phase = NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
+	phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `"query_prj" is in no parameter's name`) {
 		t.Errorf("error %v, want one that names query_prj", err)
 	}
@@ -147,7 +150,7 @@ func (e equal) Recorded(queries []int) *selector.Batch {
 }
 
 func TestGroupsWithoutSignalAreRefused(t *testing.T) {
-	train, val := toy(t) // 48 groups
+	train, val := phasetest.Toy(t) // 48 groups
 	for _, tc := range []struct {
 		with   int
 		compat bool
@@ -155,10 +158,10 @@ func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 	}{
 		{2, false, "95.83 % of the 48 recorded groups have no signal"}, {3, false, ""}, {0, true, ""},
 	} {
-		opt := DefaultGRPOOptions()
+		opt := DefaultOptions()
 		opt.Compat = tc.compat
-		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
-		err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10)
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
+		err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%d groups with a signal, compat %v: error %v, want %q", tc.with, tc.compat, err, tc.want)
 		}
@@ -166,11 +169,11 @@ func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 }
 
 func TestRestoreNamesWhatIsMissing(t *testing.T) {
-	train, val := toy(t)
-	opt := DefaultGRPOOptions()
+	train, val := phasetest.Toy(t)
+	opt := DefaultOptions()
 	opt.OldPolicy, opt.KL.Reference = "epoch_start", "phase_start"
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
-	if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
+	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
 	defer phase.End()
@@ -185,9 +188,9 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 
 // A policy that answers differently each time shows at the first step after a refresh: ratio_not_one.
 func TestNondeterministicPolicyIsMeasured(t *testing.T) {
-	train, val := toy(t)
-	env := toyEnv(t, val, &memory{}, t.TempDir())
-	phase := NewGRPO("grpo", DefaultGRPOOptions(), DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
+	train, val := phasetest.Toy(t)
+	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
+	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -208,11 +211,11 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 
 // every_n refreshes between batches, never between the passes over one.
 func TestEveryNRefreshesBetweenBatches(t *testing.T) {
-	train, val := toy(t)
-	opt := DefaultGRPOOptions()
+	train, val := phasetest.Toy(t)
+	opt := DefaultOptions()
 	opt.LR, opt.OldPolicy, opt.UpdateOldAfter, opt.NumIterations = 1e-2, "every_n", 3, 2
-	phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
-	if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
+	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
 	defer phase.End()
@@ -228,12 +231,12 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 }
 
 func TestBetaOfZeroIsNoBound(t *testing.T) {
-	train, val := toy(t)
+	train, val := phasetest.Toy(t)
 	for _, lift := range []bool{false, true} {
-		opt := DefaultGRPOOptions()
+		opt := DefaultOptions()
 		opt.KL.Beta, opt.KL.LiftZero = 0, lift
-		phase := NewGRPO("grpo", opt, DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
-		if err := phase.Begin(toyEnv(t, val, &memory{}, t.TempDir()), 10); err != nil {
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
+		if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 			t.Fatal(err)
 		}
 		m, err := phase.EndEpoch(1, nil)

@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
+	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
@@ -21,19 +24,19 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		token  bool
-		change func(*GRPOOptions)
+		change func(*Options)
 		want   float64 // temperature of the batch; 0: that of grpo.temperature when it was drawn, times 0.5
 	}{
-		{"tokens, sampled", true, func(*GRPOOptions) {}, 0.5},
-		{"tokens, one ratio a sequence", true, func(o *GRPOOptions) { o.Ratio, o.Loss = "sequence", "grpo" }, 0.5},
-		{"tokens, old policy of three steps", true, func(o *GRPOOptions) { o.OldPolicy, o.UpdateOldAfter = "every_n", 3 }, 0.5},
-		{"tokens, recorded", true, func(o *GRPOOptions) { o.Rollout, o.OldPolicy = "offline", "phase_start" }, 1},
-		{"tokens, moving temperature", true, func(o *GRPOOptions) {
+		{"tokens, sampled", true, func(*Options) {}, 0.5},
+		{"tokens, one ratio a sequence", true, func(o *Options) { o.Ratio, o.Loss = "sequence", "grpo" }, 0.5},
+		{"tokens, old policy of three steps", true, func(o *Options) { o.OldPolicy, o.UpdateOldAfter = "every_n", 3 }, 0.5},
+		{"tokens, recorded", true, func(o *Options) { o.Rollout, o.OldPolicy = "offline", "phase_start" }, 1},
+		{"tokens, moving temperature", true, func(o *Options) {
 			o.Temperature.Enabled, o.Temperature.Start, o.Temperature.Update, o.Temperature.Factor = true, 1.5, "step", 1.3
 		}, 0},
-		{"pointer, sampled", false, func(*GRPOOptions) {}, 0.5},
-		{"pointer, soft", false, func(o *GRPOOptions) { o.SampleTemp = 2 }, 2},
-		{"pointer, recorded", false, func(o *GRPOOptions) { o.Rollout, o.OldPolicy = "offline", "phase_start" }, 1},
+		{"pointer, sampled", false, func(*Options) {}, 0.5},
+		{"pointer, soft", false, func(o *Options) { o.SampleTemp = 2 }, 2},
+		{"pointer, recorded", false, func(o *Options) { o.Rollout, o.OldPolicy = "offline", "phase_start" }, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			env, phase := temperatureTrial(t, tc.token, tc.change)
@@ -41,7 +44,7 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer phase.End()
-			phase.learn.optim.KeepGrad = true
+			phase.learn.Optimizer.KeepGrad = true
 			if err := phase.BeginEpoch(1); err != nil {
 				t.Fatal(err)
 			}
@@ -76,16 +79,16 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 }
 
 // temperatureTrial returns a GRPO phase on four queries that samples at temperature 0.5 unless change says otherwise.
-func temperatureTrial(t *testing.T, token bool, change func(*GRPOOptions)) (*Env, *GRPO) {
+func temperatureTrial(t *testing.T, token bool, change func(*Options)) (*phases.Env, *Phase) {
 	t.Helper()
-	edit := func(o *GRPOOptions) {
+	edit := func(o *Options) {
 		o.SampleTemp, o.NumIterations, o.LR, o.KL.Beta, o.KL.Controller, o.KL.Estimator = 0.5, 2, 0.02, 0.3, "fixed", "k3"
 		o.Clip.Epsilon, o.GroupSize = 0.9, 6
 		o.Curriculum.EarlyEpochs = 0
 		change(o)
 	}
 	if token {
-		return tokenEnv(t, nil, t.TempDir()), tokenGRPO(edit)
+		return phasetest.TokenEnv(t, nil, t.TempDir()), tokenGRPO(edit)
 	}
 	torchx.Attach(1)
 	opt := pointer.DefaultOptions()
@@ -97,13 +100,13 @@ func temperatureTrial(t *testing.T, token bool, change func(*GRPOOptions)) (*Env
 	initial := p.Clone()
 	t.Cleanup(p.Free)
 	t.Cleanup(initial.Free)
-	train := ragged(t, 8)
-	data := Data{Val: train, Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions()}
-	env := &Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: data}
-	grpo := DefaultGRPOOptions()
+	train := phasetest.Ragged(t, 8)
+	data := phases.Data{Val: train, Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions()}
+	env := &phases.Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: data}
+	grpo := DefaultOptions()
 	grpo.Rollout, grpo.OldPolicy = "online", "batch"
 	edit(&grpo)
-	return env, NewGRPO("grpo", grpo, DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 4)
+	return env, New("grpo", grpo, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 4)
 }
 
 // logProbsAt returns log π of every step [B*G*T] at a temperature.
@@ -114,7 +117,7 @@ func logProbsAt(p selector.Policy, b *selector.Batch, temperature float64) []flo
 }
 
 // checkGradient makes a later pass over the batch in hand and holds its loss and gradient against writtenOut.
-func checkGradient(t *testing.T, g *GRPO, env *Env, step, pass int, temperature float64, old []float64) {
+func checkGradient(t *testing.T, g *Phase, env *phases.Env, step, pass int, temperature float64, old []float64) {
 	t.Helper()
 	b, params := g.hand.batch, env.Policy.Params()
 	weights := params.Values()
@@ -161,7 +164,7 @@ func checkGradient(t *testing.T, g *GRPO, env *Env, step, pass int, temperature 
 }
 
 // writtenOut is GRPO's loss with clip and k3 of a batch in float64: dapo's over tokens, else one ratio a sequence.
-func writtenOut(g *GRPO, b *selector.Batch, logp, old, ref []float64) float64 {
+func writtenOut(g *Phase, b *selector.Batch, logp, old, ref []float64) float64 {
 	perToken := g.opt.Ratio == "token"
 	low, high := g.opt.Clip.sides()
 	loss, n := 0.0, 0.0
@@ -180,8 +183,8 @@ func writtenOut(g *GRPO, b *selector.Batch, logp, old, ref []float64) float64 {
 			}
 		}
 		if !perToken {
-			new, reference = []float64{sum(new)}, []float64{sum(reference)}
-			if before = []float64{sum(before)}; len(old) != len(logp) {
+			new, reference = []float64{objective.Sum(new)}, []float64{objective.Sum(reference)}
+			if before = []float64{objective.Sum(before)}; len(old) != len(logp) {
 				before = []float64{old[at]}
 			}
 		}

@@ -1,13 +1,14 @@
-package phases
+package grpo
 
 import (
+	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 )
 
 // Limits is what the options promise about the phase's rows.
-func (g *GRPO) Limits() doctor.Limits {
+func (g *Phase) Limits() doctor.Limits {
 	o := g.opt
-	lim := learnLimits(o.LR, g.sched, g.optim)
+	lim := phases.LearnLimits(o.LR, g.sched, g.optim)
 	lim.Online = o.Rollout == "online"
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{

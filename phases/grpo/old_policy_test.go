@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"context"
@@ -10,7 +10,10 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/objective"
+	"fulcrum/phases/phasetest"
 	"fulcrum/selector"
 )
 
@@ -31,8 +34,8 @@ func TestTheOldPolicySamples(t *testing.T) {
 		{"epoch_start", 1, 1, []int{0, 3, 6}},
 	} {
 		t.Run(fmt.Sprintf("%s %d, %d passes", tc.old, tc.every, tc.passes), func(t *testing.T) {
-			phase := tokenGRPO(func(o *GRPOOptions) { o.OldPolicy, o.UpdateOldAfter, o.NumIterations = tc.old, tc.every, tc.passes })
-			env := tokenEnv(t, nil, t.TempDir())
+			phase := tokenGRPO(func(o *Options) { o.OldPolicy, o.UpdateOldAfter, o.NumIterations = tc.old, tc.every, tc.passes })
+			env := phasetest.TokenEnv(t, nil, t.TempDir())
 			if err := phase.Begin(env, 8); err != nil {
 				t.Fatal(err)
 			}
@@ -71,10 +74,10 @@ func TestTheOldPolicySamples(t *testing.T) {
 // TestRatiosAreImportanceWeights: over samples of the old policy the mean ratio of whole sequences is 1, wherever the
 // policy has gone. Over the policy's own samples it would be 1 + χ²(π ‖ π_old).
 func TestRatiosAreImportanceWeights(t *testing.T) {
-	phase := tokenGRPO(func(o *GRPOOptions) {
+	phase := tokenGRPO(func(o *Options) {
 		o.OldPolicy, o.Ratio, o.Loss, o.GroupSize, o.Advantage.MinStd = "every_n", "sequence", "grpo", 4000, 0.1
 	})
-	env := tokenEnv(t, nil, t.TempDir())
+	env := phasetest.TokenEnv(t, nil, t.TempDir())
 	if err := phase.Begin(env, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +102,9 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	}
 	end := torchx.Scope()
 	defer end()
-	now := sequence(env.Policy.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP).Floats()
+	now := objective.Sequence(env.Policy.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP).Floats()
 	env.Policy.Params().SetValues(w)
-	before := sequence(env.Policy.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP).Floats()
+	before := objective.Sequence(env.Policy.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP).Floats()
 	own := 0.0
 	for i := range now {
 		own += math.Exp(now[i]-before[i]) / float64(len(now))
@@ -113,13 +116,13 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 
 // TestOldPolicyResumeIsExact: an old policy that samples is part of what a state holds.
 func TestOldPolicyResumeIsExact(t *testing.T) {
-	plan := func() Plan {
-		return Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: nosy(), Phases: []Phase{tokenRCE(nil), tokenGRPO(func(o *GRPOOptions) {
-			o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, intp(3), "resample"
-			o.KL.SyncSteps, o.KL.Reference = intp(5), "init"
+	plan := func() phases.Plan {
+		return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{tokenRCE(nil), tokenGRPO(func(o *Options) {
+			o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, new(3), "resample"
+			o.KL.SyncSteps, o.KL.Reference = new(5), "init"
 		})}}
 	}
-	resumesExactlyIn(t, plan, 3*(2+2*2), func(rec Recorder, dir string) *Env { return tokenEnv(t, rec, dir) })
+	phasetest.ResumesExactlyIn(t, plan, 3*(2+2*2), func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
 }
 
 // TestHealthyOldPolicies: runs whose old policy stays for several batches learn, and the doctor has nothing to say.
@@ -130,27 +133,27 @@ func TestHealthyOldPolicies(t *testing.T) {
 	}{{"every_n", 4, 1}, {"every_n", 10, 4}, {"epoch_start", 1, 1}, {"epoch_start", 1, 2}} {
 		for _, ratio := range []string{"sequence", "token"} {
 			t.Run(fmt.Sprintf("%s %d, %d passes, ratio=%s", tc.old, tc.every, tc.passes, ratio), func(t *testing.T) {
-				rec := &memory{}
-				env := tokenEnv(t, rec, t.TempDir())
-				phase := tokenGRPO(func(o *GRPOOptions) {
+				rec := &phasetest.Memory{}
+				env := phasetest.TokenEnv(t, rec, t.TempDir())
+				phase := tokenGRPO(func(o *Options) {
 					o.Epochs, o.Ratio, o.Loss, o.OldPolicy, o.UpdateOldAfter, o.NumIterations = 12, ratio, "grpo", tc.old, tc.every, tc.passes
 					o.KL.Controller, o.KL.TargetMax = "fixed", 10 // nats: ten toy answers are easily told apart
 				})
-				before, err := Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
+				before, err := phases.Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := Run(context.Background(), Plan{Checkpoint: DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []Phase{phase}}, env, nil); err != nil {
+				if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 					t.Fatal(err)
 				}
-				after, err := Validate(env.Policy, env.Initial, env.Data.Val, env.Data)
+				after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if after.Reward < before.Reward+0.4 {
 					t.Errorf("reward %.3f → %.3f: want a gain of at least 0.4", before.Reward, after.Reward)
 				}
-				for _, row := range rec.rows {
+				for _, row := range rec.Rows {
 					if strings.Contains(row, `"severity":"warning"`) {
 						t.Error(row)
 					}

@@ -1,4 +1,4 @@
-package phases
+package grpo
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
@@ -82,8 +84,8 @@ func TestOldLogProbsEqualTheReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt := beamdata.DefaultOptions()
-		opt.Name, opt.Compat, opt.PoolSize, opt.Reward.NaNIsBest = "beams", true, intp(64), true
-		opt.Beams, opt.Embeddings = str(golden.Shared(t, "parity", want.Config.Files["beams"])), str(golden.Shared(t, "parity", want.Config.Files["emb"]))
+		opt.Name, opt.Compat, opt.PoolSize, opt.Reward.NaNIsBest = "beams", true, new(64), true
+		opt.Beams, opt.Embeddings = new(golden.Shared(t, "parity", want.Config.Files["beams"])), new(golden.Shared(t, "parity", want.Config.Files["emb"]))
 		if strings.HasPrefix(want.Config.LegacyPool, "full_table") {
 			opt.LegacyPool = "full_table"
 		}
@@ -192,23 +194,23 @@ func TestLossesEqualTheReference(t *testing.T) {
 	var cases []lossCase
 	golden.JSON(t, golden.Shared(t, "parity", "units", "losses.json"), &cases)
 	p := referencePolicy(t, golden.Shared(t, "parity", "inits", "L1", "init.pt"), 768, 1)
-	optim := DefaultOptimOptions()
+	optim := phases.DefaultOptimOptions()
 	optim.GoOn = true
 	sched := schedule.LROptions{Name: "constant"}
 	for i, c := range cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			src := c.source(t)
-			env := &Env{Policy: p.Clone(), Initial: p, Data: Data{Normalize: func(r []float64) []float64 { return r }}}
+			env := &phases.Env{Policy: p.Clone(), Initial: p, Data: phases.Data{Normalize: func(r []float64) []float64 { return r }}}
 			defer env.Policy.Free()
 			queries := make([]int, c.B)
 			for q := range queries {
 				queries[q] = q
 			}
 
-			rce := DefaultRCEOptions()
-			rce.Rewards, rce.Top1Only, rce.Compat = "raw", c.Top1, true
-			rce.Temperature = schedule.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
-			phase := NewRCE(rce, optim, sched, src, c.B, c.Smoothing)
+			rceOpt := rce.DefaultOptions()
+			rceOpt.Rewards, rceOpt.Top1Only, rceOpt.Compat = "raw", c.Top1, true
+			rceOpt.Temperature = schedule.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
+			phase := rce.New(rceOpt, optim, sched, src, c.B, c.Smoothing)
 			if err := phase.Begin(env, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -220,14 +222,14 @@ func TestLossesEqualTheReference(t *testing.T) {
 			phase.End()
 			env.Policy.Params().CopyFrom(p.Params())
 
-			opt := DefaultGRPOOptions()
+			opt := DefaultOptions()
 			opt.Compat, opt.OldPolicy, opt.MaxLogRatio, opt.Clip.Epsilon, opt.Advantage.Clip = true, "init", math.Inf(1), c.Epsilon, c.AdvantageClip
 			opt.Curriculum = advantage.CurriculumOptions{LateTopK: c.TopK, Baseline: "subset"}
 			opt.KL.Reference, opt.KL.Estimator, opt.KL.Beta = "init", "k3_reversed", c.Beta
 			if c.ClipOnly {
 				opt.Loss = "ppo_clip"
 			}
-			grpo := NewGRPO("grpo", opt, optim, sched, src, c.B)
+			grpo := New("grpo", opt, optim, sched, src, c.B)
 			if err := grpo.Begin(env, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +264,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 	}
 }
 
-func mustStep(t *testing.T, p Phase, queries []int) Metrics {
+func mustStep(t *testing.T, p phases.Phase, queries []int) phases.Metrics {
 	t.Helper()
 	defer torchx.Scope()()
 	m, err := p.Step(context.Background(), 1, 0, 0, queries)

@@ -1,16 +1,17 @@
-package phases
+package grpo
 
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime/debug"
 	"testing"
 
-	"fulcrum/beamdata"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/phasetest"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
@@ -58,9 +59,9 @@ func (g *gauge) Record(kind, phase string, _, step, _ int, _ map[string]any) err
 	return nil
 }
 
-func (g *gauge) Scores(Scores) error                              { return nil }
-func (g *gauge) Completions(string, int, int, []Completion) error { return nil }
-func (g *gauge) Mark() (int, int, int, error)                     { return 0, 0, 0, nil }
+func (g *gauge) Scores(phases.Scores) error                              { return nil }
+func (g *gauge) Completions(string, int, int, []phases.Completion) error { return nil }
+func (g *gauge) Mark() (int, int, int, error)                            { return 0, 0, 0, nil }
 
 func residentKB(t *testing.T) int {
 	t.Helper()
@@ -72,39 +73,6 @@ func residentKB(t *testing.T) int {
 		t.Fatal("no VmRSS")
 	}
 	return kb
-}
-
-// ragged is a set as RL files give it: pools of 20 to 64 and 5 to 16 candidates, different for every query.
-func ragged(t *testing.T, queries int) *pointer.Source {
-	t.Helper()
-	r := rand.New(rand.NewPCG(3, 3))
-	const examples, dim = 200, 16
-	data := make([]float32, (examples+queries)*dim)
-	for i := range data {
-		data[i] = float32(r.NormFloat64())
-	}
-	table := beamdata.NewTable(examples+queries, dim, data)
-	score := nearby{table: table}
-	qs := make([]beamdata.Query, queries)
-	for i := range qs {
-		pool := make([]int32, 20+r.IntN(45))
-		for j, row := range r.Perm(examples)[:len(pool)] {
-			pool[j] = int32(row)
-		}
-		score.pools, score.rows = append(score.pools, pool), append(score.rows, int64(examples+i))
-		qs[i] = beamdata.Query{ID: int64(examples + i), Pool: pool}
-		for range 5 + r.IntN(12) {
-			p := r.Perm(len(pool))
-			positions := []int32{int32(p[0]), int32(p[1])}
-			reward, _ := score.Score(i, positions)
-			qs[i].Candidates, qs[i].Rewards = append(qs[i].Candidates, positions), append(qs[i].Rewards, reward)
-		}
-	}
-	set, err := beamdata.NewSet("ragged", table, 2, qs, score)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pointer.NewSource(set)
 }
 
 // TestMemoryIsFlat makes 10,000 optimizer steps (1,000 in the short form) on single queries of ever
@@ -123,21 +91,21 @@ func TestMemoryIsFlat(t *testing.T) {
 		t.Fatal(err)
 	}
 	initial := p.Clone()
-	train := ragged(t, queries)
+	train := phasetest.Ragged(t, queries)
 	rec := &gauge{t: t, every: queries / 5}
-	env := &Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: Data{
-		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: ValLoss{Temperature: 0.5}}}
-	rce, grpo, online := DefaultRCEOptions(), DefaultGRPOOptions(), DefaultGRPOOptions()
-	rce.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
+	env := &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: phases.Data{
+		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: phases.ValLoss{Temperature: 0.5}}}
+	rceOpt, grpo, online := rce.DefaultOptions(), DefaultOptions(), DefaultOptions()
+	rceOpt.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
 	grpo.OldPolicy = "epoch_start"
 	online.Rollout, online.OldPolicy = "online", "batch"
 	sched := schedule.DefaultLROptions()
-	plan := Plan{Checkpoint: DefaultCheckpointOptions(), Phases: []Phase{
-		NewRCE(rce, DefaultOptimOptions(), sched, train, 1, 0),
-		NewGRPO("grpo", grpo, DefaultOptimOptions(), sched, train, 1),
-		NewGRPO("grpo_online", online, DefaultOptimOptions(), sched, train, 1),
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{
+		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 1, 0),
+		New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 1),
+		New("grpo_online", online, phases.DefaultOptimOptions(), sched, train, 1),
 	}}
-	if _, err := Run(context.Background(), plan, env, nil); err != nil {
+	if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
 		t.Fatal(err)
 	}
 	if rec.steps != 10*queries {

@@ -1,4 +1,4 @@
-package experiments
+package sweep
 
 import (
 	"bufio"
@@ -133,7 +133,7 @@ func chooseProgram(dir string, accept bool) error {
 		if same, err := sameContent(kept, self); err != nil || same {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to this one:  run resume %s %s\n", kept, dir, acceptChanges)
+		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to this one:  run resume %s %s\n", kept, dir, AcceptChanges)
 		return nil
 	}
 	return keepProgram(dir)

@@ -1,10 +1,10 @@
 package configs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/digest"
 )
 
 // Fingerprint returns a sha256 of the resolved job config without the excluded keys (dotted, sections
@@ -29,8 +29,7 @@ func (c *Composed) fingerprint(f *field, defaults *Node, exclude []string) (stri
 	}
 	var b strings.Builder
 	c.composer.canonical(&b, f, n, defaults, exclude)
-	sum := sha256.Sum256([]byte(b.String()))
-	return hex.EncodeToString(sum[:]), nil
+	return digest.Of([]byte(b.String())), nil
 }
 
 // canonicalKey is a value and the default that it is compared with.

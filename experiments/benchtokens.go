@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )
@@ -85,8 +86,11 @@ func newTokenBench(w bench.TokenWorkload, device string, adapters bool) (*tokenB
 	last := int64(w.Vocab)
 	vocab := vl.Vocabulary{Size: w.Vocab, EOS: []int64{last - 1}, Pad: last - 2, Image: last - 3, Video: last - 4, VisionStart: last - 5, VisionEnd: last - 6, VisionPad: last - 7}
 	model, err := vl.New(opt, vocab, device, 1)
-	if err != nil || !adapters {
-		return &tokenBench{w, vl.NewPolicy(model)}, err
+	if err != nil {
+		return nil, err
+	}
+	if !adapters {
+		return &tokenBench{w, vl.NewPolicy(model)}, nil
 	}
 	defer model.Free()
 	dir, err := os.MkdirTemp("", "fulcrum-bench-")
@@ -98,8 +102,10 @@ func newTokenBench(w bench.TokenWorkload, device string, adapters bool) (*tokenB
 		return nil, err
 	}
 	opt.Path, opt.LoRA.Enabled, opt.LoRA.Rank = &dir, true, w.Rank
-	model, err = vl.Open(opt, device, 1, nil)
-	return &tokenBench{w, vl.NewPolicy(model)}, err
+	if model, err = vl.Open(opt, device, 1, nil); err != nil {
+		return nil, err
+	}
+	return &tokenBench{w, vl.NewPolicy(model)}, nil
 }
 
 // ids are n tokens that mean nothing.
@@ -140,7 +146,7 @@ func (b *tokenBench) work(c bench.TokenCase) (run func() error, free func()) {
 	case "forward": // of a sequence: its first token is the prompt
 		groups := []vl.Group{{Prompt: &processor.Prompt{IDs: b.ids("prompt", 1)}, Completions: [][]int64{b.ids("completion", b.Tokens-1)}}}
 		return func() error {
-			_, err := model.LogProbs(groups)
+			_, err := tokens.LogProbs(model, groups)
 			return err
 		}, func() {}
 	case "backward", "lora":
@@ -161,7 +167,7 @@ func (b *tokenBench) work(c bench.TokenCase) (run func() error, free func()) {
 	opt := vl.GenerateOptions{SamplingOptions: vl.DefaultSampling(), IgnoreEOS: true}
 	opt.MaxNewTokens, opt.Temperature = b.Generated, 0
 	return func() error {
-		out, err := model.Generate(prompts, 1, opt)
+		out, err := tokens.Generate(model, prompts, 1, opt)
 		if err == nil && len(out[0][0].IDs) != b.Generated {
 			err = fmt.Errorf("generated %d tokens, want %d", len(out[0][0].IDs), b.Generated)
 		}

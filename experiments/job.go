@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 
+	"fulcrum/experiments/sweep"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -20,7 +21,7 @@ type job struct {
 	log       *reports.Log
 	saved     *phases.Saved // the state a resume starts from; nil: none
 	recorder  func(of func(query int64) asked) phases.Recorder
-	judge     func(epochs int) (judgeFunc, error)
+	judge     func(epochs int) (sweep.Judge, error)
 	begun     bool   // the first row, or answer, may be written from now on
 	fresh     string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	outcome
@@ -34,9 +35,6 @@ type outcome struct {
 	evaluation evaluated         // of task=evaluate
 	found      []reports.Finding // of this attempt, that depend on the machine: they stand in no row
 }
-
-// judgeFunc says after an epoch why the run should end here; "": it goes on.
-type judgeFunc = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
 
 // asked is what a query asks, for readers of completions.jsonl.
 type asked struct {

@@ -165,7 +165,7 @@ func overrideValue(s argument, value string) string {
 	if s.kind != text || plainText(value) {
 		return value
 	}
-	return quoted(value)
+	return configs.Quote(value)
 }
 
 // plainText reports text that the override grammar takes as it is: no number, bool or null, nothing to quote.

@@ -17,6 +17,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
@@ -201,7 +202,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.recorder = func(of func(int64) asked) phases.Recorder {
 		return recorder{Log: r.log, folder: f, plotter: r.plotter, ask: of}
 	}
-	r.judge = func(epochs int) (judgeFunc, error) { return judgeOf(f.Dir, epochs) }
+	r.judge = func(epochs int) (sweep.Judge, error) { return sweep.JudgeOf(f.Dir, epochs) }
 	if r.hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}

@@ -271,7 +271,7 @@ func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckC
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how := seq2seq.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
 	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
-		how.ForcedBOS, how.ForcedEOS = []int64{}, []int64{}
+		how.First, how.Last = []int64{}, []int64{}
 	}
 	how.Streams = streams(first, len(ps))
 	return answered(t.model.Generate(typed[[]int64](ps), o.NumReturn, how))

@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
@@ -68,7 +69,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
 	}
 	if ledger.Exists(dir) {
-		if err := writeSweepReport(dir); err != nil {
+		if err := sweep.WriteReport(dir); err != nil {
 			return err
 		}
 	} else {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
@@ -109,7 +110,7 @@ func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*r
 	if err != nil {
 		return nil, err
 	}
-	options, rows := sweepReportInput(dir, s, jobs)
+	options, rows := sweep.ReportInput(dir, s, jobs)
 	v, err := reports.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err

@@ -248,7 +248,7 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, AllowPlaceholders: true} // as Hugging Face generates
+	how := vl.GenerateOptions{SamplingOptions: o.sampling(t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, Suppressed: []int64{}} // as Hugging Face generates
 	how.Streams = streams(first, len(ps))
 	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
 }

@@ -1,9 +1,7 @@
-package experiments
+package sweep
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 )
 
 // programFolder holds, inside a sweep's folder, the program that its jobs run and the libraries beside it: a build
@@ -134,7 +133,7 @@ func chooseProgram(dir string, accept bool) error {
 		if same, err := sameContent(kept, self); err != nil || same {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to this one:  run resume %s %s\n", kept, dir, acceptChanges)
+		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to this one:  run resume %s %s\n", kept, dir, AcceptChanges)
 		return nil
 	}
 	return keepProgram(dir)
@@ -153,23 +152,12 @@ func sameContent(a, b string) (bool, error) {
 	if os.SameFile(one, two) || one.Size() != two.Size() {
 		return os.SameFile(one, two), nil
 	}
-	x, err := digest(a)
+	x, _, err := digest.File(a)
 	if err != nil {
 		return false, err
 	}
-	y, err := digest(b)
-	return bytes.Equal(x, y), err
-}
-
-func digest(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return sum.Sum(nil), err
+	y, _, err := digest.File(b)
+	return x == y, err
 }
 
 // dropProgram removes the kept program of a sweep whose jobs are all done.

@@ -1,31 +1,30 @@
-package experiments
+package sweep_test
 
 import (
 	"testing"
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments"
+	"fulcrum/experiments/sweep"
 )
 
-// plannedSweep composes and checks the jobs of a sweep over seeds, as a user's command would.
-func plannedSweep(tb testing.TB, seeds string) []planned {
+// plannedSweep composes and checks the jobs of a sweep over seeds, as a user's command would, and returns their
+// fingerprints.
+func plannedSweep(tb testing.TB, seeds string) []string {
 	tb.Helper()
-	schema, err := App{}.Schema()
+	schema, err := experiments.App{}.Schema()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p, err := newPlan(configs.Request{
+	hashes, err := sweep.Fingerprints(experiments.App{}, configs.Request{
 		Library: configs.Library(), Schema: schema, Multirun: true, AppName: "run", Now: time.Now(),
 		Overrides: []string{"exp=okvqa_v3", "grpo.lr=1e-5,5e-6", "seed=" + seeds, "hydra.sweep.dir=" + tb.TempDir()},
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	jobs, err := p.jobs()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return jobs
+	return hashes
 }
 
 func BenchmarkSweep20(b *testing.B) {
@@ -48,7 +47,7 @@ func TestSweepOfTenThousand(t *testing.T) {
 	t.Logf("%d jobs in %v", len(jobs), took)
 	hashes := map[string]bool{}
 	for _, j := range jobs {
-		hashes[j.row.Fingerprint] = true
+		hashes[j] = true
 	}
 	if len(jobs) != 10000 || len(hashes) != 10000 {
 		t.Errorf("%d jobs with %d configurations, want 10000", len(jobs), len(hashes))

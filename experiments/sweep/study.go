@@ -1,4 +1,4 @@
-package experiments
+package sweep
 
 import (
 	"cmp"
@@ -63,7 +63,7 @@ func ofArm(arm reports.StudyArm, err error) error {
 
 // checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.
 func checkpointOf(sweep, run string, arm reports.StudyArm) string {
-	return cmp.Or(arm.As, "init.checkpoint") + "=" + quoted(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
+	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quote(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
 }
 
 // startOf are the overrides that a study gives a job of its own accord: where it starts.
@@ -108,7 +108,7 @@ func keysBelow(c *configs.Composed, path string) []string {
 
 // Jobs lists the jobs of a sweep for --cfg sweep: their overrides, as Hydra prints them, and of a study's jobs
 // in a comment which arm they are and what they wait for.
-func (App) Jobs(req configs.Request) (string, error) {
+func Jobs(runs Runs, req configs.Request) (string, error) {
 	req.Multirun = true
 	composer, err := configs.NewComposer(req)
 	if err != nil {
@@ -122,7 +122,7 @@ func (App) Jobs(req configs.Request) (string, error) {
 		jobs, err := configs.ExpandSweep(req)
 		return configs.JobsYAML(jobs), err
 	}
-	p, err := planSweep(req, composer, master)
+	p, err := planSweep(runs, req, composer, master)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package experiments
+package sweep
 
 import (
 	"errors"
@@ -18,10 +18,13 @@ import (
 	"fulcrum/reports"
 )
 
-// judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
+// Judge says after an epoch why the run should end here; "": it goes on.
+type Judge = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
+
+// JudgeOf returns what ends the run in dir when it does badly beside the other jobs of its sweep; nil when it is no job
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
 // epochs are those of all phases.
-func judgeOf(dir string, epochs int) (judgeFunc, error) {
+func JudgeOf(dir string, epochs int) (Judge, error) {
 	opt, sweep, num, err := sweepOf(dir)
 	if err != nil || !opt.Pruner.Active() {
 		return nil, err

@@ -1,7 +1,6 @@
-package experiments
+package sweep
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,72 +14,15 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
-// multirunFile is the sweep's composed primary configuration, as Hydra writes it.
-const multirunFile = "multirun.yaml"
-
-// Sweep runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
-// hands over to the controller, detached to one in a process of its own. Nothing is written before
-// everything is known to be right.
-func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) error {
-	p, err := newPlan(req)
-	if err != nil {
-		return err
-	}
-	if err := p.unused(); err != nil {
-		return err
-	}
-	jobs, err := p.jobs()
-	if err != nil {
-		return err
-	}
-	f, err := claimSweep(p.dir)
-	if err != nil {
-		return err
-	}
-	defer f.Release()
-	if err := p.unused(); err != nil { // another controller may have come first
-		return err
-	}
-	text, err := p.master.YAML("job", false, "")
-	if err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
-		return err
-	}
-	if err := keepProgram(p.dir); err != nil {
-		return err
-	}
-	rows := make([]ledger.Job, len(jobs))
-	starts := map[int]launcher.Job{}
-	for i, j := range jobs {
-		rows[i], starts[j.row.Num] = j.row, expecting(j.start, j.row.Fingerprint)
-	}
-	about, err := p.sweep()
-	if err != nil {
-		return err
-	}
-	l, err := ledger.Create(p.dir, about, rows) // from here on a killed sweep can be resumed
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if detached {
-		f.Release()
-		return detach(ctx, p.dir)
-	}
-	return control(ctx, p, l, starts, about.Generation)
-}
-
 // plan is a sweep before and beside its ledger: what its configuration makes of it.
 type plan struct {
+	runs     Runs
 	req      configs.Request
 	composer *configs.Composer
 	master   *configs.Composed // the primary configuration, without what the jobs set
@@ -99,7 +41,7 @@ type plan struct {
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
-func newPlan(req configs.Request) (*plan, error) {
+func newPlan(runs Runs, req configs.Request) (*plan, error) {
 	composer, err := configs.NewComposer(req)
 	if err != nil {
 		return nil, err
@@ -108,7 +50,7 @@ func newPlan(req configs.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := planSweep(req, composer, master)
+	p, err := planSweep(runs, req, composer, master)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +66,12 @@ func newPlan(req configs.Request) (*plan, error) {
 }
 
 // planSweep is newPlan without the launcher: enough to say which jobs there are.
-func planSweep(req configs.Request, composer *configs.Composer, master *configs.Composed) (*plan, error) {
+func planSweep(runs Runs, req configs.Request, composer *configs.Composer, master *configs.Composed) (*plan, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{}}
+	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{}}
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
 	}
@@ -323,7 +265,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		return out, fmt.Errorf("job %d: %w", num, err)
 	}
 	if !c.Complete() { // the schema has checked the rest
-		_, err := decode(c)
+		err := p.runs.Check(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
 	h, err := c.Hydra()
@@ -346,7 +288,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	out.row = ledger.Job{Num: num, Overrides: own, Params: p.params(own), Dir: sub, Fingerprint: hash, State: launcher.Queued}
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
-	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+quoted(dir), "hydra.sweep.dir="+quoted(p.dir), "hydra.sweep.subdir="+quoted(sub), fmt.Sprintf("hydra.job.num=%d", num))
+	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quote(dir), "hydra.sweep.dir="+configs.Quote(p.dir), "hydra.sweep.subdir="+configs.Quote(sub), fmt.Sprintf("hydra.job.num=%d", num))
 	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
 	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
@@ -372,72 +314,6 @@ func (p *plan) params(overrides []string) []string {
 		}
 	}
 	return out
-}
-
-// quoted makes any text one string of the override grammar.
-func quoted(text string) string {
-	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
-}
-
-// unused refuses a sweep folder that holds anything.
-func (p *plan) unused() error {
-	names, err := runfolder.Entries(p.dir)
-	if err != nil {
-		return err
-	}
-	for name := range names {
-		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) { // of a controller that was killed before there was a sweep
-			continue
-		}
-		if ledger.Exists(p.dir) {
-			return usage.Errorf("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
-		}
-		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
-	}
-	return nil
-}
-
-// claimSweep takes a sweep folder for this controller.
-func claimSweep(dir string) (*runfolder.Folder, error) {
-	f, err := runfolder.Claim(dir)
-	var asked *usage.Error
-	if errors.As(err, &asked) {
-		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f, f.Clean()
-}
-
-// reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the
-// configuration files as they are now. It goes to the folder that the sweep was started in.
-func reopen(dir string, s ledger.Sweep) (*plan, error) {
-	if err := runfolder.Enter(s.Cwd, dir); err != nil {
-		return nil, err
-	}
-	req := configs.Request{
-		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+quoted(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
-	}
-	var err error
-	for _, flag := range s.Flags {
-		name, value, _ := strings.Cut(flag, "=")
-		switch name {
-		case "--config-path":
-			req.ConfigPath = value
-		case "--config-name":
-			req.ConfigName = value
-		case "--config-dir":
-			req.ConfigDir = value
-		}
-	}
-	if req.ConfigPath == "" {
-		req.Library = configs.Library()
-	}
-	if req.Schema, err = (App{}).Schema(); err != nil {
-		return nil, err
-	}
-	return newPlan(req)
 }
 
 // expecting gives a job the fingerprint that its configuration must have.

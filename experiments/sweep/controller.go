@@ -1,11 +1,13 @@
-package experiments
+package sweep
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
@@ -434,7 +436,7 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 // finish writes the report and says how the sweep stands.
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
-	if err := writeSweepReport(dir); err != nil { // the jobs count, and run report writes it again
+	if err := WriteReport(dir); err != nil { // the jobs count, and run report writes it again
 		fmt.Fprintf(os.Stderr, "warning: the report: %v\n", err)
 	}
 	counts := map[string]int{}
@@ -464,3 +466,8 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	return dropProgram(dir)
 }
+
+// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
+// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
+// caught, not ignored, which every process started from here would inherit.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -27,7 +27,7 @@ type argument struct {
 type kind int
 
 const (
-	text kind = iota
+	word kind = iota
 	integer
 	float
 	flag
@@ -170,7 +170,7 @@ func (s *argument) convert(value string) (string, error) {
 			out += ".0"
 		}
 		return out, nil
-	case text:
+	case word:
 		if s.choices != nil && !slices.Contains(s.choices, value) {
 			hint := ""
 			if near, ok := registry.Nearest(value, s.choices); ok {

@@ -2,7 +2,7 @@ package experiments
 
 import (
 	"fulcrum/phases"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // compatible reports whether the run reproduces the Python reference (compat: lever_plus).
@@ -31,9 +31,9 @@ func (c *Config) compatValLoss() phases.ValLoss {
 
 // compatNormalize is data.normalize in the reference's precision: float32 in and out, so that rewards
 // which differ by less are ties.
-func compatNormalize(opt rewardutil.NormalizeOptions) func([]float64) []float64 {
+func compatNormalize(opt group.NormalizeOptions) func([]float64) []float64 {
 	return func(rewards []float64) []float64 {
-		out := rewardutil.Normalize(float32s(rewards), opt)
+		out := group.Normalize(float32s(rewards), opt)
 		return float32s(out)
 	}
 }

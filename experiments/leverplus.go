@@ -162,7 +162,7 @@ func torchDevice(value string, given bool) (device, notice string) {
 
 // overrideValue spells a value in the override grammar.
 func overrideValue(s argument, value string) string {
-	if s.kind != text || plainText(value) {
+	if s.kind != word || plainText(value) {
 		return value
 	}
 	return configs.Quote(value)

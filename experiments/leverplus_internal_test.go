@@ -54,7 +54,7 @@ func TestParseSwitchesEqualsArgparse(t *testing.T) {
 			s := known[name]
 			want, differs := row.Values[name]
 			if !differs { // argparse's default, given explicitly
-				want = map[kind]string{text: "'" + s.initial + "'", integer: s.initial, float: s.initial}[s.kind]
+				want = map[kind]string{word: "'" + s.initial + "'", integer: s.initial, float: s.initial}[s.kind]
 			}
 			if got := pythonRepr(t, s, value); got != want {
 				t.Errorf("%q: %s is %s, want %s", row.Argv, name, got, want)

@@ -11,7 +11,9 @@ import (
 	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/prompts"
@@ -26,7 +28,7 @@ func (c *Config) imitated(o rce.Options) func(b *selector.Batch, tau float64) []
 	}
 	return func(b *selector.Batch, tau float64) []float64 {
 		if o.Top1Only {
-			w, best := make([]float64, len(b.Valid)), rewardutil.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
+			w, best := make([]float64, len(b.Valid)), advantage.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
 			for i, ok := range best.Valid {
 				if ok {
 					w[i/best.K*b.G+best.Index[i]] = 1 // groups of one are all kept, in their places
@@ -37,18 +39,18 @@ func (c *Config) imitated(o rce.Options) func(b *selector.Batch, tau float64) []
 		rewards := slices.Clone(b.Rewards)
 		if o.Rewards == "normalized" {
 			for i := range b.B() {
-				var group []float64
+				var r []float64
 				for g := range b.G {
 					if b.Valid[i*b.G+g] {
-						group = append(group, rewards[i*b.G+g])
+						r = append(r, rewards[i*b.G+g])
 					}
 				}
-				for k, x := range rewardutil.Normalize(group, c.Data.Normalize) {
+				for k, x := range group.Normalize(r, c.Data.Normalize) {
 					rewards[i*b.G+nth(b.Valid[i*b.G:(i+1)*b.G], k)] = x
 				}
 			}
 		}
-		w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
+		w, _ := group.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
 		return w
 	}
 }
@@ -304,7 +306,7 @@ func (w *textWork[P]) truth(src *prompts.Source[P], queries []int) preflight.Tru
 			if n := len(ids); n > 0 && slices.Contains(w.text.EOS, ids[n-1]) {
 				ids = ids[:n-1]
 			}
-			_, terms, err := w.rewards.Score(w.ctx, []rewardutil.TextItem{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids), Reference: s.Reference,
+			_, terms, err := w.rewards.Score(w.ctx, []reward.Item{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids), Reference: s.Reference,
 				Answers: s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root, Truncated: truncated, Tokens: len(scored)}})
 			if err != nil {
 				return 0, 0, err

@@ -9,7 +9,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -52,7 +52,7 @@ type workloadMaker func(ctx context.Context, j *job) (workload, error)
 func (c *Config) phasesData(average string) phases.Data {
 	return phases.Data{
 		Shuffle:   c.Data.Shuffle,
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
+		Normalize: func(r []float64) []float64 { return group.Normalize(r, c.Data.Normalize) },
 		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}

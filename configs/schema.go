@@ -16,7 +16,8 @@ import (
 // values: for messages only). The field's doc comment says what the key means (option_help.go). A pointer
 // may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
 // struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
-// for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
+// for the values that it holds. It may have Choices() map[string][]string, which stands for enum tags of its keys and of
+// those of its sub-sections (kl.estimator). The outermost one may have Scheduled(section string) bool: of several keys
 // that a short name may stand for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
@@ -33,10 +34,25 @@ type field struct {
 	also     []string          // other libraries' names of the key
 	words    map[string]string // other libraries' words for the values of enum
 	rng      *numRange
-	fields   []*field // section
-	elem     *field   // of a list, or of a map with free keys
+	fields   []*field            // section
+	elem     *field              // of a list, or of a map with free keys
+	choices  map[string][]string // values of keys of this section, by their path in it, that tables decide
 	typ      reflect.Type
 	index    []int // of the struct field
+}
+
+// chooser is an option struct whose tables decide what some of its keys may be, by their path in it.
+type chooser interface{ Choices() map[string][]string }
+
+// choicesBelow returns the choices of a sub-section.
+func choicesBelow(choices map[string][]string, key string) map[string][]string {
+	out := map[string][]string{}
+	for path, names := range choices {
+		if rest, ok := strings.CutPrefix(path, key+"."); ok {
+			out[rest] = names
+		}
+	}
+	return out
 }
 
 // numRange is an interval with open or closed ends.
@@ -105,6 +121,9 @@ func (f *field) describe(t reflect.Type) error {
 }
 
 func (f *field) section(t reflect.Type, index []int) error {
+	if c, ok := reflect.Zero(t).Interface().(chooser); ok {
+		f.choices = c.Choices()
+	}
 	for i := 0; i < t.NumField(); i++ {
 		sf := t.Field(i)
 		at := append(append([]int(nil), index...), i)
@@ -123,6 +142,10 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
 		}
+		if e := f.choices[key]; e != nil {
+			c.enum = e
+		}
+		c.choices = choicesBelow(f.choices, key)
 		c.synonyms(sf.Tag.Get("also"))
 		if r := sf.Tag.Get("range"); r != "" {
 			rng, err := parseRange(r)

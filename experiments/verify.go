@@ -10,9 +10,11 @@ import (
 	"slices"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -96,7 +98,7 @@ func verifyRun(_ context.Context, dir string, opt reports.VerifyOptions) (*repor
 	if err != nil || s == nil || s.Task != "evaluate" || s.State != reports.StateDone {
 		return v, err
 	}
-	text, err := evaluationReport(dir)
+	text, err := tasks.EvaluationReport(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*r
 	if err != nil {
 		return nil, err
 	}
-	options, rows := sweepReportInput(dir, s, jobs)
+	options, rows := sweep.ReportInput(dir, s, jobs)
 	v, err := reports.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err

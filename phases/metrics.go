@@ -14,6 +14,9 @@ type Measured interface {
 	Row() Metrics
 }
 
+// Row implements Measured.
+func (m Metrics) Row() Metrics { return m }
+
 // Row returns the fields of a struct by their tag metric:"name", embedded structs included. A nil pointer leaves its name
 // out: no constant stands in for a number that is not known. The entries of a map are numbers of their own.
 func Row(of any) Metrics {

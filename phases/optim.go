@@ -11,7 +11,7 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 )
 
 // OptimOptions configures the optimizer of every phase (config section optim).
@@ -58,7 +58,7 @@ type Learner struct {
 	env    *Env
 	clip   float64
 	lr     float64
-	sched  rewardutil.LRScheduleOptions
+	sched  schedule.LROptions
 	total  int // optimizer steps of the whole phase
 	groups []lrGroup
 }
@@ -124,14 +124,14 @@ func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error
 }
 
 // Expected returns what the rows of a learner must look like.
-func (o OptimOptions) Expected(lr float64, sched rewardutil.LRScheduleOptions) doctor.Limits {
+func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limits {
 	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
 		ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
 }
 
 // NewLearner returns the optimizer of a phase of total steps with peak learning rate lr. Parameters whose name contains
 // one of freeze stay as they are.
-func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int, freeze []string) (*Learner, error) {
+func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched schedule.LROptions, total int, freeze []string) (*Learner, error) {
 	p := env.Policy.Params()
 	groups, err := opt.ownRates(p, lr)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -26,15 +28,15 @@ type Phase struct {
 	opt       Options
 	chosen    chosen
 	optim     phases.OptimOptions
-	sched     rewardutil.LRScheduleOptions
+	sched     schedule.LROptions
 	src       selector.Source
 	batchSize int
 
 	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
-	beta      *rewardutil.KLController
-	temp      *rewardutil.PolicyTemperature
+	beta      *control.KLController
+	temp      *control.PolicyTemperature
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
@@ -47,7 +49,7 @@ type Phase struct {
 }
 
 // New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
-func New(name string, opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int) *Phase {
+func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
@@ -75,10 +77,10 @@ func (g *Phase) Check(env *phases.Env) (err error) {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
 	}
-	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
+	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
-	if g.temp, err = rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
+	if g.temp, err = control.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
 	if err := g.optim.Check(env.Policy.Params(), g.opt.LR, g.opt.Freeze); err != nil {
@@ -128,7 +130,7 @@ func (g *Phase) checkGroups() error {
 	for queries := range selector.Chunks(g.src.Len(), chunk) {
 		b := g.src.Recorded(queries)
 		g.recorded += b.NumValid()
-		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
+		_, stats := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
 		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
 	}
 	if g.opt.Hooks.AnySignal {

@@ -5,7 +5,7 @@ import (
 
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -65,10 +65,10 @@ func (m epochMetrics) Row() phases.Metrics { return phases.Row(m) }
 
 // measureRollout describes what was drawn and what is left of it. before are the advantages of whole groups, after those
 // of the candidates that count.
-func measureRollout(drawn, left *selector.Batch, adv []float64, before, after rewardutil.AdvantageStats) rolloutMetrics {
+func measureRollout(drawn, left *selector.Batch, adv []float64, before, after advantage.Stats) rolloutMetrics {
 	return rolloutMetrics{
 		MeanReward:    objective.MeanReward(drawn),
-		RewardStd:     rewardutil.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
+		RewardStd:     advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
 		MeanAdvantage: after.Mean, StdAdvantage: after.Std, MaxAdvantage: after.MaxAbs,
 		AdvantageClipped: objective.Share(after.Clipped, after.Entries),
 		SignalShare:      before.SignalShare(), SignalShareTopK: after.SignalShare(),

@@ -3,7 +3,8 @@ package grpo
 import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
 )
 
@@ -49,13 +50,13 @@ type Options struct {
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not
 	MaxResamples int `koanf:"max_resamples" range:"[1,100]"`
 	// group-relative advantages
-	Advantage rewardutil.AdvantageOptions `koanf:"advantage"`
+	Advantage advantage.Options `koanf:"advantage"`
 	// how many of a group's best candidates count
-	Curriculum rewardutil.CurriculumOptions `koanf:"curriculum"`
+	Curriculum advantage.CurriculumOptions `koanf:"curriculum"`
 	// KL penalty against the reference policy
-	KL rewardutil.KLOptions `koanf:"kl"`
+	KL control.KLOptions `koanf:"kl"`
 	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
-	Temperature rewardutil.PolicyTemperatureOptions `koanf:"temperature"`
+	Temperature control.PolicyTemperatureOptions `koanf:"temperature"`
 	// parameters whose name contains one of these stay as they are in this phase
 	Freeze []string `koanf:"freeze"`
 	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
@@ -91,8 +92,8 @@ type ClipOptions struct {
 func DefaultOptions() Options {
 	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
 		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
-		Advantage: rewardutil.DefaultAdvantageOptions(), Curriculum: rewardutil.DefaultCurriculumOptions(),
-		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(),
+		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
+		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
 }
 
@@ -100,7 +101,7 @@ func DefaultOptions() Options {
 type Hooks struct {
 	// Advantages chooses the candidates of an epoch from whole groups and returns their advantages, with the statistics of
 	// what is left; nil: as curriculum and advantage say.
-	Advantages func(groups *selector.Batch, o Options, epoch int) (rewardutil.Selection, []float64, rewardutil.AdvantageStats)
+	Advantages func(groups *selector.Batch, o Options, epoch int) (advantage.Selection, []float64, advantage.Stats)
 	// AnySignal trains on recorded groups even where nearly none can teach anything.
 	AnySignal bool
 	// CacheLikeSteps caches log-probabilities in batches of a step's size: their last bits are then those of a step.

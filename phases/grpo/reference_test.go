@@ -13,7 +13,8 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -35,17 +36,17 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	defer torchx.NoGrad()()
 	for _, queries := range [][]int{{3}, {7, 0, 11, 4}} {
 		groups := train.Recorded(queries)
-		top := rewardutil.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
+		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		g := &Phase{hand: rollout{batch: b, index: top.Index}}
-		got := g.view(&frozenPolicy{Policy: p, known: known}, b, 0, selector.ForwardOptions{Dist: true})
+		g := &Phase{rollout: rollout{batch: b, index: top.Index}}
+		got := g.view(&frozenPolicy{Policy: p, cached: known}, b, 0, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
-		perStep := g.view(&frozenPolicy{Policy: p, known: steps}, b, 0, selector.ForwardOptions{})
+		perStep := g.view(&frozenPolicy{Policy: p, cached: steps}, b, 0, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
-		part := g.view(&frozenPolicy{Policy: p, known: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
+		part := g.view(&frozenPolicy{Policy: p, cached: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
@@ -95,7 +96,7 @@ func TestFreeze(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.LR, opt.Freeze = 1e-2, []string{"query_proj", "attn"}
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
@@ -124,7 +125,7 @@ func TestFreeze(t *testing.T) {
 	phase.End()
 
 	opt.Freeze = []string{"query_prj"}
-	phase = New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `"query_prj" is in no parameter's name`) {
 		t.Errorf("error %v, want one that names query_prj", err)
 	}
@@ -151,18 +152,18 @@ func (e equal) Recorded(queries []int) *selector.Batch {
 func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 	train, val := phasetest.Toy(t) // 48 groups
 	for _, tc := range []struct {
-		with   int
-		compat bool
-		want   string
+		with int
+		any  bool
+		want string
 	}{
 		{2, false, "95.83 % of the 48 recorded groups have no signal"}, {3, false, ""}, {0, true, ""},
 	} {
 		opt := DefaultOptions()
-		opt.Compat = tc.compat
-		phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), equal{train, tc.with}, 16)
+		opt.Hooks.AnySignal = tc.any
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
 		err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%d groups with a signal, compat %v: error %v, want %q", tc.with, tc.compat, err, tc.want)
+			t.Errorf("%d groups with a signal, any %v: error %v, want %q", tc.with, tc.any, err, tc.want)
 		}
 	}
 }
@@ -171,7 +172,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.OldPolicy, opt.KL.Reference = "epoch_start", "phase_start"
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
-	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 		w[i] *= 1.5
 	}
 	env.Policy.Params().SetValues(w)
-	m, err := phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2})
+	m, err := phasetest.Row(phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +214,13 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.LR, opt.OldPolicy, opt.UpdateOldAfter, opt.NumIterations = 1e-2, "every_n", 3, 2
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
 	defer phase.End()
 	for step, fresh := range []bool{true, false, false, false, true, false} {
-		m, err := phase.Step(context.Background(), 1, step, step%2, []int{0, 1, 2})
+		m, err := phasetest.Row(phase.Step(context.Background(), 1, step, step%2, []int{0, 1, 2}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,14 +235,14 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 	for _, lift := range []bool{false, true} {
 		opt := DefaultOptions()
 		opt.KL.Beta, opt.KL.LiftZero = 0, lift
-		phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 		if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 			t.Fatal(err)
 		}
-		m, err := phase.EndEpoch(1, nil)
+		m := phase.EndEpoch().Row()
 		phase.End()
-		if err != nil || m["kl_beta_at_bound"] != lift {
-			t.Errorf("lift_zero %v: at bound %v, %v", lift, m["kl_beta_at_bound"], err)
+		if m["kl_beta_at_bound"] != lift {
+			t.Errorf("lift_zero %v: at bound %v", lift, m["kl_beta_at_bound"])
 		}
 	}
 }

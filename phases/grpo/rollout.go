@@ -6,7 +6,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -87,7 +87,7 @@ func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups
 // withSignal returns the groups whose rewards differ.
 func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	var places []int
-	for i, ok := range rewardutil.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
+	for i, ok := range advantage.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
 		if ok {
 			places = append(places, i)
 		}
@@ -128,7 +128,7 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 	}
 	top, adv, before, after := g.advantagesOf(groups, epoch)
 	if drawn != groups {
-		_, before = rewardutil.Advantages(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
+		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
 	}
 	batch := groups.Take(top.K, top.Index, top.Valid)
 	counts := Counts{Candidates: batch.NumValid(), Longest: g.env.Data.Shots}
@@ -157,7 +157,7 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 }
 
 // advantagesOf chooses the candidates of an epoch and returns their advantages.
-func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top rewardutil.Selection, adv []float64, before, after rewardutil.AdvantageStats) {
+func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top advantage.Selection, adv []float64, before, after advantage.Stats) {
 	if of := g.opt.Hooks.Advantages; of != nil {
 		top, adv, after = of(groups, g.opt, epoch)
 		return top, adv, after, after

@@ -10,7 +10,9 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -35,7 +37,7 @@ type Options struct {
 	// temperature of sampling (online)
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
 	// τ of the softmax over a query's candidates, annealed by step
-	Temperature rewardutil.TemperatureOptions `koanf:"temperature"`
+	Temperature schedule.TemperatureOptions `koanf:"temperature"`
 	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
 	// imitate the best candidate only (the weights are then one-hot)
@@ -48,13 +50,13 @@ type Options struct {
 
 	// Weights replaces the weights of a batch's candidates [B*G] at a temperature. A program that reproduces another
 	// implementation sets it, no user does.
-	Weights func(b *selector.Batch, tau float64) ([]float64, rewardutil.WeightStats) `koanf:"-"`
+	Weights func(b *selector.Batch, tau float64) ([]float64, group.WeightStats) `koanf:"-"`
 }
 
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultOptions() Options {
 	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: rewardutil.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
+		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -83,7 +85,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 type Phase struct {
 	name      string
 	opt       Options
-	sched     rewardutil.LRScheduleOptions
+	sched     schedule.LROptions
 	optim     phases.OptimOptions
 	src       selector.Source
 	batch     int
@@ -97,7 +99,7 @@ type Phase struct {
 }
 
 // New returns the rce phase on recorded beams.
-func New(opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *Phase {
+func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
@@ -105,7 +107,7 @@ func New(opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOpti
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
-func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *Phase {
+func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	rce := DefaultOptions()
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
@@ -214,7 +216,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 		m.TextMetrics = phases.MeasureTexts(batch, objective.CountSteps(batch))
 	}
 	if r.opt.Rollout == "online" {
-		m.MeanReward, m.RewardStd = new(objective.MeanReward(batch)), new(rewardutil.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G))
+		m.MeanReward, m.RewardStd = new(objective.MeanReward(batch)), new(advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G))
 	}
 	return m, nil
 }
@@ -270,7 +272,7 @@ func weightedSteps(weights []float64, b *selector.Batch) float64 {
 }
 
 // weights are those [B*G] of a batch's candidates under temperature tau.
-func (r *Phase) weights(b *selector.Batch, tau float64) ([]float64, rewardutil.WeightStats) {
+func (r *Phase) weights(b *selector.Batch, tau float64) ([]float64, group.WeightStats) {
 	switch {
 	case r.opt.Weights != nil:
 		return r.opt.Weights(b, tau)
@@ -281,14 +283,14 @@ func (r *Phase) weights(b *selector.Batch, tau float64) ([]float64, rewardutil.W
 	if normalize := r.env.Data.Normalize; r.opt.Rewards == "normalized" && normalize != nil {
 		rewards = objective.NormalizeGroups(b, normalize)
 	}
-	return rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, r.opt.Temperature.Relative)
+	return group.Weights(rewards, b.Valid, b.B(), b.G, tau, r.opt.Temperature.Relative)
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
-func top1Weights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
-	sel := rewardutil.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
+func top1Weights(b *selector.Batch) ([]float64, group.WeightStats) {
+	sel := advantage.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
 	w := make([]float64, len(b.Valid))
-	stats := rewardutil.WeightStats{ESS: 1}
+	stats := group.WeightStats{ESS: 1}
 	for i := range b.B() {
 		if sel.Valid[i] {
 			w[i*b.G+sel.Index[i]] = 1

@@ -1,15 +1,14 @@
 package ledger
 
 import (
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/digest"
 	"fulcrum/reports"
 )
 
@@ -23,11 +22,6 @@ func (e *DamageError) Error() string {
 
 // digestKey is the key, in the table sweep, of the digest of something.
 func digestKey(of string) string { return "sha256 of " + of }
-
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
 
 func (j Job) name() string { return fmt.Sprintf("job %d", j.Num) }
 
@@ -43,7 +37,7 @@ func (j Job) digest() (string, error) {
 		}
 	}
 	text, err := json.Marshal(values)
-	return digest(string(text)), err
+	return digest.Of(text), err
 }
 
 // seal writes the digest of a job's row, in the transaction that writes the row.

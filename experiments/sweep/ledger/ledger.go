@@ -23,6 +23,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/reports"
 )
@@ -193,7 +194,7 @@ func (l *Ledger) fill(s Sweep, jobs []Job) error {
 	if err != nil {
 		return err
 	}
-	for _, row := range [][2]string{{"version", strconv.Itoa(version)}, {"sweep", string(text)}, {digestKey("sweep"), digest(string(text))}} {
+	for _, row := range [][2]string{{"version", strconv.Itoa(version)}, {"sweep", string(text)}, {digestKey("sweep"), digest.Of(text)}} {
 		if _, err := l.db.Exec(setValue, row[0], row[1]); err != nil {
 			return err
 		}
@@ -308,7 +309,7 @@ func (l *Ledger) Sweep() (Sweep, error) {
 	if err := l.db.QueryRow(query, digestKey("sweep")).Scan(&text, &sum); err != nil {
 		return s, l.err(err)
 	}
-	if sum.Valid && sum.String != digest(text) {
+	if sum.Valid && sum.String != digest.Of([]byte(text)) {
 		return s, l.err(&DamageError{"what holds for all jobs"})
 	}
 	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
@@ -324,7 +325,7 @@ func (l *Ledger) SetSweep(s Sweep) error {
 		if _, err := tx.Exec(setValue, "sweep", string(text)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(setValue, digestKey("sweep"), digest(string(text)))
+		_, err := tx.Exec(setValue, digestKey("sweep"), digest.Of(text))
 		return err
 	})
 }

@@ -79,7 +79,7 @@ func TestRewardThatIsAccuracy(t *testing.T) {
 	}
 	run, err := ReadRun(dir)
 	must(t, err)
-	if terms := run.rewardTerms(); terms != nil {
+	if terms := rewardTerms(run); terms != nil {
 		t.Errorf("terms %v of a reward that is one term", terms)
 	}
 }
@@ -93,18 +93,6 @@ func TestProgressOfAnswers(t *testing.T) {
 	if want := "grpo  epoch 1  step 3  loss 0.1873   kl 0.0412   beta 0.10    clip 6.2%   reward 0.412   len 3.25"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-}
-
-// Runs with other limits of tokens answer the same questions.
-func TestCompareAnswers(t *testing.T) {
-	a, b := fakeAnswers(t, 1), fakeAnswers(t, 2)
-	path := filepath.Join(b, evalsFile)
-	evals, err := os.ReadFile(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(evals), `"shots":16`, `"shots":32`)), 0o644))
-	got, err := Compare([]string{a, b})
-	must(t, err)
-	golden.File(t, "testdata/answers/compare.md", []byte(strings.NewReplacer(plain(a), "DIR/a", plain(b), "DIR/b").Replace(got)))
 }
 
 func TestCompletionsOfNoRun(t *testing.T) {
@@ -208,7 +196,7 @@ func TestPointsFigure(t *testing.T) {
 	}
 	run, err := ReadRun(dir)
 	must(t, err)
-	if terms := run.rewardTerms(); terms != nil { // the only term is the reward: what it counts is none
+	if terms := rewardTerms(run); terms != nil { // the only term is the reward: what it counts is none
 		t.Errorf("terms %v", terms)
 	}
 	f := pointsFigure(run)

@@ -42,7 +42,7 @@ func ArmOf(runs []*Run, split, metric, policy string) (Arm, error) {
 		if !ok && len(runs) > 1 {
 			return arm, fmt.Errorf("%s: its config names no seed", run.Dir)
 		}
-		e, err := run.evaluationOf(split, metric, policy)
+		e, err := evaluationOf(run, split, metric, policy)
 		if err != nil {
 			return arm, err
 		}
@@ -68,24 +68,6 @@ func ArmOf(runs []*Run, split, metric, policy string) (Arm, error) {
 		arm.Seeds, arm.Scores = append(arm.Seeds, f.seed), append(arm.Scores, scores)
 	}
 	return arm, nil
-}
-
-// evaluationOf returns what a run scored on a split by a metric.
-func (r *Run) evaluationOf(split, metric, policy string) (Evaluation, error) {
-	what := cmp.Or(policy, "a trained policy")
-	for _, table := range stageTables(r.Evaluations) {
-		if table[0].Split != split || table[0].Metric != metric {
-			continue
-		}
-		at := plannedStage(table)
-		if policy != "" {
-			at = slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == policy })
-		}
-		if at >= 0 {
-			return table[at], nil
-		}
-	}
-	return Evaluation{}, fmt.Errorf("%s: no evaluation of %s on %s by %s", r.Dir, what, split, metric)
 }
 
 // ArmComparison compares two arms on the same questions. Difference = this − reference, and the
@@ -500,4 +482,18 @@ func (e armError) needed(mean float64, opt StatsOptions) (questions, seeds int) 
 		}
 	}
 	return questions, 0
+}
+
+// Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one
+// question or cluster.
+func (a Arm) Interval() *Interval {
+	if newGrouping(a.Clusters).units(len(a.QueryIDs)) < 2 {
+		return nil
+	}
+	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}
+	for s := range nothing.Scores {
+		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
+	}
+	mean, half := meanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
+	return &Interval{mean - half, mean + half}
 }

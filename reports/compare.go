@@ -3,12 +3,9 @@ package reports
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // maxSettings is how many differing config keys a comparison lists.
@@ -105,36 +102,6 @@ func stepsOf(run *Run) string {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text
-}
-
-// lastStep is the number of optimizer steps that the run took, all phases together.
-func (r *Run) lastStep() int {
-	last := 0
-	for _, s := range r.spans() {
-		last = max(last, int(s.to))
-	}
-	return last
-}
-
-// stepAt is the optimizer step at which an evaluated policy was saved, -1 where that is not recorded.
-func (r *Run) stepAt(e Evaluation) int {
-	if e.Phase == policyInit || e.Phase == "" {
-		return 0
-	}
-	for _, epoch := range r.Epochs {
-		if epoch.Phase == e.Phase && epoch.Epoch == e.Epoch {
-			return epoch.GlobalStep
-		}
-	}
-	return -1
-}
-
-// runName is A, B, …, Z, run 27, ….
-func runName(i int) string {
-	if i < 26 {
-		return string(rune('A' + i))
-	}
-	return fmt.Sprintf("run %d", i+1)
 }
 
 // comparisonTable compares the runs on one split by one metric.
@@ -347,25 +314,3 @@ func compareSettings(d *document, runs []*Run) {
 		d.table(header, rows)
 	}
 }
-
-// flatten writes a config tree as dotted keys; lists are one value.
-func flatten(into map[string]string, prefix string, node any) {
-	if section, ok := node.(map[string]any); ok {
-		for key, value := range section {
-			flatten(into, strings.TrimPrefix(prefix+"."+key, "."), value)
-		}
-		return
-	}
-	var value yaml.Node
-	text := fmt.Append(nil, node)
-	if value.Encode(node) == nil {
-		value.Style |= yaml.FlowStyle // [sft, rce], not lines
-		if flow, err := yaml.Marshal(&value); err == nil {
-			text = flow
-		}
-	}
-	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
-}
-
-// ReportPath is where a run's or a sweep's report stands.
-func ReportPath(dir string) string { return filepath.Join(dir, reportFile) }

@@ -1,16 +1,12 @@
 package reports
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Kinds of what Diff compares.
@@ -107,31 +103,6 @@ func ReadDiffSweep(dir, config, state string, swept map[string]string, jobs []Di
 	flat, err := flatFile(config)
 	side.config, side.hydra = splitHydra(flat)
 	return side, err
-}
-
-// flatFile reads a YAML file as dotted keys; one that is absent has none.
-func flatFile(path string) (map[string]string, error) {
-	flat := map[string]string{}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return flat, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var tree any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	switch tree.(type) {
-	case nil:
-		return flat, nil
-	case map[string]any:
-	default:
-		return nil, fmt.Errorf("%s: want a YAML file of keys and values", path)
-	}
-	flatten(flat, "", tree)
-	return flat, nil
 }
 
 func splitHydra(flat map[string]string) (config, hydra map[string]string) {

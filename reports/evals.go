@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/internal/jsonwords"
 )
@@ -125,3 +126,72 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 	})
 	return evals, err
 }
+
+// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
+// the same questions, over a baseline (similarity, or the majority answer) and over the initial policy.
+type StageResult struct {
+	Split          string  `json:"split"`
+	Metric         string  `json:"metric"`
+	Policy         string  `json:"policy"`
+	Phase          string  `json:"phase"`
+	Epoch          int     `json:"epoch"`
+	Shots          int     `json:"shots"` // of token policies: the most tokens of an answer
+	Queries        int     `json:"queries"`
+	Mean           float64 `json:"mean"`
+	SE             float64 `json:"se"`
+	OverSimilarity *Paired `json:"over_similarity,omitempty"`
+	OverMajority   *Paired `json:"over_majority,omitempty"`
+	OverRecorded   *Paired `json:"over_recorded,omitempty"`
+	OverInit       *Paired `json:"over_init,omitempty"`
+}
+
+// Baselines and stages, as evals.jsonl names them. A phase has its own name.
+const (
+	policyRandom     = "random"
+	policySimilarity = "similarity"
+	policyMajority   = "majority" // the most frequent training answer for every question
+	policyInit       = "init"
+	policyBest       = "best"
+	policyBestBeam   = "best_beam" // the best recorded beam of each query, what sft imitates
+	policyOracle     = "oracle"
+	policyRecorded   = "recorded_order" // the order in which the file lists the recorded candidates
+	policyReference  = "reference"      // the target answers themselves
+	policyResults    = "results"        // of a result file (task=evaluate)
+)
+
+// title names a stage for readers.
+func (s StageResult) title() string {
+	switch s.Policy {
+	case policyRandom, policySimilarity, policyMajority, policyOracle, policyReference:
+		return s.Policy
+	case policyBestBeam:
+		return "best beam"
+	case policyRecorded:
+		return "recorded order"
+	case policyInit:
+		return "initial policy"
+	case policyResults:
+		return "result file"
+	case policyBest:
+		if s.Phase == "" || s.Phase == policyInit {
+			return "best (initial policy)"
+		}
+		return fmt.Sprintf("best (%s epoch %d)", s.Phase, s.Epoch)
+	}
+	if s.Epoch > 0 {
+		return fmt.Sprintf("after %s (epoch %d)", s.Policy, s.Epoch)
+	}
+	return "after " + strings.TrimSpace(s.Policy)
+}
+
+// subject names a stage inside a sentence.
+func (s StageResult) subject() string {
+	title := s.title()
+	if s.Policy == policyBest {
+		return strings.Replace(title, "best", "the best policy", 1)
+	}
+	return "the policy " + title
+}
+
+// heldOut reports whether a split is neither trained on nor chosen by.
+func heldOut(split string) bool { return split != "val" && split != "train" }

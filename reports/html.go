@@ -237,7 +237,7 @@ func (r *pageRenderer) row(tag string, cells []string, right []bool) {
 
 // wordClass is the class of a cell that holds a verdict or a severity and nothing else.
 func wordClass(cell string) string {
-	known := []string{string(Better), string(Worse), string(NotSeparable), "same scores", "warning", "stop", "note", StateFailed}
+	known := []string{"better", "worse", "not separable", "same scores", "warning", "stop", "note", "failed"}
 	if slices.Contains(known, cell) {
 		return "word " + strings.ReplaceAll(cell, " ", "-")
 	}
@@ -312,3 +312,8 @@ func pageOf(destination string) string {
 	}
 	return destination
 }
+
+const reportFile = "report.md"
+
+// ReportPath is where a run's or a sweep's report stands.
+func ReportPath(dir string) string { return filepath.Join(dir, reportFile) }

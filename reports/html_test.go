@@ -17,7 +17,7 @@ import (
 // What a page shows is what a library that reads all of markdown makes of the same report.
 func TestPagesAgreeWithALibrary(t *testing.T) {
 	for _, tc := range []struct{ name, markdown string }{
-		{"a report", readReport(t, honestRun(t))},
+		{"a report", readReport(t, honestRun(t, RebuildReport))},
 		{"a wide report", func() string { dir := fakeRun(t, 1); must(t, WriteReport(dir)); return readReport(t, dir) }()},
 		{"escapes", "# a\\_b\n\nx \\*y\\* &lt;b> \\[z\\] \\# 2 * 3 * 4, a_b_c, 5 < 6 & 7\n\n- one **two** *three*\n- `a|b` and ``c`d``\n"},
 		{"code in cells", "| a | b |\n|---|---:|\n| `x\\|y` | 1 |\n| \\| [n](f/g.txt) | **2** |\n| <br> x<br>y | |\n"},
@@ -69,7 +69,7 @@ func normal(s string) []string {
 
 // A page holds its plots, asks for nothing from elsewhere, and is the same every time.
 func TestPageStandsAlone(t *testing.T) {
-	dir := honestRun(t)
+	dir := honestRun(t, RebuildReport)
 	first, err := os.ReadFile(filepath.Join(dir, htmlFile))
 	must(t, err)
 	if n := bytes.Count(first, []byte("<svg")); n != 7 {
@@ -90,9 +90,5 @@ func TestPageStandsAlone(t *testing.T) {
 	must(t, err)
 	if !bytes.Equal(first, again) {
 		t.Error("the same records give another page")
-	}
-	edit(t, filepath.Join(dir, htmlFile), `\d\.\d\d\d\d ±`, "9.9999 ±")
-	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.9999") {
-		t.Errorf("an edited page: %s", got)
 	}
 }

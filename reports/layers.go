@@ -9,12 +9,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// span is a phase on the horizontal axis.
-type span struct {
-	name     string
-	from, to float64
-}
-
 // shading tints every phase, marks where the next begins and names it at the panel's top.
 type shading struct{ spans []span }
 

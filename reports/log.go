@@ -38,7 +38,7 @@ type Log struct {
 	metrics *os.File
 	runLog  *os.File
 	events  *eventWriter // nil: no TensorBoard
-	mlflow  *MLflow      // nil: none
+	mirror  Mirror       // nil: none
 	console *progress
 	// clusters are the groups of a split's queries by query id; nil: none are known.
 	clusters map[string]map[int64]string
@@ -115,11 +115,16 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Mirror copies the rows to come to MLflow. It is the caller who closes m.
-func (l *Log) Mirror(m *MLflow) {
+// Mirror takes every row of a run while it is written: MLflow does.
+type Mirror interface {
+	Row(r Row)
+}
+
+// Mirror copies the rows to come to m. The caller closes m.
+func (l *Log) Mirror(m Mirror) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mlflow = m
+	l.mirror = m
 }
 
 // Plan tells the progress line how long the run's phases will be, in order.
@@ -160,7 +165,9 @@ func (l *Log) write(now time.Time, r Row) error {
 	if !isResumeLine(line) {
 		l.rows++
 	}
-	l.mlflow.Row(r)
+	if l.mirror != nil {
+		l.mirror.Row(r)
+	}
 	if l.events == nil || r.Kind == KindEvent {
 		return nil
 	}

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -121,4 +122,36 @@ func shellCommand(argv []string) string {
 		out = append(out, arg)
 	}
 	return strings.Join(out, " ")
+}
+
+// tableCode is codeList for a cell of a table, where a bar would end the cell.
+func tableCode(overrides []string) string { return strings.ReplaceAll(codeList(overrides), "|", `\|`) }
+
+func codeList(overrides []string) string {
+	if len(overrides) == 0 {
+		return "as configured"
+	}
+	out := make([]string, len(overrides))
+	for i, o := range overrides {
+		out[i] = inlineCode(o)
+	}
+	return strings.Join(out, " ")
+}
+
+// codeBlock writes foreign lines, whatever backticks are in them.
+func (d *document) codeBlock(lines []string) {
+	fence := "```"
+	for slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, fence) }) {
+		fence += "`"
+	}
+	fmt.Fprintf(&d.b, "%s\n%s\n%s\n\n", fence, strings.Join(lines, "\n"), fence)
+}
+
+// inlineCode writes any text as code in a line.
+func inlineCode(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if strings.Contains(s, "`") {
+		return "`` " + s + " ``"
+	}
+	return "`" + s + "`"
 }

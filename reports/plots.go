@@ -41,35 +41,6 @@ func figures() []figureMaker {
 	}
 }
 
-// caption says below a figure how to read it.
-func (r *Run) caption(name string) string {
-	switch name {
-	case "reward", "accuracy":
-		return "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. Moves smaller than the intervals of the results table are noise."
-	case "sampled_reward":
-		return "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is nothing left to learn from."
-	case "points":
-		return "Where the negative points of sampled completions fall. More of them in the confusion region is what the reward asks for; points on the object cost."
-	case "completions":
-		return "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too low, or that the policy has stopped ending its answers."
-	case "losses":
-		return "The training losses of different phases are different quantities. A validation loss that rises while the training loss falls is the mark of overfitting."
-	case "kl":
-		return "How far the policy has moved from its reference. Within the band β rests; it grows above and shrinks below."
-	case "ratio":
-		return "How much more likely the policy makes what a step learns from than the old policy did. A ratio that has left the clip range no longer pulls further that way."
-	case "schedules":
-		return "The learning rate, and where a phase has one the temperature, in each step."
-	case "advantages":
-		return "Advantages of what a step learns from. A histogram that narrows around 0 says that the groups have become alike."
-	case "signal":
-		return "The share of groups whose rewards differ: the others teach nothing."
-	case "grad_norm":
-		return "The size of the gradient before it is clipped. Spikes are steps that one batch dominates."
-	}
-	return ""
-}
-
 // DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its
 // folder. Files are replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a
 // resume, is removed.
@@ -207,7 +178,7 @@ func klFigure(run *Run) *figure {
 		kl.layers = slices.Insert(kl.layers, 0, plot.Plotter(band))
 		bands = append(bands, phaseRange{s.name, low, high})
 	}
-	kl.addRangeLegend("target band", bands)
+	addRangeLegend(kl, "target band", bands)
 	kl.yMin = min(0, columnMin(run, "kl"))
 	beta := newPanel(run, "KL coefficient β")
 	for _, s := range run.Steps {
@@ -230,40 +201,6 @@ func klFigure(run *Run) *figure {
 type phaseRange struct {
 	phase     string
 	low, high float64
-}
-
-// addRangeLegend explains bands: target band 0.01–0.1, or each phase's own where they differ.
-func (p *panel) addRangeLegend(what string, bands []phaseRange) {
-	if len(bands) == 0 {
-		return
-	}
-	same := true
-	var each []string
-	for _, b := range bands {
-		same = same && b.low == bands[0].low && b.high == bands[0].high
-		each = append(each, fmt.Sprintf("%s %.4g–%.4g", b.phase, b.low, b.high))
-	}
-	text := fmt.Sprintf("%s %.4g–%.4g", what, bands[0].low, bands[0].high)
-	if !same {
-		text = what + ": " + strings.Join(each, ", ")
-	}
-	p.legend = append(p.legend, legendItem{text, areaSample(faint(green, 0.25))})
-}
-
-// logIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
-func (p *panel) logIfWide() {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, layer := range p.layers {
-		if l, ok := layer.(curve); ok {
-			_, _, a, b := l.DataRange()
-			low, high = min(low, a), max(high, b)
-		}
-	}
-	if low > 0 && high > 8*low {
-		p.log = true
-	} else if low >= 0 {
-		p.yMin = 0
-	}
 }
 
 // changes keeps the points where a step function moves, and both ends.
@@ -308,7 +245,7 @@ func ratioFigure(run *Run) *figure {
 		ratio.layers = slices.Insert(ratio.layers, 0, plot.Plotter(band))
 		ranges = append(ranges, phaseRange{s.name, 1 - low, 1 + high})
 	}
-	ratio.addRangeLegend("clip range", ranges)
+	addRangeLegend(ratio, "clip range", ranges)
 	ratio.layers = append(ratio.layers, level{y: 1, style: dashed(grey), inRange: true})
 	clip := newPanel(run, "share of ratios")
 	clip.share, clip.yMin = true, 0
@@ -359,19 +296,6 @@ func scheduleFigure(run *Run) *figure {
 	return stack("Schedules", "Values used in each step.", lr, tau, policy)
 }
 
-// logIfPeaksDiffer draws learning rates of very different phases on one logarithmic axis.
-func (p *panel) logIfPeaksDiffer(smallest float64) {
-	highest := 0.0
-	for _, layer := range p.layers {
-		_, _, _, high := layer.(curve).DataRange()
-		highest = max(highest, high)
-	}
-	p.yMin = 0
-	if highest > 5*smallest && smallest > 0 {
-		p.log, p.yMin = true, smallest/30
-	}
-}
-
 func gradNormFigure(run *Run) *figure {
 	p := newPanel(run, "global norm before clipping")
 	if !p.addSteps(run, "grad_norm", "gradient norm", blue) {
@@ -389,7 +313,7 @@ func signalFigure(run *Run) *figure {
 	share := newPanel(run, "share of groups")
 	share.share, share.yMin = true, 0
 	share.addSteps(run, "signal_share", "with a learning signal", blue)
-	if !run.equalColumns("signal_share", "signal_share_top_k") {
+	if !equalColumns(run, "signal_share", "signal_share_top_k") {
 		share.addSteps(run, "signal_share_top_k", "left by the curriculum", orange)
 	}
 	ess := newPanel(run, run.wording("candidates per query", "completions per question"))
@@ -405,7 +329,20 @@ func signalFigure(run *Run) *figure {
 	return stack("Learning signal", note, share, ess, entropy).crop(run)
 }
 
-// equalColumns says whether two step metrics are the same in every phase, rounding aside.
-func (r *Run) equalColumns(a, b string) bool {
-	return !slices.ContainsFunc(r.Steps, func(s *Steps) bool { return !slices.EqualFunc(s.Column(a), s.Column(b), closeTo) })
+// addRangeLegend explains bands: target band 0.01–0.1, or each phase's own where they differ.
+func addRangeLegend(p *panel, what string, bands []phaseRange) {
+	if len(bands) == 0 {
+		return
+	}
+	same := true
+	var each []string
+	for _, b := range bands {
+		same = same && b.low == bands[0].low && b.high == bands[0].high
+		each = append(each, fmt.Sprintf("%s %.4g–%.4g", b.phase, b.low, b.high))
+	}
+	text := fmt.Sprintf("%s %.4g–%.4g", what, bands[0].low, bands[0].high)
+	if !same {
+		text = what + ": " + strings.Join(each, ", ")
+	}
+	p.legend = append(p.legend, legendItem{text, areaSample(faint(green, 0.25))})
 }

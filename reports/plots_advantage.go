@@ -38,23 +38,6 @@ func advantageFigure(run *Run) *figure {
 	return f.crop(run)
 }
 
-func (p *panel) addSpread(s *Steps) {
-	x, mean, _, _ := buckets(s.globals(), s.Column("mean_advantage"))
-	_, sd, _, _ := buckets(s.globals(), s.Column("std_advantage"))
-	if len(x) == 0 || len(sd) != len(x) {
-		return
-	}
-	mean, sd = smooth(mean), smooth(sd)
-	low, high := make([]float64, len(x)), make([]float64, len(x))
-	for i := range x {
-		low[i], high[i] = mean[i]-sd[i], mean[i]+sd[i]
-	}
-	p.layers = append(p.layers, ribbon{x, low, high, faint(blue, 0.2)}, line(x, mean, blue, 1.6))
-	if mx, largest, _, _ := buckets(s.globals(), s.Column("max_advantage")); len(mx) > 0 {
-		p.layers = append(p.layers, line(mx, smooth(largest), vermillion, 1.1))
-	}
-}
-
 // histogramPanel compares the first and the last epoch of a phase, nil without adv_hist.
 func histogramPanel(s *Steps) *panel {
 	lists := s.lists["adv_hist"]

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // Figures of token policies: what their completions look like and what these earn.
@@ -47,7 +45,7 @@ func sampledRewardFigure(run *Run) *figure {
 	spread.yMin = 0
 	spread.addSteps(run, "reward_std", "of the rewards of a group, mean over groups", green)
 	terms := newPanel(run, "mean of a term")
-	names := run.rewardTerms()
+	names := rewardTerms(run)
 	colours := []colour{blue, vermillion, green, orange, purple, black} // more would not be told apart
 	for i, name := range names[:min(len(names), len(colours))] {
 		terms.addSteps(run, "reward_"+name, name, colours[i])
@@ -101,37 +99,17 @@ func pointsFigure(run *Run) *figure {
 	return stack("Negative points", note, number, share).crop(run)
 }
 
-// addShareOfSteps draws part/whole of every step that has a whole.
-func (p *panel) addShareOfSteps(run *Run, part, whole, label string, c colour) {
-	any := false
-	for _, s := range run.Steps {
-		of := s.Column(whole)
-		ratio := slices.Clone(s.Column(part))
-		if len(ratio) == 0 || len(of) != len(ratio) {
-			continue
-		}
-		for i := range ratio {
-			if ratio[i] /= of[i]; of[i] == 0 {
-				ratio[i] = math.NaN()
-			}
-		}
-		x, mean, _, _ := buckets(s.globals(), ratio)
-		if len(x) > 40 { // few steps need no smoothing
-			mean = smooth(mean)
-		}
-		if len(x) > 0 {
-			p.layers = append(p.layers, line(x, mean, c, 1.6))
-			any = true
-		}
-	}
-	if any {
-		p.legend = append(p.legend, legendItem{label, lineSample(draw.LineStyle{Color: c, Width: 1.6})})
-	}
+// isMeasure reports a column that a term measures beside its value.
+func isMeasure(name string) bool {
+	return slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name })
 }
+
+// closeTo says whether two means of equal numbers may differ by rounding alone.
+func closeTo(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9 }
 
 // rewardTerms are the names of the terms that steps have measured, in alphabetical order; none where the
 // only term is the reward.
-func (r *Run) rewardTerms() []string {
+func rewardTerms(r *Run) []string {
 	names := map[string]bool{}
 	for _, s := range r.Steps {
 		for column := range s.columns {
@@ -141,72 +119,21 @@ func (r *Run) rewardTerms() []string {
 		}
 	}
 	terms := slices.Sorted(maps.Keys(names))
-	if len(terms) == 1 && r.equalColumns("mean_reward", "reward_"+terms[0]) {
+	if len(terms) == 1 && equalColumns(r, "mean_reward", "reward_"+terms[0]) {
 		return nil
 	}
 	return terms
 }
 
-// isMeasure reports a column that a term measures beside its value.
-func isMeasure(name string) bool {
-	return slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name })
+// rewardIsAccuracy says whether the validation reward of a token policy is its accuracy, as where the
+// reward has no other term.
+func rewardIsAccuracy(r *Run) bool {
+	_, reward := r.epochSeries("", "val_reward")
+	_, accuracy := r.epochSeries("", "val_accuracy")
+	return r.answers() && len(reward) > 0 && slices.EqualFunc(reward, accuracy, closeTo)
 }
 
-// closeTo says whether two means of equal numbers may differ by rounding alone.
-func closeTo(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9 }
-
-// crop leaves out the phases of a token policy before the first that a figure is about: imitation comes
-// first, is long, and has no rollouts.
-func (f *figure) crop(run *Run) *figure {
-	if f == nil || !run.answers() {
-		return f
-	}
-	first := math.Inf(1)
-	overTime := func(row []*panel) bool { return len(row) == 1 && row[0].spans != nil }
-	for _, row := range f.rows {
-		for _, layer := range row[0].layers {
-			if l, ok := layer.(curve); ok && overTime(row) {
-				first = min(first, l.x[0])
-			}
-		}
-	}
-	start := 0.0
-	for _, s := range run.spans() {
-		if s.to < first {
-			start = max(start, s.to)
-		}
-	}
-	for _, row := range f.rows {
-		if overTime(row) {
-			row[0].xMin = start
-		}
-	}
-	return f
-}
-
-// addRange tints the area between the lowest of one step metric of a phase and the highest of another,
-// over some windows of steps: single steps would be spikes.
-func (p *panel) addRange(s *Steps, low, high string, tint colour) {
-	const windows, least = 25, 5
-	x, bottom := finitePoints(s.globals(), s.Column(low))
-	_, top := finitePoints(s.globals(), s.Column(high))
-	if len(x) < 2 || len(top) != len(x) {
-		return
-	}
-	r := ribbon{color: tint}
-	size := max((len(x)+windows-1)/windows, least)
-	for from := 0; from < len(x); from += size {
-		to := min(from+size, len(x))
-		l, h := slices.Min(bottom[from:to]), slices.Max(top[from:to])
-		r.x, r.low, r.high = append(r.x, x[from]-1, x[to-1]), append(r.low, l, l), append(r.high, h, h)
-	}
-	p.layers = append(p.layers, r)
-}
-
-// addEpochDots marks an epoch metric with dots.
-func (p *panel) addEpochDots(run *Run, name, label string, c colour) {
-	if x, y := run.epochSeries("", name); len(x) > 0 {
-		p.layers = append(p.layers, points(x, y, c))
-		p.legend = append(p.legend, legendItem{label, dotSample(c, draw.CircleGlyph{})})
-	}
+// equalColumns says whether two step metrics are the same in every phase, rounding aside.
+func equalColumns(r *Run, a, b string) bool {
+	return !slices.ContainsFunc(r.Steps, func(s *Steps) bool { return !slices.EqualFunc(s.Column(a), s.Column(b), closeTo) })
 }

@@ -19,18 +19,10 @@ func rewardFigure(run *Run) *figure {
 }
 
 func accuracyFigure(run *Run) *figure {
-	if run.rewardIsAccuracy() {
+	if rewardIsAccuracy(run) {
 		return nil // the same figure again
 	}
 	return scoreFigure(run, "accuracy")
-}
-
-// rewardIsAccuracy says whether the validation reward of a token policy is its accuracy, as where the
-// reward has no other term.
-func (r *Run) rewardIsAccuracy() bool {
-	_, reward := r.epochSeries("", "val_reward")
-	_, accuracy := r.epochSeries("", "val_accuracy")
-	return r.answers() && len(reward) > 0 && slices.EqualFunc(reward, accuracy, closeTo)
 }
 
 // scoreFigure shows a validation score twice, with all baselines and closer, and further panels.
@@ -41,7 +33,7 @@ func scoreFigure(run *Run, metric string, more ...*panel) *figure {
 	}
 	panels := append([]*panel{all, scorePanel(run, metric, false)}, more...)
 	name := capital(metric)
-	if metric == "reward" && run.rewardIsAccuracy() {
+	if metric == "reward" && rewardIsAccuracy(run) {
 		name += ", here the accuracy,"
 	}
 	f := stack(name+run.wording(" of the greedy selection on validation queries", " of greedy answers to validation questions"),
@@ -72,13 +64,13 @@ func scorePanel(run *Run, metric string, all bool) *panel {
 			}
 		}
 	}
-	p.addBaselines(run, metric, y, all)
+	addBaselines(p, run, metric, y, all)
 	return p
 }
 
 // addBaselines draws horizontal lines and names them at the right. Not all: those within the range of
 // the curve and half of it around, and similarity or majority.
-func (p *panel) addBaselines(run *Run, metric string, y []float64, all bool) {
+func addBaselines(p *panel, run *Run, metric string, y []float64, all bool) {
 	low, high := slices.Min(y), slices.Max(y)
 	yardstick := func(policy string) bool { return stageRank(policy) == rankYardstick }
 	for _, b := range []struct {
@@ -101,21 +93,4 @@ func (p *panel) addBaselines(run *Run, metric string, y []float64, all bool) {
 			p.layers = append(p.layers, level{y: v, style: dashed(b.color), inRange: true})
 		}
 	}
-}
-
-// score returns the mean of a policy's last evaluation on a split, per query where that is recorded.
-func (r *Run) score(split, policy, metric string) (float64, bool) {
-	for i := len(r.Evaluations) - 1; i >= 0; i-- {
-		if e := r.Evaluations[i]; e.Split == split && e.Policy == policy && e.Metric == metric && len(e.Scores) > 0 {
-			return e.Mean(), true
-		}
-	}
-	for i := len(r.EvalRows) - 1; i >= 0; i-- {
-		if e := r.EvalRows[i]; e.Text("split") == split && e.Text("policy") == policy {
-			if v, ok := e.Number(metric); ok {
-				return v, true
-			}
-		}
-	}
-	return 0, false
 }

@@ -85,14 +85,6 @@ func repeatedShots(all []*series) []string {
 	return out
 }
 
-// joined writes a, b and c.
-func joined(items []string) string {
-	if len(items) < 2 {
-		return strings.Join(items, "")
-	}
-	return strings.Join(items[:len(items)-1], ", ") + " and " + items[len(items)-1]
-}
-
 // repeatedSelectors finds settings of different names with the same accuracies on the same data.
 func repeatedSelectors(all []*series) []string {
 	var out []string

@@ -132,13 +132,6 @@ func verdictOn(all []*gap, noun string, sign func(*gap) bool) string {
 	return text + "."
 }
 
-func verb(n int, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
-}
-
 // inPoints writes a share as points of percent.
 func inPoints(x float64) string {
 	return fmt.Sprintf("%s points", strings.TrimPrefix(fixed(100*x, 2), "+"))

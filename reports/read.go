@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -293,4 +294,57 @@ func readJSON(path string, v any) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// flatFile reads a YAML file as dotted keys; one that is absent has none.
+func flatFile(path string) (map[string]string, error) {
+	flat := map[string]string{}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return flat, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	switch tree.(type) {
+	case nil:
+		return flat, nil
+	case map[string]any:
+	default:
+		return nil, fmt.Errorf("%s: want a YAML file of keys and values", path)
+	}
+	flatten(flat, "", tree)
+	return flat, nil
+}
+
+// flatten writes a config tree as dotted keys; lists are one value.
+func flatten(into map[string]string, prefix string, node any) {
+	if section, ok := node.(map[string]any); ok {
+		for key, value := range section {
+			flatten(into, strings.TrimPrefix(prefix+"."+key, "."), value)
+		}
+		return
+	}
+	var value yaml.Node
+	text := fmt.Append(nil, node)
+	if value.Encode(node) == nil {
+		value.Style |= yaml.FlowStyle // [sft, rce], not lines
+		if flow, err := yaml.Marshal(&value); err == nil {
+			text = flow
+		}
+	}
+	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
+}
+
+// lastStep is the number of optimizer steps that the run took, all phases together.
+func (r *Run) lastStep() int {
+	last := 0
+	for _, s := range r.spans() {
+		last = max(last, int(s.to))
+	}
+	return last
 }

@@ -8,11 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
-
-const reportFile = "report.md"
 
 // WriteReport writes report.md and report.html of a run folder from what the run recorded: equal records give equal
 // bytes. It embeds the plots that are there; RebuildReport draws them first.
@@ -42,7 +38,7 @@ func RebuildReport(dir string) error {
 
 // reportOf is the whole report, section by section.
 func reportOf(run *Run) (string, error) {
-	stages, err := run.stages()
+	stages, err := stagesOf(run)
 	if err != nil {
 		return "", err
 	}
@@ -69,14 +65,6 @@ func reportOf(run *Run) (string, error) {
 	reportLimits(&d, run, s, stages)
 	reportFiles(&d, run)
 	return strings.TrimRight(d.b.String(), "\n") + "\n", nil
-}
-
-// stages takes the results of summary.json, or computes them where the run has not ended.
-func (r *Run) stages() ([]StageResult, error) {
-	if r.Summary != nil && r.Summary.Evaluations != nil {
-		return r.Summary.Evaluations, nil
-	}
-	return Stages(r.Evaluations, DefaultStatsOptions())
 }
 
 // headlines are the first paragraphs: how it ended, and what it came to.
@@ -217,17 +205,6 @@ func plannedResult(stages []StageResult) *StageResult {
 		}
 	}
 	return found
-}
-
-// heldOut reports whether a split is neither trained on nor chosen by.
-func heldOut(split string) bool { return split != "val" && split != "train" }
-
-func capital(s string) string {
-	if s == "" {
-		return s
-	}
-	first, size := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(first)) + s[size:]
 }
 
 func reportSetup(d *document, run *Run, s *Summary) {

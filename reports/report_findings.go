@@ -2,7 +2,6 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -46,17 +45,6 @@ func reportFindings(d *document, run *Run, s *Summary) {
 	}
 	d.paragraph("%s.", capital(findingCounts(s.Findings)))
 	d.table(header, rows)
-}
-
-// where says when a finding was made: before the first step, or in which step of which epoch.
-func (f Finding) where() string {
-	switch {
-	case f.Phase == "" || f.Step == 0 && f.Epoch == 0:
-		return strings.TrimSpace("before step 1 " + plain(f.Phase))
-	case f.Step == 0:
-		return fmt.Sprintf("%s, epoch %d", plain(f.Phase), f.Epoch)
-	}
-	return fmt.Sprintf("%s, epoch %d, step %d", plain(f.Phase), f.Epoch, f.Step)
 }
 
 func severityRank(severity string) int {

@@ -94,32 +94,6 @@ func scoreStory(run *Run, phase string) []string {
 	return out
 }
 
-// scoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
-// of the initial policy.
-func (r *Run) scoreBefore(phase, metric string) (float64, bool) {
-	before := policyInit
-	for _, name := range r.Phases() {
-		if name == phase {
-			break
-		}
-		before = name
-	}
-	return r.score("val", before, metric)
-}
-
-// epochOf is the number of the i-th epoch that a phase has recorded.
-func (r *Run) epochOf(phase string, i int) int {
-	for _, e := range r.Epochs {
-		if e.Phase == phase {
-			if i == 0 {
-				return e.Epoch
-			}
-			i--
-		}
-	}
-	return 0
-}
-
 // curriculumStory says which of its groups' candidates a phase has learned from.
 func curriculumStory(run *Run, phase string) []string {
 	early, ok := run.settingNumber(phase, "curriculum", "early_epochs")

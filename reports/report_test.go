@@ -32,7 +32,7 @@ func TestReport(t *testing.T) {
 	run, err := ReadRun(dir)
 	must(t, err)
 	var table bytes.Buffer
-	stages, err := run.stages()
+	stages, err := stagesOf(run)
 	must(t, err)
 	must(t, PrintResults(&table, stages))
 	golden.File(t, "testdata/table.txt", table.Bytes())

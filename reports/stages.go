@@ -2,43 +2,14 @@ package reports
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"fulcrum/internal/atomicfile"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 )
-
-// Baselines and stages, as evals.jsonl names them. A phase has its own name.
-const (
-	policyRandom     = "random"
-	policySimilarity = "similarity"
-	policyMajority   = "majority" // the most frequent training answer for every question
-	policyInit       = "init"
-	policyBest       = "best"
-	policyBestBeam   = "best_beam" // the best recorded beam of each query, what sft imitates
-	policyOracle     = "oracle"
-	policyRecorded   = "recorded_order" // the order in which the file lists the recorded candidates
-	policyReference  = "reference"      // the target answers themselves
-	policyResults    = "results"        // of a result file (task=evaluate)
-)
-
-// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
-// the same questions, over a baseline (similarity, or the majority answer) and over the initial policy.
-type StageResult struct {
-	Split          string  `json:"split"`
-	Metric         string  `json:"metric"`
-	Policy         string  `json:"policy"`
-	Phase          string  `json:"phase"`
-	Epoch          int     `json:"epoch"`
-	Shots          int     `json:"shots"` // of token policies: the most tokens of an answer
-	Queries        int     `json:"queries"`
-	Mean           float64 `json:"mean"`
-	SE             float64 `json:"se"`
-	OverSimilarity *Paired `json:"over_similarity,omitempty"`
-	OverMajority   *Paired `json:"over_majority,omitempty"`
-	OverRecorded   *Paired `json:"over_recorded,omitempty"`
-	OverInit       *Paired `json:"over_init,omitempty"`
-}
 
 // yardstick is a policy that the others of its table are compared with.
 type yardstick struct {
@@ -295,31 +266,6 @@ func pairScores(e, reference Evaluation) (a, b []float64, err error) {
 	return a, b, nil
 }
 
-// title names a stage for readers.
-func (s StageResult) title() string {
-	switch s.Policy {
-	case policyRandom, policySimilarity, policyMajority, policyOracle, policyReference:
-		return s.Policy
-	case policyBestBeam:
-		return "best beam"
-	case policyRecorded:
-		return "recorded order"
-	case policyInit:
-		return "initial policy"
-	case policyResults:
-		return "result file"
-	case policyBest:
-		if s.Phase == "" || s.Phase == policyInit {
-			return "best (initial policy)"
-		}
-		return fmt.Sprintf("best (%s epoch %d)", s.Phase, s.Epoch)
-	}
-	if s.Epoch > 0 {
-		return fmt.Sprintf("after %s (epoch %d)", s.Policy, s.Epoch)
-	}
-	return "after " + strings.TrimSpace(s.Policy)
-}
-
 // metricName writes a metric as words: top1 accuracy.
 func metricName(metric string) string { return strings.ReplaceAll(metric, "_", " ") }
 
@@ -330,11 +276,62 @@ func listsBestFirst(stages []StageResult) bool {
 	})
 }
 
-// subject names a stage inside a sentence.
-func (s StageResult) subject() string {
-	title := s.title()
-	if s.Policy == policyBest {
-		return strings.Replace(title, "best", "the best policy", 1)
+// WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are
+// computed from evals.jsonl.
+func WriteSummary(dir string, s Summary) error {
+	if s.Evaluations == nil {
+		evals, err := ReadEvals(dir)
+		if err != nil {
+			return err
+		}
+		if s.Evaluations, err = Stages(evals, DefaultStatsOptions()); err != nil {
+			return err
+		}
 	}
-	return "the policy " + title
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", summaryFile, err)
+	}
+	return atomicfile.Write(filepath.Join(dir, summaryFile), append(data, '\n'), 0o644)
+}
+
+// judgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
+// the reward, else what there is.
+func judgedBy(r *Run) (split, metric string, ok bool) {
+	for _, table := range stageTables(r.Evaluations) { // val first, reward first
+		if plannedStage(table) < 0 {
+			continue
+		}
+		e := table[0]
+		if !ok || !heldOut(split) && heldOut(e.Split) {
+			split, metric, ok = e.Split, e.Metric, true
+		}
+	}
+	return split, metric, ok
+}
+
+// stagesOf takes the results of summary.json, or computes them where the run has not ended.
+func stagesOf(r *Run) ([]StageResult, error) {
+	if r.Summary != nil && r.Summary.Evaluations != nil {
+		return r.Summary.Evaluations, nil
+	}
+	return Stages(r.Evaluations, DefaultStatsOptions())
+}
+
+// evaluationOf returns what a run scored on a split by a metric.
+func evaluationOf(r *Run, split, metric, policy string) (Evaluation, error) {
+	what := cmp.Or(policy, "a trained policy")
+	for _, table := range stageTables(r.Evaluations) {
+		if table[0].Split != split || table[0].Metric != metric {
+			continue
+		}
+		at := plannedStage(table)
+		if policy != "" {
+			at = slices.IndexFunc(table, func(e Evaluation) bool { return e.Policy == policy })
+		}
+		if at >= 0 {
+			return table[at], nil
+		}
+	}
+	return Evaluation{}, fmt.Errorf("%s: no evaluation of %s on %s by %s", r.Dir, what, split, metric)
 }

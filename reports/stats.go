@@ -263,3 +263,18 @@ func holmSteps(p []float64, size int) (adjusted, steps []float64) {
 	}
 	return adjusted, steps
 }
+
+func meanOf(x []float64) float64 { m, _ := meanSE(x); return m }
+
+// sdOf is the standard deviation of at least two values, NaN of fewer.
+func sdOf(x []float64) float64 {
+	_, se := meanSE(x)
+	return se * math.Sqrt(float64(len(x)))
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -125,12 +125,6 @@ func (a *armRuns) add(j SweepJob) error {
 	return nil
 }
 
-// seed is the run's; 0 where its config names none.
-func (r *Run) seed() int64 {
-	seed, _ := r.settingNumber("seed")
-	return int64(seed)
-}
-
 // root is the arm at the start of the way to this one: its initial policy is untrained.
 func (a *armRuns) root() *armRuns {
 	for a.from != nil {

@@ -191,12 +191,6 @@ func (c armCurve) end() (x, mean, low, high float64) {
 	return c.x[n], c.mean[n], c.low[n], c.high[n]
 }
 
-func (p *panel) addCurve(c armCurve, color colour) {
-	if len(c.x) > 0 {
-		p.layers = append(p.layers, ribbon{c.x, c.low, c.high, faint(color, 0.2)}, line(c.x, c.mean, color, 1.6), points(c.x, c.mean, color))
-	}
-}
-
 // curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
 // from before it.
 func (v *studyView) curvesFigure() *sweepFigure {
@@ -218,10 +212,10 @@ func (v *studyView) curvesFigure() *sweepFigure {
 				if a.from.from == nil {
 					before.begin(a.from, "val", policyInit)
 				}
-				p.addCurve(before, grey)
+				addCurve(p, before, grey)
 				c.start(before.end())
 			}
-			p.addCurve(c, blue)
+			addCurve(p, c, blue)
 			return p
 		})
 }
@@ -252,7 +246,7 @@ func (v *studyView) klFigure() *sweepFigure {
 				return nil
 			}
 			p := &panel{yMin: math.NaN(), yMax: math.NaN(), log: true}
-			p.addCurve(c, blue)
+			addCurve(p, c, blue)
 			for _, y := range a.band() {
 				p.layers = append(p.layers, level{y: y, style: dashed(green), inRange: true})
 			}
@@ -341,5 +335,11 @@ func shareBands(panels []*panel) {
 		} else {
 			p.yMin, p.yMax = airRange(low, high)
 		}
+	}
+}
+
+func addCurve(p *panel, c armCurve, color colour) {
+	if len(c.x) > 0 {
+		p.layers = append(p.layers, ribbon{c.x, c.low, c.high, faint(color, 0.2)}, line(c.x, c.mean, color, 1.6), points(c.x, c.mean, color))
 	}
 }

@@ -6,20 +6,6 @@ import (
 	"strings"
 )
 
-// Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one
-// question or cluster.
-func (a Arm) Interval() *Interval {
-	if newGrouping(a.Clusters).units(len(a.QueryIDs)) < 2 {
-		return nil
-	}
-	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}
-	for s := range nothing.Scores {
-		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
-	}
-	mean, half := meanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
-	return &Interval{mean - half, mean + half}
-}
-
 // splits are the sets that the runs were scored on: training questions first, where there are some.
 func (v *studyView) splits() []string {
 	var out []string

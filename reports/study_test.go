@@ -167,7 +167,7 @@ func TestStudyAnswers(t *testing.T) {
 	mean := func(seed int64, policy, split, metric string, num int) float64 {
 		run, err := ReadRun(jobs[num].Dir)
 		must(t, err)
-		e, err := run.evaluationOf(split, metric, policy)
+		e, err := evaluationOf(run, split, metric, policy)
 		must(t, err)
 		return e.Mean()
 	}

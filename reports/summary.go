@@ -4,8 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-
-	"fulcrum/internal/atomicfile"
+	"strings"
 )
 
 const summaryFile = "summary.json"
@@ -178,28 +177,20 @@ func (s *Summary) AddRecorded(run *Run) {
 	}
 }
 
-// WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are
-// computed from evals.jsonl.
-func WriteSummary(dir string, s Summary) error {
-	if s.Evaluations == nil {
-		evals, err := ReadEvals(dir)
-		if err != nil {
-			return err
-		}
-		if s.Evaluations, err = Stages(evals, DefaultStatsOptions()); err != nil {
-			return err
-		}
-	}
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", summaryFile, err)
-	}
-	return atomicfile.Write(filepath.Join(dir, summaryFile), append(data, '\n'), 0o644)
-}
-
 // ReadSummary reads summary.json, nil when the run has not ended.
 func ReadSummary(dir string) (*Summary, error) {
 	var s *Summary
 	err := readJSON(filepath.Join(dir, summaryFile), &s)
 	return s, err
+}
+
+// where says when a finding was made: before the first step, or in which step of which epoch.
+func (f Finding) where() string {
+	switch {
+	case f.Phase == "" || f.Step == 0 && f.Epoch == 0:
+		return strings.TrimSpace("before step 1 " + plain(f.Phase))
+	case f.Step == 0:
+		return fmt.Sprintf("%s, epoch %d", plain(f.Phase), f.Epoch)
+	}
+	return fmt.Sprintf("%s, epoch %d, step %d", plain(f.Phase), f.Epoch, f.Step)
 }

@@ -532,37 +532,7 @@ func (o SweepObjective) compare(a, b float64) int {
 // finite says whether x can be compared and drawn: differences of such numbers are finite too.
 func finite(x float64) bool { return math.Abs(x) < 1e305 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // ended says whether a job stays in its state.
 func ended(state string) bool {
 	return state == StateDone || state == StateFailed || state == stateSkipped || state == StatePruned
-}
-
-func codeList(overrides []string) string {
-	if len(overrides) == 0 {
-		return "as configured"
-	}
-	out := make([]string, len(overrides))
-	for i, o := range overrides {
-		out[i] = inlineCode(o)
-	}
-	return strings.Join(out, " ")
-}
-
-// tableCode is codeList for a cell of a table, where a bar would end the cell.
-func tableCode(overrides []string) string { return strings.ReplaceAll(codeList(overrides), "|", `\|`) }
-
-// inlineCode writes any text as code in a line.
-func inlineCode(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if strings.Contains(s, "`") {
-		return "`` " + s + " ``"
-	}
-	return "`" + s + "`"
 }

@@ -65,9 +65,9 @@ func (v *sweepView) pairPanel(i, k int, only bool) (*panel, string) {
 		p.xMin, p.xMax = math.Log10(p.xMin), math.Log10(p.xMax)
 	}
 	axis.low, axis.high, axis.stops = p.xMin, p.xMax, []float64{p.xMin, p.xMax}
-	p.setTicks(axis, 560)
+	setTicks(p, axis, 560)
 	x := func(j SweepJob) (float64, bool) { return place(j.Objectives[i]), true }
-	p.addJobs(v, v.drawnJobs(), k, sy, x)
+	addJobs(p, v, v.drawnJobs(), k, sy, x)
 	front := v.highlighted()
 	slices.SortStableFunc(front, func(s, t SweepJob) int { return cmp.Compare(s.Objectives[i], t.Objectives[i]) })
 	var fx, fy []float64

@@ -22,7 +22,7 @@ func (v *sweepView) historyFigure() *sweepFigure {
 	for i, o := range v.opt.Objectives {
 		s := v.scale(i)
 		p := &panel{}
-		p.addJobs(v, v.drawnJobs(), i, s, number)
+		addJobs(p, v, v.drawnJobs(), i, s, number)
 		p.y = o.label(panelHeight - 30)
 		var x, y []float64
 		for _, j := range byNumber {
@@ -40,7 +40,7 @@ func (v *sweepView) historyFigure() *sweepFigure {
 			p.layers = append(p.layers, l)
 			p.legend = append(p.legend, legendItem{"best so far", lineSample(l.style)})
 		}
-		p.addBest(v, i, s, number)
+		addBest(p, v, i, s, number)
 		panels = append(panels, p)
 		clipped = cmp.Or(clipped, s.clippedWords())
 	}
@@ -98,7 +98,7 @@ func (v *sweepView) epochsPanel(jobs []SweepJob) (*panel, string) {
 		caption = "Below, the mean epochs of jobs in succession"
 		p.layers = append(p.layers, meanEpochs(jobs))
 	} else {
-		p.addEpochs(jobs)
+		addEpochs(p, jobs)
 	}
 	for _, j := range jobs {
 		switch {
@@ -119,8 +119,24 @@ func (v *sweepView) epochsPanel(jobs []SweepJob) (*panel, string) {
 // maxStems is how many jobs have room for a bar each.
 const maxStems = 200
 
+// meanEpochs draws bars for the means of many jobs in succession.
+func meanEpochs(jobs []SweepJob) stems {
+	s := stems{style: draw.LineStyle{Color: faint(blue, 0.8)}}
+	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
+	for chunk := range slices.Chunk(jobs, size) {
+		sum := 0.0
+		for _, j := range chunk {
+			sum += float64(j.Epochs)
+		}
+		s.x = append(s.x, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
+		s.y = append(s.y, sum/float64(len(chunk)))
+	}
+	s.wide = float64(size)
+	return s
+}
+
 // addEpochs draws a bar for every job, coloured by how it ended.
-func (p *panel) addEpochs(jobs []SweepJob) {
+func addEpochs(p *panel, jobs []SweepJob) {
 	for _, m := range []struct {
 		text  string
 		color colour
@@ -141,20 +157,4 @@ func (p *panel) addEpochs(jobs []SweepJob) {
 			p.legend = append(p.legend, legendItem{m.text, areaSample(m.color)})
 		}
 	}
-}
-
-// meanEpochs draws bars for the means of many jobs in succession.
-func meanEpochs(jobs []SweepJob) stems {
-	s := stems{style: draw.LineStyle{Color: faint(blue, 0.8)}}
-	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
-	for chunk := range slices.Chunk(jobs, size) {
-		sum := 0.0
-		for _, j := range chunk {
-			sum += float64(j.Epochs)
-		}
-		s.x = append(s.x, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
-		s.y = append(s.y, sum/float64(len(chunk)))
-	}
-	s.wide = float64(size)
-	return s
 }

@@ -32,56 +32,6 @@ func (v *sweepView) marks(n int) []mark {
 	}
 }
 
-// addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
-// edge.
-func (p *panel) addJobs(v *sweepView, jobs []SweepJob, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
-	low, high := s.axisRange()
-	p.yMin, p.yMax, p.log = low, high, s.log
-	edge := dots{color: grey, shape: draw.PyramidGlyph{}, size: 3}
-	inset := 0.025 * (high - low)
-	for i := len(v.marks(len(jobs))) - 1; i >= 0; i-- { // done ones on top
-		m := v.marks(len(jobs))[i]
-		d := dots{color: m.color, shape: m.shape, size: m.size}
-		for _, j := range slices.Backward(jobs) {
-			u, ok := x(j)
-			if !ok || !m.has(j) {
-				continue
-			}
-			if _, out := s.clamp(j.Objectives[objective]); out {
-				edge.x, edge.y = append(edge.x, u), append(edge.y, low+inset)
-				if v.opt.Objectives[objective].Minimize {
-					edge.y[len(edge.y)-1], edge.shape = high-inset, downGlyph{}
-				}
-				continue
-			}
-			d.x, d.y = append(d.x, u), append(d.y, j.Objectives[objective])
-		}
-		if len(d.x) > 0 {
-			p.layers = append(p.layers, d)
-			p.legend = slices.Insert(p.legend, 0, legendItem{m.text, dotSample(m.color, m.shape)})
-		}
-	}
-	if len(edge.x) > 0 {
-		p.layers = append(p.layers, edge)
-		p.legend = append(p.legend, legendItem{"beyond the axis", dotSample(grey, edge.shape)})
-	}
-}
-
-// addBest rings the best job, or those of the front.
-func (p *panel) addBest(v *sweepView, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
-	d := dots{color: black, shape: draw.RingGlyph{}, size: 5}
-	for _, j := range v.highlighted() {
-		if u, ok := x(j); ok {
-			y, _ := s.clamp(j.Objectives[objective])
-			d.x, d.y = append(d.x, u), append(d.y, y)
-		}
-	}
-	if len(d.x) > 0 {
-		p.layers = append(p.layers, d)
-		p.legend = append(p.legend, legendItem{v.highlightWords(), dotSample(black, draw.RingGlyph{})})
-	}
-}
-
 // highlighted are the best job, or with several objectives the front.
 func (v *sweepView) highlighted() []SweepJob {
 	if len(v.opt.Objectives) == 1 {
@@ -186,4 +136,54 @@ type diamondGlyph struct{}
 func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	r := style.Radius * 1.3
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
+}
+
+// addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
+// edge.
+func addJobs(p *panel, v *sweepView, jobs []SweepJob, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+	low, high := s.axisRange()
+	p.yMin, p.yMax, p.log = low, high, s.log
+	edge := dots{color: grey, shape: draw.PyramidGlyph{}, size: 3}
+	inset := 0.025 * (high - low)
+	for i := len(v.marks(len(jobs))) - 1; i >= 0; i-- { // done ones on top
+		m := v.marks(len(jobs))[i]
+		d := dots{color: m.color, shape: m.shape, size: m.size}
+		for _, j := range slices.Backward(jobs) {
+			u, ok := x(j)
+			if !ok || !m.has(j) {
+				continue
+			}
+			if _, out := s.clamp(j.Objectives[objective]); out {
+				edge.x, edge.y = append(edge.x, u), append(edge.y, low+inset)
+				if v.opt.Objectives[objective].Minimize {
+					edge.y[len(edge.y)-1], edge.shape = high-inset, downGlyph{}
+				}
+				continue
+			}
+			d.x, d.y = append(d.x, u), append(d.y, j.Objectives[objective])
+		}
+		if len(d.x) > 0 {
+			p.layers = append(p.layers, d)
+			p.legend = slices.Insert(p.legend, 0, legendItem{m.text, dotSample(m.color, m.shape)})
+		}
+	}
+	if len(edge.x) > 0 {
+		p.layers = append(p.layers, edge)
+		p.legend = append(p.legend, legendItem{"beyond the axis", dotSample(grey, edge.shape)})
+	}
+}
+
+// addBest rings the best job, or those of the front.
+func addBest(p *panel, v *sweepView, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+	d := dots{color: black, shape: draw.RingGlyph{}, size: 5}
+	for _, j := range v.highlighted() {
+		if u, ok := x(j); ok {
+			y, _ := s.clamp(j.Objectives[objective])
+			d.x, d.y = append(d.x, u), append(d.y, y)
+		}
+	}
+	if len(d.x) > 0 {
+		p.layers = append(p.layers, d)
+		p.legend = append(p.legend, legendItem{v.highlightWords(), dotSample(black, draw.RingGlyph{})})
+	}
 }

@@ -267,15 +267,15 @@ func (o SweepObjective) label(length vg.Length) string {
 func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s objectiveScale, width vg.Length) *panel {
 	p := &panel{yMin: math.NaN(), yMax: math.NaN(), x: fitted(textStyle(10.5, false, black), axis.dim.Key, width)}
 	p.xMin, p.xMax = axis.bounds()
-	p.setTicks(axis, width)
+	setTicks(p, axis, width)
 	spread := axis.spread(p.xMax-p.xMin, width)
 	x := func(j SweepJob) (float64, bool) {
 		u, ok := axis.at(j.Params)
 		return u + spread*sideways(j.Number), ok
 	}
-	p.addJobs(v, jobs, objective, s, x)
-	p.addMeans(v, axis, objective, s)
-	p.addBest(v, objective, s, x)
+	addJobs(p, v, jobs, objective, s, x)
+	addMeans(p, v, axis, objective, s)
+	addBest(p, v, objective, s, x)
 	return p
 }
 
@@ -299,8 +299,14 @@ func sideways(number int) float64 {
 	return 2*fraction - 1
 }
 
+func whiskerSample(c draw.Canvas, from, to vg.Point) {
+	at := vg.Point{X: (from.X + to.X) / 2, Y: from.Y}
+	c.StrokeLine2(draw.LineStyle{Color: black, Width: 1}, at.X, at.Y-5, at.X, at.Y+5)
+	c.DrawGlyph(draw.GlyphStyle{Color: black, Radius: 2.7, Shape: diamondGlyph{}}, at)
+}
+
 // addMeans draws the mean per value of a grid, over finished jobs.
-func (p *panel) addMeans(v *sweepView, axis *sweepAxis, objective int, s objectiveScale) {
+func addMeans(p *panel, v *sweepView, axis *sweepAxis, objective int, s objectiveScale) {
 	if !axis.grid {
 		return
 	}
@@ -324,14 +330,8 @@ func (p *panel) addMeans(v *sweepView, axis *sweepAxis, objective int, s objecti
 	}
 }
 
-func whiskerSample(c draw.Canvas, from, to vg.Point) {
-	at := vg.Point{X: (from.X + to.X) / 2, Y: from.Y}
-	c.StrokeLine2(draw.LineStyle{Color: black, Width: 1}, at.X, at.Y-5, at.X, at.Y+5)
-	c.DrawGlyph(draw.GlyphStyle{Color: black, Radius: 2.7, Shape: diamondGlyph{}}, at)
-}
-
 // setTicks puts the axis's labels below a panel of this width: flat where they fit, else tilted.
-func (p *panel) setTicks(axis *sweepAxis, width vg.Length) {
+func setTicks(p *panel, axis *sweepAxis, width vg.Length) {
 	style := textStyle(9.5, false, black)
 	ticks := axis.ticks(p.xMin, p.xMax)
 	if axis.numeric {

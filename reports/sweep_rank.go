@@ -262,14 +262,6 @@ func (s *setting) class() int {
 	return 0
 }
 
-func meanOf(x []float64) float64 { m, _ := meanSE(x); return m }
-
-// sdOf is the standard deviation of at least two values, NaN of fewer.
-func sdOf(x []float64) float64 {
-	_, se := meanSE(x)
-	return se * math.Sqrt(float64(len(x)))
-}
-
 // meanSD writes the mean and the spread over seeds.
 func meanSD(x []float64, format func(float64) string) string {
 	switch len(x) {

@@ -354,12 +354,3 @@ func cleanTail(lines []string) []string {
 	}
 	return out[max(0, len(out)-maxTailLines):]
 }
-
-// codeBlock writes foreign lines, whatever backticks are in them.
-func (d *document) codeBlock(lines []string) {
-	fence := "```"
-	for slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, fence) }) {
-		fence += "`"
-	}
-	fmt.Fprintf(&d.b, "%s\n%s\n%s\n\n", fence, strings.Join(lines, "\n"), fence)
-}

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,23 +8,6 @@ import (
 
 	"fulcrum/internal/golden"
 )
-
-// sweepRun writes the folder of a small run whose best policy gains about gain over similarity.
-func sweepRun(t *testing.T, dir string, seed uint64, gain float64, config string) {
-	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(config), 0o644))
-	rng := rand.New(rand.NewPCG(seed, 1))
-	similarity, best := Evaluation{Split: "dev", Policy: "similarity", Metric: "reward", Shots: 2}, Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 2, Metric: "reward", Shots: 2}
-	shared := rand.New(rand.NewPCG(42, 1))
-	for i := range 200 {
-		s := shared.Float64()
-		similarity.QueryIDs, best.QueryIDs = append(similarity.QueryIDs, int64(i)), append(best.QueryIDs, int64(i))
-		similarity.Scores, best.Scores = append(similarity.Scores, s), append(best.Scores, s+gain+0.2*(rng.Float64()-0.5))
-	}
-	must(t, AppendEvals(dir, similarity, best))
-	must(t, WriteSummary(dir, Summary{State: StateDone, Command: []string{"bin/run", "seed=1"}}))
-}
 
 // A sweep whose jobs left run folders: gains over similarity come from their summaries.
 func TestSweepReport(t *testing.T) {
@@ -50,39 +32,6 @@ func TestSweepReport(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("minimising, with a damaged summary: no %q in\n%s", want, got)
 		}
-	}
-}
-
-func readReport(t *testing.T, dir string) string {
-	t.Helper()
-	text, err := os.ReadFile(ReportPath(dir))
-	must(t, err)
-	return string(text)
-}
-
-func TestCompare(t *testing.T) {
-	dir := t.TempDir()
-	var dirs []string
-	for i, gain := range []float64{0.01, 0.05, 0.012} {
-		dirs = append(dirs, filepath.Join(dir, string(rune('a'+i))))
-		sweepRun(t, dirs[i], uint64(i), gain, "seed: 1\ngrpo: {lr: "+[]string{"1.0e-5", "1.0e-4", "1.0e-5"}[i]+", epochs: 2}\n")
-	}
-	got, err := Compare(dirs)
-	must(t, err)
-	golden.File(t, "testdata/compare.md", []byte(strings.ReplaceAll(got, plain(dir), "DIR")))
-
-	other := filepath.Join(dir, "other")
-	sweepRun(t, other, 9, 0.1, "seed: 2\n")
-	evals, err := os.ReadFile(filepath.Join(other, evalsFile))
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(other, evalsFile), []byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
-	got, err = Compare([]string{dirs[0], other})
-	must(t, err)
-	if !strings.Contains(got, "were not scored on the same questions: no verdict") {
-		t.Errorf("other questions were compared:\n%s", got)
-	}
-	if _, err := Compare(dirs[:1]); err == nil || err.Error() != "comparison: 1 run given: want at least 2" {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -40,7 +40,7 @@ func (v *sweepView) readVerdicts() {
 	if len(arms) == 0 {
 		return
 	}
-	split, metric, ok := arms[0].runs[0].heldOut()
+	split, metric, ok := judgedBy(arms[0].runs[0])
 	if !ok {
 		return
 	}
@@ -91,21 +91,6 @@ func evaluatedRun(j SweepJob) (*Run, error) {
 		return run, nil
 	}
 	return run, run.readConfig()
-}
-
-// heldOut returns the split and metric by which a run is judged: held out from every choice, else val;
-// the reward, else what there is.
-func (r *Run) heldOut() (split, metric string, ok bool) {
-	for _, table := range stageTables(r.Evaluations) { // val first, reward first
-		if plannedStage(table) < 0 {
-			continue
-		}
-		e := table[0]
-		if !ok || !heldOut(split) && heldOut(e.Split) {
-			split, metric, ok = e.Split, e.Metric, true
-		}
-	}
-	return split, metric, ok
 }
 
 func (v *sweepView) writeVerdicts(d *document) {

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -168,3 +169,24 @@ func appendBytesField(b []byte, field int, data []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(data)))
 	return append(b, data...)
 }
+
+// record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
+func (w *eventWriter) record(data []byte) (payload, rest []byte, err error) {
+	if len(data) < 12 {
+		return nil, nil, errTornRecord
+	}
+	if binary.LittleEndian.Uint32(data[8:]) != w.masked(data[:8]) {
+		return nil, nil, errors.New("the checksum of its length is wrong")
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > uint64(len(data)) || uint64(len(data)) < 16+n {
+		return nil, nil, errTornRecord
+	}
+	payload = data[12 : 12+n]
+	if binary.LittleEndian.Uint32(data[12+n:]) != w.masked(payload) {
+		return nil, nil, errors.New("its checksum is wrong")
+	}
+	return payload, data[16+n:], nil
+}
+
+var errTornRecord = errors.New("the file ends in the middle of it")

@@ -74,27 +74,6 @@ func (f *eventFiles) read(path string, mayBeTorn bool) error {
 	return nil
 }
 
-var errTornRecord = errors.New("the file ends in the middle of it")
-
-// record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
-func (w *eventWriter) record(data []byte) (payload, rest []byte, err error) {
-	if len(data) < 12 {
-		return nil, nil, errTornRecord
-	}
-	if binary.LittleEndian.Uint32(data[8:]) != w.masked(data[:8]) {
-		return nil, nil, errors.New("the checksum of its length is wrong")
-	}
-	n := binary.LittleEndian.Uint64(data)
-	if n > uint64(len(data)) || uint64(len(data)) < 16+n {
-		return nil, nil, errTornRecord
-	}
-	payload = data[12 : 12+n]
-	if binary.LittleEndian.Uint32(data[12+n:]) != w.masked(payload) {
-		return nil, nil, errors.New("its checksum is wrong")
-	}
-	return payload, data[16+n:], nil
-}
-
 // add reads Event{wall_time = 1, step = 2, summary = 5, session_log = 7}.
 func (f *eventFiles) add(file string, number int, payload []byte) error {
 	e := &scalarEvent{file: file, number: number, values: map[string]float32{}, lists: map[string][]float64{}}

@@ -2,119 +2,15 @@ package reports
 
 import (
 	"bytes"
-	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"fulcrum/internal/tensorfile"
 )
-
-// honestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
-// of their scores. It is the same to the last bit every time.
-func honestRun(t testing.TB) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "run")
-	must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	must(t, os.MkdirAll(filepath.Join(dir, "checkpoints"), 0o755))
-	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
-	must(t, tensorfile.WriteSafetensors(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
-	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte("task: train\nseed: 1\nschedule: [rce, grpo]\nrce: {epochs: 2}\ngrpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}\nlogging: {log_every_steps: 1, tensorboard: true}\ncheckpoint: {best: {kl_max: null}}\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- seed=1\n"), 0o644))
-	clock := newClock(500 * time.Millisecond)
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.now})
-	must(t, err)
-	log.Plan([]PhasePlan{{"rce", 2, 5}, {"grpo", 2, 5}})
-	must(t, log.Infof("pointer: 12 parameters on cpu, 1 threads"))
-	global := 0
-	evaluate := func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
-		for _, split := range []string{"val", "dev"} {
-			ids, scores := make([]int64, 40), make([]float64, 40)
-			for i := range scores {
-				ids[i] = int64(i)
-				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
-			}
-			mean, _ := meanSE(scores)
-			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
-			for name, x := range more {
-				fields[name] = x
-			}
-			must(t, log.Record(KindEval, phase, epoch, 0, global, fields))
-			must(t, log.Scores(Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
-			if split == "val" {
-				reward = mean
-			}
-		}
-		return reward
-	}
-	evaluate("random", "", 0, -0.2, nil)
-	evaluate("similarity", "", 0, 0, nil)
-	evaluate("init", "init", 0, 0, map[string]any{"kl": 0.0})
-	var best float64
-	for p, phase := range []string{"rce", "grpo"} {
-		for epoch := 1; epoch <= 2; epoch++ {
-			sums := map[string]float64{}
-			hist := make([]float64, 10)
-			for i := range 5 {
-				global++
-				step := (epoch-1)*5 + i + 1
-				at := float64(step)
-				f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}
-				if phase == "grpo" {
-					counts := make([]float64, 10)
-					counts[i], counts[9-i] = 3, 4
-					for k, c := range counts {
-						hist[k] += c
-					}
-					f["kl"], f["kl_beta"], f["mean_ratio"], f["clip_fraction"], f["adv_hist"] = 0.013*at, 0.1, 1.01, 0.05, counts
-					f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.01, 0.9, 2.0
-				}
-				for name, x := range f {
-					if x, ok := x.(float64); ok {
-						sums[name] += x
-					}
-				}
-				must(t, log.Record(KindStep, phase, epoch, step, global, f))
-			}
-			gain := 0.01 * float64(2*p+epoch)
-			f := map[string]any{"checkpoint": fmt.Sprintf("checkpoints/%s_epoch%d.safetensors", phase, epoch), "val_loss": 3 - gain, "val_kl": 0.05 + gain}
-			if phase == "grpo" {
-				f["adv_hist"] = hist
-			}
-			for name, sum := range sums {
-				f[name] = sum / 5
-			}
-			scores := make([]float64, 40)
-			for i := range scores {
-				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
-			}
-			f["val_reward"], _ = meanSE(scores)
-			must(t, log.Record(KindEpoch, phase, epoch, 5*epoch, global, f))
-			if epoch == 2 {
-				best = evaluate(phase, phase, epoch, gain, map[string]any{"loss": 3 - gain, "kl": 0.05 + gain})
-			}
-		}
-	}
-	must(t, log.Record(KindEvent, "grpo", 2, 10, global, map[string]any{"event": "kl_beta_at_bound", "severity": "warning", "message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"}))
-	evaluate("best", "grpo", 2, 0.04, map[string]any{"kl": 0.09})
-	must(t, log.Close())
-	s := Summary{State: StateDone, Title: "honest", Task: "train", Command: []string{"run", "seed=1"}, Overrides: []string{"seed=1"}, Seed: 1, Device: "cpu", Threads: 1, Phases: []PhaseSummary{}, Warnings: []string{},
-		Best: &BestSummary{Metric: "val_reward", Mode: "max", Value: Number(best), Phase: "grpo", Epoch: 2, Checkpoint: "checkpoints/grpo_epoch2.safetensors"}}
-	run, err := ReadRun(dir)
-	must(t, err)
-	s.AddRecorded(run)
-	must(t, WriteSummary(dir, s))
-	must(t, WriteManifest(dir, "test"))
-	must(t, RebuildReport(dir))
-	return dir
-}
 
 func verified(t *testing.T, dir string) *Verification {
 	t.Helper()
@@ -132,7 +28,7 @@ func mismatches(v *Verification) string {
 }
 
 func TestAnUntouchedRunVerifies(t *testing.T) {
-	dir := honestRun(t)
+	dir := honestRun(t, RebuildReport)
 	v := verified(t, dir)
 	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
 		t.Fatalf("%s%v", mismatches(v), v.Notes)
@@ -153,22 +49,10 @@ func TestAnUntouchedRunVerifies(t *testing.T) {
 	}
 }
 
-// edit replaces a text in a file of the run.
-func edit(t *testing.T, path, old, text string) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	must(t, err)
-	found := regexp.MustCompile(old).FindIndex(data)
-	if found == nil {
-		t.Fatalf("%s does not hold %s", path, old)
-	}
-	must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
-}
-
 // Each edit is caught in the folder as it is; most are still caught by a contradiction after somebody has removed
 // the digests and written the report again.
 func TestEditsAreCaught(t *testing.T) {
-	whole := honestRun(t)
+	whole := honestRun(t, RebuildReport)
 	bare := filepath.Join(t.TempDir(), "bare") // drawing takes longer than all the rest
 	must(t, os.CopyFS(bare, os.DirFS(whole)))
 	must(t, os.RemoveAll(filepath.Join(bare, plotsFolder)))
@@ -277,4 +161,12 @@ func tensorboard(t *testing.T, dir string) {
 		t.Fatalf("%d records edited", done)
 	}
 	must(t, os.WriteFile(paths[0], out, 0o644))
+}
+
+func TestAnEditedPageIsCaught(t *testing.T) {
+	dir := honestRun(t, RebuildReport)
+	edit(t, filepath.Join(dir, htmlFile), `\d\.\d\d\d\d ±`, "9.9999 ±")
+	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.9999") {
+		t.Errorf("an edited page: %s", got)
+	}
 }

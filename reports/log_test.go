@@ -13,17 +13,17 @@ import (
 	"fulcrum/internal/golden"
 )
 
-// clock starts at a fixed time and moves by its step at each look.
-type clock struct {
+// testClock starts at a fixed time and moves by its step at each look.
+type testClock struct {
 	at   time.Time
 	step time.Duration
 }
 
-func newClock(step time.Duration) *clock {
-	return &clock{time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC), step}
+func newTestClock(step time.Duration) *testClock {
+	return &testClock{time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC), step}
 }
 
-func (c *clock) now() time.Time {
+func (c *testClock) now() time.Time {
 	c.at = c.at.Add(c.step)
 	return c.at
 }
@@ -32,7 +32,7 @@ func openTestLog(t *testing.T, dir string, stderr *bytes.Buffer, restored *Posit
 	t.Helper()
 	logging := DefaultLoggingOptions()
 	logging.StallMinutes = 0 // whose watch looks at the clock
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: logging, Restored: restored, Stderr: stderr, Now: newClock(time.Second).now})
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: logging, Restored: restored, Stderr: stderr, Now: newTestClock(time.Second).now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestPlainProgress(t *testing.T) {
 
 func TestTerminalProgressRewritesOneLine(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, newClock(time.Second).now)
+	p := newProgress(&out, newTestClock(time.Second).now)
 	p.terminal, p.width = true, func() int { return 60 }
 	for i := 1; i <= 3; i++ {
 		p.step(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: i, Fields: stepFields()})

@@ -353,3 +353,18 @@ func sweepRun(t *testing.T, dir string, seed uint64, gain float64, config string
 	must(t, AppendEvals(dir, similarity, best))
 	must(t, WriteSummary(dir, Summary{State: StateDone, Command: []string{"bin/run", "seed=1"}}))
 }
+
+// clock starts at a fixed time and moves by its step at each look.
+type clock struct {
+	at   time.Time
+	step time.Duration
+}
+
+func newClock(step time.Duration) *clock {
+	return &clock{time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC), step}
+}
+
+func (c *clock) now() time.Time {
+	c.at = c.at.Add(c.step)
+	return c.at
+}

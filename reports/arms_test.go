@@ -171,7 +171,7 @@ func TestArmIntervalsCover(t *testing.T) {
 
 // seededRun is a run of one seed that ended with these rewards.
 func seededRun(seed int, scores ...float64) *Run {
-	return &Run{Dir: "run" + string(rune('0'+seed)), config: map[string]any{"seed": seed}, Evaluations: []Evaluation{
+	return &Run{Dir: "run" + string(rune('0'+seed)), tree: map[string]any{"seed": seed}, Evaluations: []Evaluation{
 		eval("dev", "similarity", "", 0, .1, .2, .3), eval("dev", "grpo", "grpo", 1, 9, 9, 9), eval("dev", "best", "grpo", 1, scores...)}}
 }
 
@@ -195,7 +195,7 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 	}{
 		{"no run", nil, "an arm without runs"},
 		{"a seed twice", []*Run{a[0], a[0]}, "run2 and run2 have one seed (2)"},
-		{"no such evaluation", []*Run{{Dir: "empty", config: map[string]any{"seed": 1}}}, "empty: no evaluation of a trained policy on dev by reward"},
+		{"no such evaluation", []*Run{{Dir: "empty", tree: map[string]any{"seed": 1}}}, "empty: no evaluation of a trained policy on dev by reward"},
 		{"no seed", []*Run{{Dir: "odd"}, a[0]}, "odd: its config names no seed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

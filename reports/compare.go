@@ -279,7 +279,7 @@ func compareSettings(d *document, runs []*Run) {
 	keys := map[string]bool{}
 	for i, run := range runs {
 		flat[i] = map[string]string{}
-		flatten(flat[i], "", run.config)
+		flatten(flat[i], "", run.tree)
 		for k := range flat[i] {
 			keys[k] = true
 		}

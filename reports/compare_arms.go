@@ -21,7 +21,7 @@ func armsOf(runs []*Run) []comparedArm {
 	var settings []map[string]string
 	for i, run := range runs {
 		setting := map[string]string{}
-		flatten(setting, "", run.config)
+		flatten(setting, "", run.tree)
 		seed, seeded := setting["seed"]
 		delete(setting, "seed")
 		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })

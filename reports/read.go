@@ -30,7 +30,7 @@ type Run struct {
 	Overrides   []string     // .hydra/overrides.yaml
 	Examples    []Example    // examples.json
 	Manifest    *Manifest    // nil before the run has ended
-	config      any
+	tree        any
 }
 
 // Steps are the step rows of one phase, in columns: a run has a hundred thousand of them.
@@ -195,7 +195,7 @@ func (r *Run) readConfig() error {
 		return err
 	}
 	r.Config = string(data)
-	if err := yaml.Unmarshal(data, &r.config); err != nil {
+	if err := yaml.Unmarshal(data, &r.tree); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	path = filepath.Join(r.Dir, ".hydra", "overrides.yaml")
@@ -212,7 +212,7 @@ func (r *Run) readConfig() error {
 
 // setting returns a value of the run's config by its path, nil when it is absent or null.
 func (r *Run) setting(path ...string) any {
-	node := r.config
+	node := r.tree
 	for _, key := range path {
 		section, ok := node.(map[string]any)
 		if !ok {

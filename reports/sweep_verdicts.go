@@ -87,7 +87,7 @@ func evaluatedRun(j SweepJob) (*Run, error) {
 		}
 	}
 	if seed, err := strconv.Atoi(written); ok && err == nil {
-		run.config = map[string]any{"seed": seed}
+		run.tree = map[string]any{"seed": seed}
 		return run, nil
 	}
 	return run, run.readConfig()

@@ -1,8 +1,6 @@
 package beamdata
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/digest"
 )
 
 // Bundle is everything a run reads: training, validation and evaluation sets over one table.
@@ -226,7 +225,7 @@ func splitName(path string) string {
 
 // seal fills in sizes and fingerprint.
 func (b *Bundle) seal() {
-	h := sha256.New()
+	h := digest.New()
 	for _, part := range []struct {
 		name string
 		set  *Set
@@ -237,5 +236,5 @@ func (b *Bundle) seal() {
 		b.Counts[part.name+"_queries"] = part.set.Len()
 		fmt.Fprintln(h, part.name, part.set.Fingerprint())
 	}
-	b.Fingerprint = hex.EncodeToString(h.Sum(nil))
+	b.Fingerprint = h.Hex()
 }

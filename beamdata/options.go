@@ -15,36 +15,60 @@ import (
 
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
-	Name       string  `koanf:"name" help:"shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also conversations and texts (explicit files) and summaries (built in)" enum:"shapes,okvqa,beams,conversations,texts,summaries"`
-	Root       *string `koanf:"root" help:"folder of the okvqa files, or from which the paths in conversations start"`
-	Beams      *string `koanf:"beams" help:"beam file: legacy or RL" also:"beam_data,beam_file"`
-	Embeddings *string `koanf:"embeddings" help:"embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id" also:"img_emb,embedding,embs"`
-	Reader     *string `koanf:"reader" help:"reward table (.npz): scores any choice from a query's pool exactly"`
-	ValBeams   *string `koanf:"val_beams" help:"beam file of the validation queries, instead of a split"`
-	Records    *string `koanf:"records" help:"RL file of the recorded GRPO groups (null = those of data.beams)"`
-	Format     string  `koanf:"format" help:"format of the beam files" enum:"auto,legacy,rl,conversations"`
+	// shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also
+	// conversations and texts (explicit files) and summaries (built in)
+	Name string `koanf:"name" enum:"shapes,okvqa,beams,conversations,texts,summaries"`
+	// folder of the okvqa files, or from which the paths in conversations start
+	Root *string `koanf:"root"`
+	// beam file: legacy or RL
+	Beams *string `koanf:"beams" also:"beam_data,beam_file"`
+	// embedding table: .pt, .pth, .npy or .safetensors, any float type; row = global id
+	Embeddings *string `koanf:"embeddings" also:"img_emb,embedding,embs"`
+	// reward table (.npz): scores any choice from a query's pool exactly
+	Reader *string `koanf:"reader"`
+	// beam file of the validation queries, instead of a split
+	ValBeams *string `koanf:"val_beams"`
+	// RL file of the recorded GRPO groups (null = those of data.beams)
+	Records *string `koanf:"records"`
+	// format of the beam files
+	Format string `koanf:"format" enum:"auto,legacy,rl,conversations"`
 
-	TrainRatio float64 `koanf:"train_ratio" help:"share of a beam file's queries that train; the rest validate (0 = all validate)" range:"[0,1]"`
-	ValRatio   float64 `koanf:"val_ratio" help:"share of okvqa's train queries that validate" range:"[0,1)"`
-	SplitSeed  int64   `koanf:"split_seed" help:"seed of the split, apart from seed: seeds are compared on the same questions"`
-	MaxSamples *int    `koanf:"max_samples" help:"keep the first so many train queries of each file (null = all)" range:"[1,inf)" also:"max_train_samples,max_examples"`
-	BatchSize  int     `koanf:"batch_size" help:"queries per batch" range:"[1,inf)" also:"per_device_train_batch_size,train_batch_size,bs,batchsize"`
-	Shuffle    bool    `koanf:"shuffle" help:"new order every epoch"`
-	Shots      int     `koanf:"shots" help:"which of okvqa's files to read: 2 or 4" range:"[1,inf)"`
-	PoolSize   *int    `koanf:"pool_size" help:"cut every pool to its first so many candidates (null = whole; the reference: 64)" range:"[1,inf)"`
-	LegacyPool string  `koanf:"legacy_pool" help:"pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels" enum:"gathered,full_table"`
+	// share of a beam file's queries that train; the rest validate (0 = all validate)
+	TrainRatio float64 `koanf:"train_ratio" range:"[0,1]"`
+	// share of okvqa's train queries that validate
+	ValRatio float64 `koanf:"val_ratio" range:"[0,1)"`
+	// seed of the split, apart from seed: seeds are compared on the same questions
+	SplitSeed int64 `koanf:"split_seed"`
+	// keep the first so many train queries of each file (null = all)
+	MaxSamples *int `koanf:"max_samples" range:"[1,inf)" also:"max_train_samples,max_examples"`
+	// queries per batch
+	BatchSize int `koanf:"batch_size" range:"[1,inf)" also:"per_device_train_batch_size,train_batch_size,bs,batchsize"`
+	// new order every epoch
+	Shuffle bool `koanf:"shuffle"`
+	// which of okvqa's files to read: 2 or 4
+	Shots int `koanf:"shots" range:"[1,inf)"`
+	// cut every pool to its first so many candidates (null = whole; the reference: 64)
+	PoolSize *int `koanf:"pool_size" range:"[1,inf)"`
+	// pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels
+	LegacyPool string `koanf:"legacy_pool" enum:"gathered,full_table"`
 
-	Shapes        shapes.Options              `koanf:"shapes"`
-	Conversations conversation.Options        `koanf:"conversations" help:"what the token policies read"`
-	Texts         texts.Options               `koanf:"texts" help:"sources with targets, for the token policies"`
-	Summaries     summaries.Options           `koanf:"summaries" help:"the built-in reports to summarise"`
-	Eval          EvalOptions                 `koanf:"eval"`
-	Normalize     rewardutil.NormalizeOptions `koanf:"normalize"`
-	Reward        rewardutil.RewardOptions    `koanf:"reward"`
+	Shapes shapes.Options `koanf:"shapes"`
+	// what the token policies read
+	Conversations conversation.Options `koanf:"conversations"`
+	// sources with targets, for the token policies
+	Texts texts.Options `koanf:"texts"`
+	// the built-in reports to summarise
+	Summaries summaries.Options           `koanf:"summaries"`
+	Eval      EvalOptions                 `koanf:"eval"`
+	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
+	Reward    rewardutil.RewardOptions    `koanf:"reward"`
 
-	MaxSkippedShare      float64 `koanf:"max_skipped_share" help:"share of a file's records that may be left out because they hold nothing to learn from; more is refused" range:"[0,1]"`
-	SkipFallback         bool    `koanf:"skip_fallback" help:"drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)"`
-	RequirePositiveQuery bool    `koanf:"require_positive_query" help:"drop queries without a correct trajectory"`
+	// share of a file's records that may be left out because they hold nothing to learn from; more is refused
+	MaxSkippedShare float64 `koanf:"max_skipped_share" range:"[0,1]"`
+	// drop trajectories whose score is only the fallback's (vqa_eval_mode fallback)
+	SkipFallback bool `koanf:"skip_fallback"`
+	// drop queries without a correct trajectory
+	RequirePositiveQuery bool `koanf:"require_positive_query"`
 
 	// Set by the program, not by users.
 	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
@@ -55,10 +79,14 @@ type Options struct {
 
 // EvalOptions names the held-out files: reported at the end, never used for a choice.
 type EvalOptions struct {
-	Beams  *string `koanf:"beams" help:"beam file of the evaluation queries"`
-	Reader *string `koanf:"reader" help:"reward table of the evaluation queries"`
+	// beam file of the evaluation queries
+	Beams *string `koanf:"beams"`
+	// reward table of the evaluation queries
+	Reader *string `koanf:"reader"`
 
-	TrainQueries *int `koanf:"train_queries" help:"so many training queries, evenly spread, are evaluated beside the held-out ones (split train): how much of a gain carries over; null = none" range:"[1,inf)"`
+	// so many training queries, evenly spread, are evaluated beside the held-out ones (split train): how much
+	// of a gain carries over; null = none
+	TrainQueries *int `koanf:"train_queries" range:"[1,inf)"`
 }
 
 // Spread returns n of total indices, evenly spread; all where there are no more.

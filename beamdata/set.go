@@ -2,13 +2,12 @@ package beamdata
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/rng"
 	"fulcrum/rewardutil"
 )
@@ -229,7 +228,7 @@ func (s subsetScorer) Reward(i int, positions []int32) float64 {
 // Fingerprint returns a SHA-256 over the queries, pools, candidates, rewards and the table, in hex.
 // Equal content gives equal fingerprints, whatever files it came from.
 func (s *Set) Fingerprint() string {
-	h := sha256.New()
+	h := digest.New()
 	var buf []byte
 	flush := func(limit int) {
 		if len(buf) > limit {
@@ -276,7 +275,7 @@ func (s *Set) Fingerprint() string {
 		flush(1 << 16)
 	}
 	flush(-1)
-	return hex.EncodeToString(h.Sum(nil))
+	return h.Hex()
 }
 
 func sameSlice(a, b []int32) bool {

@@ -68,6 +68,10 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
 		return n
 	}
+	if m.Kind == Int && !f.holds(m.Text) {
+		c.fault(n, path, "%s is too large for an integer", m.Text)
+		return n
+	}
 	c.limits(f, m, path)
 	return m
 }
@@ -155,6 +159,20 @@ func (c *checker) convert(f *field, n *Node) *Node {
 	return nil
 }
 
+// holds reports whether the field's Go type is large enough for an integer.
+func (f *field) holds(digits string) bool {
+	t := f.typ
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() >= reflect.Uint && t.Kind() <= reflect.Uint64 {
+		u, err := strconv.ParseUint(digits, 10, 64)
+		return err == nil && !t.OverflowUint(u)
+	}
+	i, err := strconv.ParseInt(digits, 10, 64)
+	return err == nil && !t.OverflowInt(i)
+}
+
 // limits checks enum and range.
 func (c *checker) limits(f *field, n *Node, path string) {
 	if f.rng != nil {
@@ -230,11 +248,15 @@ func shown(n *Node) string {
 func (s *Schema) check(root *Node, m *memo) (*Node, error) {
 	c := &checker{schema: s, root: root, memo: m}
 	out := c.fit(s.root, root, "")
-	v := reflect.New(s.root.typ)
-	d := &decoder{memo: m}
-	d.into(v.Elem(), s.root, out, "")
-	c.faults = append(c.faults, d.faults...)
-	c.validate(v.Elem(), s.root, out, "")
+	base := s.defaults
+	if m != nil {
+		base = m.base
+	}
+	v, err := base.with(s.root, out)
+	if err != nil && len(c.faults) == 0 && !out.hasMissing() {
+		return nil, err
+	}
+	c.validate(v, s.root, out, "")
 	return out, c.faults.err()
 }
 

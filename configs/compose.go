@@ -468,7 +468,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 	}
 	tree := newMap()
 	if c.req.Schema != nil {
-		tree = c.req.Schema.defaults
+		tree = c.req.Schema.defaults.tree
 	}
 	for _, item := range list {
 		src := item.file.content

@@ -1,11 +1,6 @@
 package configs
 
-import (
-	"reflect"
-	"strings"
-
-	"github.com/knadh/koanf/v2"
-)
+import "strings"
 
 // Composed is a finished config.
 type Composed struct {
@@ -114,46 +109,6 @@ func (c *Composed) Resolved() (*Node, error) {
 
 // Tree returns the unresolved config, with the hydra node.
 func (c *Composed) Tree() *Node { return c.tree }
-
-type mapProvider map[string]any
-
-func (m mapProvider) Read() (map[string]any, error) { return m, nil }
-func (m mapProvider) ReadBytes() ([]byte, error)    { return nil, errorf("not bytes") }
-
-// Koanf returns the resolved job config.
-func (c *Composed) Koanf() (*koanf.Koanf, error) {
-	n, err := c.Resolved()
-	if err != nil {
-		return nil, err
-	}
-	k := koanf.New(".")
-	m, _ := n.value().(map[string]any)
-	return k, k.Load(mapProvider(m), nil)
-}
-
-// Decode fills a pointer to a struct with koanf tags from the resolved job config. A value that is
-// still ??? is an error that says how to give it.
-func (c *Composed) Decode(dst any) error {
-	n, err := c.Resolved()
-	if err != nil {
-		return err
-	}
-	v := reflect.ValueOf(dst)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return errorf("decode into %T: want a pointer to a struct", dst)
-	}
-	s := c.composer.req.Schema
-	if s == nil || s.root.typ != v.Elem().Type() {
-		root := &field{kind: Map}
-		if err := root.describe(v.Elem().Type()); err != nil {
-			return err
-		}
-		s = &Schema{root: root}
-	}
-	d := &decoder{strict: true}
-	d.into(v.Elem(), s.root, n, "")
-	return d.faults.err()
-}
 
 // Value returns the resolved value of a dotted key of the job config; nil for null and for no such key.
 func (c *Composed) Value(key string) any {

@@ -2,138 +2,121 @@ package configs
 
 import (
 	"reflect"
-	"sort"
-	"strconv"
 	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/v2"
 )
 
-func sortStrings(s []string) { sort.Strings(s) }
-
-// decoder fills Go values from a resolved tree. Values that do not fit are faults and stay unset.
-type decoder struct {
-	faults Errors
-	strict bool // ??? is a fault
-
-	memo     *memo // sections that have been decoded before
-	learning bool  // memo is being filled
+// decoded is a struct and the tree that it was decoded from.
+type decoded struct {
+	value reflect.Value
+	tree  *Node
 }
 
-func (d *decoder) fault(n *Node, path, format string, args ...any) {
-	e := errorAt(n.Origin, format, args...)
-	if n.Origin.Line > 0 || n.Origin.Source == "default" {
-		e.Msg = path + ": " + e.Msg
+// with returns a copy of the struct that holds the values of n, a section of type f. Only what n does not share
+// with d's tree is decoded. A value that is ??? or has the wrong type stays zero.
+func (d decoded) with(f *field, n *Node) (reflect.Value, error) {
+	v := reflect.New(d.value.Type()).Elem()
+	v.Set(d.value)
+	k := koanf.New(".")
+	if err := k.Load(provider(f.changes(v, n, d.tree)), nil); err != nil {
+		return v, err
 	}
-	d.faults = append(d.faults, e)
+	return v, k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", Squash: true, MatchName: func(key, field string) bool { return key == field },
+	}})
 }
 
-func (d *decoder) into(v reflect.Value, f *field, n *Node, path string) {
-	if n.isMissing() {
-		if d.strict {
-			e := errorAt(Origin{}, "%s must be given: set it with %s=VALUE", path, path)
-			if n.Origin.Line > 0 {
-				e.Where = n.Origin
+// provider gives koanf a mapping.
+type provider map[string]any
+
+func (p provider) Read() (map[string]any, error) { return p, nil }
+func (p provider) ReadBytes() ([]byte, error)    { return nil, errorf("not bytes") }
+
+// changes returns the values of section n that was, of the same section, does not share, and zeroes them in v: the
+// lists and maps there belong to others.
+func (f *field) changes(v reflect.Value, n, was *Node) map[string]any {
+	out := map[string]any{}
+	for _, c := range f.fields {
+		is, to := n.Get(c.key), v.FieldByIndex(c.index)
+		switch {
+		case is == nil || is == was.Get(c.key):
+		case is.Kind == Map && c.kind == Map && c.elem == nil: // a section: keys that n lacks keep their values
+			if to.Kind() == reflect.Pointer {
+				own := reflect.New(to.Type().Elem())
+				if !to.IsNil() {
+					own.Elem().Set(to.Elem())
+				}
+				to.Set(own)
+				to = own.Elem()
 			}
-			d.faults = append(d.faults, e)
+			if below := c.changes(to, is, was.Get(c.key)); len(below) > 0 {
+				out[c.key] = below
+			}
+		default:
+			to.SetZero()
+			if !is.isMissing() {
+				out[c.key] = is.value()
+			}
 		}
-		return
 	}
-	if f.kind == Null {
-		if n.Kind == Null {
-			v.SetZero()
-			return
+	return out
+}
+
+// given faults every value of n that is still ???.
+func (c *checker) given(n *Node, path string) {
+	if n.isMissing() {
+		e := errorAt(Origin{}, "%s must be given: set it with %s=VALUE", path, path)
+		if n.Origin.Line > 0 {
+			e.Where = n.Origin
 		}
-		v.Set(reflect.ValueOf(n.value()))
-		return
+		c.faults = append(c.faults, e)
 	}
-	if v.Kind() == reflect.Pointer {
-		if n.Kind == Null {
-			v.SetZero()
-			return
-		}
-		p := reflect.New(v.Type().Elem())
-		if !v.IsNil() { // keys that the tree lacks keep their values
-			p.Elem().Set(v.Elem())
-		}
-		v.Set(p)
-		v = p.Elem()
-	}
-	switch f.kind {
-	case Map:
+	for i, v := range n.Vals {
+		key := itoa(i)
 		if n.Kind == Map {
-			d.section(v, f, n, path)
+			key = n.Keys[i].Text
 		}
-	case List:
-		if n.Kind != List {
-			return
-		}
-		v.Set(reflect.MakeSlice(v.Type(), len(n.Vals), len(n.Vals)))
-		for i, item := range n.Vals {
-			d.into(v.Index(i), f.elem, item, path+"."+strconv.Itoa(i))
-		}
-	case Bool:
-		if n.Kind == Bool {
-			v.SetBool(n.Bool)
-		}
-	case String:
-		if n.Kind == String {
-			v.SetString(n.Text)
-		}
-	case Float:
-		if x, ok := n.number(); ok && n.Kind != Bool {
-			v.SetFloat(x)
-		}
-	case Int:
-		if n.Kind == Int {
-			d.integer(v, n, path)
-		}
+		c.given(v, strings.TrimPrefix(path+"."+key, "."))
 	}
 }
 
-func (d *decoder) integer(v reflect.Value, n *Node, path string) {
-	if v.CanInt() {
-		i, err := strconv.ParseInt(n.Text, 10, 64)
-		if err != nil || v.OverflowInt(i) {
-			d.fault(n, path, "%s is too large for an integer", n.Text)
-			return
-		}
-		v.SetInt(i)
-		return
+// structAt returns the struct that dst points at.
+func structAt(dst any) (reflect.Value, error) {
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return v, errorf("decode into %T: want a pointer to a struct", dst)
 	}
-	u, err := strconv.ParseUint(n.Text, 10, 64)
-	if err != nil || v.OverflowUint(u) {
-		d.fault(n, path, "%s: want an integer from 0", n.Text)
-		return
-	}
-	v.SetUint(u)
+	return v.Elem(), nil
 }
 
-func (d *decoder) section(v reflect.Value, f *field, n *Node, path string) {
-	if v.Kind() == reflect.Map {
-		v.Set(reflect.MakeMapWithSize(v.Type(), len(n.Keys)))
-		for i, k := range n.Keys {
-			e := reflect.New(v.Type().Elem()).Elem()
-			d.into(e, f.elem, n.Vals[i], path+"."+k.Text)
-			v.SetMapIndex(reflect.ValueOf(k.Text).Convert(v.Type().Key()), e)
-		}
-		return
+// Decode fills a pointer to a struct with koanf tags from the resolved job config. A value that is
+// still ??? is an error that says how to give it.
+func (c *Composed) Decode(dst any) error {
+	n, err := c.Resolved()
+	if err != nil {
+		return err
 	}
-	if d.memo != nil {
-		if known, ok := d.memo.values[memoKey{f, n}]; ok {
-			v.Set(known)
-			return
-		}
+	v, err := structAt(dst)
+	if err != nil {
+		return err
 	}
-	before := len(d.faults)
-	for _, sf := range f.fields {
-		if c := n.Get(sf.key); c != nil {
-			d.into(v.FieldByIndex(sf.index), sf, c, strings.TrimPrefix(path+"."+sf.key, "."))
-		}
+	ck := &checker{}
+	if ck.given(n, ""); len(ck.faults) > 0 {
+		return ck.faults.err()
 	}
-	if d.learning && len(d.faults) == before && d.memo.plain[n] && !n.hasMissing() {
-		known := reflect.New(v.Type()).Elem()
-		known.Set(v)
-		d.memo.values[memoKey{f, n}] = known
+	root := &field{kind: Map}
+	if s := c.composer.req.Schema; s != nil && s.root.typ == v.Type() {
+		root = s.root
+	} else if err := root.describe(v.Type()); err != nil {
+		return err
 	}
+	filled, err := decoded{value: v}.with(root, n)
+	if err == nil {
+		v.Set(filled)
+	}
+	return err
 }
 
 // DecodeHydra fills dst, a pointer to a struct with koanf tags, from the resolved node hydra.<path>
@@ -142,9 +125,9 @@ func (d *decoder) section(v reflect.Value, f *field, n *Node, path string) {
 // one. Keys that the node lacks keep the values of dst; _target_ and defaults, which name Hydra's own
 // classes and configs, are passed over in every section. On error dst is unchanged.
 func (c *Composed) DecodeHydra(path string, dst any) error {
-	v := reflect.ValueOf(dst)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return errorf("decode hydra.%s into %T: want a pointer to a struct", path, dst)
+	v, err := structAt(dst)
+	if err != nil {
+		return err
 	}
 	n, err := c.hydraValue(path)
 	if err != nil || n == nil {
@@ -152,7 +135,7 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 	}
 	full := "hydra." + path
 	f := &field{path: full}
-	if err := f.describe(v.Elem().Type()); err != nil {
+	if err := f.describe(v.Type()); err != nil {
 		return err
 	}
 	n = withoutTargets(f, n)
@@ -167,18 +150,16 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 	}
 	ck := &checker{schema: &Schema{root: root}, root: c.tree}
 	n = ck.fit(f, n, full)
-	filled := reflect.New(v.Elem().Type())
-	filled.Elem().Set(v.Elem())
-	if n.Kind == Map {
-		d := &decoder{strict: true}
-		d.into(filled.Elem(), f, n, full)
-		ck.faults = append(ck.faults, d.faults...)
-		ck.validate(filled.Elem(), f, n, full)
+	ck.given(n, full)
+	filled, err := decoded{value: v}.with(f, n)
+	if err != nil && len(ck.faults) == 0 {
+		return err
 	}
+	ck.validate(filled, f, n, full)
 	if err := ck.faults.err(); err != nil {
 		return err
 	}
-	v.Elem().Set(filled.Elem())
+	v.Set(filled)
 	return nil
 }
 

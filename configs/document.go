@@ -9,7 +9,7 @@ import (
 // Markdown is the reference of all keys: a table for each section with key, type, default and help.
 func (s *Schema) Markdown() string {
 	var b strings.Builder
-	s.root.document(&b, s.defaults)
+	s.root.document(&b, s.defaults.tree)
 	return b.String()
 }
 

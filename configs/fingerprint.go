@@ -1,10 +1,10 @@
 package configs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/digest"
 )
 
 // Fingerprint is a sha256 of the resolved job config without the excluded keys (dotted, sections
@@ -16,8 +16,7 @@ func (c *Composed) Fingerprint(exclude ...string) (string, error) {
 	}
 	var b strings.Builder
 	c.composer.canonical(&b, n, exclude)
-	sum := sha256.Sum256([]byte(b.String()))
-	return hex.EncodeToString(sum[:]), nil
+	return digest.Of([]byte(b.String())), nil
 }
 
 // maxCanonical bounds the texts that a Composer remembers.

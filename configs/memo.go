@@ -1,14 +1,12 @@
 package configs
 
-import "reflect"
-
 // memo knows which parts of a base tree are in order, so that the jobs of a sweep, which share those
 // parts, are checked only where they differ. It is filled once and read by all jobs of a base.
 type memo struct {
-	fits   map[memoKey]bool          // sections that fit their field as they are
-	plain  map[*Node]bool            // containers without an interpolation below
-	values map[memoKey]reflect.Value // decoded sections; nobody changes what they hold
-	valid  map[memoKey]bool          // sections that Validate accepts, with all below
+	fits  map[memoKey]bool // sections that fit their field as they are
+	plain map[*Node]bool   // containers without an interpolation below
+	valid map[memoKey]bool // sections that Validate accepts, with all below
+	base  decoded          // nobody changes what it holds
 }
 
 type memoKey struct {
@@ -19,7 +17,7 @@ type memoKey struct {
 // learn types the base tree once and remembers what is in order. Faults stay where they are: an
 // override may mend them.
 func (b *base) learn(s *Schema) {
-	b.memo = &memo{fits: map[memoKey]bool{}, plain: map[*Node]bool{}, values: map[memoKey]reflect.Value{}, valid: map[memoKey]bool{}}
+	b.memo = &memo{fits: map[memoKey]bool{}, plain: map[*Node]bool{}, valid: map[memoKey]bool{}}
 	hydra := b.tree.Get("hydra")
 	job := (&checker{schema: s}).fit(s.root, b.tree.without("hydra"), "")
 	b.tree = job
@@ -29,9 +27,8 @@ func (b *base) learn(s *Schema) {
 	b.memo.notePlain(b.tree)
 	c := &checker{schema: s, root: job, memo: b.memo, learning: true}
 	c.fit(s.root, job, "")
-	v := reflect.New(s.root.typ).Elem()
-	d := &decoder{memo: b.memo, learning: true}
-	d.into(v, s.root, job, "")
+	v, _ := s.defaults.with(s.root, job) // what does not fit has been noticed
+	b.memo.base = decoded{v, job}
 	c.validate(v, s.root, job, "")
 }
 

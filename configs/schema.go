@@ -4,22 +4,23 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Schema is what a config may hold: built by reflection from option structs with their defaults.
 //
-// Struct tags: koanf:"key" (required; a field without it is not part of the config), help:"…",
-// enum:"a,b", range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or
-// one of its values: for messages only). A pointer may be null. A nested struct is a section, a
-// map[string]T takes any keys, an interface takes anything. A struct may have Validate() error, and
-// Uses(section string) bool to say which of its sub-sections matter for the values that it holds. The
-// outermost one may have Scheduled(section string) bool: of several keys that a short name may stand
-// for, those of its scheduled sections are suggested.
+// Struct tags: koanf:"key" (required; a field without it is not part of the config), enum:"a,b",
+// range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
+// values: for messages only). The field's doc comment says what the key means (option_help.go). A pointer
+// may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
+// struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
+// for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
+// that a short name may stand for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
-	defaults *Node
+	defaults decoded
 }
 
 type field struct {
@@ -62,7 +63,7 @@ func SchemaOf(defaults any) (*Schema, error) {
 	if err := root.describe(v.Elem().Type()); err != nil {
 		return nil, err
 	}
-	return &Schema{root: root, defaults: defaultNode(v.Elem(), root)}, nil
+	return &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}, nil
 }
 
 // describe fills in what f's Go type says.
@@ -118,7 +119,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if !tagged || key == "" || key == "-" || !sf.IsExported() {
 			continue
 		}
-		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: sf.Tag.Get("help"), index: at}
+		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: helpOf(t, sf), index: at}
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
 		}
@@ -217,7 +218,7 @@ func defaultValue(v reflect.Value, f *field) *Node {
 		for _, k := range v.MapKeys() {
 			keys = append(keys, k.String())
 		}
-		sortStrings(keys)
+		slices.Sort(keys)
 		for _, k := range keys {
 			n.Keys = append(n.Keys, strKey(k))
 			n.Vals = append(n.Vals, defaultNode(v.MapIndex(reflect.ValueOf(k).Convert(v.Type().Key())), f.elem))
@@ -250,6 +251,14 @@ func (f *field) walk(visit func(*field)) {
 		visit(c)
 		c.walk(visit)
 	}
+}
+
+// Help returns what a dotted key means, "" where nobody says it.
+func (s *Schema) Help(key string) string {
+	if f := s.find(key); f != nil {
+		return f.help
+	}
+	return ""
 }
 
 // find returns the field of a dotted key; nil when there is none. Keys inside free maps and

@@ -116,10 +116,6 @@ func TestDecode(t *testing.T) {
 		len(o.Schedule) != 1 || o.GRPO.KL.Estimator != "exact" || o.Name != "007x" {
 		t.Errorf("decoded %+v", o)
 	}
-	k, err := c.Koanf()
-	if err != nil || k.Float64("grpo.lr") != 0.5 || k.Exists("hydra") {
-		t.Errorf("koanf: %v %v", k.All(), err)
-	}
 	if err := c.Errorf("grpo.lr", "want less"); err.Error() != "configs/conf/config.yaml:1:12: grpo.lr: want less" {
 		t.Errorf("Errorf: %v", err)
 	}

@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -111,16 +110,16 @@ func (s *Schema) elsewhere(key, last string, root *Node) []string {
 
 // scheduled returns the paths whose outermost section the values of root schedule.
 func (s *Schema) scheduled(root *Node, paths []string) []string {
-	v := reflect.New(s.root.typ)
-	plan, ok := v.Interface().(interface{ Scheduled(section string) bool })
+	choosing := newMap() // what chooses sections is no section
+	for _, f := range s.root.fields {
+		if n := root.Get(f.key); len(f.fields) == 0 && n != nil && n.tmpl == nil {
+			choosing = choosing.set(strKey(f.key), n)
+		}
+	}
+	v, _ := s.defaults.with(s.root, choosing) // a value that does not fit is another's fault
+	plan, ok := v.Addr().Interface().(interface{ Scheduled(section string) bool })
 	if !ok {
 		return nil
-	}
-	d := &decoder{}
-	for _, f := range s.root.fields { // what chooses sections is no section
-		if n := root.Get(f.key); len(f.fields) == 0 && n != nil && n.tmpl == nil {
-			d.into(v.Elem().FieldByIndex(f.index), f, n, f.key)
-		}
 	}
 	var out []string
 	for _, path := range paths {

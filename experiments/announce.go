@@ -9,9 +9,9 @@ import (
 
 // announce says what is about to be read, which may take minutes: files and folders with their sizes, or the built-in
 // data.
-func (r *run) announce() {
+func announce(j *job) {
 	var parts []string
-	data, d := r.cfg.Data, r.cfg.Data.Name
+	data, d := j.cfg.Data, j.cfg.Data.Name
 	files := []*string{data.Beams, data.Records, data.ValBeams, data.Embeddings, data.Reader, data.Eval.Beams, data.Eval.Reader}
 	switch d {
 	case "okvqa":
@@ -26,17 +26,17 @@ func (r *run) announce() {
 	default:
 		files, parts = nil, []string{"data." + d + " (built in)"}
 	}
-	if r.cfg.Policy == "qwen2_5_vl" {
-		files = append(files, r.cfg.VL.Path, r.cfg.VL.Adapter)
-	} else if r.cfg.Policy == "seq2seq" {
-		files = append(files, r.cfg.Seq2Seq.Path, r.cfg.Seq2Seq.Adapter)
+	if j.cfg.Policy == "qwen2_5_vl" {
+		files = append(files, j.cfg.VL.Path, j.cfg.VL.Adapter)
+	} else if j.cfg.Policy == "seq2seq" {
+		files = append(files, j.cfg.Seq2Seq.Path, j.cfg.Seq2Seq.Adapter)
 	}
-	for _, path := range append(files, r.cfg.Init.Checkpoint) {
+	for _, path := range append(files, j.cfg.Init.Checkpoint) {
 		if path != nil {
 			parts = append(parts, *path+sizeOf(*path))
 		}
 	}
-	r.logf("reading %s and libtorch", strings.Join(parts, ", "))
+	j.logf("reading %s and libtorch", strings.Join(parts, ", "))
 }
 
 // sizeOf is " (1.2 GB)", of a folder the files in it; "" for what cannot be read.

@@ -2,8 +2,6 @@ package experiments
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,11 +10,12 @@ import (
 	"syscall"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/internal/nearpath"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 )
 
 // App runs composed configurations and the verbs for package main.
@@ -29,7 +28,7 @@ func (App) Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultCo
 func (a App) Verb(ctx context.Context, name string, args []string) error {
 	verb, err := Verbs().Get(name)
 	if err != nil {
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	if text := Usage(name); text != "" && slices.ContainsFunc(args, func(s string) bool { return s == "--help" || s == "-h" }) {
 		stdout.Print(text)
@@ -62,15 +61,7 @@ func onlyFlags(verb string, args []string) error {
 		if near, ok := registry.Nearest(name, flags); ok {
 			hint = "did you mean " + near + "?"
 		}
-		return usagef("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
-	}
-	return nil
-}
-
-// there refuses the path of a folder or file that does not exist.
-func there(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return usagef("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
+		return usage.Errorf("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
 	}
 	return nil
 }
@@ -159,9 +150,9 @@ Says what of libtorch, BLAS, CUDA and threads works here.
 }
 
 // want checks the number of a verb's arguments.
-func want(args []string, n int, usage string) error {
+func want(args []string, n int, form string) error {
 	if len(args) != n {
-		return usagef("want: run %s", usage)
+		return usage.Errorf("want: run %s", form)
 	}
 	return nil
 }
@@ -184,7 +175,7 @@ func verbResume(ctx context.Context, a App, args []string) error {
 	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
-	if err := there(dirs[0]); err != nil {
+	if err := runfolder.CheckExists(dirs[0]); err != nil {
 		return err
 	}
 	if ledger.Exists(dirs[0]) {
@@ -194,7 +185,7 @@ func verbResume(ctx context.Context, a App, args []string) error {
 		return err
 	}
 	if len(args) > 1 {
-		return usagef("%s: flags and overrides are for sweeps; there is none", dirs[0])
+		return usage.Errorf("%s: flags and overrides are for sweeps; there is none", dirs[0])
 	}
 	return a.Resume(ctx, dirs[0])
 }
@@ -212,7 +203,7 @@ func verbSweepJob(ctx context.Context, _ App, args []string) error {
 	}
 	num, err := strconv.Atoi(args[1])
 	if err != nil {
-		return usagef("%s %s: want the number of a job", launcher.TaskVerb, args[1])
+		return usage.Errorf("%s %s: want the number of a job", launcher.TaskVerb, args[1])
 	}
 	return launcher.RunTask(ctx, args[0], num)
 }
@@ -221,7 +212,7 @@ func verbStatus(_ context.Context, _ App, args []string) error {
 	if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {
 		return err
 	}
-	if err := there(args[0]); err != nil {
+	if err := runfolder.CheckExists(args[0]); err != nil {
 		return err
 	}
 	return status(args[0])
@@ -229,7 +220,7 @@ func verbStatus(_ context.Context, _ App, args []string) error {
 
 func verbRerun(ctx context.Context, a App, args []string) error {
 	if len(args) == 0 {
-		return usagef("want: run --rerun RUN_FOLDER [overrides]")
+		return usage.Errorf("want: run --rerun RUN_FOLDER [overrides]")
 	}
 	return a.Rerun(ctx, args[0], args[1:])
 }

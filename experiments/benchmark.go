@@ -20,6 +20,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/selector"
 )
@@ -56,7 +57,7 @@ func verbBench(ctx context.Context, a App, args []string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return benchHelp(f)
 		}
-		return usagef("bench: %v", err)
+		return usage.Errorf("bench: %v", err)
 	}
 	for _, arg := range f.Args() {
 		if strings.Contains(arg, "=") {
@@ -67,17 +68,17 @@ func verbBench(ctx context.Context, a App, args []string) error {
 	}
 	switch {
 	case !slices.Contains([]string{"table", "markdown", "json", "specs"}, opt.Format):
-		return usagef("bench: --format=%s: want table, markdown, json or specs", opt.Format)
+		return usage.Errorf("bench: --format=%s: want table, markdown, json or specs", opt.Format)
 	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
-		return usagef("bench: --format=specs names files that must stay: give --dir")
+		return usage.Errorf("bench: --format=specs names files that must stay: give --dir")
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
-		return usagef("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
+		return usage.Errorf("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}
 	if opt.Peer != "" || opt.TokenPeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {
 			opt.Python = python
 		} else if opt.Python != "" {
-			return usagef("bench: --python=%s has no torch", opt.Python)
+			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
 		} else {
 			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
 			opt.Peer, opt.TokenPeer = "", ""
@@ -109,7 +110,7 @@ func benchHelp(f *pflag.FlagSet) error {
 func measure(ctx context.Context, text string) error {
 	var spec bench.Spec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usagef("bench: %s: %v", measureArgument, err)
+		return usage.Errorf("bench: %s: %v", measureArgument, err)
 	}
 	m, err := measureSpec(ctx, spec)
 	if err != nil {
@@ -124,12 +125,12 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err := torchx.Load(); err != nil {
 		return m, err
 	}
-	r := &run{cfg: cfg}
-	torchx.Attach(r.threads())
-	if r.device, err = torchx.Device(cfg.Device); err != nil {
-		return m, &UsageError{err.Error()}
+	j := &job{cfg: cfg}
+	torchx.Attach(j.threads())
+	if j.device, err = torchx.Device(cfg.Device); err != nil {
+		return m, usage.Errorf("%v", err)
 	}
-	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: r.device, Threads: torchx.Threads()}
+	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.device, Threads: torchx.Threads()}
 
 	clock := startClock()
 	bundle, err := beamdata.Load(cfg.Data)
@@ -139,7 +140,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
 	data := newTrainData(bundle)
-	policy, err := r.policy(bundle.RCE.Table.Dim)
+	policy, err := openPointer(j, bundle.RCE.Table.Dim)
 	if err != nil {
 		return m, err
 	}
@@ -152,7 +153,7 @@ func Measure(ctx context.Context, cfg *Config, spec bench.Spec) (m bench.Measure
 	if err != nil {
 		return m, err
 	}
-	phase, err := build(cfg, &pointerWork{data, r, policy})
+	phase, err := build(cfg, &pointerWork{data, j, policy})
 	if err != nil {
 		return m, err
 	}

@@ -13,6 +13,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
@@ -26,12 +27,12 @@ func measureTokens(ctx context.Context, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.TokenSpec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usagef("bench: %s: %v", measureTokensArgument, err)
+		return usage.Errorf("bench: %s: %v", measureTokensArgument, err)
 	}
 	at := slices.IndexFunc(bench.TokenWorkloads(), func(w bench.TokenWorkload) bool { return w.Name == spec.Workload })
 	which := slices.IndexFunc(bench.TokenCases(), func(c bench.TokenCase) bool { return c.Name == spec.Case })
 	if at < 0 || which < 0 {
-		return usagef("bench: %s: no case %s of %s", measureTokensArgument, spec.Case, spec.Workload)
+		return usage.Errorf("bench: %s: no case %s of %s", measureTokensArgument, spec.Case, spec.Workload)
 	}
 	if err := torchx.Load(); err != nil {
 		return err
@@ -39,7 +40,7 @@ func measureTokens(ctx context.Context, text string) (err error) {
 	torchx.Attach(spec.Threads)
 	device, err := torchx.Device(spec.Device)
 	if err != nil {
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	w, c := bench.TokenWorkloads()[at], bench.TokenCases()[which]
 	b, err := newTokenBench(w, device, c.Name == "lora" || c.Name == "grpo")

@@ -3,6 +3,8 @@ package experiments
 import (
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
+	"fulcrum/phases/grpo"
+	"fulcrum/phases/rce"
 	"fulcrum/selector"
 )
 
@@ -31,8 +33,8 @@ func Policies() *registry.Table[workloadMaker] {
 }
 
 // textModels returns the token policies, which tasks generate and score can open.
-func textModels() *registry.Table[func(r *run) (textModel, error)] {
-	t := registry.New[func(r *run) (textModel, error)]("token policy")
+func textModels() *registry.Table[func(j *job) (textModel, error)] {
+	t := registry.New[func(j *job) (textModel, error)]("token policy")
 	t.Add("qwen2_5_vl", newVLText)
 	t.Add("seq2seq", newSeq2SeqText)
 	return t
@@ -51,7 +53,7 @@ func Tasks() *registry.Table[taskFunc] {
 
 func newSFT(c *Config, w workload) (phases.Phase, error) {
 	src, err := w.Beams("sft")
-	return phases.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
 func newRCE(c *Config, w workload) (phases.Phase, error) {
@@ -60,16 +62,16 @@ func newRCE(c *Config, w workload) (phases.Phase, error) {
 		from = w.Online
 	}
 	src, err := from("rce")
-	return phases.NewRCE(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.New(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
 }
 
-func newGRPO(c *Config, w workload) (phases.Phase, error) { return grpo("grpo", c.GRPO, c, w) }
+func newGRPO(c *Config, w workload) (phases.Phase, error) { return newGRPONamed("grpo", c.GRPO, c, w) }
 
 func newGRPOOnline(c *Config, w workload) (phases.Phase, error) {
-	return grpo("grpo_online", c.GRPOOnline, c, w)
+	return newGRPONamed("grpo_online", c.GRPOOnline, c, w)
 }
 
-func grpo(name string, opt phases.GRPOOptions, c *Config, w workload) (phases.Phase, error) {
+func newGRPONamed(name string, opt grpo.Options, c *Config, w workload) (phases.Phase, error) {
 	var src selector.Source
 	var err error
 	if opt.Rollout == "online" {
@@ -77,5 +79,5 @@ func grpo(name string, opt phases.GRPOOptions, c *Config, w workload) (phases.Ph
 	} else {
 		src, err = w.Records(name)
 	}
-	return phases.NewGRPO(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
+	return grpo.New(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
 }

@@ -8,11 +8,13 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
+	"fulcrum/internal/usage"
 )
 
 // EvalOptions says how evaluations are judged (config section eval).
 type EvalOptions struct {
-	Cluster *string `koanf:"cluster" help:"questions that count as one: image, or a key of their records; null = by image where it is known"`
+	// questions that count as one: image, or a key of their records; null = by image where it is known
+	Cluster *string `koanf:"cluster"`
 }
 
 // Validate refuses a name that no key has.
@@ -45,17 +47,17 @@ func (c clusters) known() bool {
 }
 
 // recordClusters tells the run's log. An eval.cluster that fits no record is refused.
-func (r *run) recordClusters(c clusters) error {
-	if !c.known() && r.cfg.Eval.Cluster != nil {
-		what := "key " + *r.cfg.Eval.Cluster
-		if *r.cfg.Eval.Cluster == "image" {
+func recordClusters(j *job, c clusters) error {
+	if !c.known() && j.cfg.Eval.Cluster != nil {
+		what := "key " + *j.cfg.Eval.Cluster
+		if *j.cfg.Eval.Cluster == "image" {
 			what = "image"
 		}
-		return usagef("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
-			*r.cfg.Eval.Cluster, what)
+		return usage.Errorf("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
+			*j.cfg.Eval.Cluster, what)
 	}
 	for split, of := range c {
-		r.log.ClusterBy(split, of)
+		j.log.ClusterBy(split, of)
 	}
 	return nil
 }

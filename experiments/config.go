@@ -9,7 +9,9 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
@@ -19,61 +21,101 @@ import (
 
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
-	Task          string   `koanf:"task" help:"what the run does" enum:"train,predict,evaluate,generate,score" also:"mode"`
-	Seed          int64    `koanf:"seed" help:"seed of initial weights, batch order, dropout and sampling" also:"random_seed,rng_seed"`
-	Device        string   `koanf:"device" help:"auto, cpu, cuda or cuda:N"`
-	Threads       int      `koanf:"threads" help:"threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its cores" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
-	Deterministic bool     `koanf:"deterministic" help:"refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic"`
-	Compat        *string  `koanf:"compat" help:"lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null = our defaults" enum:"lever_plus"`
-	DryRun        bool     `koanf:"dry_run" help:"load and check everything, train nothing" also:"dryrun,dry"`
-	Policy        string   `koanf:"policy" help:"what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
-	Schedule      []string `koanf:"schedule" help:"phases in order; each name is a section: sft, rce, grpo, grpo_online" also:"phases,stages"`
+	// what the run does
+	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score" also:"mode"`
+	// seed of initial weights, batch order, dropout and sampling
+	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
+	// auto, cpu, cuda or cuda:N
+	Device string `koanf:"device"`
+	// threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its
+	// cores
+	Threads int `koanf:"threads" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
+	// refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic
+	Deterministic bool `koanf:"deterministic"`
+	// lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null
+	// = our defaults
+	Compat *string `koanf:"compat" enum:"lever_plus"`
+	// load and check everything, train nothing
+	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
+	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
+	// about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)
+	Policy string `koanf:"policy" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
+	// phases in order; each name is a section: sft, rce, grpo, grpo_online
+	Schedule []string `koanf:"schedule" also:"phases,stages"`
 
-	Data       beamdata.Options             `koanf:"data" help:"queries, pools, beams and rewards"`
-	Rewards    rewardutil.TextRewardOptions `koanf:"rewards" help:"terms of a completion's reward (token policies)"`
-	Init       InitOptions                  `koanf:"init" help:"where the initial weights come from"`
-	Selector   pointer.Options              `koanf:"selector" help:"the pointer selector (policy=pointer)"`
-	VL         vl.Options                   `koanf:"vl" help:"the vision-language model (policy=qwen2_5_vl)"`
-	Seq2Seq    seq2seq.Options              `koanf:"seq2seq" help:"the encoder-decoder (policy=seq2seq)"`
-	SFT        phases.SFTOptions            `koanf:"sft" help:"supervised fine-tuning on the best recorded beam"`
-	RCE        phases.RCEOptions            `koanf:"rce" help:"reward-weighted cross entropy on recorded beams"`
-	GRPO       phases.GRPOOptions           `koanf:"grpo" help:"group-relative policy optimisation"`
-	GRPOOnline phases.GRPOOptions           `koanf:"grpo_online" help:"a second GRPO phase, on sampled groups scored by the reader"`
-	Optim      phases.OptimOptions          `koanf:"optim" help:"optimizer of every phase"`
-	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule" help:"learning rate over the steps of each phase"`
-	Checkpoint phases.CheckpointOptions     `koanf:"checkpoint" help:"what is saved, and which checkpoint is best"`
-	Doctor     doctor.Options               `koanf:"doctor" help:"what is watched while training, and what each finding leads to (docs/doctor.md)"`
-	Preflight  preflight.Options            `koanf:"preflight" help:"checks of data and phases before a fresh run's first step (docs/preflight.md)"`
-	Eval       EvalOptions                  `koanf:"eval" help:"how evaluations are judged (docs/statistics.md)"`
-	Predict    PredictOptions               `koanf:"predict" help:"task=predict"`
-	Evaluate   EvaluateOptions              `koanf:"evaluate" help:"task=evaluate"`
-	Generate   GenerateOptions              `koanf:"generate" help:"task=generate"`
-	Score      ScoreOptions                 `koanf:"score" help:"task=score"`
-	Report     reports.ReportOptions        `koanf:"report" help:"plots and report.md"`
-	Logging    reports.LoggingOptions       `koanf:"logging" help:"progress, TensorBoard, metrics.jsonl"`
+	// queries, pools, beams and rewards
+	Data beamdata.Options `koanf:"data"`
+	// terms of a completion's reward (token policies)
+	Rewards rewardutil.TextRewardOptions `koanf:"rewards"`
+	// where the initial weights come from
+	Init InitOptions `koanf:"init"`
+	// the pointer selector (policy=pointer)
+	Selector pointer.Options `koanf:"selector"`
+	// the vision-language model (policy=qwen2_5_vl)
+	VL vl.Options `koanf:"vl"`
+	// the encoder-decoder (policy=seq2seq)
+	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
+	// supervised fine-tuning on the best recorded beam
+	SFT rce.SFTOptions `koanf:"sft"`
+	// reward-weighted cross entropy on recorded beams
+	RCE rce.Options `koanf:"rce"`
+	// group-relative policy optimisation
+	GRPO grpo.Options `koanf:"grpo"`
+	// a second GRPO phase, on sampled groups scored by the reader
+	GRPOOnline grpo.Options `koanf:"grpo_online"`
+	// optimizer of every phase
+	Optim phases.OptimOptions `koanf:"optim"`
+	// learning rate over the steps of each phase
+	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule"`
+	// what is saved, and which checkpoint is best
+	Checkpoint phases.CheckpointOptions `koanf:"checkpoint"`
+	// what is watched while training, and what each finding leads to (docs/doctor.md)
+	Doctor doctor.Options `koanf:"doctor"`
+	// checks of data and phases before a fresh run's first step (docs/preflight.md)
+	Preflight preflight.Options `koanf:"preflight"`
+	// how evaluations are judged (docs/statistics.md)
+	Eval EvalOptions `koanf:"eval"`
+	// task=predict
+	Predict PredictOptions `koanf:"predict"`
+	// task=evaluate
+	Evaluate EvaluateOptions `koanf:"evaluate"`
+	// task=generate
+	Generate GenerateOptions `koanf:"generate"`
+	// task=score
+	Score ScoreOptions `koanf:"score"`
+	// plots and report.md
+	Report reports.ReportOptions `koanf:"report"`
+	// progress, TensorBoard, metrics.jsonl
+	Logging reports.LoggingOptions `koanf:"logging"`
 }
 
 // InitOptions names the initial weights.
 type InitOptions struct {
-	Checkpoint *string `koanf:"checkpoint" help:".safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights from seed" also:"init_checkpoint,resume_from_checkpoint,ckpt,sft_ckpt,pretrained"`
-	Strict     bool    `koanf:"strict" help:"unknown or missing parameters are errors"`
+	// .safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights
+	// from seed
+	Checkpoint *string `koanf:"checkpoint" also:"init_checkpoint,resume_from_checkpoint,ckpt,sft_ckpt,pretrained"`
+	// unknown or missing parameters are errors
+	Strict bool `koanf:"strict"`
 }
 
 // PredictOptions configures task=predict.
 type PredictOptions struct {
-	Out      *string `koanf:"out" help:"file to write; null = predictions.jsonl in the run folder"`
-	Split    string  `koanf:"split" help:"queries to answer" enum:"train,val,eval,all"`
-	BeamSize int     `koanf:"beam_size" help:"width of the beam search; 1 = greedy" range:"[1,10000]"`
+	// file to write; null = predictions.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// queries to answer
+	Split string `koanf:"split" enum:"train,val,eval,all"`
+	// width of the beam search; 1 = greedy
+	BeamSize int `koanf:"beam_size" range:"[1,10000]"`
 }
 
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
-	online := phases.DefaultGRPOOptions()
+	online := grpo.DefaultOptions()
 	online.Rollout, online.OldPolicy = "online", "batch"
 	return &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		SFT: phases.DefaultSFTOptions(), RCE: phases.DefaultRCEOptions(), GRPO: phases.DefaultGRPOOptions(), GRPOOnline: online,
+		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
@@ -157,7 +199,7 @@ func (c *Config) validateTokens(seen map[string]bool) error {
 	}
 	for _, phase := range []struct {
 		name string
-		opt  phases.GRPOOptions
+		opt  grpo.Options
 	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
 		if !seen[phase.name] || phase.opt.Epochs == 0 {
 			continue

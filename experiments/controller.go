@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
 )
@@ -442,10 +443,10 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
 	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
-		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
+		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}
 	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {
-		return &InterruptedError{Cause: context.Cause(ctx), Dir: dir}
+		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir}
 	}
 	bad := counts[launcher.Failed] + counts[launcher.Lost]
 	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]

@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -33,7 +35,7 @@ func verbDiff(_ context.Context, _ App, args []string) error {
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == jsonFlag })
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {
-			return usagef("run diff: unknown flag %s: want %s or none", arg, jsonFlag)
+			return usage.Errorf("run diff: unknown flag %s: want %s or none", arg, jsonFlag)
 		}
 	}
 	if err := want(args, 2, "diff A B ["+jsonFlag+"]: two run folders, two sweep folders or two config files"); err != nil {
@@ -72,12 +74,12 @@ func verbDiff(_ context.Context, _ App, args []string) error {
 func diffSide(path string) (reports.DiffSide, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return reports.DiffSide{}, usagef("%v: want a run folder, a sweep folder or a config file", err)
+		return reports.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
 	}
 	if !info.IsDir() {
 		side, err := reports.ReadDiffConfig(path)
 		if err != nil {
-			return side, &UsageError{err.Error()}
+			return side, usage.Errorf("%v", err)
 		}
 		return side, nil
 	}
@@ -87,10 +89,10 @@ func diffSide(path string) (reports.DiffSide, error) {
 	switch {
 	case ledger.Exists(path):
 		return diffSweep(path)
-	case isRun(path):
+	case runfolder.IsRun(path):
 		return reports.ReadDiffRun(path)
 	}
-	return reports.DiffSide{}, usagef("%s: neither a run folder nor a sweep folder", path)
+	return reports.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
 }
 
 // diffSweep reads a sweep out of its ledger.

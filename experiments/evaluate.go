@@ -27,16 +27,31 @@ import (
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
 // needs no policy, no training data and no libtorch.
 type EvaluateOptions struct {
-	Metric      string  `koanf:"metric" help:"vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as Google's rouge_score" enum:"vqa,rouge"`
-	Predictions *string `koanf:"predictions" help:"metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)"`
-	References  *string `koanf:"references" help:"metric=rouge: the texts to score them against, one {id, text} a line"`
-	Stemmer     bool    `koanf:"stemmer" help:"metric=rouge: compare Porter stems of words longer than three letters"`
-	Sentences   string  `koanf:"sentences" help:"metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules where a text has no line break, as summarization recipes do first" enum:"lines,split"`
-	Results     *string `koanf:"results" help:"answers to score: an official result file [{question_id, answer}], or one such object a line (completion instead of answer: a raw generation, cut to its answer)"`
-	Annotations *string `koanf:"annotations" help:"official annotation file with the ground truths"`
-	Questions   *string `koanf:"questions" help:"official question file; null = the annotations alone say which questions there are"`
-	Missing     *string `koanf:"missing" help:"ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error for rouge)" enum:"skip,error,zero"`
-	Out         *string `koanf:"out" help:"vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1: {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)"`
+	// vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as
+	// Google's rouge_score
+	Metric string `koanf:"metric" enum:"vqa,rouge"`
+	// metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)
+	Predictions *string `koanf:"predictions"`
+	// metric=rouge: the texts to score them against, one {id, text} a line
+	References *string `koanf:"references"`
+	// metric=rouge: compare Porter stems of words longer than three letters
+	Stemmer bool `koanf:"stemmer"`
+	// metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules
+	// where a text has no line break, as summarization recipes do first
+	Sentences string `koanf:"sentences" enum:"lines,split"`
+	// answers to score: an official result file [{question_id, answer}], or one such object a line (completion
+	// instead of answer: a raw generation, cut to its answer)
+	Results *string `koanf:"results"`
+	// official annotation file with the ground truths
+	Annotations *string `koanf:"annotations"`
+	// official question file; null = the annotations alone say which questions there are
+	Questions *string `koanf:"questions"`
+	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error
+	// for rouge)
+	Missing *string `koanf:"missing" enum:"skip,error,zero"`
+	// vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1:
+	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
+	Out *string `koanf:"out"`
 }
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.
@@ -106,31 +121,26 @@ type evaluation struct {
 	rewardutil.VQAReport
 }
 
-// evaluated is what task=evaluate leaves in summary.json.
-type evaluated interface {
-	markdown() string
-	best() *reports.BestSummary // what a sweep compares
-}
-
-func (e evaluation) best() *reports.BestSummary {
+// Best is what a sweep compares.
+func (e evaluation) Best() *reports.BestSummary {
 	return &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)}
 }
 
 // evaluate runs task=evaluate.
-func evaluate(_ context.Context, r *run) error {
-	opt := r.cfg.Evaluate
+func evaluate(_ context.Context, j *job) error {
+	opt := j.cfg.Evaluate
 	if opt.Metric == "rouge" {
-		return r.evaluateRouge()
+		return evaluateRouge(j)
 	}
 	annotations, err := readAnnotations(*opt.Annotations)
 	if err != nil {
 		return err
 	}
-	related, err := annotationClusters(*opt.Annotations, r.cfg.Eval.by())
+	related, err := annotationClusters(*opt.Annotations, j.cfg.Eval.by())
 	if err != nil {
 		return err
 	}
-	if err := r.recordClusters(clusters{opt.Metric: related}); err != nil {
+	if err := recordClusters(j, clusters{opt.Metric: related}); err != nil {
 		return err
 	}
 	results, err := readResults(*opt.Results)
@@ -146,23 +156,23 @@ func evaluate(_ context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	report, err := rewardutil.EvaluateVQA(annotations, scored, r.cfg.Compat != nil)
+	report, err := rewardutil.EvaluateVQA(annotations, scored, j.cfg.Compat != nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	e := evaluation{Metric: opt.Metric, Compat: r.cfg.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.missing(), Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
+	e := evaluation{Metric: opt.Metric, Compat: j.cfg.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.missing(), Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
 	e.count(annotations)
 	if missing > 0 {
 		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
 		if opt.missing() == "zero" {
 			how = "they score 0"
 		}
-		r.log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
+		j.log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
 	}
-	if err := r.writeEvaluation(e, results); err != nil {
+	if err := writeEvaluation(j, e, results); err != nil {
 		return err
 	}
-	return r.recordEvaluation(e, scored)
+	return recordEvaluation(j, e, scored)
 }
 
 func readAnnotations(path string) ([]rewardutil.VQAAnnotation, error) {
@@ -361,11 +371,11 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 }
 
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
-func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) error {
-	r.begun = true
-	out := filepath.Join(r.dir, "evaluate.json")
-	if r.cfg.Evaluate.Out != nil {
-		out = *r.cfg.Evaluate.Out
+func writeEvaluation(j *job, e evaluation, results []rewardutil.VQAResult) error {
+	j.begun = true
+	out := filepath.Join(j.dir, "evaluate.json")
+	if j.cfg.Evaluate.Out != nil {
+		out = *j.cfg.Evaluate.Out
 	}
 	if err := prepareOut("evaluate.out", out, nil); err != nil {
 		return err
@@ -373,7 +383,7 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 	for _, file := range []struct {
 		path  string
 		value any
-	}{{out, e}, {filepath.Join(r.dir, "results.json"), results}} {
+	}{{out, e}, {filepath.Join(j.dir, "results.json"), results}} {
 		text, err := json.MarshalIndent(file.value, "", " ")
 		if err != nil {
 			return err
@@ -382,7 +392,7 @@ func (r *run) writeEvaluation(e evaluation, results []rewardutil.VQAResult) erro
 			return err
 		}
 	}
-	if err := reports.WriteText(r.dir, e.markdown()); err != nil {
+	if err := reports.WriteText(j.dir, e.markdown()); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -434,17 +444,17 @@ func (e evaluation) markdown() string {
 
 // recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
 // paired comparisons (run report A B).
-func (r *run) recordEvaluation(e evaluation, scored []rewardutil.VQAResult) error {
-	r.evaluation = e
+func recordEvaluation(j *job, e evaluation, scored []rewardutil.VQAResult) error {
+	j.evaluation = e
 	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
 	for i, s := range scored {
 		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
 	}
 	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
-	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	return r.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
+	return j.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // rewriteEvaluation writes the report.md of a finished task=evaluate again.
@@ -476,7 +486,7 @@ func evaluationReport(dir string) (string, error) {
 	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	var outcome evaluated = &vqa
+	var outcome interface{ markdown() string } = &vqa
 	if kind.Metric == "rouge" {
 		outcome = &rouge
 	}

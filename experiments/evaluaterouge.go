@@ -78,9 +78,9 @@ type idText struct {
 }
 
 // evaluateRouge scores every prediction against the reference of the same id.
-func (r *run) evaluateRouge() error {
-	opt := r.cfg.Evaluate
-	out := outOr(opt.Out, r.dir, "rouge.jsonl")
+func evaluateRouge(j *job) error {
+	opt := j.cfg.Evaluate
+	out := outOr(opt.Out, j.dir, "rouge.jsonl")
 	err := prepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions, "evaluate.references": *opt.References})
 	if err != nil {
 		return err
@@ -109,13 +109,13 @@ func (r *run) evaluateRouge() error {
 		if e.Rule == "zero" {
 			how = "they count as empty texts"
 		}
-		r.log.Warnf("%s: %d of %d references have no prediction: %s", *opt.Predictions, missing, len(references), how)
+		j.log.Warnf("%s: %d of %d references have no prediction: %s", *opt.Predictions, missing, len(references), how)
 	}
-	if err := r.writeRouge(e, lines, out); err != nil {
+	if err := writeRouge(j, e, lines, out); err != nil {
 		return err
 	}
 	e.print(stdout.Writer(), out)
-	return r.recordRouge(e, lines)
+	return recordRouge(j, e, lines)
 }
 
 // readTexts reads a file of one {"id", "text"} a line.
@@ -288,7 +288,7 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 }
 
 // writeRouge writes the scores of every text to out, and report.md.
-func (r *run) writeRouge(e rougeEvaluation, lines []rougeLine, out string) error {
+func writeRouge(j *job, e rougeEvaluation, lines []rougeLine, out string) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -300,7 +300,7 @@ func (r *run) writeRouge(e rougeEvaluation, lines []rougeLine, out string) error
 	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return reports.WriteText(r.dir, e.markdown())
+	return reports.WriteText(j.dir, e.markdown())
 }
 
 func (e rougeEvaluation) print(w io.Writer, out string) {
@@ -340,8 +340,8 @@ func (e rougeEvaluation) markdown() string {
 	return b.String()
 }
 
-// best is what a sweep compares.
-func (e rougeEvaluation) best() *reports.BestSummary {
+// Best is what a sweep compares.
+func (e rougeEvaluation) Best() *reports.BestSummary {
 	for _, m := range e.Measures {
 		if m.Name == "rougeL" {
 			return &reports.BestSummary{Metric: m.Name, Mode: "max", Value: reports.Number(m.FMeasure.Mean)}
@@ -351,13 +351,13 @@ func (e rougeEvaluation) best() *reports.BestSummary {
 }
 
 // recordRouge puts the scores where reports find them: an eval row, and every text's F1 for paired comparisons.
-func (r *run) recordRouge(e rougeEvaluation, lines []rougeLine) error {
-	r.evaluation = e
+func recordRouge(j *job, e rougeEvaluation, lines []rougeLine) error {
+	j.evaluation = e
 	fields := map[string]any{"split": e.Metric, "policy": "predictions"}
 	for _, m := range e.Measures {
 		fields[m.Name] = m.FMeasure.Mean
 	}
-	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
 	ids := numbered(lines)
@@ -366,7 +366,7 @@ func (r *run) recordRouge(e rougeEvaluation, lines []rougeLine) error {
 		for i, l := range lines {
 			scores[i] = m.of(l).FMeasure
 		}
-		if err := r.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
+		if err := j.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
 			return err
 		}
 	}

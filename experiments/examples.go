@@ -16,7 +16,7 @@ import (
 // examples writes examples.json: what the initial and the best policy select for a few held-out
 // questions. They are taken evenly along the change of reward, from the largest loss to the largest
 // gain, so that they flatter nobody.
-func (r *run) examples(b *beamdata.Bundle, env *phases.Env, result phases.Result) error {
+func pointerExamples(j *job, b *beamdata.Bundle, env *phases.Env, result phases.Result) error {
 	set, src := b.Eval, env.Data.Eval
 	if src == nil {
 		set, src = b.Val, env.Data.Val
@@ -35,7 +35,7 @@ func (r *run) examples(b *beamdata.Bundle, env *phases.Env, result phases.Result
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
 		out = append(out, e)
 	}
-	return r.writeExamples(out)
+	return writeExamples(j, out)
 }
 
 // initialAndBest are the evaluations on src that examples compare. A resumed run has not evaluated the start.
@@ -51,12 +51,12 @@ func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) 
 	return before, result.BestEval, nil
 }
 
-func (r *run) writeExamples(out []reports.Example) error {
+func writeExamples(j *job, out []reports.Example) error {
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(r.dir, "examples.json"), append(text, '\n'), 0o644)
+	return atomicfile.Write(filepath.Join(j.dir, "examples.json"), append(text, '\n'), 0o644)
 }
 
 // spread picks a few of the queries that changed, evenly along the change of reward: the largest gain, the

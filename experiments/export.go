@@ -15,11 +15,13 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -32,7 +34,7 @@ import (
 //	run checkpoint export outputs/RUN --format pt --out rce_epoch5.pt
 //	run checkpoint export outputs/RUN --format hf --out MODEL
 func exportCheckpoint(args []string) error {
-	usage := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
+	form := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") + " [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
 	flags := pflag.NewFlagSet("export", pflag.ContinueOnError)
 	flags.Usage = func() {}
 	format := flags.String("format", "", "layout to write")
@@ -41,7 +43,7 @@ func exportCheckpoint(args []string) error {
 	base := flags.String("base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
 	dtype := flags.String("dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	if err := flags.Parse(args); err != nil {
-		return usagef("checkpoint export: %v; %s", err, usage)
+		return usage.Errorf("checkpoint export: %v; %s", err, form)
 	}
 	if *format == "" && flags.NArg() > 0 {
 		hint, wanted := "", *out
@@ -51,13 +53,13 @@ func exportCheckpoint(args []string) error {
 		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
 			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", flags.Arg(0), ext, wanted)
 		}
-		return usagef("checkpoint export: no --format%s; %s", hint, usage)
+		return usage.Errorf("checkpoint export: no --format%s; %s", hint, form)
 	}
 	if flags.NArg() != 1 {
-		return usagef("%s", usage)
+		return usage.Errorf("%s", form)
 	}
 	if !slices.Contains(exportFormats(), *format) {
-		return usagef("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
+		return usage.Errorf("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
 	path, err := resolveCheckpoint("", flags.Arg(0))
 	if err != nil {
@@ -70,7 +72,7 @@ func exportCheckpoint(args []string) error {
 		*out = exportPath(path, *format)
 	}
 	if _, err := os.Lstat(*out); err == nil && !*force {
-		return usagef("%s exists: --force replaces it, --out names another file", *out)
+		return usage.Errorf("%s exists: --force replaces it, --out names another file", *out)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--out: %w", err)
 	}
@@ -79,7 +81,7 @@ func exportCheckpoint(args []string) error {
 	}
 	var other *atomicfile.NotRegularError
 	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(folderFormats(), *format)) {
-		return usagef("--out: %v", other)
+		return usage.Errorf("--out: %v", other)
 	}
 	if kind, err := policyOf(path); err != nil {
 		return err
@@ -88,7 +90,7 @@ func exportCheckpoint(args []string) error {
 		if isText(kind) {
 			formats = folderFormats()
 		}
-		return usagef("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
+		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
 		return exportModel(kind, path, *out, *format, *base, *dtype)
 	}
@@ -136,13 +138,13 @@ func exportPath(path, format string) string {
 
 // exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
 // the metrics that it stores there and the KL coefficient after the epoch.
-func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[string]any) error {
+func exportTrainer(j *job, checkpoint, phase string, epoch int, metrics map[string]any) error {
 	c, err := pointer.ReadCheckpoint(checkpoint)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	kept := map[string]any{"kl_beta": r.cfg.GRPO.KL.Beta}
+	kept := map[string]any{"kl_beta": j.cfg.GRPO.KL.Beta}
 	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
 		x, ok := metrics[name].(float64)
 		switch {
@@ -160,7 +162,7 @@ func (r *run) exportTrainer(checkpoint, phase string, epoch int, metrics map[str
 		return err
 	}
 	c.Metadata["metrics"] = string(text)
-	return c.Export(filepath.Join(r.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
+	return c.Export(filepath.Join(j.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
 }
 
 func isText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
@@ -242,7 +244,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return 0, usagef("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
+			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -272,12 +274,12 @@ func sectionOf(kind string) string {
 
 // origin is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
 // the run that wrote init.checkpoint says; and that checkpoint ("": none).
-func (r *run) origin(kind string, path *string) (folder *string, checkpoint string, err error) {
-	if from := r.cfg.Init.Checkpoint; from != nil {
+func originOf(j *job, kind string, path *string) (folder *string, checkpoint string, err error) {
+	if from := j.cfg.Init.Checkpoint; from != nil {
 		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
 			return nil, "", err
 		}
-		r.warnUntrained(checkpoint)
+		j.warnUntrained(checkpoint)
 		if path == nil {
 			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
 				return &base, checkpoint, nil
@@ -287,16 +289,16 @@ func (r *run) origin(kind string, path *string) (folder *string, checkpoint stri
 	if path == nil {
 		return nil, checkpoint, nil
 	}
-	model, err := r.modelOf(kind, *path)
+	model, err := modelOf(j, kind, *path)
 	return &model, checkpoint, err
 }
 
 // modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
 // policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
 // folder of this run once, and found there by everything that opens this run later.
-func (r *run) modelOf(kind, path string) (string, error) {
+func modelOf(j *job, kind, path string) (string, error) {
 	key := sectionOf(kind) + ".path"
-	out := filepath.Join(r.dir, modelFolder)
+	out := filepath.Join(j.dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil
 	}
@@ -307,22 +309,22 @@ func (r *run) modelOf(kind, path string) (string, error) {
 	if err != nil {
 		return path, nil // what opens the folder says what is wrong with it
 	}
-	r.warnUntrained(checkpoint)
+	j.warnUntrained(checkpoint)
 	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
 		checkpoint = real
 	}
 	if of, err := policyOf(checkpoint); err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
 	} else if of != kind {
-		return "", usagef("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
+		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
 	}
-	if r.cfg.DryRun { // leaves nothing behind
+	if j.cfg.DryRun { // leaves nothing behind
 		tmp, err := os.MkdirTemp("", "fulcrum-model")
 		if err != nil {
 			return "", err
 		}
-		r.closers = append(r.closers, removed(tmp))
-		out = filepath.Join(tmp, modelFolder)
+		j.atEnd(removed(tmp))
+		out = filepath.Join(tmp, runfolder.ModelFolder)
 	}
 	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
 		return "", fmt.Errorf("%s=%s: %w", key, path, err)
@@ -374,7 +376,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 			Checkpoint string `yaml:"checkpoint"`
 		} `yaml:"init"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, runMarker))
+	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}
@@ -386,7 +388,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
-		saved, err := readSaved(dir)
+		saved, err := runfolder.ReadSaved(dir)
 		if err != nil {
 			return path
 		}

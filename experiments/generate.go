@@ -11,17 +11,29 @@ import (
 // GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
 // else from HuggingFace's defaults.
 type GenerateOptions struct {
-	In                *string  `koanf:"in" help:"prompts: JSON lines {\"id\", \"messages\", \"images\", \"videos\"}; for policy=seq2seq {\"id\", \"source\"}, or \"source_ids\""`
-	Out               *string  `koanf:"out" help:"file to write; null = generations.jsonl in the run folder"`
-	MaxNewTokens      int      `koanf:"max_new_tokens" help:"longest completion" range:"[1,inf)" also:"max_tokens,max_length"`
-	DoSample          *bool    `koanf:"do_sample" help:"sample; false = greedy; null = as the model's generation_config.json says"`
-	IgnoreEOS         bool     `koanf:"ignore_eos" help:"go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token"`
-	Temperature       *float64 `koanf:"temperature" help:"of sampling" range:"(0,inf)"`
-	TopP              *float64 `koanf:"top_p" help:"sample from the most likely tokens that hold this much probability" range:"(0,1]"`
-	TopK              *int     `koanf:"top_k" help:"sample from the k most likely tokens; 0 = all" range:"[0,inf)"`
-	RepetitionPenalty *float64 `koanf:"repetition_penalty" help:"divides positive and multiplies negative logits of tokens seen before" range:"(0,inf)"`
-	NumReturn         int      `koanf:"num_return_sequences" help:"completions for each prompt" range:"[1,inf)"`
-	BatchSize         int      `koanf:"batch_size" help:"prompts answered at once" range:"[1,inf)"`
+	// prompts: JSON lines {"id", "messages", "images", "videos"}; for policy=seq2seq {"id", "source"}, or
+	// "source_ids"
+	In *string `koanf:"in"`
+	// file to write; null = generations.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// longest completion
+	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)" also:"max_tokens,max_length"`
+	// sample; false = greedy; null = as the model's generation_config.json says
+	DoSample *bool `koanf:"do_sample"`
+	// go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token
+	IgnoreEOS bool `koanf:"ignore_eos"`
+	// of sampling
+	Temperature *float64 `koanf:"temperature" range:"(0,inf)"`
+	// sample from the most likely tokens that hold this much probability
+	TopP *float64 `koanf:"top_p" range:"(0,1]"`
+	// sample from the k most likely tokens; 0 = all
+	TopK *int `koanf:"top_k" range:"[0,inf)"`
+	// divides positive and multiplies negative logits of tokens seen before
+	RepetitionPenalty *float64 `koanf:"repetition_penalty" range:"(0,inf)"`
+	// completions for each prompt
+	NumReturn int `koanf:"num_return_sequences" range:"[1,inf)"`
+	// prompts answered at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 
 // DefaultGenerateOptions returns one completion of at most 128 tokens for each prompt.
@@ -47,23 +59,23 @@ type generated struct {
 }
 
 // generate runs task=generate.
-func generate(ctx context.Context, r *run) error {
-	o := r.cfg.Generate
+func generate(ctx context.Context, j *job) error {
+	o := j.cfg.Generate
 	if err := linesOnly("generate.in", *o.In); err != nil {
 		return err
 	}
-	model, err := r.textModel()
+	model, err := openTextModel(j)
 	if err != nil {
 		return err
 	}
 	defer model.Free()
-	if r.cfg.DryRun {
-		r.logf("dry_run: the model loads; nothing was generated")
+	if j.cfg.DryRun {
+		j.logf("dry_run: the model loads; nothing was generated")
 		return nil
 	}
-	t := &textTask{run: r, name: "generate", in: *o.In, out: outOr(o.Out, r.dir, "generations.jsonl"), batch: o.BatchSize, model: model,
+	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.dir, "generations.jsonl"), batch: o.BatchSize, model: model,
 		answer: func(ctx context.Context, requests []request, first int) ([]any, error) {
-			answers, err := model.Generate(ctx, promptsOf(requests), o, r.cfg.Seed, first)
+			answers, err := model.Generate(ctx, promptsOf(requests), o, j.cfg.Seed, first)
 			if err != nil {
 				return nil, err
 			}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/usage"
 )
 
 // This file reads and writes files of one JSON object a line, as task=generate, task=score and task=evaluate do.
@@ -50,15 +51,15 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 func prepareOut(key, path string, inputs map[string]string) error {
 	for input, in := range inputs {
 		if sameFile(in, path) {
-			return usagef("%s=%s: this is %s, which would be overwritten", key, path, input)
+			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
 		}
 	}
 	var other *atomicfile.NotRegularError
 	if _, err := atomicfile.Target(path); errors.As(err, &other) {
-		return usagef("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
+		return usage.Errorf("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
 	}
 	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
-		return usagef("%s=%s: %v", key, path, err)
+		return usage.Errorf("%s=%s: %v", key, path, err)
 	}
 	return nil
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"reflect"
 
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 )
 
 // launcherMaker reads hydra.launcher and returns what opens the launcher.
@@ -45,11 +46,11 @@ func slurmLauncher(p *plan) (openLauncher, error) {
 	}
 	for _, dir := range []string{p.dir, p.cwd} {
 		if err := launcher.SlurmFolder(dir); err != nil {
-			return nil, usagef("%v", err)
+			return nil, usage.Errorf("%v", err)
 		}
 	}
 	if err := launcher.SlurmMissing(); err != nil { // known before anything is written
-		return nil, usagef("hydra/launcher=%s: %v", p.hydra.Launcher, err)
+		return nil, usage.Errorf("hydra/launcher=%s: %v", p.hydra.Launcher, err)
 	}
 	return func(dir, program string) (launcher.Launcher, error) { return launcher.NewSlurm(dir, program, opt) }, nil
 }
@@ -128,7 +129,7 @@ func refuseOthers(given, defaults any, plugin string) error {
 		a, b := g.Field(i).Interface(), d.Field(i).Interface()
 		if !reflect.DeepEqual(a, b) && fmt.Sprint(a) != fmt.Sprint(b) {
 			key := g.Type().Field(i).Tag.Get("koanf")
-			return usagef("hydra.launcher.%s=%v: hydra/launcher=%s runs as hydra/launcher=local here (n_jobs, timeout_min, gpus, jobs_per_gpu), which has nothing like it", key, a, plugin)
+			return usage.Errorf("hydra.launcher.%s=%v: hydra/launcher=%s runs as hydra/launcher=local here (n_jobs, timeout_min, gpus, jobs_per_gpu), which has nothing like it", key, a, plugin)
 		}
 	}
 	return nil

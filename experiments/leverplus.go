@@ -11,6 +11,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 )
 
 // switches are those of the Python reference's main, in its order, and two for a first try of a command line
@@ -63,7 +64,7 @@ func switches() []argument {
 func verbLeverPlus(ctx context.Context, a App, args []string) error {
 	values, rest, err := parseSwitches(switches(), args)
 	if err != nil {
-		return usagef("lever-plus: %v", err)
+		return usage.Errorf("lever-plus: %v", err)
 	}
 	if values == nil {
 		stdout.Print(leverPlusHelp())
@@ -75,7 +76,7 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 	}
 	for _, arg := range rest {
 		if !strings.Contains(arg, "=") && !strings.HasPrefix(arg, "~") {
-			return usagef("lever-plus: %q is neither a switch of the reference nor an override key=value", arg)
+			return usage.Errorf("lever-plus: %q is neither a switch of the reference nor an override key=value", arg)
 		}
 	}
 	schema, err := a.Schema()
@@ -100,10 +101,10 @@ func verbLeverPlus(ctx context.Context, a App, args []string) error {
 func leverPlusOverrides(values map[string]string) (overrides, notices []string, err error) {
 	note := func(format string, args ...any) { notices = append(notices, fmt.Sprintf(format, args...)) }
 	if values["reward_mode"] == "hybrid" {
-		return nil, nil, usagef("lever-plus: --reward_mode hybrid is accepted by the reference's command line and fails when it trains: want another mode")
+		return nil, nil, usage.Errorf("lever-plus: --reward_mode hybrid is accepted by the reference's command line and fails when it trains: want another mode")
 	}
 	if values["img_emb"] == "" {
-		return nil, nil, usagef("lever-plus: --img_emb FILE is needed: the embedding table")
+		return nil, nil, usage.Errorf("lever-plus: --img_emb FILE is needed: the embedding table")
 	}
 	format, err := beamdata.FormatOf(values["beam_data"])
 	if err != nil {

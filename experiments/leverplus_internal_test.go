@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/golden"
+	"fulcrum/internal/usage"
 )
 
 // testdata/argparse.json is what Python's argparse makes of these lines, errors included.
@@ -33,7 +34,7 @@ func TestParseSwitchesEqualsArgparse(t *testing.T) {
 	for _, row := range rows {
 		values, rest, err := parseSwitches(switches(), row.Argv)
 		if err == nil && len(rest) > 0 {
-			err = &UsageError{"unrecognized arguments: " + strings.Join(rest, " ")}
+			err = usage.Errorf("unrecognized arguments: %s", strings.Join(rest, " "))
 		}
 		if row.Exit != nil {
 			got := ""

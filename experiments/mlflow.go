@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/reports"
 )
 
@@ -48,7 +49,7 @@ func (r *run) startMLflow() {
 	if name == "" {
 		name = r.title() + " " + filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
 	}
-	if saved, err := readSaved(r.dir); err == nil {
+	if saved, err := runfolder.ReadSaved(r.dir); err == nil {
 		if job, ok := saved.Hydra.Job.Num.(int); ok { // of a sweep, which all its jobs' variables name alike
 			opt.Tags["fulcrum.sweep"], opt.Tags["fulcrum.job"] = filepath.Dir(dir), strconv.Itoa(job)
 			if opt.RunName != "" {

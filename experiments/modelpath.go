@@ -7,28 +7,30 @@ import (
 	"regexp"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/usage"
 )
 
 // hubName is the name of a model on the Hub: ORGANISATION/MODEL.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
 // warnOfLoRA says that adapters that were asked for are not made: a model from random weights is trained whole.
-func (r *run) warnOfLoRA(section string) {
-	for _, o := range r.overrides {
+func warnOfLoRA(j *job, section string) {
+	for _, o := range j.overrides {
 		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
-			r.log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
+			j.log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
 		}
 	}
 }
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
-func (r *run) checkModelPath() error {
-	key, path := "vl.path", r.cfg.VL.Path
-	if r.cfg.Policy == "seq2seq" {
-		key, path = "seq2seq.path", r.cfg.Seq2Seq.Path
+func checkModelPath(j *job) error {
+	key, path := "vl.path", j.cfg.VL.Path
+	if j.cfg.Policy == "seq2seq" {
+		key, path = "seq2seq.path", j.cfg.Seq2Seq.Path
 	}
-	if path == nil || isModel(filepath.Join(r.dir, modelFolder)) { // a resume has its model
+	if path == nil || isModel(filepath.Join(j.dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
 	p := *path
@@ -39,7 +41,7 @@ func (r *run) checkModelPath() error {
 			local := "models/" + filepath.Base(p)
 			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s", key, p, p, local, key, local)
 		}
-		return usagef("%s", text)
+		return usage.Errorf("%s", text)
 	}
 	if !info.IsDir() {
 		return nil
@@ -52,7 +54,7 @@ func (r *run) checkModelPath() error {
 	}
 	names, err := os.ReadDir(p)
 	if err != nil {
-		return usagef("%s=%s: %v", key, p, reason(err))
+		return usage.Errorf("%s=%s: %v", key, p, reason(err))
 	}
 	holds := "the folder is empty"
 	if len(names) > 0 {
@@ -63,5 +65,5 @@ func (r *run) checkModelPath() error {
 		}
 		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
 	}
-	return usagef("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, r.cfg.Policy)
+	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, j.cfg.Policy)
 }

@@ -54,7 +54,7 @@ func codePlants() []plant {
 		{name: "swapped ratio", check: "objective_not_improved|objective_falls",
 			edits: []edit{{"d := torchx.Sub(logp, old) // 0 where masked", "d := torchx.Sub(old, logp)"}}},
 		{name: "flipped advantage sign", short: true, check: "objective_not_improved|objective_falls",
-			edits: []edit{{advantages, "return torchx.Neg(onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...))"}}},
+			edits: []edit{{advantages, "return torchx.Neg(objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...))"}}},
 		{name: "reference policy moves along", check: "frozen_move|kl_stuck_at_zero", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`, "g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
 		{name: "penalty left out of the loss", check: "loss_parts_differ", args: []string{"grpo.lr=1e-4"},
@@ -64,9 +64,9 @@ func codePlants() []plant {
 		{name: "no optimizer step", short: true, check: "parameters_do_not_move",
 			edits: []edit{{optimizerStep, ";"}}},
 		{name: "gradients are not zeroed", check: "gradients_accumulate",
-			edits: []edit{{"l.params.ZeroGrad()", ";"}, {"r.learn.optim.KeepGrad = r.opt.KeepGradient", "r.learn.optim.KeepGrad = true"}}},
+			edits: []edit{{"l.Params.ZeroGrad()", ";"}, {"r.learn.Optimizer.KeepGrad = r.opt.KeepGradient", "r.learn.Optimizer.KeepGrad = true"}}},
 		{name: "padding counts in the loss", check: "padding_changes_loss", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"return onDevice(logp, indicator(b.Valid), b.B(), b.G), candidates", "all := indicator(b.Valid); for i := range all { all[i] = 1 }; return onDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
+			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), candidates", "all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
 		{name: "advantages are not clipped", check: "advantage_beyond_clip", args: []string{"grpo.advantage.clip=1"},
 			edits: []edit{{"a = math.Copysign(opt.Clip, a)", ";"}}},
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
@@ -84,7 +84,7 @@ func codePlants() []plant {
 		{name: "KL of the wrong sign", check: "kl_negative", args: []string{"grpo.kl.estimator=k3"},
 			edits: []edit{{"return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
-			edits: []edit{{"l.still = still\n\tl.optim.ScaleLR(l.lrScale)", ";"}}},
+			edits: []edit{{"l.Frozen = still\n\tl.Optimizer.ScaleLR(l.lrScale)", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
 			edits: []edit{{"f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
@@ -141,37 +141,37 @@ func codePlants() []plant {
 		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate", args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}", "adv = append(slices.Clone(adv[1:]), adv[0]); g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}"}}},
 		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{advantages, "return torchx.ClampMin(onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...), 0)"}}},
+			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...), 0)"}}},
 		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
 		{name: "the surrogate counts twice", check: "surrogate_differs",
 			edits: []edit{{"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)", "return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -2/divisor)"}}},
 		{name: "half of the batch has no loss", check: "credit_misplaced", says: "first half of the queries",
 			edits: []edit{{"weight, divisor := g.weights(logp, batch) // like logp; the loss is Σ weight·term / divisor over all parts",
-				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { half[i] = 1 }; weight = torchx.Mul(weight, onDevice(logp, half, batch.B(), batch.G))"}}},
+				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { half[i] = 1 }; weight = torchx.Mul(weight, objective.OnDevice(logp, half, batch.B(), batch.G))"}}},
 		{name: "the entropy bonus is turned round", check: "loss_parts_differ", args: []string{"grpo.entropy_weight=0.01"},
 			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))", "loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,
-			edits: []edit{{optimizerStep, "l.optim.Step(lr, 1)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr, 1)"}}},
 		{name: "Adam forgets after every step", check: "moments_differ",
-			edits: []edit{{optimizerStep, "n := l.params.Numel(); if err := l.optim.SetState(make([]float32, n), make([]float32, n), l.optim.Steps()); err != nil { return nil, err }; l.optim.Step(lr, l.scale)"}}},
+			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), l.Optimizer.Steps()); err != nil { return nil, err }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam forgets after every epoch", check: "moments_differ",
-			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.params.Numel(); if err := g.learn.optim.SetState(make([]float32, n), make([]float32, n), g.learn.optim.Steps()); err != nil { return err }"}}},
+			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { return err }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
-			edits: []edit{{optimizerStep, "if n := l.params.Numel(); step == 5 { if err := l.optim.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.optim.Step(lr, l.scale)"}}},
+			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}", "l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}"}}},
+			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}", "l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
-			edits: []edit{{optimizerStep, "l.optim.Step(lr*1e-3, l.scale)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr*1e-3, l.Scale)"}}},
 
 		// random numbers
 		{name: "samples at temperature 0.02", base: online, check: "sampling_differs", says: "they fit a temperature of",
-			edits: []edit{{sample, "b := p.Sample(src, queries, g, env.Data.Shots, 0.02, key)"}}},
+			edits: []edit{{sample, "b := p.Sample(src, queries, g, steps, 0.02, key)"}}},
 		{name: "every step has the same noise", base: online, check: "noise_repeats", says: "the same seed",
-			edits: []edit{{sample, "b := p.Sample(src, queries, g, env.Data.Shots, temperature, 7)"}}},
+			edits: []edit{{sample, "b := p.Sample(src, queries, g, steps, temperature, 7)"}}},
 		{name: "candidates share their noise", base: answering, check: "noise_repeats", says: "all candidates of a query are the same",
 			edits: []edit{{uniform, stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, t).Float64()`}}},
 		{name: "queries share their noise", base: answering, check: "noise_repeats", says: "all queries share",
@@ -187,7 +187,7 @@ func codePlants() []plant {
 
 		// validation
 		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",
-			edits: []edit{{"v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*mean(v.Rewards), mean(v.Accuracies)"}}},
+			edits: []edit{{"v.Reward, v.Accuracy = objective.Mean(v.Rewards), objective.Mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*objective.Mean(v.Rewards), objective.Mean(v.Accuracies)"}}},
 		{name: "validation adds to every score", check: "validation_differs",
 			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = append(v.Rewards, x+0.05) }"}}},
 		{name: "validation scores the next query's answer", check: "validation_differs",
@@ -200,14 +200,14 @@ func codePlants() []plant {
 // Places that several plants change.
 const (
 	score         = "return b, scorer.Score(b)"
-	sample        = "b := p.Sample(src, queries, g, env.Data.Shots, temperature, key)"
+	sample        = "b := p.Sample(src, queries, g, steps, temperature, key)"
 	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.prompt]\n}\n"
 	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.sample, t).Float64()`
 	recordedSet   = "b.Set(i, j, steps, c.Reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query"
-	advantages    = "return onDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)"
-	optimizerStep = "l.optim.Step(lr, l.scale)"
+	advantages    = "return objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)"
+	optimizerStep = "l.Optimizer.Step(lr, l.Scale)"
 )
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -19,14 +21,14 @@ import (
 // pointerWork trains the pointer selector: beams, recorded groups and a reader over one embedding table.
 type pointerWork struct {
 	*trainData
-	run    *run
+	job    *job
 	policy *pointer.Policy
 }
 
 // newPointerWork reads the data and builds the selector.
-func newPointerWork(r *run) (workload, error) {
-	c := r.cfg
-	bundle, err := r.loadData()
+func newPointerWork(_ context.Context, j *job) (workload, error) {
+	c := j.cfg
+	bundle, err := loadData(j)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +36,7 @@ func newPointerWork(r *run) (workload, error) {
 		c.reproduce(bundle.Format)
 	}
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
-		return nil, usagef("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
 	}
 	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
 		return nil, err
@@ -42,45 +44,47 @@ func newPointerWork(r *run) (workload, error) {
 	data := newTrainData(bundle)
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
-			return nil, usagef("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
 		}
 	}
-	if _, err := planOf(c, &pointerWork{trainData: data, run: r}); err != nil { // before any weight is read
+	if _, err := planOf(c, &pointerWork{trainData: data, job: j}); err != nil { // before any weight is read
 		return nil, err
 	}
-	policy, err := r.policy(bundle.Val.Table.Dim)
+	policy, err := openPointer(j, bundle.Val.Table.Dim)
 	if err != nil {
 		return nil, err
 	}
 	policy.SetShots(shotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	data.serve(policy)
-	return &pointerWork{data, r, policy}, nil
+	return &pointerWork{data, j, policy}, nil
 }
 
 func (w *pointerWork) Policy() selector.Policy { return w.policy }
 
-func (w *pointerWork) PhasesData() phases.Data { return w.phasesData(w.run.cfg, w.shots()) }
+func (w *pointerWork) PhasesData() phases.Data { return w.phasesData(w.job.cfg, w.shots()) }
 
 func (w *pointerWork) shots() int { return *w.policy.Options().ShotNum }
 
 // Export writes the reference trainer's files beside ours with checkpoint.format=pt.
 func (w *pointerWork) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
-	if w.run.cfg.Checkpoint.Format != "pt" {
+	if w.job.cfg.Checkpoint.Format != "pt" {
 		return nil, nil
 	}
 	if err := w.policy.FitsReference(); err != nil {
-		return nil, usagef("checkpoint.format=pt: %v", err)
+		return nil, usage.Errorf("checkpoint.format=pt: %v", err)
 	}
-	return w.run.exportTrainer, nil
+	return func(checkpoint, phase string, epoch int, metrics map[string]any) error {
+		return exportTrainer(w.job, checkpoint, phase, epoch, metrics)
+	}, nil
 }
 
 func (w *pointerWork) Summary() reports.DataSummary { return dataSummary(w.bundle) }
 
 func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
-	return w.run.examples(w.bundle, env, result)
+	return pointerExamples(w.job, w.bundle, env, result)
 }
 
-func (w *pointerWork) Baselines() error { return w.run.baselines(w.splits(), w.shots()) }
+func (w *pointerWork) Baselines() error { return baselines(w.job, w.splits(), w.shots()) }
 
 // evaluatedSet is a set of queries on which policies are scored.
 type evaluatedSet struct {
@@ -95,36 +99,36 @@ func (w *pointerWork) splits() []evaluatedSet {
 }
 
 // loadData reads the selector's data and makes the device ready.
-func (r *run) loadData() (*beamdata.Bundle, error) {
+func loadData(j *job) (*beamdata.Bundle, error) {
 	var bundle *beamdata.Bundle
-	err := r.mapTorch(func() (err error) {
-		bundle, err = beamdata.Load(r.cfg.Data)
+	err := j.mapTorch(func() (err error) {
+		bundle, err = beamdata.Load(j.cfg.Data)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.data = dataSummary(bundle)
+	j.data = dataSummary(bundle)
 	if bundle.Notice != "" {
-		r.logf("data: %s", bundle.Notice)
+		j.logf("data: %s", bundle.Notice)
 	}
 	return bundle, nil
 }
 
 // tellSkipped says what of the data is not used, and which keys are not read.
-func (r *run) tellSkipped(d reports.DataSummary) {
+func tellSkipped(j *job, d reports.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
 		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
 		if at := d.SkippedAt[reason]; at != "" {
 			text += " (" + at + ")"
 		}
-		r.logf("%s", text)
+		j.logf("%s", text)
 	}
 	for _, u := range d.UnknownKeys {
 		if text := "data: " + keycheck.Unknown(u).String(); u.Nearest != "" {
-			r.log.Warnf("%s", text)
+			j.log.Warnf("%s", text)
 		} else {
-			r.logf("%s", text)
+			j.logf("%s", text)
 		}
 	}
 }
@@ -163,7 +167,7 @@ func checkBestMetric(metric *string, b *beamdata.Bundle) error {
 	switch *metric {
 	case "val_reward", "val_accuracy":
 		if b.Val.Scorer == nil {
-			return usagef("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
+			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":
 		for i := range b.Val.Len() {
@@ -171,43 +175,43 @@ func checkBestMetric(metric *string, b *beamdata.Bundle) error {
 				return nil
 			}
 		}
-		return usagef("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
+		return usage.Errorf("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
 	}
 	return nil
 }
 
 // policy builds the policy for d-wide embeddings: fresh, or from init.checkpoint.
-func (r *run) policy(d int) (*pointer.Policy, error) {
-	if r.cfg.Init.Checkpoint == nil {
-		return pointer.New(r.cfg.Selector, d, r.cfg.Seed, r.device)
+func openPointer(j *job, d int) (*pointer.Policy, error) {
+	if j.cfg.Init.Checkpoint == nil {
+		return pointer.New(j.cfg.Selector, d, j.cfg.Seed, j.device)
 	}
-	path, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint)
+	path, err := resolveCheckpoint("init.checkpoint", *j.cfg.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
-	r.warnUntrained(path)
-	how := pointer.OpenOptions{Options: r.cfg.Selector, Overridden: r.overridden, Dim: d, Seed: r.cfg.Seed, Device: r.device, Strict: r.cfg.Init.Strict,
-		Warn: func(message string) { r.log.Warnf("%s", message) }}
-	if r.cfg.Task == "train" {
+	j.warnUntrained(path)
+	how := pointer.OpenOptions{Options: j.cfg.Selector, Overridden: j.overridden, Dim: d, Seed: j.cfg.Seed, Device: j.device, Strict: j.cfg.Init.Strict,
+		Warn: func(message string) { j.log.Warnf("%s", message) }}
+	if j.cfg.Task == "train" {
 		how.Fresh = func(names []string) {
-			r.fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), r.cfg.Seed, path)
-			r.logf("init.checkpoint: %s", r.fresh)
+			j.fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), j.cfg.Seed, path)
+			j.logf("init.checkpoint: %s", j.fresh)
 		}
 	}
 	p, err := pointer.Open(path, how)
 	var conflict *pointer.ConflictError
 	if errors.As(err, &conflict) {
-		return nil, &UsageError{err.Error()}
+		return nil, usage.Errorf("%v", err)
 	}
 	return p, err
 }
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are
 // some, on the validation and held-out queries.
-func (r *run) baselines(splits []evaluatedSet, shots int) error {
+func baselines(j *job, splits []evaluatedSet, shots int) error {
 	for _, split := range splits {
 		if split.set.Scorer == nil {
-			if err := r.recordedBaselines(split.name, split.set, shots); err != nil {
+			if err := recordedBaselines(j, split.name, split.set, shots); err != nil {
 				return err
 			}
 			continue
@@ -218,7 +222,7 @@ func (r *run) baselines(splits []evaluatedSet, shots int) error {
 			sel  beamdata.Selections
 		}
 		all := []baseline{
-			{"random", beamdata.Random(split.set, r.cfg.Data.SplitSeed, 20, shots)},
+			{"random", beamdata.Random(split.set, j.cfg.Data.SplitSeed, 20, shots)},
 			{"similarity", beamdata.ScoreAll(split.set, similar)},
 		}
 		if beams := beamdata.BestBeam(split.set, shots, similar); beams != nil {
@@ -226,7 +230,7 @@ func (r *run) baselines(splits []evaluatedSet, shots int) error {
 		}
 		all = append(all, baseline{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))})
 		for _, of := range all {
-			if err := r.recordBaseline(split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
+			if err := recordBaseline(j, split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
 				return err
 			}
 		}
@@ -236,7 +240,7 @@ func (r *run) baselines(splits []evaluatedSet, shots int) error {
 
 // recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
 // most similar to the query, the one that the file lists first.
-func (r *run) recordedBaselines(split string, set *beamdata.Set, shots int) error {
+func recordedBaselines(j *job, split string, set *beamdata.Set, shots int) error {
 	var random, similarity, order rewardutil.RecordedScores
 	for i := range set.Len() {
 		var rewards, near, place []float64
@@ -263,11 +267,11 @@ func (r *run) recordedBaselines(split string, set *beamdata.Set, shots int) erro
 		if len(fields) == 2 { // no query has two candidates
 			continue
 		}
-		if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 			return err
 		}
 		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return r.log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return j.log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
 		}); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -25,31 +26,31 @@ type prediction struct {
 }
 
 // predict runs task=predict: the best selection of every query of a split, in file order.
-func predict(ctx context.Context, r *run) error {
-	r.cfg.Data.QueriesOnly = true // what a file records about its queries must not matter
-	bundle, err := r.loadData()
+func predict(ctx context.Context, j *job) error {
+	j.cfg.Data.QueriesOnly = true // what a file records about its queries must not matter
+	bundle, err := loadData(j)
 	if err != nil {
 		return err
 	}
-	r.tellSkipped(r.data)
-	set, err := splitOf(bundle, r.cfg.Predict.Split)
+	tellSkipped(j, j.data)
+	set, err := splitOf(bundle, j.cfg.Predict.Split)
 	if err != nil {
 		return err
 	}
-	policy, err := r.policy(set.Table.Dim)
+	policy, err := openPointer(j, set.Table.Dim)
 	if err != nil {
 		return err
 	}
 	defer policy.Free()
 	shots := shotsOf(policy, bundle)
-	if r.cfg.DryRun {
-		r.logf("dry_run: everything loads and checks; nothing was predicted")
+	if j.cfg.DryRun {
+		j.logf("dry_run: everything loads and checks; nothing was predicted")
 		return nil
 	}
-	r.begun = true
-	path := filepath.Join(r.dir, "predictions.jsonl")
-	if r.cfg.Predict.Out != nil {
-		path = *r.cfg.Predict.Out
+	j.begun = true
+	path := filepath.Join(j.dir, "predictions.jsonl")
+	if j.cfg.Predict.Out != nil {
+		path = *j.cfg.Predict.Out
 	}
 	if err := prepareOut("predict.out", path, nil); err != nil {
 		return err
@@ -66,7 +67,7 @@ func predict(ctx context.Context, r *run) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		lines, err := answer(policy, src, set, queries, shots, r.cfg.Predict.BeamSize)
+		lines, err := answer(policy, src, set, queries, shots, j.cfg.Predict.BeamSize)
 		if err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func predict(ctx context.Context, r *run) error {
 		return err
 	}
 	by := ""
-	if from, err := resolveCheckpoint("init.checkpoint", *r.cfg.Init.Checkpoint); err == nil && untrained(from) {
+	if from, err := resolveCheckpoint("init.checkpoint", *j.cfg.Init.Checkpoint); err == nil && untrained(from) {
 		by = ", by an untrained policy: the best of its run is the initial one"
 	}
 	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
@@ -111,7 +112,7 @@ func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
 		set = b.All
 	}
 	if set == nil || set.Len() == 0 {
-		return nil, usagef("predict.split=%s: data.name=%s has no such queries", split, b.Name)
+		return nil, usage.Errorf("predict.split=%s: data.name=%s has no such queries", split, b.Name)
 	}
 	return set, nil
 }

@@ -12,7 +12,9 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -40,12 +42,12 @@ type effort struct {
 // step. What it finds goes to the log and, as events before the first row, to metrics.jsonl; a finding of
 // severity stop is the error that ends the run. Nothing of the run notices: weights, random numbers and
 // rows of training are the same without it.
-func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error {
-	c := r.cfg
+func runPreflight(j *job, ctx context.Context, w workload, plan phases.Plan) error {
+	c := j.cfg
 	if !c.Preflight.Enabled {
 		return nil
 	}
-	r.logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
+	j.logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
 	begin := time.Now()
 	opt, e := c.Preflight, effort{queries: c.Preflight.Queries}
 	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, GoOn: c.compatible()}
@@ -55,7 +57,7 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 		opt.Queries, trial.Unused, trial.Rough = e.queries, p.unused, e.rough
 	}
 	if !e.long {
-		if err := r.memory(ctx, trial, r.stages(w, plan, false)); err != nil {
+		if err := checkMemory(j, ctx, trial, stagesOf(j, w, plan, false)); err != nil {
 			return err
 		}
 	}
@@ -76,44 +78,44 @@ func (r *run) preflight(ctx context.Context, w workload, plan phases.Plan) error
 	if e.short {
 		trial.Data.Shots = min(trial.Data.Shots, 8)
 	}
-	if err := report.Try(ctx, trial, r.stages(w, plan, e.short)); err != nil {
+	if err := report.Try(ctx, trial, stagesOf(j, w, plan, e.short)); err != nil {
 		return err
 	}
 	if c.compatible() {
 		report.Soften()
 	}
-	if err := r.tell(report.Findings()); err != nil {
+	if err := tellFindings(j, report.Findings()); err != nil {
 		return err
 	}
 	said := fmt.Sprintf("preflight: %d checks, %s", report.Checks(), counted(report.Findings()))
 	if c.DryRun {
 		stdout.Println(said)
 	} else {
-		r.logf("%s (%.1f s)", said, time.Since(begin).Seconds())
+		j.logf("%s (%.1f s)", said, time.Since(begin).Seconds())
 	}
 	return report.Judge()
 }
 
 // memory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
 // summary.json alone.
-func (r *run) memory(ctx context.Context, t preflight.Trial, stages []preflight.Stage) error {
-	line, found, err := preflight.Memory(ctx, r.cfg.Preflight, t, stages, r.device)
+func checkMemory(j *job, ctx context.Context, t preflight.Trial, stages []preflight.Stage) error {
+	line, found, err := preflight.Memory(ctx, j.cfg.Preflight, t, stages, j.device)
 	if err != nil {
 		return err
 	}
 	if line != "" {
-		r.logf("%s", line)
+		j.logf("%s", line)
 	}
 	for _, f := range found {
-		if f.Severity == doctor.Stop && r.cfg.compatible() {
+		if f.Severity == doctor.Stop && j.cfg.compatible() {
 			f.Severity = doctor.Warning
 		}
 		if f.Severity == doctor.Note {
-			r.logf("%s", f.Message)
+			j.logf("%s", f.Message)
 		} else {
-			r.log.Warnf("%s", f.Message)
+			j.log.Warnf("%s", f.Message)
 		}
-		r.found = append(r.found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+		j.found = append(j.found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
 			Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: preflight.Name})
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
@@ -124,11 +126,11 @@ func (r *run) memory(ctx context.Context, t preflight.Trial, stages []preflight.
 
 // stages are the phases of a plan with the way to make each anew, on other data and without weight decay. A
 // batch is as the configuration says, but groups are not filled with other queries, and small where short says so.
-func (r *run) stages(w workload, plan phases.Plan, short bool) []preflight.Stage {
+func stagesOf(j *job, w workload, plan phases.Plan, short bool) []preflight.Stage {
 	const few = 4 // candidates of a short group
-	c := *r.cfg
+	c := *j.cfg
 	c.Optim.WeightDecay = 0
-	for _, o := range []*phases.GRPOOptions{&c.GRPO, &c.GRPOOnline} {
+	for _, o := range []*grpo.Options{&c.GRPO, &c.GRPOOnline} {
 		if o.ZeroVariance == "resample" {
 			o.ZeroVariance = "keep"
 		}
@@ -144,7 +146,7 @@ func (r *run) stages(w workload, plan phases.Plan, short bool) []preflight.Stage
 		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
 		switch p.Name() {
 		case "sft":
-			s.Credit = c.imitated(phases.RCEOptions{Top1Only: true})
+			s.Credit = c.imitated(rce.Options{Top1Only: true})
 		case "grpo":
 			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
 			s.SampleTemp = c.drawnAt(c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)
@@ -184,13 +186,13 @@ func (d otherData) Records(string) (selector.Source, error) { return d.src, nil 
 func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil }
 
 // tell records findings as events before the first step, which shows them; a dry run prints them.
-func (r *run) tell(findings []preflight.Finding) error {
+func tellFindings(j *job, findings []preflight.Finding) error {
 	for _, f := range findings {
-		if r.cfg.DryRun {
+		if j.cfg.DryRun {
 			stdout.Printf("%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
 			continue
 		}
-		if err := r.log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
+		if err := j.log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
 			return err
 		}
 	}
@@ -226,7 +228,7 @@ func counted(findings []preflight.Finding) string {
 
 // Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
 func (w *pointerWork) Audit(lim audit.Limits) ([]audit.Fault, error) {
-	c, b := w.run.cfg, w.bundle
+	c, b := w.job.cfg, w.bundle
 	var imitated, compared *beamdata.Set
 	for _, name := range c.Schedule {
 		switch {

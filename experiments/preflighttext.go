@@ -17,7 +17,7 @@ import (
 
 // Audit looks at the samples: the recorded completions that phases of this run learn from, and all splits.
 func (w *textWork[P]) Audit(lim audit.Limits) ([]audit.Fault, error) {
-	c, b := w.run.cfg, w.bundle
+	c, b := w.job.cfg, w.bundle
 	var imitated, compared *conversation.Set
 	for _, name := range c.Schedule {
 		switch {
@@ -38,15 +38,15 @@ const probeFlops = 2e10
 // effort takes the model's size for what a trial step costs: forward and backward over prompts and completions.
 func (w *textWork[P]) effort(most int) effort {
 	budget := probeFlops
-	if w.run.device != "cpu" {
+	if w.job.device != "cpu" {
 		budget *= 100
 	}
 	prompt := 100.0
 	if p, err := w.source(w.bundle.Train).Prompt(0); err == nil {
 		prompt = float64(w.length(p))
 	}
-	half, ok := w.policy.(interface{ HalfPrecision() bool })
-	c := w.run.cfg
+	half, ok := w.policy.(selector.TokenPolicy)
+	c := w.job.cfg
 	completions := float64(max(c.RCE.GroupSize, c.GRPO.GroupSize)) * float64(w.text.MaxTokens)
 	query := 3 * float64(w.model.Size()) * (prompt + completions)
 	return effort{queries: max(2, min(most, int(budget/query))), short: 2*query > budget, long: float64(c.Data.BatchSize)*query > 50*budget,
@@ -112,8 +112,8 @@ func (w *textWork[P]) senses(report *preflight.Report, samples []conversation.Sa
 	}
 	report.Reads(w.policy, s)
 	report.Adapters(w.policy, s.Own)
-	if w.run.cfg.Init.Checkpoint == nil {
-		report.AdapterKeys(w.run.cfg.Policy, w.model.CheckAdapter())
+	if w.job.cfg.Init.Checkpoint == nil {
+		report.AdapterKeys(w.job.cfg.Policy, w.model.CheckAdapter())
 	}
 	return true, nil
 }

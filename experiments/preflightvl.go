@@ -62,7 +62,7 @@ func (w *vlWork) Senses(report *preflight.Report, e effort) error {
 	if asked, err := w.senses(report, few, s); err != nil || !asked {
 		return err
 	}
-	if fresh := w.run.cfg.VL.Path == nil && w.run.cfg.Init.Checkpoint == nil; fresh || e.short {
+	if fresh := w.job.cfg.VL.Path == nil && w.job.cfg.Init.Checkpoint == nil; fresh || e.short {
 		return nil
 	}
 	return w.imagesHelp(report, samples)
@@ -75,7 +75,7 @@ func (w *vlWork) samePictures(report *preflight.Report) error {
 	src := w.source(w.bundle.Train)
 	counts, names, with, most := map[uint64]int{}, map[string]bool{}, 0, 0
 	seed := maphash.MakeSeed()
-	for _, q := range drawn(looked, src.Len(), w.run.cfg.Seed, "pictures") {
+	for _, q := range drawn(looked, src.Len(), w.job.cfg.Seed, "pictures") {
 		s, err := src.Set().Sample(q)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (w *vlWork) samePictures(report *preflight.Report) error {
 	if len(names) < 2 {
 		return nil // the audit says that they name one picture
 	}
-	report.Fault(audit.SharedPictures("training samples", most, with, fmt.Sprintf("under %d names", len(names)), w.run.cfg.Preflight.Audit(0))...)
+	report.Fault(audit.SharedPictures("training samples", most, with, fmt.Sprintf("under %d names", len(names)), w.job.cfg.Preflight.Audit(0))...)
 	return nil
 }
 

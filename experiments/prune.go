@@ -9,9 +9,11 @@ import (
 	"slices"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/pruner"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/pruner"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
@@ -19,8 +21,8 @@ import (
 // judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
 // epochs are those of all phases.
-func (r *run) judge(epochs int) (func(epoch int, m phases.Metrics, best string, minimize bool) (string, error), error) {
-	opt, sweep, num, err := sweepOf(r.dir)
+func judgeOf(dir string, epochs int) (judgeFunc, error) {
+	opt, sweep, num, err := sweepOf(dir)
 	if err != nil || !opt.Pruner.Active() {
 		return nil, err
 	}
@@ -37,11 +39,11 @@ func (r *run) judge(epochs int) (func(epoch int, m phases.Metrics, best string, 
 		}
 		v, ok := m[name].(float64)
 		if !ok {
-			return name, 0, usagef("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
+			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
 		}
 		return name, v, nil
 	}
-	rows, err := reports.ReadRun(r.dir)
+	rows, err := reports.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func numbersOf(m phases.Metrics) map[string]float64 {
 // defaults.
 func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
 	opt = sweeper.DefaultOptions()
-	saved, err := readSaved(dir)
+	saved, err := runfolder.ReadSaved(dir)
 	if errors.Is(err, fs.ErrNotExist) { // a dry run has none
 		return opt, "", 0, nil
 	}
@@ -96,10 +98,10 @@ func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error)
 	if err != nil {
 		return opt, "", 0, err
 	}
-	if _, opt, err = sweeper.Resolve(saved.choice("hydra/sweeper"), saved.choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
+	if _, opt, err = sweeper.Resolve(saved.Choice("hydra/sweeper"), saved.Choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
 		return opt, "", 0, err
 	}
-	if sweep, err = hydraValue(c, "sweep.dir"); err != nil {
+	if sweep, err = runfolder.HydraValue(c, "sweep.dir"); err != nil {
 		return opt, "", 0, err
 	}
 	if !filepath.IsAbs(sweep) {

@@ -8,7 +8,9 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/rng"
 	"fulcrum/phases"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -18,7 +20,7 @@ import (
 // This file reads data and rewards once more, query by query, for the preflight to hold the paths of training against.
 
 // imitated is preflight.Stage.Credit of phases that imitate; nil where label smoothing makes other gradients.
-func (c *Config) imitated(o phases.RCEOptions) func(b *selector.Batch, tau float64) []float64 {
+func (c *Config) imitated(o rce.Options) func(b *selector.Batch, tau float64) []float64 {
 	if c.Selector.Smoothing > 0 || c.compatible() {
 		return nil
 	}
@@ -66,7 +68,7 @@ func nth(of []bool, k int) int {
 
 // compared is preflight.Stage.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,
 // which pulls at all candidates alike, is not counted, so that such phases are left out where it has a weight.
-func compared(o phases.GRPOOptions) func(b *selector.Batch, tau float64) []float64 {
+func compared(o grpo.Options) func(b *selector.Batch, tau float64) []float64 {
 	if o.Compat || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
 		return nil
 	}
@@ -121,7 +123,7 @@ func (w *pointerWork) Recompute(report *preflight.Report, plan phases.Plan, _ ef
 			continue
 		}
 		seen[src] = true
-		t := w.truth(src, drawn(recomputed, src.Len(), w.run.cfg.Seed, src.Name()))
+		t := w.truth(src, drawn(recomputed, src.Len(), w.job.cfg.Seed, src.Name()))
 		if err := report.Records(t); err != nil {
 			return err
 		}
@@ -130,7 +132,7 @@ func (w *pointerWork) Recompute(report *preflight.Report, plan phases.Plan, _ ef
 			return err
 		}
 	}
-	val := w.bundle.Val.Subset(drawn(recomputed, w.bundle.Val.Len(), w.run.cfg.Seed, "val"))
+	val := w.bundle.Val.Subset(drawn(recomputed, w.bundle.Val.Len(), w.job.cfg.Seed, "val"))
 	src := pointer.NewSource(val)
 	src.EndRecorded(w.endAt)
 	return report.Validated(w.policy, data, w.truth(src, every(val.Len())))
@@ -167,7 +169,7 @@ func (w *pointerWork) truth(src *pointer.Source, queries []int) preflight.Truth 
 	}
 	t.Try = func(q int) ([][]int64, error) {
 		actions, _, err := recorded(q)
-		r, shots := rng.New(w.run.cfg.Seed, "preflight try", q), min(w.shots(), set.PoolSize(q))
+		r, shots := rng.New(w.job.cfg.Seed, "preflight try", q), min(w.shots(), set.PoolSize(q))
 		for range 2 {
 			var steps []int64
 			for _, p := range r.Perm(set.PoolSize(q))[:shots] {
@@ -219,7 +221,7 @@ func (w *pointerWork) roundTrip(report *preflight.Report, src *pointer.Source, q
 // Recompute reads the samples that phases train on, and some validation samples. A scorer of the user's may take seconds
 // a sample, and need not say the same twice: its scores are not asked for again.
 func (w *textWork[P]) Recompute(report *preflight.Report, plan phases.Plan, e effort) error {
-	c, data := w.run.cfg, w.PhasesData()
+	c, data := w.job.cfg, w.PhasesData()
 	if e.short {
 		data.Shots = min(data.Shots, shortShots)
 	}
@@ -256,7 +258,7 @@ func (w *textWork[P]) Recompute(report *preflight.Report, plan phases.Plan, e ef
 		return nil
 	}
 	val := w.bundle.Val.Subset(drawn(few, w.bundle.Val.Len(), c.Seed, "val"))
-	src := prompts.New(w.run.ctx, val.Name, val, w.render, w.text, w.rewards)
+	src := prompts.New(w.ctx, val.Name, val, w.render, w.text, w.rewards)
 	return report.Validated(w.policy, data, w.truth(src, every(val.Len())))
 }
 
@@ -302,7 +304,7 @@ func (w *textWork[P]) truth(src *prompts.Source[P], queries []int) preflight.Tru
 			if n := len(ids); n > 0 && slices.Contains(w.text.EOS, ids[n-1]) {
 				ids = ids[:n-1]
 			}
-			_, terms, err := w.rewards.Score(w.run.ctx, []rewardutil.TextItem{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids), Reference: s.Reference,
+			_, terms, err := w.rewards.Score(w.ctx, []rewardutil.TextItem{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids), Reference: s.Reference,
 				Answers: s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root, Truncated: truncated, Tokens: len(scored)}})
 			if err != nil {
 				return 0, 0, err
@@ -325,7 +327,7 @@ func (w *textWork[P]) total(terms map[string][]float64) float64 {
 	for _, t := range w.rewards.Terms {
 		sum += t.Weight * terms[t.Name][0]
 	}
-	o := w.run.cfg.Rewards
+	o := w.job.cfg.Rewards
 	if o.ClipMin != nil {
 		sum = math.Max(sum, *o.ClipMin)
 	}

@@ -3,74 +3,29 @@ package experiments
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"gopkg.in/yaml.v3"
-
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
 
-// savedRun is what .hydra/hydra.yaml says about a run beyond its configuration.
-type savedRun struct {
-	Hydra struct {
-		Overrides struct {
-			Task []string `yaml:"task"`
-		} `yaml:"overrides"`
-		Runtime struct {
-			Choices map[string]*string `yaml:"choices"`
-			Cwd     string             `yaml:"cwd"`
-		} `yaml:"runtime"`
-		Job struct {
-			Chdir  bool              `yaml:"chdir"`
-			EnvSet map[string]string `yaml:"env_set"`
-			Num    any               `yaml:"num"` // ??? outside a sweep
-		} `yaml:"job"`
-		Sweeper struct {
-			Pruner struct {
-				Name string `yaml:"name"`
-			} `yaml:"pruner"`
-		} `yaml:"sweeper"`
-	} `yaml:"hydra"`
-}
-
-// choice is the option that was chosen in a config group, "" for none.
-func (s savedRun) choice(group string) string {
-	if name := s.Hydra.Runtime.Choices[group]; name != nil {
-		return *name
-	}
-	return ""
-}
-
-// readSaved reads it.
-func readSaved(dir string) (savedRun, error) {
-	var saved savedRun
-	path := filepath.Join(dir, ".hydra", "hydra.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return saved, err
-	}
-	if err := yaml.Unmarshal(text, &saved); err != nil {
-		return saved, fmt.Errorf("%s: %w", path, err)
-	}
-	return saved, nil
-}
-
 // openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
 // its hydra node included), and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
-func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, error) {
-	var saved savedRun
-	if err := there(dir); err != nil {
+func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Saved, error) {
+	var saved runfolder.Saved
+	if err := runfolder.CheckExists(dir); err != nil {
 		return nil, saved, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, runMarker)); err != nil {
-		return nil, saved, usagef("%s: no run here: %s is missing", dir, runMarker)
+	if _, err := os.Stat(filepath.Join(dir, runfolder.Marker)); err != nil {
+		return nil, saved, usage.Errorf("%s: no run here: %s is missing", dir, runfolder.Marker)
 	}
-	saved, err := readSaved(dir)
+	saved, err := runfolder.ReadSaved(dir)
 	if err != nil {
 		return nil, saved, err
 	}
@@ -78,12 +33,12 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	if saved.Hydra.Job.Chdir {
 		from = dir
 	}
-	if err := enter(from, dir); err != nil {
+	if err := runfolder.Enter(from, dir); err != nil {
 		return nil, saved, err
 	}
 	for name, value := range saved.Hydra.Job.EnvSet {
 		if err := os.Setenv(name, value); err != nil {
-			return nil, saved, usagef("%s: hydra.job.env_set.%s: %v", dir, name, err)
+			return nil, saved, usage.Errorf("%s: hydra.job.env_set.%s: %v", dir, name, err)
 		}
 	}
 	schema, err := App{}.Schema()
@@ -96,22 +51,6 @@ func openSaved(dir string, overrides []string) (*configs.Composed, savedRun, err
 	}
 	c, err := configs.Compose(req)
 	return c, saved, err
-}
-
-// enter makes the folder cwd, where the run in dir was started, the current one.
-func enter(cwd, dir string) error {
-	here, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	if cwd == "" || cwd == here {
-		return nil
-	}
-	if err := os.Chdir(cwd); err != nil {
-		return usagef("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
-	}
-	fmt.Fprintf(os.Stderr, "relative paths start in %s, as when the run was started\n", cwd)
-	return nil
 }
 
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
@@ -132,12 +71,12 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := claim(dir)
+	f, err := runfolder.Claim(dir)
 	if err != nil {
 		return err
 	}
-	defer f.release()
-	if err := f.clean(); err != nil {
+	defer f.Release()
+	if err := f.Clean(); err != nil {
 		return err
 	}
 	if s, err := reports.ReadSummary(dir); err != nil {
@@ -145,18 +84,18 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
-	r := &run{cfg: cfg, composed: c, exp: saved.choice("exp"), overrides: saved.Hydra.Overrides.Task, resumed: true}
+	r := &run{job: &job{cfg: cfg, overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
 	if cfg.Task == "train" {
 		if r.saved, err = phases.FindState(dir); err != nil {
 			return err
 		}
 		if r.saved != nil {
-			hash, err := c.Fingerprint(hashExcluded...)
+			hash, err := runfolder.Fingerprint(c)
 			if err != nil {
 				return err
 			}
 			if r.saved.ConfigHash() != hash {
-				return usagef("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runMarker, dir)
+				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runfolder.Marker, dir)
 			}
 		}
 	}
@@ -166,10 +105,10 @@ func (a App) Resume(ctx context.Context, dir string) error {
 // sameJob refuses a run that is not the one that this process's sweep has started in dir: somebody may have
 // used the folder for another. The sweep would take its result for the job's.
 func sameJob(c *configs.Composed, dir string) error {
-	err := unchanged(c)
-	var other *UsageError
+	err := runfolder.Unchanged(c)
+	var other *usage.Error
 	if errors.As(err, &other) {
-		return usagef("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
+		return usage.Errorf("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
 	}
 	return err
 }
@@ -192,7 +131,7 @@ func finished(dir, state string, cfg *Config) error {
 	}
 	page, err := os.Stat(filepath.Join(dir, "report.html")) // written after report.md
 	if err != nil || page.ModTime().Before(summary.ModTime()) {
-		if err := reports.WriteManifest(dir, build()); err != nil {
+		if err := reports.WriteManifest(dir, build.Name()); err != nil {
 			return err
 		}
 		write := reports.WriteReport
@@ -224,17 +163,17 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if err != nil {
 		return err
 	}
-	out, err := hydraValue(c, "run.dir")
+	out, err := runfolder.HydraValue(c, "run.dir")
 	if err != nil {
 		return err
 	}
 	if out == "" {
-		return usagef("%s", emptyFolder)
+		return usage.Errorf("%s", emptyFolder)
 	}
 	if now, err := os.Getwd(); err != nil {
 		return err
 	} else if now != here && !filepath.IsAbs(out) {
 		out = filepath.Join(here, out)
 	}
-	return start(ctx, c, saved.choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out, firstMissing(out))
+	return start(ctx, c, saved.Choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out, runfolder.FirstMissing(out))
 }

@@ -8,71 +8,55 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/reports"
 )
 
-// Version is the program's version; a release build sets it.
-const Version = "0.1.0"
-
-type taskFunc func(ctx context.Context, r *run) error
+type taskFunc func(ctx context.Context, j *job) error
 
 // run is one run in progress.
 type run struct {
-	ctx        context.Context // of the task: ends on a signal
-	cfg        *Config
-	composed   *configs.Composed
-	exp        string   // the chosen experiment, or ""
-	overrides  []string // of the command line
-	folder     *folder
-	dir        string // its path
-	instead    string // of a dry run: the folder that the run would have
-	hash       string
-	saved      *phases.Saved // the state a resume starts from
-	resumed    bool
-	device     string
-	fresh      string // what of the policy starts fresh although there is a checkpoint; "" = nothing
-	begin      time.Time
-	log        *reports.Log
-	mlflow     *reports.MLflow // nil: none
-	begun      bool            // the first row, or answer, may be written from now on
-	sealed     atomic.Bool     // run.log is complete: its digest is being taken
-	plotter    *reports.Plotter
-	data       reports.DataSummary
-	result     *phases.Result
-	evaluation evaluated         // of task=evaluate
-	earlier    sittings          // before a resume
-	closers    []io.Closer       // at the end of the task
-	found      []reports.Finding // of this sitting, that depend on the machine: they stand in no row
+	*job
+	composed *configs.Composed
+	exp      string // the chosen experiment, or ""
+	folder   *runfolder.Folder
+	instead  string // of a dry run: the folder that the run would have
+	resumed  bool
+	begin    time.Time
+	mlflow   *reports.MLflow // nil: none
+	sealed   atomic.Bool     // run.log is complete: its digest is being taken
+	plotter  *reports.Plotter
+	earlier  sittings // before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
 func (a App) Run(ctx context.Context, c *configs.Composed) error {
-	dir, err := hydraValue(c, "run.dir")
+	dir, err := runfolder.HydraValue(c, "run.dir")
 	if err != nil {
 		return err
 	}
-	if err := unchanged(c); err != nil {
+	if err := runfolder.Unchanged(c); err != nil {
 		return err
 	}
 	if dir == "" {
-		return usagef("%s", emptyFolder)
+		return usage.Errorf("%s", emptyFolder)
 	}
-	made := firstMissing(dir)
+	made := runfolder.FirstMissing(dir)
 	if dir, err = surroundings(c, dir); err != nil {
 		return err
 	}
@@ -92,7 +76,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	for _, pair := range h.Env() {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
-			return dir, usagef("hydra.job.env_set.%s: %v", name, err)
+			return dir, usage.Errorf("hydra.job.env_set.%s: %v", name, err)
 		}
 	}
 	if !h.Chdir {
@@ -102,10 +86,10 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 		return dir, err
 	}
 	if err := atomicfile.MkdirAll(dir); err != nil {
-		return dir, &folderError{dir, err}
+		return dir, &runfolder.Error{Dir: dir, Err: err}
 	}
 	if err := os.Chdir(dir); err != nil {
-		return dir, &folderError{dir, err}
+		return dir, &runfolder.Error{Dir: dir, Err: err}
 	}
 	return dir, nil
 }
@@ -119,45 +103,45 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := c.Secrets(); err != nil {
 		return err
 	}
-	if err := refuseForeign(dir, cfg); err != nil { // before anything is written there
+	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{cfg: cfg, composed: c, exp: exp, overrides: overrides}
+	r := &run{job: &job{cfg: cfg, overrides: overrides}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
-	before, err := entries(dir)
+	before, err := runfolder.Entries(dir)
 	if err != nil {
 		return err
 	}
-	f, err := claim(dir)
+	f, err := runfolder.Claim(dir)
 	if err != nil {
 		return err
 	}
-	defer f.release()
-	if err := refuseForeign(dir, cfg); err != nil { // another process may have come first
+	defer f.Release()
+	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // another process may have come first
 		return err
 	}
-	again := isRun(dir)
-	if unstarted(before) {
+	again := runfolder.IsRun(dir)
+	if runfolder.Unstarted(before) {
 		before = nil
 	}
 	if again || before == nil {
-		if err := f.clean(); err != nil {
+		if err := f.Clean(); err != nil {
 			return err
 		}
 	}
 	if again {
-		if err := f.reuse(); err != nil {
+		if err := f.Reuse(); err != nil {
 			return err
 		}
 	}
-	if err := f.snapshot(c); err != nil {
+	if err := f.Snapshot(c); err != nil {
 		return err
 	}
 	err = execute(ctx, r, f)
 	if !again && r.refused(err) { // the corrected command may have the folder
-		f.forget(before, made)
+		f.Forget(before, made)
 	}
 	return err
 }
@@ -165,12 +149,12 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 // refused reports whether err ended the run before it began: what was asked for is wrong, or a file or the machine
 // does not allow it. The job of a sweep keeps its folder all the same: its result stands there.
 func (r *run) refused(err error) bool {
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	var asked *usage.Error
+	if errors.As(err, &asked) {
 		return true
 	}
-	var interrupted *InterruptedError
-	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(expectedHash) == ""
+	var interrupted *runfolder.InterruptedError
+	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(runfolder.ExpectedHash) == ""
 }
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
@@ -180,14 +164,14 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	f, err := claim(tmp)
+	f, err := runfolder.Claim(tmp)
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	r.instead = dir
 	err = execute(ctx, r, f)
-	var interrupted *InterruptedError
+	var interrupted *runfolder.InterruptedError
 	if errors.As(err, &interrupted) { // there is nothing to resume
 		return interrupted.Cause
 	}
@@ -206,34 +190,35 @@ func decode(c *configs.Composed) (*Config, error) {
 	return cfg, nil
 }
 
-// hashExcluded are the sections that do not change what is computed.
-var hashExcluded = []string{"hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval"}
-
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
-func execute(ctx context.Context, r *run, f *folder) (err error) {
+func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	cfg := r.cfg
 	task, err := Tasks().Get(cfg.Task)
 	if err != nil {
 		return err
 	}
-	r.ctx, r.folder, r.dir, r.begin = ctx, f, f.dir, time.Now()
-	if r.hash, err = r.composed.Fingerprint(hashExcluded...); err != nil {
+	r.folder, r.dir, r.begin = f, f.Dir, time.Now()
+	r.recorder = func(of func(int64) asked) phases.Recorder {
+		return recorder{Log: r.log, folder: f, plotter: r.plotter, ask: of}
+	}
+	r.judge = func(epochs int) (judgeFunc, error) { return judgeOf(f.Dir, epochs) }
+	if r.hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
-	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.dir))
-	if r.log, err = reports.OpenLog(f.dir, r.logOptions()); err != nil {
+	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
+	if r.log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
 	defer r.log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = reports.StartPlotter(f.dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
+		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	defer r.close()
-	taskErr := torchx.Try(func() error { return task(ctx, r) }) // an operation that fails outside a training step too
+	taskErr := torchx.Try(func() error { return task(ctx, r.job) }) // an operation that fails outside a training step too
 	r.close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &InterruptedError{Cause: context.Cause(ctx), Dir: f.dir, Unsaved: r.cfg.Task != "train"}
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.cfg.Task != "train"}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.log.Note(reports.LevelError, taskErr.Error())
@@ -243,16 +228,6 @@ func execute(ctx context.Context, r *run, f *folder) (err error) {
 	}
 	r.endMLflow()
 	return taskErr
-}
-
-// close releases what the task keeps open until its end: the processes of external scorers.
-func (r *run) close() {
-	for _, c := range r.closers {
-		if err := c.Close(); err != nil {
-			r.log.Warnf("%v", err)
-		}
-	}
-	r.closers = nil
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -268,20 +243,6 @@ func (r *run) logOptions() reports.LogOptions {
 		r.earlier = earlierSittings(r.dir)
 	}
 	return opt
-}
-
-// overridden reports whether a key was set on the command line, the variant of a selector also by its
-// group (selector=v3).
-func (r *run) overridden(key string) bool {
-	if key == "selector.variant" && r.overridden("selector") {
-		return true
-	}
-	for _, o := range r.overrides {
-		if name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "="); ok && name == key {
-			return true
-		}
-	}
-	return false
 }
 
 // title is what the run is called in its first line and its report.
@@ -309,20 +270,12 @@ func (r *run) headline() string {
 	return r.title() + " on " + data
 }
 
-func (r *run) logf(format string, args ...any) { r.log.Infof(format, args...) }
-
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
 	*reports.Log
-	folder  *folder
+	folder  *runfolder.Folder
 	plotter *reports.Plotter        // nil: no plots
 	ask     func(query int64) asked // nil: nothing is known of a query but its id
-}
-
-// asked is what a query asks, for readers of completions.jsonl.
-type asked struct {
-	question, reference string
-	answers             []string
 }
 
 var _ phases.Recorder = recorder{}
@@ -340,7 +293,7 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 
 // Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
 func (r recorder) Mark() (rows, evals, completions int, err error) {
-	if err := r.folder.held(); err != nil {
+	if err := r.folder.Held(); err != nil {
 		return 0, 0, 0, err
 	}
 	return r.Log.Mark()
@@ -369,7 +322,7 @@ func (r recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 // finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It
 // returns the error of the task, or its own.
 func (r *run) finish(taskErr error) error {
-	if err := r.folder.held(); err != nil {
+	if err := r.folder.Held(); err != nil {
 		return err
 	}
 	if err := r.log.Sync(); err != nil { // a summary that says done says so of all rows
@@ -398,7 +351,7 @@ func (r *run) finish(taskErr error) error {
 	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := reports.WriteManifest(r.dir, build()); err != nil {
+	if err := reports.WriteManifest(r.dir, build.Name()); err != nil {
 		return err
 	}
 	if r.cfg.Task != "train" {
@@ -425,14 +378,14 @@ func (r *run) finish(taskErr error) error {
 func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
 		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
-		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: r.elapsed(),
+		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
 		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
 		s.WallSeconds += r.earlier.seconds
 	}
-	var interrupted *InterruptedError
+	var interrupted *runfolder.InterruptedError
 	switch {
 	case errors.As(taskErr, &interrupted):
 		s.State, s.Error = reports.StateInterrupted, taskErr.Error()
@@ -450,7 +403,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 		}
 	}
 	if e := r.evaluation; e != nil {
-		s.Evaluation, s.Best = e, e.best()
+		s.Evaluation, s.Best = e, e.Best()
 	}
 	if rows, err := reports.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
@@ -464,13 +417,9 @@ func (r *run) summary(taskErr error) reports.Summary {
 // command is the argv that repeats the run.
 func (r *run) command() []string { return append([]string{"run"}, r.overrides...) }
 
-// threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
-// an idle machine, and on a busy one its spinning costs ten times what it gains.
-func (r *run) threads() int { return max(r.cfg.Threads, 1) }
-
 func (r *run) versions() map[string]string {
-	v := map[string]string{"fulcrum": Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
-	if c := commit(); c != "" {
+	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
+	if c := build.Commit(); c != "" {
 		v["commit"] = c
 	}
 	if name := cpuName(); name != "" {
@@ -496,21 +445,6 @@ func cpuName() string {
 	return ""
 }
 
-// commit is the revision that the program was built from, "" where the build did not say.
-func commit() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return ""
-}
-
-// build names the program that writes a report, so that one of another version can be told apart.
-func build() string { return strings.TrimSpace(Version + " " + commit()) }
-
 // slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
 // run.log and summary.json, not to metrics.jsonl.
 func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
@@ -527,10 +461,4 @@ func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
 		}
 	}
 	return found
-}
-
-// hydraValue returns a value of the hydra node as text, resolved.
-func hydraValue(c *configs.Composed, key string) (string, error) {
-	text, err := c.YAML("hydra", true, "hydra."+key)
-	return strings.TrimSuffix(text, "\n"), err
 }

@@ -11,9 +11,13 @@ import (
 
 // ScoreOptions configures task=score.
 type ScoreOptions struct {
-	In        *string `koanf:"in" help:"prompts and completions: JSON lines {\"id\", \"messages\" …, \"completion_ids\" or \"completion\"}; \"source\" or \"source_ids\" in place of messages for policy=seq2seq"`
-	Out       *string `koanf:"out" help:"file to write; null = scores.jsonl in the run folder"`
-	BatchSize int     `koanf:"batch_size" help:"lines scored at once" range:"[1,inf)"`
+	// prompts and completions: JSON lines {"id", "messages" …, "completion_ids" or "completion"}; "source" or
+	// "source_ids" in place of messages for policy=seq2seq
+	In *string `koanf:"in"`
+	// file to write; null = scores.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// lines scored at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 
 // DefaultScoreOptions scores eight lines at once.
@@ -36,21 +40,21 @@ type scored struct {
 }
 
 // score runs task=score: the log-probability of every token of given completions.
-func score(ctx context.Context, r *run) error {
-	o := r.cfg.Score
+func score(ctx context.Context, j *job) error {
+	o := j.cfg.Score
 	if err := linesOnly("score.in", *o.In); err != nil {
 		return err
 	}
-	model, err := r.textModel()
+	model, err := openTextModel(j)
 	if err != nil {
 		return err
 	}
 	defer model.Free()
-	if r.cfg.DryRun {
-		r.logf("dry_run: the model loads; nothing was scored")
+	if j.cfg.DryRun {
+		j.logf("dry_run: the model loads; nothing was scored")
 		return nil
 	}
-	t := &textTask{run: r, name: "score", in: *o.In, out: outOr(o.Out, r.dir, "scores.jsonl"), batch: o.BatchSize, model: model,
+	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.dir, "scores.jsonl"), batch: o.BatchSize, model: model,
 		parse: func(req *request) error {
 			ids, err := completionOf(req.line, model)
 			req.ids = ids

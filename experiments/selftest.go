@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 )
 
 // selftestGolden holds the losses of the self-test's steps in PyTorch, float64, by case. They are made
@@ -74,7 +75,7 @@ func verbSelftest(ctx context.Context, _ App, args []string) error {
 			stdout.Printf("run selftest [flags]: trains a few steps and compares the losses with PyTorch's in float64\n\n%s", f.FlagUsages())
 			return nil
 		}
-		return usagef("want: run selftest [--device auto|cpu|cuda] [--dir DIR]")
+		return usage.Errorf("want: run selftest [--device auto|cpu|cuda] [--dir DIR]")
 	}
 	folder := *dir
 	if folder == "" {

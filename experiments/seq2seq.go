@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/tokenizer"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
@@ -19,15 +20,15 @@ type seq2seqWork struct {
 }
 
 // newSeq2SeqWork reads the data and builds the model.
-func newSeq2SeqWork(r *run) (workload, error) {
-	data, err := newTextWork[[]int64](r)
+func newSeq2SeqWork(ctx context.Context, j *job) (workload, error) {
+	data, err := newTextWork[[]int64](ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if !r.cfg.Seq2Seq.Trains() {
-		return nil, usagef("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
+	if !j.cfg.Seq2Seq.Trains() {
+		return nil, usage.Errorf("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
 	}
-	model, words, err := r.seq2seqModel(data.bundle)
+	model, words, err := openSeq2Seq(j, data.bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func newSeq2SeqWork(r *run) (workload, error) {
 	w.policy, w.model = seq2seq.NewPolicy(model), model
 	w.length = func(ids []int64) int { return len(ids) }
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
-	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: r.cfg.Seq2Seq.Generation.MaxNewTokens}
+	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: j.cfg.Seq2Seq.Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
 	err = w.check(model)
 	if err == nil {
@@ -62,7 +63,7 @@ func (w *seq2seqWork) warnOfCutSources(words words) error {
 		}
 	}
 	if cut > 0 {
-		w.run.log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+		w.job.log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
 	}
 	return nil
 }
@@ -70,10 +71,10 @@ func (w *seq2seqWork) warnOfCutSources(words words) error {
 // check refuses data and lengths that the model cannot do, and reads a few samples.
 func (w *seq2seqWork) check(m *seq2seq.Model) error {
 	if len(m.EOS()) == 0 {
-		return usagef("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
+		return usage.Errorf("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
 	}
 	if p := m.Config().Positions; p > 0 && w.text.MaxTokens > p {
-		return usagef("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
+		return usage.Errorf("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
 	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
 		if set.Len() == 0 {
@@ -84,7 +85,7 @@ func (w *seq2seqWork) check(m *seq2seq.Model) error {
 			return err
 		}
 		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
-			return usagef("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
 		}
 	}
 	return w.probe()
@@ -118,11 +119,11 @@ func (w words) target(text string) []int64 {
 func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
 
 // seq2seqModel opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
-func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
-	c := r.cfg
-	warn := func(message string) { r.log.Warnf("%s", message) }
+func openSeq2Seq(j *job, bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
+	c := j.cfg
+	warn := func(message string) { j.log.Warnf("%s", message) }
 	var w words
-	folder, checkpoint, err := r.origin(seq2seq.Kind, c.Seq2Seq.Path)
+	folder, checkpoint, err := originOf(j, seq2seq.Kind, c.Seq2Seq.Path)
 	if err != nil {
 		return nil, w, err
 	}
@@ -130,12 +131,12 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 	switch {
 	case c.Seq2Seq.Path != nil:
 		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
-			err = usagef("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
+			err = usage.Errorf("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
 		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		err = usagef("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
 	}
@@ -145,12 +146,12 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 	var model *seq2seq.Model
 	switch {
 	case checkpoint != "":
-		model, err = seq2seq.OpenCheckpoint(checkpoint, c.Seq2Seq, r.device, c.Seed, warn)
+		model, err = seq2seq.OpenCheckpoint(checkpoint, c.Seq2Seq, j.device, c.Seed, warn)
 	case c.Seq2Seq.Path != nil:
-		model, err = seq2seq.Open(c.Seq2Seq, r.device, c.Seed, warn)
+		model, err = seq2seq.Open(c.Seq2Seq, j.device, c.Seed, warn)
 	default:
-		r.warnOfLoRA("seq2seq")
-		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), r.device, c.Seed)
+		warnOfLoRA(j, "seq2seq")
+		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), j.device, c.Seed)
 	}
 	if err != nil {
 		return nil, w, err
@@ -160,7 +161,7 @@ func (r *run) seq2seqModel(bundle *conversation.Bundle) (*seq2seq.Model, words, 
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
 	if err == nil && bundle != nil && c.Seq2Seq.Path == nil && !c.DryRun {
-		err = r.keepModel(model.Config().Raw, w.tokens.Save)
+		err = keepModel(j, model.Config().Raw, w.tokens.Save)
 	}
 	if err != nil {
 		model.Free()
@@ -191,7 +192,7 @@ func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokeni
 	}
 	t, err := tokenizer.Scratch(corpus, sizes.VocabSize, layout)
 	if err != nil {
-		return nil, usagef("seq2seq.scratch.vocab_size: %v", err)
+		return nil, usage.Errorf("seq2seq.scratch.vocab_size: %v", err)
 	}
 	return t, nil
 }
@@ -217,23 +218,23 @@ type seq2seqText struct {
 	told  bool // that a source was cut
 }
 
-func newSeq2SeqText(r *run) (textModel, error) {
-	if err := r.mapTorch(func() error { return nil }); err != nil {
+func newSeq2SeqText(j *job) (textModel, error) {
+	if err := j.mapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
-	r.cfg.Seq2Seq.LoRA.Enabled = false // fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
-	model, w, err := r.seq2seqModel(nil)
+	j.cfg.Seq2Seq.LoRA.Enabled = false // fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+	model, w, err := openSeq2Seq(j, nil)
 	if err != nil {
 		return nil, err
 	}
-	if refused := model.Generation().Refused; len(refused) > 0 && r.cfg.Task == "generate" {
-		r.log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
+	if refused := model.Generation().Refused; len(refused) > 0 && j.cfg.Task == "generate" {
+		j.log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
 	}
-	if p := model.Config().Positions; p > 0 && r.cfg.Task == "generate" && r.cfg.Generate.MaxNewTokens > p {
+	if p := model.Config().Positions; p > 0 && j.cfg.Task == "generate" && j.cfg.Generate.MaxNewTokens > p {
 		model.Free()
-		return nil, usagef("generate.max_new_tokens=%d: the model has %d positions", r.cfg.Generate.MaxNewTokens, p)
+		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", j.cfg.Generate.MaxNewTokens, p)
 	}
-	return &seq2seqText{words: w, model: model, log: r.log}, nil
+	return &seq2seqText{words: w, model: model, log: j.log}, nil
 }
 
 func (t *seq2seqText) Free() { t.model.Free() }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/launcher/slurmtest"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/launcher/slurmtest"
 )
 
 // A sweep on Slurm whose controller is killed again and again, with a job requeued and the node's daemon

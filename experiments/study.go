@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -37,7 +38,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 			job.row.Arm, job.row.Parent = arm.Name, parent
 			for _, other := range jobs[first:] {
 				if other.row.Fingerprint == job.row.Fingerprint {
-					return nil, usagef("the arms %s and %s come to the same configuration (jobs %d and %d: %s): they would train the same twice",
+					return nil, usage.Errorf("the arms %s and %s come to the same configuration (jobs %d and %d: %s): they would train the same twice",
 						other.row.Arm, arm.Name, other.row.Num, num, strings.Join(job.row.Overrides, " "))
 				}
 			}
@@ -78,7 +79,7 @@ func (p *plan) sameArms(s ledger.Sweep) error {
 	if p.study == nil || reflect.DeepEqual(p.study.Arms, s.Study.Arms) {
 		return nil
 	}
-	return usagef("%s: the arms of this study have changed since it was started: that is another study, give it another hydra.sweep.dir", p.dir)
+	return usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another hydra.sweep.dir", p.dir)
 }
 
 // without are the overrides of an arm whose keys a point does not set.

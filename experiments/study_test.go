@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/launcher/slurmtest"
-	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/launcher/slurmtest"
+	"fulcrum/experiments/sweep/ledger"
 )
 
 // aStudy is a study of three arms in a row and one beside them, two jobs at a time, on tiny's data.

@@ -11,11 +11,14 @@ import (
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -41,7 +44,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	if err := p.unused(); err != nil { // another controller may have come first
 		return err
 	}
@@ -70,7 +73,7 @@ func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) erro
 	}
 	defer l.Close()
 	if detached {
-		f.release()
+		f.Release()
 		return detach(ctx, p.dir)
 	}
 	return control(ctx, p, l, starts, about.Generation)
@@ -111,7 +114,7 @@ func newPlan(req configs.Request) (*plan, error) {
 	}
 	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
 	if err != nil {
-		return nil, usagef("hydra/launcher: %v", err)
+		return nil, usage.Errorf("hydra/launcher: %v", err)
 	}
 	if err := master.Secrets(); err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func planSweep(req configs.Request, composer *configs.Composer, master *configs.
 		return nil, err
 	}
 	if p.hydra.SweepDir == "" {
-		return nil, usagef("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
+		return nil, usage.Errorf("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
 	}
 	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
 		return nil, err
@@ -165,19 +168,19 @@ func configuration(err error) error {
 	if errors.As(err, &one) || errors.As(err, &many) {
 		return err
 	}
-	return &UsageError{err.Error()}
+	return usage.Errorf("%v", err)
 }
 
 // sweep is what the ledger keeps of the plan.
 func (p *plan) sweep() (ledger.Sweep, error) {
-	hash, err := p.master.Fingerprint(hashExcluded...)
+	hash, err := runfolder.Fingerprint(p.master)
 	if err != nil {
 		return ledger.Sweep{}, err
 	}
 	s := ledger.Sweep{
 		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
 		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.sweeper, Launcher: p.hydra.Launcher,
-		Created: p.req.Now, Program: Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
+		Created: p.req.Now, Program: build.Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
 		Fingerprint: hash, Generation: 1, Study: p.study,
 	}
 	if p.search != nil {
@@ -236,7 +239,7 @@ func (p *plan) jobs() ([]planned, error) {
 // claimFolder notes the folder of a job and refuses one that another of the jobs has.
 func (p *plan) claimFolder(jobs []planned, row ledger.Job) error {
 	if first, taken := p.folders[row.Dir]; taken {
-		return usagef("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
+		return usage.Errorf("jobs %d (%s) and %d (%s) would share the folder %s: let hydra.sweep.subdir tell them apart, as in ${hydra.job.num}",
 			first, strings.Join(jobs[first].row.Overrides, " "), row.Num, strings.Join(row.Overrides, " "), row.Dir)
 	}
 	p.folders[row.Dir] = row.Num
@@ -329,14 +332,14 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	}
 	sub := filepath.Clean(h.SweepSubdir)
 	if h.SweepSubdir == "" || sub == "." || strings.HasPrefix(sub, "..") || filepath.IsAbs(sub) {
-		return out, usagef("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
+		return out, usage.Errorf("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
 	}
 	if folder != "" {
 		sub = folder
 	} else if _, taken := p.folders[sub]; taken && p.search != nil { // trials may differ in what the name does not show
 		sub += fmt.Sprintf("_%d", num)
 	}
-	hash, err := c.Fingerprint(hashExcluded...)
+	hash, err := runfolder.Fingerprint(c)
 	if err != nil {
 		return out, err
 	}
@@ -371,23 +374,6 @@ func (p *plan) params(overrides []string) []string {
 	return out
 }
 
-// expectedHash is the environment variable by which a sweep tells a job the configuration that it
-// was checked with: files that changed since then are noticed.
-const expectedHash = "FULCRUM_CONFIG_HASH"
-
-// unchanged refuses a configuration that is not the one that the job's sweep was composed with.
-func unchanged(c *configs.Composed) error {
-	want := os.Getenv(expectedHash)
-	if want == "" {
-		return nil
-	}
-	hash, err := c.Fingerprint(hashExcluded...)
-	if err != nil || hash == want {
-		return err
-	}
-	return usagef("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
-}
-
 // quoted makes any text one string of the override grammar.
 func quoted(text string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
@@ -395,7 +381,7 @@ func quoted(text string) string {
 
 // unused refuses a sweep folder that holds anything.
 func (p *plan) unused() error {
-	names, err := entries(p.dir)
+	names, err := runfolder.Entries(p.dir)
 	if err != nil {
 		return err
 	}
@@ -404,30 +390,30 @@ func (p *plan) unused() error {
 			continue
 		}
 		if ledger.Exists(p.dir) {
-			return usagef("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
+			return usage.Errorf("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
 		}
-		return usagef("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
+		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
 	}
 	return nil
 }
 
 // claimSweep takes a sweep folder for this controller.
-func claimSweep(dir string) (*folder, error) {
-	f, err := claim(dir)
-	var usage *UsageError
-	if errors.As(err, &usage) {
-		return nil, usagef("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
+func claimSweep(dir string) (*runfolder.Folder, error) {
+	f, err := runfolder.Claim(dir)
+	var asked *usage.Error
+	if errors.As(err, &asked) {
+		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f, f.clean()
+	return f, f.Clean()
 }
 
 // reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the
 // configuration files as they are now. It goes to the folder that the sweep was started in.
 func reopen(dir string, s ledger.Sweep) (*plan, error) {
-	if err := enter(s.Cwd, dir); err != nil {
+	if err := runfolder.Enter(s.Cwd, dir); err != nil {
 		return nil, err
 	}
 	req := configs.Request{
@@ -456,7 +442,7 @@ func reopen(dir string, s ledger.Sweep) (*plan, error) {
 
 // expecting gives a job the fingerprint that its configuration must have.
 func expecting(j launcher.Job, fingerprint string) launcher.Job {
-	j.Env = append(slices.Clone(j.Env), expectedHash+"="+fingerprint)
+	j.Env = append(slices.Clone(j.Env), runfolder.ExpectedHash+"="+fingerprint)
 	return j
 }
 

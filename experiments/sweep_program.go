@@ -2,8 +2,6 @@ package experiments
 
 import (
 	"bufio"
-	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 )
 
 // programFolder holds, inside a sweep's folder, the program that its jobs run and the libraries beside it: a build
@@ -153,23 +152,12 @@ func sameContent(a, b string) (bool, error) {
 	if os.SameFile(one, two) || one.Size() != two.Size() {
 		return os.SameFile(one, two), nil
 	}
-	x, err := digest(a)
+	x, _, err := digest.File(a)
 	if err != nil {
 		return false, err
 	}
-	y, err := digest(b)
-	return bytes.Equal(x, y), err
-}
-
-func digest(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return sum.Sum(nil), err
+	y, _, err := digest.File(b)
+	return x == y, err
 }
 
 // dropProgram removes the kept program of a sweep whose jobs are all done.

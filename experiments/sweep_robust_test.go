@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"fulcrum/experiments"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/reports"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
 )
 
 // jobs reads a sweep's ledger.

@@ -17,11 +17,13 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -47,7 +49,7 @@ func (r resumption) check() error {
 	for _, o := range r.overrides {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
 		if !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
-			return usagef("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
+			return usage.Errorf("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
 		}
 	}
 	return nil
@@ -68,7 +70,7 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 	if err != nil {
 		return err
 	}
-	defer f.release()
+	defer f.Release()
 	l, err := ledger.Open(dir)
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func resumeSweep(ctx context.Context, dir string, r resumption) error {
 		}
 	}
 	if r.detached {
-		f.release()
+		f.Release()
 		return detach(ctx, dir)
 	}
 	if len(again) == 0 && len(jobs) >= s.Trials {
@@ -124,7 +126,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		return nil, err
 	}
 	if now.Sweeper != s.Sweeper || p.search != nil && !reflect.DeepEqual(now.Dimensions, s.Dimensions) {
-		return nil, usagef("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
+		return nil, usage.Errorf("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
 	if err := p.sameArms(*s); err != nil {
@@ -162,7 +164,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r resumption) (map[int]
 		if len(changed) > 0 {
 			what = jobNumbers(changed)
 		}
-		return nil, usagef("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
+		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, acceptChanges)
 	}
 	if len(changed) > 0 || search {
 		s.Generation++
@@ -314,14 +316,14 @@ func verbAttach(ctx context.Context, _ App, args []string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		return usagef("%s: no sweep here: %s is missing", dir, ledger.FileName)
+		return usage.Errorf("%s: no sweep here: %s is missing", dir, ledger.FileName)
 	}
-	if !locked(dir) {
+	if !runfolder.Locked(dir) {
 		stdout.Println("nobody controls this sweep: this process takes over")
 		return resumeSweep(ctx, dir, resumption{})
 	}
 	log := &follower{path: filepath.Join(dir, controllerLog), out: stdout.Writer(), states: map[int]string{}}
-	for locked(dir) {
+	for runfolder.Locked(dir) {
 		if err := log.follow(dir); err != nil {
 			return err
 		}
@@ -394,7 +396,7 @@ func lostLedger(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
 		return nil
 	}
-	return usagef("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
 // sweepOutcome is the error that a sweep without a controller stands for.
@@ -440,7 +442,7 @@ func detach(ctx context.Context, dir string) error {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
-		if locked(dir) {
+		if runfolder.Locked(dir) {
 			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
 			return nil
 		}
@@ -467,8 +469,8 @@ func status(dir string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		if !isRun(dir) {
-			return usagef("%s: neither a run folder nor a sweep folder", dir)
+		if !runfolder.IsRun(dir) {
+			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		stdout.Println(runStatus(dir))
 		return nil
@@ -481,7 +483,7 @@ func status(dir string) error {
 		observe(dir, &jobs[i])
 	}
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
-	if locked(dir) {
+	if runfolder.Locked(dir) {
 		controlled = "its controller is running (follow: run attach " + dir + ")"
 	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
@@ -549,7 +551,7 @@ func runStatus(dir string) string {
 		last := rows.Epochs[len(rows.Epochs)-1]
 		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
 	}
-	if locked(dir) {
+	if runfolder.Locked(dir) {
 		return "running" + at
 	}
 	s, err := reports.ReadSummary(dir)

@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 	"fulcrum/selector/tokens"
 )
@@ -154,7 +155,7 @@ type badLine struct {
 // textTask streams the lines of in through answer, batch at a time, into out. Bad lines are named and left
 // out; they end the task with an error once the good ones are written.
 type textTask struct {
-	run    *run
+	job    *job
 	name   string // generate or score
 	in     string
 	out    string
@@ -168,13 +169,13 @@ type textTask struct {
 func (t *textTask) do(ctx context.Context) error {
 	file, err := regular.Open(t.in)
 	if err != nil {
-		return usagef("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
+		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, reason(err), nearpath.Hint(t.in))
 	}
 	defer file.Close()
 	if err := prepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
 		return err
 	}
-	t.run.begun = true
+	t.job.begun = true
 	out, err := atomicfile.Create(t.out)
 	if err != nil {
 		return err
@@ -205,7 +206,7 @@ func (t *textTask) do(ctx context.Context) error {
 		}
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			t.run.logf("%s: %d lines answered", t.name, done)
+			t.job.logf("%s: %d lines answered", t.name, done)
 		}
 		return nil
 	}
@@ -215,7 +216,7 @@ func (t *textTask) do(ctx context.Context) error {
 		if err != nil {
 			bad = append(bad, badLine{number, err})
 			if len(bad) <= shown {
-				t.run.log.Warnf("%s:%d: %v", t.in, number, err)
+				t.job.log.Warnf("%s:%d: %v", t.in, number, err)
 			}
 			return nil
 		}
@@ -239,9 +240,9 @@ func (t *textTask) do(ctx context.Context) error {
 		return err
 	}
 	stdout.Printf("%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
-	t.run.data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
+	t.job.data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
 	if len(bad) > 0 {
-		t.run.data.Skipped["bad_lines"] = len(bad)
+		t.job.data.Skipped["bad_lines"] = len(bad)
 		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)
 	}
 	return nil
@@ -251,7 +252,7 @@ func (t *textTask) do(ctx context.Context) error {
 func linesOnly(key, path string) error {
 	f, err := regular.Open(path)
 	if err != nil {
-		return usagef("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
+		return usage.Errorf("%s=%s: %v%s", key, path, reason(err), nearpath.Hint(path))
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
@@ -264,7 +265,7 @@ func linesOnly(key, path string) error {
 		case err != nil:
 			return nil
 		case c == '[':
-			return usagef("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
 		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
 			return nil
 		}
@@ -355,15 +356,15 @@ func conversationOf(line promptLine, dir string) ([]chat.Message, error) {
 }
 
 // textModel opens the token policy that the configuration names.
-func (r *run) textModel() (textModel, error) {
-	if err := r.checkModelPath(); err != nil {
+func openTextModel(j *job) (textModel, error) {
+	if err := checkModelPath(j); err != nil {
 		return nil, err
 	}
-	make, err := textModels().Get(r.cfg.Policy)
+	make, err := textModels().Get(j.cfg.Policy)
 	if err != nil {
-		return nil, usagef("policy=%s: task=%s needs a token policy: want one of %s", r.cfg.Policy, r.cfg.Task, strings.Join(textModels().Names(), ", "))
+		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.cfg.Policy, j.cfg.Task, strings.Join(textModels().Names(), ", "))
 	}
-	return make(r)
+	return make(j)
 }
 
 // first returns the first value that is given.

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -9,6 +10,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/rewardutil"
@@ -19,7 +21,8 @@ import (
 // textWork is what the token policies share: conversations whose last turn is imitated, or answered and rewarded. P is
 // what the policy reads of a prompt.
 type textWork[P any] struct {
-	run     *run
+	ctx     context.Context // of the task: ends on a signal
+	job     *job
 	bundle  *conversation.Bundle
 	seen    *conversation.Set       // training samples that are evaluated; nil: none
 	rewards *rewardutil.TextRewards // nil: nothing scores completions
@@ -42,21 +45,21 @@ type tokenModel interface {
 }
 
 // newTextWork reads the data and builds the rewards; the policy's kind brings the rest.
-func newTextWork[P any](r *run) (textWork[P], error) {
-	c := r.cfg
-	if err := r.checkModelPath(); err != nil { // before any data is read
+func newTextWork[P any](ctx context.Context, j *job) (textWork[P], error) {
+	c := j.cfg
+	if err := checkModelPath(j); err != nil { // before any data is read
 		return textWork[P]{}, err
 	}
-	w := textWork[P]{run: r, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
-	err := r.mapTorch(func() (err error) {
+	w := textWork[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
+	err := j.mapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
 			return err
 		}
 		if c.Rewards.Any() {
 			if w.rewards, err = c.Rewards.Build(); err != nil {
-				return &UsageError{err.Error()}
+				return usage.Errorf("%v", err)
 			}
-			r.closers = append(r.closers, w.rewards)
+			j.atEnd(w.rewards)
 		}
 		return nil
 	})
@@ -64,13 +67,13 @@ func newTextWork[P any](r *run) (textWork[P], error) {
 		return w, err
 	}
 	if w.bundle.Notice != "" {
-		r.logf("data: %s", w.bundle.Notice)
+		j.logf("data: %s", w.bundle.Notice)
 	}
 	if w.bundle.Val.Len() == 0 {
-		return w, usagef("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usagef("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
 	if err := c.checkTextMetric(); err != nil {
 		return w, err
@@ -101,9 +104,9 @@ func (c *Config) checkTextMetric() error {
 	switch {
 	case metric == nil:
 	case (*metric == "val_reward" || *metric == "val_accuracy") && !c.Rewards.Any():
-		return usagef("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
 	case *metric == "val_accuracy" && c.Rewards.VQA.Weight == 0 && c.Rewards.Accuracy.Weight == 0:
-		return usagef("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
 	}
 	return nil
 }
@@ -119,7 +122,7 @@ func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.
 		return nil, err
 	}
 	if out.Len() == 0 {
-		return nil, usagef("%s", none)
+		return nil, usage.Errorf("%s", none)
 	}
 	lost, said := 0, []string{}
 	for _, s := range skipped {
@@ -127,8 +130,8 @@ func (w *textWork[P]) with(who string, set *conversation.Set, need conversation.
 		lost += s.Count
 		said = append(said, s.String())
 	}
-	if limit := w.run.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
-		return nil, usagef("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
+	if limit := w.job.cfg.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
+		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
 			w.bundle.Name, who, out.Len(), set.Len(), strings.Join(said, ", "), limit, 100*limit)
 	}
 	w.used[who] = out
@@ -142,7 +145,7 @@ func (w *textWork[P]) source(set *conversation.Set) *prompts.Source[P] {
 		if set == w.bundle.Demos {
 			text.MaxTokens = math.MaxInt // nobody samples there
 		}
-		w.sources[set] = prompts.New(w.run.ctx, set.Name, set, w.render, text, w.rewards)
+		w.sources[set] = prompts.New(w.ctx, set.Name, set, w.render, text, w.rewards)
 	}
 	return w.sources[set]
 }
@@ -151,7 +154,7 @@ func (w *textWork[P]) source(set *conversation.Set) *prompts.Source[P] {
 // or scorer shows before anything is trained.
 func (w *textWork[P]) probe() error {
 	probed := 256
-	if r := w.run.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
+	if r := w.job.cfg.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
 		probed = 4 // a scorer of the user's may take seconds a sample
 	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
@@ -170,7 +173,7 @@ func (w *textWork[P]) probe() error {
 		}
 		if w.rewards != nil {
 			if err := src.Score(src.Recorded(queries)); err != nil {
-				return &UsageError{err.Error()}
+				return usage.Errorf("%v", err)
 			}
 		}
 	}
@@ -193,7 +196,7 @@ func (w *textWork[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 		}
 	}
 	if cut > 0 {
-		w.run.log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
+		w.job.log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
 	}
 }
 
@@ -227,14 +230,14 @@ func (w *textWork[P]) Records(phase string) (selector.Source, error) {
 // Online are the training samples with rewards for new completions.
 func (w *textWork[P]) Online(phase string) (selector.Source, error) {
 	if w.rewards == nil {
-		return nil, usagef("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
+		return nil, usage.Errorf("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
 	}
 	return w.source(w.bundle.Train), nil
 }
 
 // PhasesData is what validation needs.
 func (w *textWork[P]) PhasesData() phases.Data {
-	c := w.run.cfg
+	c := w.job.cfg
 	out := c.phasesData(c.SFT.Average)
 	out.Val, out.EvalName = w.source(w.bundle.Val), w.bundle.EvalName
 	out.Shots, out.ShotsKey, out.EvalBatch = w.text.MaxTokens, w.limit, c.Data.BatchSize
@@ -249,8 +252,8 @@ func (w *textWork[P]) PhasesData() phases.Data {
 
 // Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
 func (w *textWork[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
-	if f := w.run.cfg.Checkpoint.Format; f == "pt" {
-		return nil, usagef("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.run.cfg.Policy)
+	if f := w.job.cfg.Checkpoint.Format; f == "pt" {
+		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.job.cfg.Policy)
 	}
 	return nil, nil
 }
@@ -342,7 +345,7 @@ func (w *textWork[P]) baseline(split, name string, set *conversation.Set, answer
 	src := w.source(set)
 	var ids []int64
 	var sel beamdata.Selections // without an accuracy where no term says how often an answer is right
-	for queries := range selector.Chunks(set.Len(), w.run.cfg.Data.BatchSize) {
+	for queries := range selector.Chunks(set.Len(), w.job.cfg.Data.BatchSize) {
 		b := selector.NewBatch(src, queries, 1, w.text.MaxTokens)
 		for i, q := range queries {
 			s, err := set.Sample(q)
@@ -359,7 +362,7 @@ func (w *textWork[P]) baseline(split, name string, set *conversation.Set, answer
 		}
 		sel.Reward, sel.Accuracy = append(sel.Reward, b.Rewards...), append(sel.Accuracy, acc...)
 	}
-	return w.run.recordBaseline(split, name, ids, sel, w.text.MaxTokens)
+	return recordBaseline(w.job, split, name, ids, sel, w.text.MaxTokens)
 }
 
 // Examples writes examples.json: what the initial and the best policy answer to a few held-out questions,
@@ -385,5 +388,5 @@ func (w *textWork[P]) Examples(env *phases.Env, result phases.Result) error {
 		out = append(out, reports.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []reports.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []reports.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}
-	return w.run.writeExamples(out)
+	return writeExamples(w.job, out)
 }

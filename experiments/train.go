@@ -7,17 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 )
 
 // train runs task=train: data, policy, baselines, the schedule, the report.
-func train(ctx context.Context, r *run) error {
-	c := r.cfg
+func train(ctx context.Context, j *job) error {
+	c := j.cfg
 	make, err := Policies().Get(c.Policy)
 	if err != nil {
 		return err
@@ -27,42 +27,42 @@ func train(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	r.announce()
-	w, err := make(r)
+	announce(j)
+	w, err := make(ctx, j)
 	if err != nil {
 		return err
 	}
 	policy := w.Policy()
 	defer policy.Free()
-	r.data = w.Summary()
+	j.data = w.Summary()
 	related, err := w.Clusters(c.Eval.by())
 	if err != nil {
 		return err
 	}
-	if err := r.recordClusters(related); err != nil {
+	if err := recordClusters(j, related); err != nil {
 		return err
 	}
 	plan, err := planOf(c, w)
 	if err != nil {
 		return err
 	}
-	r.data = w.Summary() // with what the phases leave out
-	r.tellSkipped(r.data)
+	j.data = w.Summary() // with what the phases leave out
+	tellSkipped(j, j.data)
 	initial := policy.Clone()
 	defer initial.Free()
-	r.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), r.device, torchx.Threads())
+	j.logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), j.device, torchx.Threads())
 	export, err := w.Export()
 	if err != nil {
 		return err
 	}
-	rec := recorder{Log: r.log, folder: r.folder, plotter: r.plotter}
+	var ask func(query int64) asked
 	if asker, ok := w.(interface{ Asked(query int64) asked }); ok {
-		rec.ask = asker.Asked
+		ask = asker.Asked
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: r.dir, ConfigHash: r.hash, Export: export, GoOn: c.compatible()}
-	r.begun = true
-	if r.saved == nil {
-		if err := r.preflight(ctx, w, plan); err != nil {
+	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.recorder(ask), Dir: j.dir, ConfigHash: j.hash, Export: export, GoOn: c.compatible()}
+	j.begun = true
+	if j.saved == nil {
+		if err := runPreflight(j, ctx, w, plan); err != nil {
 			return err
 		}
 		if err := phases.Check(plan, env); err != nil {
@@ -70,15 +70,15 @@ func train(ctx context.Context, r *run) error {
 		}
 	}
 	if c.DryRun {
-		r.logf("dry_run: everything loads and checks; nothing was trained")
+		j.logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
-	if r.saved == nil && r.fresh != "" {
-		if err := r.log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": r.fresh}); err != nil {
+	if j.saved == nil && j.fresh != "" {
+		if err := j.log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": j.fresh}); err != nil {
 			return err
 		}
 	}
-	if r.saved == nil {
+	if j.saved == nil {
 		if err := w.Baselines(); err != nil {
 			return err
 		}
@@ -89,19 +89,19 @@ func train(ctx context.Context, r *run) error {
 		epochs += p.Epochs()
 		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
-	r.log.Plan(planned)
-	if env.Judge, err = r.judge(epochs); err != nil {
+	j.log.Plan(planned)
+	if env.Judge, err = j.judge(epochs); err != nil {
 		return err
 	}
-	result, err := phases.Run(ctx, plan, env, r.saved)
+	result, err := phases.Run(ctx, plan, env, j.saved)
 	var unknown *phases.MetricError
 	if errors.As(err, &unknown) { // the initial policy has shown it
-		return &UsageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	if err != nil {
 		return err
 	}
-	r.result = &result
+	j.result = &result
 	return w.Examples(env, result)
 }
 
@@ -122,29 +122,9 @@ func planOf(c *Config, w workload) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usagef("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
+		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
-}
-
-// mapTorch reads the data while libtorch is being mapped, then makes the run's device ready.
-func (r *run) mapTorch(read func() error) error {
-	loaded := make(chan error, 1)
-	go func() { loaded <- torchx.Load() }()
-	if err := read(); err != nil {
-		return err // at once: what is wrong with the data needs no tensor
-	}
-	if err := <-loaded; err != nil {
-		return err
-	}
-	torchx.Attach(r.threads())
-	torchx.SetDeterministic(r.cfg.Deterministic)
-	device, err := torchx.Device(r.cfg.Device)
-	if err != nil {
-		return &UsageError{err.Error()}
-	}
-	r.device = device
-	return nil
 }
 
 // resolveCheckpoint turns a run folder into its best checkpoint, else its last. key ("": none) is what names the path.
@@ -178,13 +158,10 @@ func untrained(checkpoint string) bool {
 }
 
 // warnUntrained says so.
-func (r *run) warnUntrained(checkpoint string) {
+func (j *job) warnUntrained(checkpoint string) {
 	if untrained(checkpoint) {
 		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
-		r.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
+		j.log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
 			checkpoint, last)
 	}
 }
-
-// seconds since the run's start.
-func (r *run) elapsed() float64 { return time.Since(r.begin).Seconds() }

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"fulcrum/beamdata"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -55,7 +56,7 @@ func (d *trainData) Beams(phase string) (selector.Source, error) {
 		set = d.bundle.Records
 	}
 	if set == nil || set.Len() == 0 {
-		return nil, usagef("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
+		return nil, usage.Errorf("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
 	}
 	return d.source(set), nil
 }
@@ -67,7 +68,7 @@ func (d *trainData) Records(phase string) (selector.Source, error) {
 		set = d.bundle.RCE
 	}
 	if set == nil || set.Len() == 0 {
-		return nil, usagef("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
+		return nil, usage.Errorf("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
 	}
 	return d.source(set), nil
 }
@@ -75,7 +76,7 @@ func (d *trainData) Records(phase string) (selector.Source, error) {
 // Online are the queries of rollouts, with the reader that scores them.
 func (d *trainData) Online(phase string) (selector.Source, error) {
 	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
-		return nil, usagef("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
+		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
 	}
 	return d.source(d.bundle.Online), nil
 }

@@ -13,9 +13,12 @@ import (
 	"syscall"
 
 	"fulcrum/beamdata"
-	"fulcrum/experiments/ledger"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
 	"fulcrum/selector/pointer"
@@ -31,14 +34,14 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return err
 	}
 	if len(paths) == 0 {
-		return usagef("want: run report RUN_FOLDER…, or run report TABLE.json")
+		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
 	for _, path := range paths {
-		if err := there(path); err != nil {
+		if err := runfolder.CheckExists(path); err != nil {
 			return err
 		}
-		if len(paths) > 1 && !isRun(path) {
-			return usagef("%s: not a run folder: want the folders of runs to compare", path)
+		if len(paths) > 1 && !runfolder.IsRun(path) {
+			return usage.Errorf("%s: not a run folder: want the folders of runs to compare", path)
 		}
 	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
@@ -62,18 +65,18 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	}
 	dir := paths[0]
 	if page != "" {
-		return usagef("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
+		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
 	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
 			return err
 		}
 	} else {
-		if !isRun(dir) {
-			return usagef("%s: neither a run folder nor a sweep folder", dir)
+		if !runfolder.IsRun(dir) {
+			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
 		rebuild := reports.RebuildReport
-		if taskOf(dir) == "evaluate" {
+		if runfolder.TaskOf(dir) == "evaluate" {
 			rebuild = rewriteEvaluation
 		}
 		if err := rebuild(dir); err != nil {
@@ -97,7 +100,7 @@ func htmlTarget(args []string) (paths []string, page string, err error) {
 			value = args[i]
 		}
 		if page = value; page == "" {
-			return nil, "", usagef("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
+			return nil, "", usage.Errorf("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
 		}
 	}
 	return paths, page, nil
@@ -110,7 +113,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 		return exportCheckpoint(args[1:])
 	}
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
-		return usagef("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
+		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
 	path, err := resolveCheckpoint("", args[1])
 	if err != nil {
@@ -119,7 +122,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if path == args[1] || args[0] == "inspect" {
 		return checkCheckpoint(path, args[0] == "inspect")
 	}
-	all, err := filepath.Glob(filepath.Join(globLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	all, err := filepath.Glob(filepath.Join(runfolder.GlobLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func checkCheckpoint(path string, inspect bool) error {
 // verbData reports what a file of data holds.
 func verbData(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" {
-		return usagef("want: run data inspect PATH")
+		return usage.Errorf("want: run data inspect PATH")
 	}
 	report, err := beamdata.Inspect(args[1], 0, beamdata.DefaultOptions())
 	if err != nil {
@@ -195,7 +198,7 @@ func verbData(_ context.Context, _ App, args []string) error {
 
 // verbDoctor says what of libtorch, BLAS, CUDA and threads works here.
 func verbDoctor(context.Context, App, []string) error {
-	stdout.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	stdout.Printf("fulcrum   %s, %s, %s/%s, %d cores\n", build.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(".", &disk); err == nil {
 		stdout.Printf("disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))

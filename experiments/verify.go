@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/ledger"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
@@ -21,7 +24,7 @@ const skipWeights = "--no-checkpoints"
 
 // verbVerify computes every number of a report again from the raw records.
 func verbVerify(ctx context.Context, _ App, args []string) error {
-	opt := reports.VerifyOptions{Version: build()}
+	opt := reports.VerifyOptions{Version: build.Name()}
 	var paths []string
 	for _, arg := range args {
 		if arg == skipWeights {
@@ -37,7 +40,7 @@ func verbVerify(ctx context.Context, _ App, args []string) error {
 	if err != nil {
 		return err
 	}
-	if locked(dir) {
+	if runfolder.Locked(dir) {
 		return fmt.Errorf("%s: it is still being written: verify it when it has ended", dir)
 	}
 	check := verifyRun
@@ -63,22 +66,22 @@ func verbVerify(ctx context.Context, _ App, args []string) error {
 
 // reportFolder is the folder of the run or sweep that path names: itself, or the one that a report stands in.
 func reportFolder(path string) (string, error) {
-	if err := there(path); err != nil {
+	if err := runfolder.CheckExists(path); err != nil {
 		return "", err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", usagef("%v", err)
+		return "", usage.Errorf("%v", err)
 	}
 	dir := path
 	if !info.IsDir() {
 		if name := filepath.Base(path); name != "report.md" && name != "report.html" {
-			return "", usagef("%s: want report.md, report.html or the folder of a run or sweep", path)
+			return "", usage.Errorf("%s: want report.md, report.html or the folder of a run or sweep", path)
 		}
 		dir = filepath.Dir(path)
 	}
-	if !ledger.Exists(dir) && !isRun(dir) {
-		return "", usagef("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
+	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
+		return "", usage.Errorf("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
 	}
 	return dir, nil
 }
@@ -117,7 +120,7 @@ func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*r
 			return nil, context.Cause(ctx)
 		}
 		at := filepath.Join(dir, job.Dir)
-		if !launcher.Ended(job.State) || !isRun(at) { // a job may fail before it is a run
+		if !launcher.Ended(job.State) || !runfolder.IsRun(at) { // a job may fail before it is a run
 			continue
 		}
 		checked++

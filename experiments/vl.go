@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/pixels"
@@ -21,21 +23,21 @@ type vlWork struct {
 }
 
 // newVLWork reads the data and builds the model.
-func newVLWork(r *run) (workload, error) {
-	data, err := newTextWork[*processor.Prompt](r)
+func newVLWork(ctx context.Context, j *job) (workload, error) {
+	data, err := newTextWork[*processor.Prompt](ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if !r.cfg.VL.Trains() {
-		return nil, usagef("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
+	if !j.cfg.VL.Trains() {
+		return nil, usage.Errorf("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
 	}
-	model, proc, err := r.vlModel(data.bundle)
+	model, proc, err := openVL(j, data.bundle)
 	if err != nil {
 		return nil, err
 	}
 	if err := model.CheckTraining(); err != nil {
 		model.Free()
-		return nil, &UsageError{err.Error()}
+		return nil, usage.Errorf("%v", err)
 	}
 	w := &vlWork{data, proc, model.Config().Vocab}
 	w.policy, w.model = vl.NewPolicy(model), model
@@ -43,12 +45,12 @@ func newVLWork(r *run) (workload, error) {
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
 		p, err := proc.Prompt(s.Messages)
 		if err == nil {
-			err = model.CheckPrompt(len(p.IDs), r.cfg.VL.Generation.MaxNewTokens)
+			err = model.CheckPrompt(len(p.IDs), j.cfg.VL.Generation.MaxNewTokens)
 		}
 		return p, err
 	}
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
-		EOS: model.EOS(), MaxTokens: r.cfg.VL.Generation.MaxNewTokens}
+		EOS: model.EOS(), MaxTokens: j.cfg.VL.Generation.MaxNewTokens}
 	w.limit = "vl.generation.max_new_tokens"
 	if err = w.checkPictures(); err == nil {
 		err = w.probe()
@@ -60,15 +62,12 @@ func newVLWork(r *run) (workload, error) {
 	return w, nil
 }
 
-// modelFolder is where a run from random weights keeps config.json, tokenizer and preprocessor.
-const modelFolder = "model"
-
 // vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
-func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
-	c := r.cfg
-	warn := func(message string) { r.log.Warnf("%s", message) }
+func openVL(j *job, bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
+	c := j.cfg
+	warn := func(message string) { j.log.Warnf("%s", message) }
 	named := c.VL.Path != nil
-	folder, checkpoint, err := r.origin(vl.Kind, c.VL.Path)
+	folder, checkpoint, err := originOf(j, vl.Kind, c.VL.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,12 +76,12 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 	switch {
 	case folder != nil:
 		if proc, err = processor.Open(*folder); err != nil && named {
-			err = usagef("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
+			err = usage.Errorf("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		return nil, nil, usagef("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		proc, err = builtinProcessor(bundle, c.VL.Scratch)
 	}
@@ -90,23 +89,23 @@ func (r *run) vlModel(bundle *conversation.Bundle) (*vl.Model, *processor.Proces
 		return nil, nil, err
 	}
 	if err := proc.Limit(c.VL.MinPixels, c.VL.MaxPixels); err != nil {
-		return nil, nil, usagef("vl.min_pixels, vl.max_pixels: %v", err)
+		return nil, nil, usage.Errorf("vl.min_pixels, vl.max_pixels: %v", err)
 	}
 	var model *vl.Model
 	switch {
 	case checkpoint != "":
-		model, err = vl.OpenCheckpoint(checkpoint, c.VL, r.device, c.Seed, warn)
+		model, err = vl.OpenCheckpoint(checkpoint, c.VL, j.device, c.Seed, warn)
 	case c.VL.Path != nil:
-		model, err = vl.Open(c.VL, r.device, c.Seed, warn)
+		model, err = vl.Open(c.VL, j.device, c.Seed, warn)
 	default:
-		r.warnOfLoRA("vl")
-		model, err = vl.New(c.VL, vocabularyOf(proc), r.device, c.Seed)
+		warnOfLoRA(j, "vl")
+		model, err = vl.New(c.VL, vocabularyOf(proc), j.device, c.Seed)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if bundle != nil && c.VL.Path == nil && !c.DryRun {
-		err = r.keepModel(model.Config().Raw, proc.Save)
+		err = keepModel(j, model.Config().Raw, proc.Save)
 	}
 	if err != nil {
 		model.Free()
@@ -124,12 +123,14 @@ func runOf(checkpoint string) string {
 }
 
 // besideCheckpoint is that run's model folder.
-func besideCheckpoint(checkpoint string) string { return filepath.Join(runOf(checkpoint), modelFolder) }
+func besideCheckpoint(checkpoint string) string {
+	return filepath.Join(runOf(checkpoint), runfolder.ModelFolder)
+}
 
 // keepModel writes what the checkpoints of a model from random weights don't hold, so that they can be
 // opened and exported: config.json, and what save writes of texts and pictures.
-func (r *run) keepModel(config []byte, save func(dir string) error) error {
-	dir := filepath.Join(r.dir, modelFolder)
+func keepModel(j *job, config []byte, save func(dir string) error) error {
+	dir := filepath.Join(j.dir, runfolder.ModelFolder)
 	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}
@@ -184,11 +185,11 @@ func vocabularyOf(p *processor.Processor) vl.Vocabulary {
 func (w *vlWork) checkPictures() error {
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Demos, w.bundle.Val, w.bundle.Eval} {
 		n := set.Len()
-		if limit := w.run.cfg.Data.Conversations.CheckRecords; limit != nil {
+		if limit := w.job.cfg.Data.Conversations.CheckRecords; limit != nil {
 			n = min(n, *limit)
 		}
 		for i := range n {
-			if err := w.run.ctx.Err(); err != nil {
+			if err := w.ctx.Err(); err != nil {
 				return err
 			}
 			s, err := set.Sample(i)
@@ -211,12 +212,12 @@ type vlText struct {
 	processor *processor.Processor
 }
 
-func newVLText(r *run) (textModel, error) {
-	if err := r.mapTorch(func() error { return nil }); err != nil {
+func newVLText(j *job) (textModel, error) {
+	if err := j.mapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
-	r.cfg.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
-	model, proc, err := r.vlModel(nil)
+	j.cfg.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
+	model, proc, err := openVL(j, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"context"
 	"math"
 
 	"fulcrum/beamdata"
@@ -44,7 +45,7 @@ type workload interface {
 }
 
 // workloadMaker reads the data and builds the policy that a configuration describes.
-type workloadMaker func(r *run) (workload, error)
+type workloadMaker func(ctx context.Context, j *job) (workload, error)
 
 // phasesData is what validation needs of the configuration, whatever the policy. average is that of the
 // phase whose loss val_loss compares with.
@@ -59,19 +60,19 @@ func (c *Config) phasesData(average string) phases.Data {
 
 // recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is
 // unknown.
-func (r *run) recordBaseline(split, name string, ids []int64, sel beamdata.Selections, shots int) error {
+func recordBaseline(j *job, split, name string, ids []int64, sel beamdata.Selections, shots int) error {
 	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
 	known := !math.IsNaN(sel.MeanAccuracy())
 	if known {
 		fields["accuracy"] = sel.MeanAccuracy()
 	}
-	if err := r.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
 	scores := reports.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
-	if err := r.log.Scores(scores); err != nil || !known {
+	if err := j.log.Scores(scores); err != nil || !known {
 		return err
 	}
 	scores.Metric, scores.Scores = "accuracy", sel.Accuracy
-	return r.log.Scores(scores)
+	return j.log.Scores(scores)
 }

@@ -10,21 +10,34 @@ import (
 
 // CheckpointOptions says what is saved and which checkpoint is best (config section checkpoint).
 type CheckpointOptions struct {
-	EveryEpochs    int         `koanf:"every_epochs" help:"epochs between checkpoints; the last of a phase is always saved" range:"[1,inf)"`
-	EverySteps     *int        `koanf:"every_steps" help:"also save a state every so many optimizer steps; null = only at the end of epochs and on interruption" range:"[1,inf)" also:"save_steps"`
-	Keep           *int        `koanf:"keep" help:"newest checkpoints to keep, besides best and the start; null = all" range:"[1,inf)" also:"save_total_limit"`
-	KeepStates     *int        `koanf:"keep_states" help:"newest resume states to keep; null = all" range:"[1,inf)"`
-	Best           BestOptions `koanf:"best" help:"which checkpoint best.safetensors points at"`
-	PatienceEpochs *int        `koanf:"patience_epochs" help:"end a phase after so many epochs without a better checkpoint; null = never" range:"[1,inf)" also:"early_stopping_patience,patience"`
-	RestoreBest    bool        `koanf:"restore_best" help:"a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest val_loss) instead of its last" also:"load_best_model_at_end"`
-	Format         string      `koanf:"format" help:"file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)" enum:"safetensors,pt"`
+	// epochs between checkpoints; the last of a phase is always saved
+	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
+	// also save a state every so many optimizer steps; null = only at the end of epochs and on interruption
+	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
+	// newest checkpoints to keep, besides best and the start; null = all
+	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
+	// newest resume states to keep; null = all
+	KeepStates *int `koanf:"keep_states" range:"[1,inf)"`
+	// which checkpoint best.safetensors points at
+	Best BestOptions `koanf:"best"`
+	// end a phase after so many epochs without a better checkpoint; null = never
+	PatienceEpochs *int `koanf:"patience_epochs" range:"[1,inf)" also:"early_stopping_patience,patience"`
+	// a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest
+	// val_loss) instead of its last
+	RestoreBest bool `koanf:"restore_best" also:"load_best_model_at_end"`
+	// file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder
+	// (rce_epoch1.pt, …)
+	Format string `koanf:"format" enum:"safetensors,pt"`
 }
 
 // BestOptions names the metric that decides.
 type BestOptions struct {
-	Metric *string  `koanf:"metric" help:"metric of an epoch row; null = val_reward where selections can be scored, else val_loss" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage" also:"metric_for_best_model"`
-	Mode   *string  `koanf:"mode" help:"max or min; null = max, or min for losses and val_kl" enum:"max,min"`
-	KLMax  *float64 `koanf:"kl_max" help:"only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound" range:"[0,inf)"`
+	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss
+	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage" also:"metric_for_best_model"`
+	// max or min; null = max, or min for losses and val_kl
+	Mode *string `koanf:"mode" enum:"max,min"`
+	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound
+	KLMax *float64 `koanf:"kl_max" range:"[0,inf)"`
 }
 
 // DefaultCheckpointOptions saves every epoch and keeps all.

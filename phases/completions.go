@@ -5,22 +5,25 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
 
 // CompletionOptions says which sampled completions are kept for reading (completions.jsonl).
 type CompletionOptions struct {
-	Groups     int  `koanf:"groups" help:"groups of a step that are kept; 0 = none" range:"[0,10000]"`
-	EverySteps *int `koanf:"every_steps" help:"keep some every so many steps of the phase too; null = at the first step of each epoch only" range:"[1,inf)"`
+	// groups of a step that are kept; 0 = none
+	Groups int `koanf:"groups" range:"[0,10000]"`
+	// keep some every so many steps of the phase too; null = at the first step of each epoch only
+	EverySteps *int `koanf:"every_steps" range:"[1,inf)"`
 }
 
 // DefaultCompletionOptions keeps two groups of each epoch.
 func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
 
-// due reports whether completions of a batch are kept that is first seen at a step (0-based) and serves so
+// Due reports whether completions of a batch are kept that is first seen at a step (0-based) and serves so
 // many steps.
-func (o CompletionOptions) due(first bool, step, steps int) bool {
+func (o CompletionOptions) Due(first bool, step, steps int) bool {
 	if o.Groups == 0 || first || o.EverySteps == nil {
 		return o.Groups > 0 && first
 	}
@@ -28,8 +31,8 @@ func (o CompletionOptions) due(first bool, step, steps int) bool {
 	return last-last%*o.EverySteps >= step
 }
 
-// record hands the first groups of a scored batch to the recorder, with their advantages.
-func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt rewardutil.AdvantageOptions) error {
+// Record hands the first groups of a scored batch to the recorder, with their advantages.
+func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt rewardutil.AdvantageOptions) error {
 	if rec == nil {
 		return nil
 	}
@@ -59,9 +62,9 @@ func (o CompletionOptions) record(rec Recorder, phase string, epoch, step int, b
 	return rec.Completions(phase, epoch, step+1, rows)
 }
 
-// addTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, what the sampled ones
+// AddTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, what the sampled ones
 // were drawn from, and the terms of their rewards.
-func addTextMetrics(m Metrics, b *selector.Batch) {
+func AddTextMetrics(m Metrics, b *selector.Batch) {
 	sum, least, most, cut, n, kept := 0, math.MaxInt, 0, 0, 0, 0.0
 	for at, ok := range b.Valid {
 		if !ok {
@@ -79,30 +82,24 @@ func addTextMetrics(m Metrics, b *selector.Batch) {
 	if n == 0 {
 		return
 	}
-	m["completion_length"], m["completion_length_min"], m["completion_length_max"] = share(sum, n), least, most
-	m["truncated_share"] = share(cut, n)
+	m["completion_length"], m["completion_length_min"], m["completion_length_max"] = objective.Share(sum, n), least, most
+	m["truncated_share"] = objective.Share(cut, n)
 	if b.Kept != nil && sum > 0 {
 		m["kept_mass"] = kept / float64(sum)
 	}
 	for name, term := range b.Terms {
-		mean, std := moments(term, b.Valid)
+		mean, std := objective.Moments(term, b.Valid)
 		m["reward_"+name], m["reward_"+name+"_std"] = mean, std
 	}
 }
 
-// moments returns the mean and the deviation (n) of the valid entries.
-func moments(x []float64, valid []bool) (mean, std float64) {
-	n := 0.0
-	for i, v := range x {
-		if valid[i] {
-			mean, n = mean+v, n+1
-		}
+// SampleGroups draws g candidates of up to steps actions for each query from a policy and has them scored, as the online
+// phases do. The preflight compares their rewards with those of each candidate alone.
+func SampleGroups(p selector.Policy, src selector.Source, queries []int, g, steps int, temperature float64, key uint64) (*selector.Batch, error) {
+	scorer, ok := src.(selector.Scorer)
+	if !ok || !scorer.CanScore() {
+		return nil, fmt.Errorf("%s has no reward function: sampled candidates cannot be scored", src.Name())
 	}
-	mean /= n
-	for i, v := range x {
-		if valid[i] {
-			std += (v - mean) * (v - mean)
-		}
-	}
-	return mean, math.Sqrt(std / n)
+	b := p.Sample(src, queries, g, steps, temperature, key)
+	return b, scorer.Score(b)
 }

@@ -1,297 +1,140 @@
 package phases
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"sort"
+	"strings"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/selector"
 )
 
-// frozenPolicy is an old or reference policy. Where its weights stay for the whole phase and the groups
-// are recorded, what it thinks of them is computed once (known) and looked up in every step.
-type frozenPolicy struct {
-	selector.Policy
-	owned    bool       // freed with the phase
-	constant bool       // nothing refreshes it within the phase
-	known    *knowledge // nil: evaluated in every step
+// stillParams are the parameters that a phase leaves as they are (grpo.freeze). Their gradient is
+// replaced after every backward pass: by zero or, in compat, by the stale gradient that the reference
+// leaves there (defect D6): the clipped one of the phase before, which enters the norm of every step and
+// is clipped with it each time. The zero value of the pointer freezes nothing.
+type stillParams struct {
+	names map[string]bool
+	parts []stillPart
 }
 
-// distBudget bounds the host memory of known distributions, in bytes.
-const distBudget = 256 << 20
-
-// impossibleLogP stands where a known distribution has no entry: the padding of a larger pool.
-const impossibleLogP = -1e9
-
-// knowledge is what a constant policy thinks of every recorded candidate, on the host.
-type knowledge struct {
-	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
-	width   []int       // [Q] W
-	dist    [][]float32 // [Q][G·T·A]; nil where nobody asked
-	actions []int       // [Q] A of dist
+// stillPart is a stretch [start, end) of the flat buffers.
+type stillPart struct {
+	start, end int
+	grad       torchx.Tensor // [end-start] view of the gradient buffer
+	stale      torchx.Tensor // [end-start]; no tensor: zero
 }
 
-// know evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
-// order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
-// steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many candidates would not fit into distBudget.
-func know(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*knowledge, error) {
-	defer torchx.NoGrad()()
-	n := src.Len()
-	k := &knowledge{logp: make([][]float32, n), width: make([]int, n)}
-	if dist {
-		k.dist, k.actions = make([][]float32, n), make([]int, n)
-	}
-	for queries := range selector.Chunks(n, batch) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		fits := true
-		err := torchx.Try(func() error {
-			defer torchx.Scope()()
-			b := src.Recorded(queries)
-			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
-			k.take(b, out, steps)
-			fits = !dist || queries[0] > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !fits {
-			return nil, nil
-		}
-	}
-	return k, nil
-}
-
-// take copies a chunk's output to the host, without the padding of its pools.
-func (k *knowledge) take(b *selector.Batch, out selector.Output, steps bool) {
-	w := 1
-	if steps {
-		w = b.T
-	} else {
-		out.LogP = sequence(out.LogP)
-	}
-	logp := torchx.Data[float32](out.LogP) // [B, G] or [B, G, T] sync
-	var dist []float32
-	width := 0 // A of the chunk
-	if k.dist != nil {
-		dist = torchx.Data[float32](out.Dist) // [B, G, T, A]
-		width = len(dist) / (len(b.Valid) * b.T)
-	}
-	for i, q := range b.Queries {
-		size := 0
-		for j := range b.G {
-			if b.Valid[i*b.G+j] {
-				size = j + 1
+// FrozenNames finds the parameters whose name contains one of parts; each must name at least one, or,
+// where any is enough, one of them must.
+func FrozenNames(p *torchx.Params, parts []string, any bool) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, part := range parts {
+		found := false
+		for _, name := range p.Names() {
+			if strings.Contains(name, part) {
+				names[name], found = true, true
 			}
 		}
-		at := i * b.G
-		k.logp[q], k.width[q] = append([]float32(nil), logp[at*w:(at+size)*w]...), w
-		if k.dist == nil {
-			continue
-		}
-		own := width // A of the query: before the first choice only padding is impossible
-		for own > 0 && dist[at*b.T*width+own-1] < impossibleLogP/10 {
-			own--
-		}
-		k.actions[q] = own
-		k.dist[q] = make([]float32, 0, size*b.T*own)
-		for row := at * b.T; row < (at+size)*b.T; row++ {
-			k.dist[q] = append(k.dist[q], dist[row*width:row*width+own]...)
+		if !found && !any {
+			return nil, fmt.Errorf("freeze: %q is in no parameter's name; there are %s", part, strings.Join(p.Names(), ", "))
 		}
 	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("freeze: none of %v is in a parameter's name; there are %s", parts, strings.Join(p.Names(), ", "))
+	}
+	return names, nil
 }
 
-// logProbs returns log-probabilities [B*G*width] of a batch whose candidate i*G+j is number index[i*G+j] of
-// its query's recorded group; 0 where not valid, and behind a candidate's steps.
-func (k *knowledge) logProbs(b *selector.Batch, index []int, width int) []float32 {
-	out := make([]float32, len(b.Valid)*width)
-	for at, ok := range b.Valid {
-		if ok {
-			q := b.Queries[at/b.G]
-			own := k.width[q]
-			copy(out[at*width:(at+1)*width], k.logp[q][index[at]*own:(index[at]+1)*own])
-		}
-	}
-	return out
-}
-
-// distributions returns the same candidates' distributions [B*G*T*A] over pools padded to actions.
-func (k *knowledge) distributions(b *selector.Batch, index []int, actions int) []float32 {
-	out := make([]float32, len(b.Valid)*b.T*actions)
-	for at, ok := range b.Valid {
-		if !ok {
-			continue
-		}
-		q := b.Queries[at/b.G]
-		from := k.dist[q][index[at]*b.T*k.actions[q]:]
-		for t := range b.T {
-			to := out[(at*b.T+t)*actions:][:actions]
-			for i := copy(to, from[t*k.actions[q]:][:k.actions[q]]); i < actions; i++ {
-				to[i] = impossibleLogP
-			}
-		}
-	}
-	return out
-}
-
-// view is what a frozen policy thinks of the batch in hand, without gradient.
-type view struct {
-	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
-	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
-}
-
-// view looks a part of the batch in hand up, or evaluates it; it starts at query from.
-func (g *GRPO) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
-	if f.known == nil {
-		defer torchx.NoGrad()()
-		out := f.Forward(b, forward)
-		return view{g.perRatio(out.LogP), out.Dist}
-	}
-	like, index := f.Params().Flat(), g.hand.index[from*b.G:]
-	v := view{logp: torchx.ToLike(torchx.From(f.known.logProbs(b, index, g.width(b)), g.shape(b)...), like)}
-	if forward.Dist {
-		a := 0
-		for _, q := range b.Queries {
-			a = max(a, f.known.actions[q])
-		}
-		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like)
-	}
-	return v
-}
-
-// kept returns the log-probabilities of a part that the batch's first pass kept, like logp.
-func (g *GRPO) kept(values []float32, b *selector.Batch, from int, like torchx.Tensor) torchx.Tensor {
-	w := g.width(b)
-	return torchx.ToLike(torchx.From(values[from*b.G*w:][:len(b.Valid)*w], g.shape(b)...), like)
-}
-
-// referenceView is what the reference policy thinks of a part of the batch in hand.
-func (g *GRPO) referenceView(b *selector.Batch, from int, temperature float64) view {
-	if g.hand.ref != nil {
-		return view{logp: g.kept(g.hand.ref, b, from, g.reference.Params().Flat())}
-	}
-	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.opt.KL.Estimator == "exact"})
-}
-
-// oldLogProbs returns the old policy's log-probabilities, like logp, and whether that policy has the very
-// weights that the numerator has now.
-func (g *GRPO) oldLogProbs(b *selector.Batch, from int, temperature float64, logp torchx.Tensor, ref view) (torchx.Tensor, bool) {
-	switch {
-	case g.hand.old != nil:
-		return g.kept(g.hand.old, b, from, logp), false
-	case g.opt.OldPolicy == "batch":
-		return torchx.Detach(logp), true
-	case g.old == g.reference:
-		return ref.logp, g.sinceOld == 0 && g.startsOld
-	}
-	return g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}).logp, g.sinceOld == 0 && g.startsOld
-}
-
-func (f *frozenPolicy) free() {
-	if f != nil && f.owned {
-		f.Free()
-	}
-}
-
-// freezePolicies makes the old and the reference policy, one for both where they are the same.
-func (g *GRPO) freezePolicies() error {
-	switch g.opt.OldPolicy {
-	case "batch":
-		g.old = &frozenPolicy{Policy: g.env.Policy}
-	case "init":
-		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
-		if n := g.opt.OldPolicyHeads; n != nil {
-			rebuilt, err := g.withHeads(g.env.Initial, *n)
-			if err != nil {
-				return err
-			}
-			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
-		}
-		g.startsOld = maps.Equal(g.old.Metadata(), g.env.Policy.Metadata()) && slices.Equal(g.old.Params().Values(), g.env.Policy.Params().Values())
-	default:
-		g.startsOld = true
-		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
-	}
-	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own
-	switch ref := g.opt.KL.Reference; {
-	case ref == g.opt.OldPolicy && g.old.constant && !follows:
-		g.reference = g.old
-	case ref == "init" && !follows:
-		g.reference = &frozenPolicy{Policy: g.env.Initial, constant: true}
-	case ref == "init":
-		g.reference = &frozenPolicy{Policy: g.env.Initial.Clone(), owned: true}
-	default:
-		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}
-	}
-	return nil
-}
-
-// withHeads rebuilds the initial policy with n attention heads (old_policy_heads). The caller frees it.
-func (g *GRPO) withHeads(initial selector.Policy, n int) (selector.Policy, error) {
-	p, ok := initial.(selector.HeadCloner)
-	if !ok {
-		return nil, fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, n)
-	}
-	rebuilt, err := p.CloneWithHeads(n)
+// newStillParams freezes the parameters of stillNames.
+func newStillParams(p *torchx.Params, parts []string, any bool) (*stillParams, error) {
+	names, err := FrozenNames(p, parts, any)
 	if err != nil {
-		return nil, fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
+		return nil, err
 	}
-	return rebuilt, nil
-}
-
-// syncReference moves the reference towards the policy after every kl.sync_steps optimizer steps; step
-// counts from 0. (TR-DPO, arXiv:2404.09656, eq. 10 and 11: soft and hard updates.)
-func (g *GRPO) syncReference(step int) {
-	n, mix := g.opt.KL.SyncSteps, g.opt.KL.SyncMix
-	if n == nil || (step+1)%*n != 0 {
-		return
+	s := &stillParams{names: names}
+	for name := range s.names {
+		start, end := p.Range(name)
+		s.parts = append(s.parts, stillPart{start: start, end: end})
 	}
-	if mix == 1 {
-		g.reference.Params().CopyFrom(g.env.Policy.Params())
-		return
-	}
+	sort.Slice(s.parts, func(i, j int) bool { return s.parts[i].start < s.parts[j].start })
 	defer torchx.Scope()()
-	to := g.reference.Params().Flat()
-	torchx.Copy(to, torchx.Add(torchx.Scale(g.env.Policy.Params().Flat(), mix), torchx.Scale(to, 1-mix)))
+	merged := s.parts[:1]
+	for _, part := range s.parts[1:] {
+		if last := &merged[len(merged)-1]; last.end == part.start {
+			last.end = part.end
+		} else {
+			merged = append(merged, part)
+		}
+	}
+	s.parts = merged
+	for i := range s.parts {
+		part := &s.parts[i]
+		part.grad = torchx.Own(torchx.Narrow(p.Grad(), 0, part.start, part.end-part.start))
+	}
+	return s, nil
 }
 
-// stopper is a policy that may have an action behind the pool's, which ends a candidate.
-type stopper interface{ MayStop() bool }
+// SetStale makes the frozen parameters keep their stretches of a whole gradient [N].
+func (s *stillParams) SetStale(gradient []float32) {
+	defer torchx.Scope()()
+	for i := range s.parts {
+		part := &s.parts[i]
+		part.stale.Free()
+		part.stale = torchx.Own(torchx.ToLike(torchx.From(gradient[part.start:part.end], part.end-part.start), part.grad))
+	}
+}
 
-// lookAheadBatch is how many queries are evaluated at once when a phase begins.
-const lookAheadBatch = 64
-
-// Prepare computes once what the constant policies think of all recorded groups. A policy temperature
-// that moves would make it wrong.
-func (g *GRPO) Prepare(ctx context.Context) error {
-	if g.opt.Rollout == "online" || g.opt.Temperature.Enabled {
+// StaleGradient returns a whole gradient [N] with the stretches that the frozen parameters keep, nil without any.
+func (s *stillParams) StaleGradient(n int) []float32 {
+	if s == nil || s.parts[0].stale.Nil() {
 		return nil
 	}
-	batch := max(g.batch, lookAheadBatch)
-	switch {
-	case g.opt.Compat:
-		batch = g.batch // the noise of D20 wants the shapes of the steps
-	case g.opt.MicroBatch != nil:
-		batch = *g.opt.MicroBatch
-	case g.text:
-		batch = g.batch // whose memory a step needs anyway
+	out := make([]float32, n)
+	for _, part := range s.parts {
+		copy(out[part.start:], torchx.Data[float32](part.stale))
 	}
-	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if !f.constant || f.known != nil {
-			continue
-		}
-		dist := f == g.reference && g.opt.KL.Estimator == "exact"
-		if s, ok := f.Policy.(stopper); ok && s.MayStop() && dist {
-			continue // its last action stands behind the padding that take cuts off
-		}
-		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
-			return err
+	return out
+}
+
+// replace puts zero or the stale gradient in place of the one that a backward pass has made.
+func (s *stillParams) replace() {
+	if s == nil {
+		return
+	}
+	for _, part := range s.parts {
+		if part.stale.Nil() {
+			torchx.Copy(part.grad, torchx.FullLike(part.grad, 0, part.grad.DType(), 1))
+		} else {
+			torchx.Copy(part.grad, part.stale)
 		}
 	}
-	return nil
+}
+
+// clip multiplies the stale gradient by the step's clipping factor and returns its norm; ok is false
+// where there is none.
+func (s *stillParams) clip(scale float64) (norm float64, ok bool) {
+	if s == nil || s.parts[0].stale.Nil() {
+		return 0, false
+	}
+	var sum torchx.Tensor
+	for _, part := range s.parts {
+		torchx.Copy(part.stale, torchx.Scale(part.stale, scale))
+		squares := torchx.Sum(torchx.Square(part.stale.To(torchx.Float64)))
+		if sum.Nil() {
+			sum = squares
+		} else {
+			sum = torchx.Add(sum, squares)
+		}
+	}
+	return torchx.Sqrt(sum).Item(), true
+}
+
+func (s *stillParams) Free() {
+	if s == nil {
+		return
+	}
+	for _, part := range s.parts {
+		part.grad.Free()
+		part.stale.Free()
+	}
 }

@@ -14,14 +14,22 @@ import (
 
 // OptimOptions configures the optimizer of every phase (config section optim).
 type OptimOptions struct {
-	Name         string    `koanf:"name" help:"optimizer" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
-	WeightDecay  float64   `koanf:"weight_decay" help:"decoupled weight decay (Loshchilov & Hutter 2019)" range:"[0,inf)" also:"wd"`
-	Betas        []float64 `koanf:"betas" help:"decay rates of the first and second moment"`
-	Eps          float64   `koanf:"eps" help:"added to the root of the second moment" range:"(0,inf)" also:"adam_epsilon"`
-	GradClipNorm float64   `koanf:"grad_clip_norm" help:"largest global L2 norm of a step's gradient; 0 = no clipping" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
+	// optimizer
+	Name string `koanf:"name" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
+	// decoupled weight decay (Loshchilov & Hutter 2019)
+	WeightDecay float64 `koanf:"weight_decay" range:"[0,inf)" also:"wd"`
+	// decay rates of the first and second moment
+	Betas []float64 `koanf:"betas"`
+	// added to the root of the second moment
+	Eps float64 `koanf:"eps" range:"(0,inf)" also:"adam_epsilon"`
+	// largest global L2 norm of a step's gradient; 0 = no clipping
+	GradClipNorm float64 `koanf:"grad_clip_norm" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
 
-	ProjectorLR *float64 `koanf:"mm_projector_lr" help:"learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's schedule (null = the phase's lr)" range:"(0,inf)"`
-	TowerLR     *float64 `koanf:"vision_tower_lr" help:"the same of the vision tower" range:"(0,inf)"`
+	// learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's
+	// schedule (null = the phase's lr)
+	ProjectorLR *float64 `koanf:"mm_projector_lr" range:"(0,inf)"`
+	// the same of the vision tower
+	TowerLR *float64 `koanf:"vision_tower_lr" range:"(0,inf)"`
 
 	// Set by the program, not by users.
 	GoOn bool `koanf:"-"` // compat: step on after a NaN or infinite loss or gradient
@@ -40,18 +48,18 @@ func (o OptimOptions) Validate() error {
 	return nil
 }
 
-// learner is a phase's optimizer and learning-rate schedule.
-type learner struct {
-	params *torchx.Params
-	optim  *torchx.AdamW
-	clip   float64
-	lr     float64
-	sched  rewardutil.LRScheduleOptions
-	total  int // optimizer steps of the whole phase
-	groups []lrGroup
-	still  *stillParams
-	goOn   bool    // go on after NaN and infinity
-	scale  float64 // the clipping factor of the last step
+// Learner is a phase's optimizer and learning-rate schedule.
+type Learner struct {
+	Params    *torchx.Params
+	Optimizer *torchx.AdamW
+	clip      float64
+	lr        float64
+	sched     rewardutil.LRScheduleOptions
+	total     int // optimizer steps of the whole phase
+	groups    []lrGroup
+	Frozen    *stillParams
+	goOn      bool    // go on after NaN and infinity
+	Scale     float64 // the clipping factor of the last step
 }
 
 // lrGroup is a part of the parameters with a learning rate of its own.
@@ -71,8 +79,8 @@ func (o OptimOptions) lrGroups() []lrGroup {
 	}
 }
 
-// ownRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
-func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
+// OwnRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
+func (o OptimOptions) OwnRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
 	var out []lrGroup
 	for _, g := range o.lrGroups() {
 		switch {
@@ -89,22 +97,22 @@ func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 	return out, nil
 }
 
-func newLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*learner, error) {
-	groups, err := opt.ownRates(p, lr)
+func NewLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*Learner, error) {
+	groups, err := opt.OwnRates(p, lr)
 	if err != nil {
 		return nil, err
 	}
-	l := &learner{params: p, optim: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
+	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
 		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}
 	if len(groups) > 0 {
-		l.optim.ScaleLR(l.lrScale)
+		l.Optimizer.ScaleLR(l.lrScale)
 	}
 	return l, nil
 }
 
 // lrScale returns the factor between a parameter's learning rate and the phase's.
-func (l *learner) lrScale(name string) float64 {
-	if l.still != nil && l.still.names[name] {
+func (l *Learner) lrScale(name string) float64 {
+	if l.Frozen != nil && l.Frozen.names[name] {
 		return 0
 	}
 	for _, g := range l.groups {
@@ -115,36 +123,36 @@ func (l *learner) lrScale(name string) float64 {
 	return 1
 }
 
-// learnLimits is what a learner promises about its rows.
-func learnLimits(lr float64, sched rewardutil.LRScheduleOptions, optim OptimOptions) doctor.Limits {
+// LearnLimits is what a learner promises about its rows.
+func LearnLimits(lr float64, sched rewardutil.LRScheduleOptions, optim OptimOptions) doctor.Limits {
 	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
 		ClipNorm: optim.GradClipNorm, Beta1: optim.Betas[0]}
 }
 
-// freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
+// Freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
 // where any is enough, one of them.
-func (l *learner) freeze(parts []string, any bool) error {
+func (l *Learner) Freeze(parts []string, any bool) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	still, err := newStillParams(l.params, parts, any)
+	still, err := newStillParams(l.Params, parts, any)
 	if err != nil {
 		return err
 	}
-	l.still = still
-	l.optim.ScaleLR(l.lrScale)
+	l.Frozen = still
+	l.Optimizer.ScaleLR(l.lrScale)
 	return nil
 }
 
-// zero clears the gradient before the backward passes of a step.
-func (l *learner) zero() { l.params.ZeroGrad() }
+// Zero clears the gradient before the backward passes of a step.
+func (l *Learner) Zero() { l.Params.ZeroGrad() }
 
-// step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
+// Step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
 // have added up. Nothing changes when the loss or the gradient is not finite: that is a *NonFiniteError,
 // unless compat goes on. A step that is traced changes nothing either.
-func (l *learner) step(loss float64, step int) (Metrics, error) {
-	l.still.replace()
-	norm := l.params.GradNorm() // before clipping; sync
+func (l *Learner) Step(loss float64, step int) (Metrics, error) {
+	l.Frozen.replace()
+	norm := l.Params.GradNorm() // before clipping; sync
 	switch {
 	case torchx.Tracing():
 		return nil, errTraced
@@ -153,20 +161,20 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 	case notFinite(norm) && !l.goOn:
 		return nil, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 	}
-	l.scale = 1.0
+	l.Scale = 1.0
 	if l.clip > 0 {
-		l.scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
+		l.Scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 	}
 	lr := l.lr * l.sched.At(step, l.total)
-	l.optim.Step(lr, l.scale)
-	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr, "moment_norm": l.optim.MomentNorm(), "optimizer_steps": l.optim.Steps()}
+	l.Optimizer.Step(lr, l.Scale)
+	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr, "moment_norm": l.Optimizer.MomentNorm(), "optimizer_steps": l.Optimizer.Steps()}
 	if l.clip > 0 {
-		m["clip_factor"] = l.scale
+		m["clip_factor"] = l.Scale
 	}
 	for _, g := range l.groups {
 		m[g.metric] = lr / l.lr * *g.lr
 	}
-	if stale, ok := l.still.clip(l.scale); ok {
+	if stale, ok := l.Frozen.clip(l.Scale); ok {
 		m["frozen_grad_norm"] = stale
 	}
 	return m, nil
@@ -174,14 +182,7 @@ func (l *learner) step(loss float64, step int) (Metrics, error) {
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-func (l *learner) free() {
-	l.optim.Free()
-	l.still.free()
+func (l *Learner) Free() {
+	l.Optimizer.Free()
+	l.Frozen.Free()
 }

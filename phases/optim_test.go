@@ -35,12 +35,12 @@ func TestLearningRatesOfParts(t *testing.T) {
 			opt := DefaultOptimOptions()
 			opt.WeightDecay, opt.GradClipNorm = 0, 0
 			tc.opt(&opt)
-			l, err := newLearner(p, opt, 2e-3, rewardutil.LRScheduleOptions{Name: "constant", WarmupRatio: 0.4}, 10)
+			l, err := NewLearner(p, opt, 2e-3, rewardutil.LRScheduleOptions{Name: "constant", WarmupRatio: 0.4}, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.free()
-			if err := l.freeze(tc.freeze, false); err != nil {
+			defer l.Free()
+			if err := l.Freeze(tc.freeze, false); err != nil {
 				t.Fatal(err)
 			}
 			before := p.Values()
@@ -48,7 +48,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 				defer torchx.Scope()()
 				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
 			}()
-			m, err := l.step(1, 0)
+			m, err := l.Step(1, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
 	defer p.Free()
 	opt, rate := DefaultOptimOptions(), 1e-5
 	opt.TowerLR = &rate
-	_, err := newLearner(p, opt, 1e-4, rewardutil.LRScheduleOptions{Name: "constant"}, 10)
+	_, err := NewLearner(p, opt, 1e-4, rewardutil.LRScheduleOptions{Name: "constant"}, 10)
 	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

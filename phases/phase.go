@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil"
@@ -189,4 +190,12 @@ type ValLoss struct {
 	Smoothing   float64 // label smoothing
 	PerToken    bool    // mean over scored steps, each weighted as its candidate, as in average=token; Batch is then nothing
 	Batch       int     // mean over batches of so many queries, a short last one included (compat); 0: over queries
+}
+
+// AtMost is a limit; null = none.
+func AtMost(n *int) int {
+	if n == nil {
+		return math.MaxInt
+	}
+	return *n
 }

@@ -171,11 +171,10 @@ func (s *scheduler) limits(i int) doctor.Limits {
 	if p, ok := phase.(Promiser); ok {
 		lim = p.Limits()
 	}
-	_, lim.Text = s.env.Policy.(selector.ExactKL)
-	lim.LengthKey = s.env.Data.ShotsKey
-	if p, ok := s.env.Policy.(interface{ HalfPrecision() bool }); ok {
-		lim.HalfPrecision = p.HalfPrecision()
+	if p, ok := s.env.Policy.(selector.TokenPolicy); ok {
+		lim.Text, lim.HalfPrecision = true, p.HalfPrecision()
 	}
+	lim.LengthKey = s.env.Data.ShotsKey
 	if n := phase.Source().Len(); epochQueries(phase) == n {
 		lim.Queries = n
 	}
@@ -215,7 +214,7 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 	return nil
 }
 
-// step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
+// Step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
 func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, queries []int) (m Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()

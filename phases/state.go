@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 )
@@ -125,7 +126,7 @@ func writeSums(dir string, names []string) error {
 	sort.Strings(names)
 	var text strings.Builder
 	for _, name := range names {
-		hash, err := fileHash(filepath.Join(dir, name))
+		hash, _, err := digest.File(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func verify(dir string) error {
 		if filepath.Base(name) == checkpointName("init", 0) {
 			remedy = "every state needs it; " + startOver(filepath.Dir(dir))
 		}
-		switch hash, err := fileHash(filepath.Join(dir, name)); {
+		switch hash, _, err := digest.File(filepath.Join(dir, name)); {
 		case err != nil:
 			return fmt.Errorf("%s needs %s: %w; %s", dir, name, err, remedy)
 		case hash != want:
@@ -278,3 +279,6 @@ func (s *Saved) restore(dir string, env *Env, phase Phase) error {
 	}
 	return nil
 }
+
+// LastGradient is the name of a clipped gradient in a saved state.
+const LastGradient = "last_gradient"

@@ -29,8 +29,8 @@ func (e *NonFiniteError) Error() string {
 // errTraced ends a traced step before it moves the weights.
 var errTraced = errors.New("traced")
 
-// finiteRewards refuses rewards that are not numbers; compat goes on with them.
-func finiteRewards(b *selector.Batch, goOn bool) error {
+// CheckRewards refuses rewards that are not numbers; compat goes on with them.
+func CheckRewards(b *selector.Batch, goOn bool) error {
 	for at, r := range b.Rewards {
 		if notFinite(r) && b.Valid[at] && !goOn {
 			q := b.Queries[at/b.G]

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -59,7 +60,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
 	var losses, steps []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
-	_, text := policy.(selector.ExactKL)
+	_, text := policy.(selector.TokenPolicy)
 	length, cut := 0, 0
 	var kl, advantage, advGroups float64
 	scorer, canScore := src.(selector.Scorer)
@@ -79,13 +80,13 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
 			if policy != reference { // else the KL is 0
-				kl += torchx.Sum(maskedSum(exactKL(policy, reference, greedy), greedy)).Item()
+				kl += torchx.Sum(objective.MaskedSum(exactKL(policy, reference, greedy), greedy)).Item()
 			}
 			for i := range queries {
 				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
-				cut += int(oneIf(greedy.Cut(i)))
+				cut += int(objective.OneIf(greedy.Cut(i)))
 			}
-			length += countSteps(greedy)
+			length += objective.CountSteps(greedy)
 			if canScore {
 				acc, err := scorer.Accuracy(greedy)
 				if err != nil {
@@ -98,7 +99,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 					if v.Terms == nil {
 						v.Terms = map[string]float64{}
 					}
-					v.Terms[name] += sum(term) / float64(n)
+					v.Terms[name] += objective.Sum(term) / float64(n)
 				}
 			}
 			return nil
@@ -108,21 +109,21 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	}
 	v.Loss, v.LossKnown = meanOfBatches(losses, data.ValLoss.Batch), len(losses) > 0
 	if data.ValLoss.PerToken {
-		v.Loss = sum(losses) / sum(steps)
+		v.Loss = objective.Sum(losses) / objective.Sum(steps)
 	}
 	v.Length, v.Cut = math.NaN(), math.NaN()
 	if text && n > 0 {
-		v.Length, v.Cut = share(length, n), share(cut, n)
+		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
 	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
-	v.Reward, v.Accuracy = mean(v.Rewards), mean(v.Accuracies)
+	v.Reward, v.Accuracy = objective.Mean(v.Rewards), objective.Mean(v.Accuracies)
 	return v, nil
 }
 
 // exactKL is KL(policy ‖ reference) of every step of b, [B, G, T] nats, without gradient: summed over the
 // policy's distributions, or as a token policy gives it.
 func exactKL(policy, reference selector.Policy, b *selector.Batch) torchx.Tensor {
-	if p, ok := policy.(selector.ExactKL); ok {
+	if p, ok := policy.(selector.TokenPolicy); ok {
 		return p.KL(b, reference)
 	}
 	ref := reference.Forward(b, selector.ForwardOptions{Dist: true})
@@ -134,10 +135,10 @@ func exactKL(policy, reference selector.Policy, b *selector.Batch) torchx.Tensor
 func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, steps []float64) {
 	opt, rewards := data.ValLoss, b.Rewards
 	if data.Normalize != nil && !opt.Raw {
-		rewards = normalizeGroups(b, data.Normalize)
+		rewards = objective.NormalizeGroups(b, data.Normalize)
 	}
 	w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
-	ce := crossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
+	ce := objective.CrossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
 	for i := range b.B() {
 		loss, n, any := 0.0, 0.0, false
 		for at := i * b.G; at < (i+1)*b.G; at++ {
@@ -157,20 +158,20 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 // one (as the reference averages, defect D16); the plain mean with batch 0. NaN when there is nothing.
 func meanOfBatches(x []float64, batch int) float64 {
 	if batch == 0 {
-		return mean(x)
+		return objective.Mean(x)
 	}
 	var means []float64
 	for at := 0; at < len(x); at += batch {
-		means = append(means, mean(x[at:min(at+batch, len(x))]))
+		means = append(means, objective.Mean(x[at:min(at+batch, len(x))]))
 	}
-	return mean(means)
+	return objective.Mean(means)
 }
 
 // recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
 // recorded candidates renormalised within the group: the gain the policy expects among them.
 func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.AdvantageOptions) (sum, groups float64) {
 	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
-	logp := sequence(out.LogP).Floats() // sync
+	logp := objective.Sequence(out.LogP).Floats() // sync
 	for i := range b.B() {
 		top, total, gain := math.Inf(-1), 0.0, 0.0
 		for g := range b.G {
@@ -195,7 +196,7 @@ func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.Ad
 
 // addRecorded adds the queries of a batch: each candidate is as likely as the policy says, among the recorded ones.
 func addRecorded(r *rewardutil.RecordedScores, src selector.Source, out selector.Output, b *selector.Batch) {
-	logp := sequence(out.LogP).Floats() // [B*G] sync
+	logp := objective.Sequence(out.LogP).Floats() // [B*G] sync
 	var of, rewards []float64
 	for i, q := range b.Queries {
 		of, rewards = of[:0], rewards[:0]
@@ -208,45 +209,12 @@ func addRecorded(r *rewardutil.RecordedScores, src selector.Source, out selector
 	}
 }
 
-// normalizeGroups applies normalize to each group's valid rewards.
-func normalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []float64 {
-	out := make([]float64, len(b.Rewards))
-	var group []float64
-	for i := range b.B() {
-		group = group[:0]
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				group = append(group, b.Rewards[at])
-			}
-		}
-		z := normalize(group)
-		k := 0
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				out[at] = z[k]
-				k++
-			}
-		}
-	}
-	return out
-}
-
-func sum(x []float64) float64 {
-	s := 0.0
-	for _, v := range x {
-		s += v
-	}
-	return s
-}
-
 // standardError is that of the mean; NaN for fewer than two.
 func standardError(x []float64) float64 {
-	m, squares := mean(x), 0.0
+	m, squares := objective.Mean(x), 0.0
 	for _, v := range x {
 		squares += (v - m) * (v - m)
 	}
 	n := float64(len(x))
 	return math.Sqrt(squares / (n * (n - 1)))
 }
-
-func mean(x []float64) float64 { return sum(x) / float64(len(x)) } // NaN when empty

@@ -1,9 +1,7 @@
 package phases
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -11,7 +9,6 @@ import (
 	"strconv"
 	"unsafe"
 
-	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -105,16 +102,6 @@ func float32Bytes(v []float32) []byte {
 func nativeLittleEndian() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1
-}
-
-// fileHash returns the SHA-256 of a file, to recognise a damaged checkpoint.
-func fileHash(path string) (string, error) {
-	data, err := regular.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // finite refuses weights that must not reach a checkpoint; compat goes on with any.

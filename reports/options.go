@@ -4,11 +4,15 @@ import "fulcrum/internal/option"
 
 // LoggingOptions is the section logging.
 type LoggingOptions struct {
-	Progress      bool `koanf:"progress" help:"progress on stderr: an updating line on a terminal, plain lines otherwise"`
-	TensorBoard   bool `koanf:"tensorboard" help:"write events.out.tfevents.* beside metrics.jsonl"`
-	LogEverySteps int  `koanf:"log_every_steps" help:"write every n-th step to metrics.jsonl and TensorBoard" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
+	// progress on stderr: an updating line on a terminal, plain lines otherwise
+	Progress bool `koanf:"progress"`
+	// write events.out.tfevents.* beside metrics.jsonl
+	TensorBoard bool `koanf:"tensorboard"`
+	// write every n-th step to metrics.jsonl and TensorBoard
+	LogEverySteps int `koanf:"log_every_steps" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
 
-	StallMinutes float64 `koanf:"stall_minutes" help:"say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never" range:"[0,inf)"`
+	// say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never
+	StallMinutes float64 `koanf:"stall_minutes" range:"[0,inf)"`
 }
 
 // DefaultLoggingOptions logs every step everywhere.
@@ -26,8 +30,10 @@ func (o LoggingOptions) Validate() error {
 
 // ReportOptions is the section report.
 type ReportOptions struct {
-	Plots       bool    `koanf:"plots" help:"draw plots/ beside the training and at its end"`
-	PlotSeconds float64 `koanf:"plot_seconds" help:"least time between two drawings, s" range:"[0,inf)"`
+	// draw plots/ beside the training and at its end
+	Plots bool `koanf:"plots"`
+	// least time between two drawings, s
+	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)"`
 }
 
 // DefaultReportOptions draws at most every 5 s.

@@ -7,13 +7,21 @@ import (
 
 // AdvantageOptions says how rewards become advantages within their groups.
 type AdvantageOptions struct {
-	Method         string  `koanf:"method" help:"how a group's rewards are centred and scaled" enum:"z_score,mean_only,batch_std,leave_one_out,rank,none"`
-	Clip           float64 `koanf:"clip" help:"advantages are cut to plus or minus this" range:"(0,inf]"`
-	MinStd         float64 `koanf:"min_std" help:"floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing on tiny rewards" range:"[0,inf)"`
-	Std            string  `koanf:"std" help:"deviation of z_score and batch_std: sample divides by n - 1 (TRL, verl), population by n" enum:"sample,population"`
-	Precision      float64 `koanf:"precision" help:"groups whose best and worst reward differ by no more than this count as equal" range:"[0,inf)"`
-	BaselineShift  float64 `koanf:"baseline_shift" help:"subtracted from every advantage before the clip; above 0, fewer candidates count as good" range:"(-inf,inf)"`
-	NegativeWeight float64 `koanf:"negative_weight" help:"factor on negative advantages; 0 learns from the good candidates only" range:"[0,inf)"`
+	// how a group's rewards are centred and scaled
+	Method string `koanf:"method" enum:"z_score,mean_only,batch_std,leave_one_out,rank,none"`
+	// advantages are cut to plus or minus this
+	Clip float64 `koanf:"clip" range:"(0,inf]"`
+	// floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing
+	// on tiny rewards
+	MinStd float64 `koanf:"min_std" range:"[0,inf)"`
+	// deviation of z_score and batch_std: sample divides by n - 1 (TRL, verl), population by n
+	Std string `koanf:"std" enum:"sample,population"`
+	// groups whose best and worst reward differ by no more than this count as equal
+	Precision float64 `koanf:"precision" range:"[0,inf)"`
+	// subtracted from every advantage before the clip; above 0, fewer candidates count as good
+	BaselineShift float64 `koanf:"baseline_shift" range:"(-inf,inf)"`
+	// factor on negative advantages; 0 learns from the good candidates only
+	NegativeWeight float64 `koanf:"negative_weight" range:"[0,inf)"`
 }
 
 // DefaultAdvantageOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.

@@ -11,10 +11,15 @@ import (
 // epochs, then more. Taking the top k with the whole group as baseline gives positive advantages only,
 // so early curriculum is weighted imitation of the best candidates; contrast comes later.
 type CurriculumOptions struct {
-	EarlyEpochs int    `koanf:"early_epochs" help:"epochs with the early top k; 0 = no curriculum" range:"[0,inf)"`
-	EarlyTopK   int    `koanf:"early_top_k" help:"best candidates of a group that count in the early epochs" range:"[1,inf)"`
-	LateTopK    *int   `koanf:"late_top_k" help:"best candidates that count afterwards; null = all" range:"[1,inf)"`
-	Baseline    string `koanf:"baseline" help:"advantages relative to the whole group, or again within the top k (which deletes the signal of near-equal rewards)" enum:"group,subset"`
+	// epochs with the early top k; 0 = no curriculum
+	EarlyEpochs int `koanf:"early_epochs" range:"[0,inf)"`
+	// best candidates of a group that count in the early epochs
+	EarlyTopK int `koanf:"early_top_k" range:"[1,inf)"`
+	// best candidates that count afterwards; null = all
+	LateTopK *int `koanf:"late_top_k" range:"[1,inf)"`
+	// advantages relative to the whole group, or again within the top k (which deletes the signal of near-equal
+	// rewards)
+	Baseline string `koanf:"baseline" enum:"group,subset"`
 }
 
 // DefaultCurriculumOptions returns no curriculum: every candidate counts from the first epoch.

@@ -8,22 +8,42 @@ import (
 
 // KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
 type KLOptions struct {
-	Beta       float64 `koanf:"beta" help:"starting coefficient of the KL term; 0 leaves the term out and is never lifted" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
-	Estimator  string  `koanf:"estimator" help:"exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ with ρ = policy/reference" enum:"exact,k1,k2,k3,k3_reversed"`
-	Controller string  `koanf:"controller" help:"band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never" enum:"band,proportional,fixed"`
-	TargetMin  float64 `koanf:"target_min" help:"lower end of the band, nats per sequence" range:"[0,inf)"`
-	TargetMax  float64 `koanf:"target_max" help:"upper end of the band, nats per sequence" range:"(0,inf)"`
-	Factor     float64 `koanf:"factor" help:"beta is multiplied or divided by this outside the band" range:"(1,inf)"`
-	BetaMin    float64 `koanf:"beta_min" help:"beta never falls below this" range:"(0,inf)"`
-	BetaMax    float64 `koanf:"beta_max" help:"beta never rises above this" range:"(0,inf)"`
-	Reference  string  `koanf:"reference" help:"the policy that KL is measured against" enum:"init,phase_start,epoch_start"`
+	// starting coefficient of the KL term; 0 leaves the term out and is never lifted
+	Beta float64 `koanf:"beta" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
+	// exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their
+	// tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ
+	// with ρ = policy/reference
+	Estimator string `koanf:"estimator" enum:"exact,k1,k2,k3,k3_reversed"`
+	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed:
+	// never
+	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
+	// lower end of the band, nats per sequence
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	// upper end of the band, nats per sequence
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
+	// beta is multiplied or divided by this outside the band
+	Factor float64 `koanf:"factor" range:"(1,inf)"`
+	// beta never falls below this
+	BetaMin float64 `koanf:"beta_min" range:"(0,inf)"`
+	// beta never rises above this
+	BetaMax float64 `koanf:"beta_max" range:"(0,inf)"`
+	// the policy that KL is measured against
+	Reference string `koanf:"reference" enum:"init,phase_start,epoch_start"`
 
-	Update             string  `koanf:"update" help:"the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the reference's way, noisy)" enum:"step,epoch,moving_average"`
-	MovingAverageDecay float64 `koanf:"moving_average_decay" help:"weight of the past in the moving average" range:"[0,1)"`
-	Gain               float64 `koanf:"gain" help:"step of the proportional controller: beta changes by at most gain·0.2 of itself" range:"(0,5)"`
-	SyncSteps          *int    `koanf:"sync_steps" help:"move the reference towards the policy every so many optimizer steps; null = never" range:"[1,inf)" also:"ref_model_sync_steps"`
-	SyncMix            float64 `koanf:"sync_mix" help:"weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy" range:"(0,1]" also:"ref_model_mixup_alpha"`
-	LiftZero           bool    `koanf:"lift_zero" help:"a beta of 0 is lifted to beta_min by the controller, as in the Python reference"`
+	// the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the
+	// reference's way, noisy)
+	Update string `koanf:"update" enum:"step,epoch,moving_average"`
+	// weight of the past in the moving average
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
+	// step of the proportional controller: beta changes by at most gain·0.2 of itself
+	Gain float64 `koanf:"gain" range:"(0,5)"`
+	// move the reference towards the policy every so many optimizer steps; null = never
+	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
+	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO,
+	// arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy
+	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha"`
+	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
+	LiftZero bool `koanf:"lift_zero"`
 }
 
 // DefaultKLOptions returns the plan's band, [0.01, 0.1] nats with factor 1.5, moved once an epoch.

@@ -10,15 +10,24 @@ import (
 // policy itself in GRPO, its logits divided by τ. A KL below the band sharpens the policy (τ falls), one
 // above softens it (τ rises).
 type PolicyTemperatureOptions struct {
-	Enabled            bool    `koanf:"enabled" help:"let the KL steer the policy's temperature"`
-	Start              float64 `koanf:"start" help:"temperature of the first step; 1 is the policy as it is" range:"(0,inf)"`
-	Min                float64 `koanf:"min" help:"the temperature never falls below this" range:"(0,inf)"`
-	Max                float64 `koanf:"max" help:"the temperature never rises above this" range:"(0,inf)"`
-	Factor             float64 `koanf:"factor" help:"the temperature is multiplied or divided by this outside the band" range:"(1,inf)"`
-	TargetMin          float64 `koanf:"target_min" help:"KL below this sharpens, nats per sequence" range:"[0,inf)"`
-	TargetMax          float64 `koanf:"target_max" help:"KL above this softens, nats per sequence" range:"(0,inf)"`
-	Update             string  `koanf:"update" help:"the KL that decides: each step's, each epoch's mean, or a moving average" enum:"step,epoch,moving_average"`
-	MovingAverageDecay float64 `koanf:"moving_average_decay" help:"weight of the past in the moving average" range:"[0,1)"`
+	// let the KL steer the policy's temperature
+	Enabled bool `koanf:"enabled"`
+	// temperature of the first step; 1 is the policy as it is
+	Start float64 `koanf:"start" range:"(0,inf)"`
+	// the temperature never falls below this
+	Min float64 `koanf:"min" range:"(0,inf)"`
+	// the temperature never rises above this
+	Max float64 `koanf:"max" range:"(0,inf)"`
+	// the temperature is multiplied or divided by this outside the band
+	Factor float64 `koanf:"factor" range:"(1,inf)"`
+	// KL below this sharpens, nats per sequence
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	// KL above this softens, nats per sequence
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
+	// the KL that decides: each step's, each epoch's mean, or a moving average
+	Update string `koanf:"update" enum:"step,epoch,moving_average"`
+	// weight of the past in the moving average
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
 }
 
 // DefaultPolicyTemperatureOptions returns a controller that is off.

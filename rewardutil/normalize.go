@@ -8,9 +8,12 @@ import (
 // NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights and
 // for compat's advantages; GRPO's own advantages start from raw rewards).
 type NormalizeOptions struct {
-	Method string  `koanf:"method" help:"scale of the rewards within a query" enum:"z_score,z_score_clamp,rank_normalize,none"`
-	Clamp  float64 `koanf:"clamp" help:"z-scores are cut to plus or minus this (z_score_clamp)" range:"(0,inf]"`
-	Ties   string  `koanf:"ties" help:"equal rewards share their mean rank, or are ranked by the reference's sort (rank_normalize)" enum:"average,position"`
+	// scale of the rewards within a query
+	Method string `koanf:"method" enum:"z_score,z_score_clamp,rank_normalize,none"`
+	// z-scores are cut to plus or minus this (z_score_clamp)
+	Clamp float64 `koanf:"clamp" range:"(0,inf]"`
+	// equal rewards share their mean rank, or are ranked by the reference's sort (rank_normalize)
+	Ties string `koanf:"ties" enum:"average,position"`
 }
 
 // DefaultNormalizeOptions returns z-scores cut to ±3.

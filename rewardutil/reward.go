@@ -54,23 +54,38 @@ func (t *Trajectory) Set(f Field, v float64) {
 // RewardOptions says how a trajectory becomes one number (see Reward), and how the levels of a reward
 // are weighed (see Combine).
 type RewardOptions struct {
-	Mode string `koanf:"mode" help:"which recorded scores make the reward" enum:"hard_plus_soft,hard_plus_soft_v2,separated,hard_only,soft_only,hard01_plus_gtprob,hard01_plus_gtprob_separated,hard_plus_gtprob_plus_rel,legacy,vqa_gt_prob,vqa_acc_score,beam_score"`
+	// which recorded scores make the reward
+	Mode string `koanf:"mode" enum:"hard_plus_soft,hard_plus_soft_v2,separated,hard_only,soft_only,hard01_plus_gtprob,hard01_plus_gtprob_separated,hard_plus_gtprob_plus_rel,legacy,vqa_gt_prob,vqa_acc_score,beam_score"`
 
-	Field *string `koanf:"field" help:"recorded number of a trajectory that is its reward, whatever it is called; null = what mode makes of the scores it knows"`
+	// recorded number of a trajectory that is its reward, whatever it is called; null = what mode makes of the
+	// scores it knows
+	Field *string `koanf:"field"`
 
-	HardWeight      float64 `koanf:"hard_weight" help:"weight of vqa_correct" range:"(-inf,inf)"`
-	SoftWeight      float64 `koanf:"soft_weight" help:"weight of vqa_acc_score, or of vqa_gt_prob in the gtprob modes" range:"(-inf,inf)"`
-	RelWeight       float64 `koanf:"rel_weight" help:"weight of vqa_rel_score (hard_plus_gtprob_plus_rel)" range:"(-inf,inf)"`
-	Alpha           float64 `koanf:"alpha" help:"weight of the beam's quality (legacy mode)" range:"(-inf,inf)"`
-	Beta            float64 `koanf:"beta" help:"weight of correctness (legacy mode)" range:"(-inf,inf)"`
-	CorrectnessMode string  `koanf:"correctness_mode" help:"correctness as 0..1 or -1..1 (legacy mode)" enum:"01,pm1"`
-	UseLogProb      bool    `koanf:"use_logprob" help:"quality is -logprob_score where present (legacy mode)"`
-	NaNIsBest       bool    `koanf:"nan_is_best" help:"a NaN reward counts as +5, as in the Python reference, instead of being an error"`
+	// weight of vqa_correct
+	HardWeight float64 `koanf:"hard_weight" range:"(-inf,inf)"`
+	// weight of vqa_acc_score, or of vqa_gt_prob in the gtprob modes
+	SoftWeight float64 `koanf:"soft_weight" range:"(-inf,inf)"`
+	// weight of vqa_rel_score (hard_plus_gtprob_plus_rel)
+	RelWeight float64 `koanf:"rel_weight" range:"(-inf,inf)"`
+	// weight of the beam's quality (legacy mode)
+	Alpha float64 `koanf:"alpha" range:"(-inf,inf)"`
+	// weight of correctness (legacy mode)
+	Beta float64 `koanf:"beta" range:"(-inf,inf)"`
+	// correctness as 0..1 or -1..1 (legacy mode)
+	CorrectnessMode string `koanf:"correctness_mode" enum:"01,pm1"`
+	// quality is -logprob_score where present (legacy mode)
+	UseLogProb bool `koanf:"use_logprob"`
+	// a NaN reward counts as +5, as in the Python reference, instead of being an error
+	NaNIsBest bool `koanf:"nan_is_best"`
 
-	BeamWeight      float64 `koanf:"beam_weight" help:"beam level: weight of the reward above in the total" range:"(-inf,inf)"`
-	CoherenceWeight float64 `koanf:"coherence_weight" help:"sequence level: weight of the mean cosine of query to examples and of neighbours" range:"(-inf,inf)"`
-	DiversityWeight float64 `koanf:"diversity_weight" help:"sequence level: weight of 1 - mean pairwise cosine of the examples" range:"(-inf,inf)"`
-	TaskWeight      float64 `koanf:"task_weight" help:"task level: weight of the VQA accuracy, where it is known" range:"(-inf,inf)"`
+	// beam level: weight of the reward above in the total
+	BeamWeight float64 `koanf:"beam_weight" range:"(-inf,inf)"`
+	// sequence level: weight of the mean cosine of query to examples and of neighbours
+	CoherenceWeight float64 `koanf:"coherence_weight" range:"(-inf,inf)"`
+	// sequence level: weight of 1 - mean pairwise cosine of the examples
+	DiversityWeight float64 `koanf:"diversity_weight" range:"(-inf,inf)"`
+	// task level: weight of the VQA accuracy, where it is known
+	TaskWeight float64 `koanf:"task_weight" range:"(-inf,inf)"`
 }
 
 // DefaultRewardOptions returns the reference's default mode and weights, and the beam level alone.

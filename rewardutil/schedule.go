@@ -7,10 +7,14 @@ import (
 
 // TemperatureOptions is RCE's temperature over the steps of its phase.
 type TemperatureOptions struct {
-	Start    float64 `koanf:"start" help:"temperature of the first step, in reward units (or deviations, with relative)" range:"(0,inf)"`
-	End      float64 `koanf:"end" help:"temperature of the last step" range:"(0,inf)"`
-	Schedule string  `koanf:"schedule" help:"how the temperature goes from start to end" enum:"linear,cosine,exponential,constant"`
-	Relative bool    `koanf:"relative" help:"multiply by the standard deviation of each group's rewards, so that their scale does not matter"`
+	// temperature of the first step, in reward units (or deviations, with relative)
+	Start float64 `koanf:"start" range:"(0,inf)"`
+	// temperature of the last step
+	End float64 `koanf:"end" range:"(0,inf)"`
+	// how the temperature goes from start to end
+	Schedule string `koanf:"schedule" enum:"linear,cosine,exponential,constant"`
+	// multiply by the standard deviation of each group's rewards, so that their scale does not matter
+	Relative bool `koanf:"relative"`
 }
 
 // DefaultTemperatureOptions returns 2.0 to 0.5, linear.
@@ -49,9 +53,12 @@ func (o TemperatureOptions) At(step, total int) float64 {
 
 // LRScheduleOptions is the learning rate over the steps of a phase.
 type LRScheduleOptions struct {
-	Name        string  `koanf:"name" help:"shape of the learning rate after warm-up" enum:"cosine,linear,constant" also:"lr_scheduler_type,lr_scheduler,scheduler"`
-	WarmupRatio float64 `koanf:"warmup_ratio" help:"share of a phase's steps in which the learning rate rises from near 0" range:"[0,1)" also:"warmup"`
-	MinRatio    float64 `koanf:"min_ratio" help:"floor of the decay, as a share of the learning rate" range:"[0,1]"`
+	// shape of the learning rate after warm-up
+	Name string `koanf:"name" enum:"cosine,linear,constant" also:"lr_scheduler_type,lr_scheduler,scheduler"`
+	// share of a phase's steps in which the learning rate rises from near 0
+	WarmupRatio float64 `koanf:"warmup_ratio" range:"[0,1)" also:"warmup"`
+	// floor of the decay, as a share of the learning rate
+	MinRatio float64 `koanf:"min_ratio" range:"[0,1]"`
 }
 
 // DefaultLRScheduleOptions returns cosine decay to 0 after 10 % warm-up.

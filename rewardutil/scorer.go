@@ -31,16 +31,26 @@ import (
 //
 // Scores are remembered by the content of the item, so a scorer must be deterministic or cache must be 0.
 type ScorerOptions struct {
-	URL       *string           `koanf:"url" help:"http or https address that batches are posted to; redirects to another host are not followed"`
-	Headers   map[string]string `koanf:"headers" help:"HTTP headers, such as {Authorization: \"Bearer ${oc.env:TOKEN}\"}; secrets come from the environment"`
-	Command   []string          `koanf:"command" help:"program and arguments, no shell: [python, judge.py]"`
-	Keep      bool              `koanf:"keep" help:"keep the command running between batches; it must flush its output after every line"`
-	BatchSize int               `koanf:"batch_size" help:"items in one request" range:"[1,inf)"`
-	Parallel  int               `koanf:"parallel" help:"requests under way at a time; of a command: processes" range:"[1,inf)"`
-	Timeout   float64           `koanf:"timeout_seconds" help:"for one request, start of the command included" range:"(0,inf)"`
-	Retries   int               `koanf:"retries" help:"further attempts after a time-out, a lost connection, status 408, 429 or 5xx, or a command that fails" range:"[0,inf)"`
-	Backoff   float64           `koanf:"backoff_seconds" help:"wait before the first retry; doubles with each" range:"[0,inf)"`
-	Cache     int               `koanf:"cache" help:"scores remembered by the content of their item; 0 = none" range:"[0,inf)"`
+	// http or https address that batches are posted to; redirects to another host are not followed
+	URL *string `koanf:"url"`
+	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}; secrets come from the environment
+	Headers map[string]string `koanf:"headers"`
+	// program and arguments, no shell: [python, judge.py]
+	Command []string `koanf:"command"`
+	// keep the command running between batches; it must flush its output after every line
+	Keep bool `koanf:"keep"`
+	// items in one request
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
+	// requests under way at a time; of a command: processes
+	Parallel int `koanf:"parallel" range:"[1,inf)"`
+	// for one request, start of the command included
+	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
+	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx, or a command that fails
+	Retries int `koanf:"retries" range:"[0,inf)"`
+	// wait before the first retry; doubles with each
+	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)"`
+	// scores remembered by the content of their item; 0 = none
+	Cache int `koanf:"cache" range:"[0,inf)"`
 }
 
 // DefaultScorerOptions returns a scorer without address or command.

@@ -11,10 +11,15 @@ import (
 
 // AccuracyOptions configures the reward for naming the reference's actions.
 type AccuracyOptions struct {
-	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Split  string  `koanf:"split" help:"what an action is: numbered is (N) where the reference numbers its actions, else comma; comma is what commas, semicolons and line ends separate; any also splits at white space" enum:"numbered,comma,any"`
-	Exact  bool    `koanf:"exact" help:"no partial credit: 1 for an exact match or the same option numbers, else 0"`
-	Tagged bool    `koanf:"tagged" help:"a completion without <answer>…</answer> earns 0; false: all of it is its answer"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// what an action is: numbered is (N) where the reference numbers its actions, else comma; comma is what
+	// commas, semicolons and line ends separate; any also splits at white space
+	Split string `koanf:"split" enum:"numbered,comma,any"`
+	// no partial credit: 1 for an exact match or the same option numbers, else 0
+	Exact bool `koanf:"exact"`
+	// a completion without <answer>…</answer> earns 0; false: all of it is its answer
+	Tagged bool `koanf:"tagged"`
 }
 
 // DefaultAccuracyOptions returns the Qwen-VL recipe's way; the term is off.

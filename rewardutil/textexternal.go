@@ -7,7 +7,8 @@ import (
 
 // ExternalOptions configures a reward that a program of the user's gives: an LLM judge, a compiler, a game.
 type ExternalOptions struct {
-	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off, and nothing is started" range:"[0,inf)"`
+	// weight in the total; 0 = off, and nothing is started
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
 	ScorerOptions
 }
 

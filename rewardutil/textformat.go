@@ -8,11 +8,16 @@ import (
 
 // FormatOptions configures the reward for answering as asked: <think>…</think><answer>…</answer>.
 type FormatOptions struct {
-	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Think  float64 `koanf:"think" help:"share for a <think> that a </think> follows" range:"[0,1]"`
-	Answer float64 `koanf:"answer" help:"share for an <answer> that an </answer> follows" range:"[0,1]"`
-	Order  float64 `koanf:"order" help:"share for both pairs, the answer after the thought" range:"[0,1]"`
-	Strict bool    `koanf:"strict" help:"each of the four tags at most once, and nothing but white space outside the pairs; else 0"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// share for a <think> that a </think> follows
+	Think float64 `koanf:"think" range:"[0,1]"`
+	// share for an <answer> that an </answer> follows
+	Answer float64 `koanf:"answer" range:"[0,1]"`
+	// share for both pairs, the answer after the thought
+	Order float64 `koanf:"order" range:"[0,1]"`
+	// each of the four tags at most once, and nothing but white space outside the pairs; else 0
+	Strict bool `koanf:"strict"`
 }
 
 // DefaultFormatOptions returns the shares of the Qwen-VL recipe; the term is off.

@@ -9,7 +9,8 @@ import (
 
 // LengthOptions configures the reward for being as long as the reference.
 type LengthOptions struct {
-	Weight float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
 }
 
 // Validate reports a negative weight.

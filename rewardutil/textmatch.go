@@ -9,11 +9,17 @@ import (
 
 // MatchOptions configures the reward for a text or a regular expression that an answer must have.
 type MatchOptions struct {
-	Weight     float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	By         string  `koanf:"by" help:"contains: the text stands somewhere in it; regexp: the expression (RE2) matches somewhere, ^ and $ are its ends" enum:"contains,regexp"`
-	Text       *string `koanf:"text" help:"text or expression (null = each record's own reference answer)"`
-	In         string  `koanf:"in" help:"what is searched: the answer part, or the whole completion" enum:"answer,completion"`
-	IgnoreCase bool    `koanf:"ignore_case" help:"capital and small letters are the same"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// contains: the text stands somewhere in it; regexp: the expression (RE2) matches somewhere, ^ and $ are
+	// its ends
+	By string `koanf:"by" enum:"contains,regexp"`
+	// text or expression (null = each record's own reference answer)
+	Text *string `koanf:"text"`
+	// what is searched: the answer part, or the whole completion
+	In string `koanf:"in" enum:"answer,completion"`
+	// capital and small letters are the same
+	IgnoreCase bool `koanf:"ignore_case"`
 }
 
 // DefaultMatchOptions returns a term that is off: the answer contains the reference's, in any case.

@@ -11,18 +11,30 @@ import (
 // PointsOptions configures the reward for negative points: places that a completion names, for a promptable
 // segmenter to keep out of its mask. Good ones lie where a segmenter is confused, and never on the object.
 type PointsOptions struct {
-	Weight      float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Key         string  `koanf:"key" help:"JSON key of the points in the answer, where the answer is an object"`
-	Coordinates string  `koanf:"coordinates" help:"unit of the points: pixels (of the image as meta.width and meta.height say, else of the mask), unit (0 to 1) or thousand (0 to 1000)" enum:"pixels,unit,thousand"`
-	Count       int     `koanf:"count" help:"points asked for: naming fewer leaves their share out" range:"[1,inf)"`
-	Hit         float64 `koanf:"hit" help:"share for points inside the confusion region" range:"[0,inf)"`
-	Miss        float64 `koanf:"miss" help:"share for points outside the ground truth" range:"[0,inf)"`
-	Positive    float64 `koanf:"positive" help:"share for positive points (positive_points) on the ground truth, of those named; 0 = off" range:"[0,inf)"`
-	Box         float64 `koanf:"box" help:"share for the first box named: its IoU with the ground truth's bounding box; 0 = off" range:"[0,inf)"`
-	GroundTruth string  `koanf:"ground_truth" help:"key in meta of the object's mask: a PNG, inside where it is not black"`
-	Confusion   string  `koanf:"confusion" help:"key in meta of the mask of the region that a segmenter takes for the object"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// JSON key of the points in the answer, where the answer is an object
+	Key string `koanf:"key"`
+	// unit of the points: pixels (of the image as meta.width and meta.height say, else of the mask), unit (0 to
+	// 1) or thousand (0 to 1000)
+	Coordinates string `koanf:"coordinates" enum:"pixels,unit,thousand"`
+	// points asked for: naming fewer leaves their share out
+	Count int `koanf:"count" range:"[1,inf)"`
+	// share for points inside the confusion region
+	Hit float64 `koanf:"hit" range:"[0,inf)"`
+	// share for points outside the ground truth
+	Miss float64 `koanf:"miss" range:"[0,inf)"`
+	// share for positive points (positive_points) on the ground truth, of those named; 0 = off
+	Positive float64 `koanf:"positive" range:"[0,inf)"`
+	// share for the first box named: its IoU with the ground truth's bounding box; 0 = off
+	Box float64 `koanf:"box" range:"[0,inf)"`
+	// key in meta of the object's mask: a PNG, inside where it is not black
+	GroundTruth string `koanf:"ground_truth"`
+	// key in meta of the mask of the region that a segmenter takes for the object
+	Confusion string `koanf:"confusion"`
 
-	Segmenter ScorerOptions `koanf:"segmenter" help:"a program that runs a segmenter with the points and scores its mask, instead of the masks in meta"`
+	// a program that runs a segmenter with the points and scores its mask, instead of the masks in meta
+	Segmenter ScorerOptions `koanf:"segmenter"`
 }
 
 // DefaultPointsOptions weighs hits and misses alike; the term is off.

@@ -14,18 +14,30 @@ import (
 // TextRewardOptions is the section rewards of the configuration: the terms of a completion's reward. A term
 // with weight 0 is off and is neither computed nor reported.
 type TextRewardOptions struct {
-	Format   FormatOptions    `koanf:"format" help:"<think> and <answer> tags and their order"`
-	Accuracy AccuracyOptions  `koanf:"accuracy" help:"exact match with the reference, else IoU of the sets of actions"`
-	Match    MatchOptions     `koanf:"match" help:"a text or a regular expression that the answer must have"`
-	VQA      VQARewardOptions `koanf:"vqa" help:"VQA accuracy against the annotators' answers"`
-	Rouge    RougeOptions     `koanf:"rouge" help:"ROUGE against the reference"`
-	Length   LengthOptions    `koanf:"length" help:"similarity of length to the reference"`
-	Points   PointsOptions    `koanf:"points" help:"negative points, scored on masks or by an external segmenter"`
-	External ExternalOptions  `koanf:"external" help:"scores of a program: an HTTP address or a command"`
+	// <think> and <answer> tags and their order
+	Format FormatOptions `koanf:"format"`
+	// exact match with the reference, else IoU of the sets of actions
+	Accuracy AccuracyOptions `koanf:"accuracy"`
+	// a text or a regular expression that the answer must have
+	Match MatchOptions `koanf:"match"`
+	// VQA accuracy against the annotators' answers
+	VQA VQARewardOptions `koanf:"vqa"`
+	// ROUGE against the reference
+	Rouge RougeOptions `koanf:"rouge"`
+	// similarity of length to the reference
+	Length LengthOptions `koanf:"length"`
+	// negative points, scored on masks or by an external segmenter
+	Points PointsOptions `koanf:"points"`
+	// scores of a program: an HTTP address or a command
+	External ExternalOptions `koanf:"external"`
 
-	Scale   float64  `koanf:"scale" help:"factor of the total, before its bounds: with advantages that are not normalised, the reward's weight against the KL" range:"(0,inf)"`
-	ClipMin *float64 `koanf:"clip_min" help:"lower bound of the total (null = none)"`
-	ClipMax *float64 `koanf:"clip_max" help:"upper bound of the total (null = none)"`
+	// factor of the total, before its bounds: with advantages that are not normalised, the reward's weight
+	// against the KL
+	Scale float64 `koanf:"scale" range:"(0,inf)"`
+	// lower bound of the total (null = none)
+	ClipMin *float64 `koanf:"clip_min"`
+	// upper bound of the total (null = none)
+	ClipMax *float64 `koanf:"clip_max"`
 }
 
 // DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.

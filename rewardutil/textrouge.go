@@ -9,13 +9,19 @@ import (
 
 // RougeOptions configures the reward for saying what the reference says.
 type RougeOptions struct {
-	Weight  float64   `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Types   []string  `koanf:"types" help:"measures to average" enum:"rouge1,rouge2,rougeL,rougeLsum"`
-	Shares  []float64 `koanf:"shares" help:"share of each of types in their average (empty = equal); their sum divides it"`
-	Measure string    `koanf:"measure" help:"part of each measure" enum:"f1,precision,recall"`
-	Stem    bool      `koanf:"stem" help:"compare Porter stems"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// measures to average
+	Types []string `koanf:"types" enum:"rouge1,rouge2,rougeL,rougeLsum"`
+	// share of each of types in their average (empty = equal); their sum divides it
+	Shares []float64 `koanf:"shares"`
+	// part of each measure
+	Measure string `koanf:"measure" enum:"f1,precision,recall"`
+	// compare Porter stems
+	Stem bool `koanf:"stem"`
 
-	Sentences string `koanf:"sentences" help:"sentences of rougeLsum: lines, or split: found by Punkt's rules where a text has no line break" enum:"lines,split"`
+	// sentences of rougeLsum: lines, or split: found by Punkt's rules where a text has no line break
+	Sentences string `koanf:"sentences" enum:"lines,split"`
 }
 
 // DefaultRougeOptions returns the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.

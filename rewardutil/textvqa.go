@@ -7,8 +7,10 @@ import (
 
 // VQARewardOptions configures the VQA accuracy of answers.
 type VQARewardOptions struct {
-	Weight    float64 `koanf:"weight" help:"weight in the total; 0 = off" range:"[0,inf)"`
-	Normalize bool    `koanf:"normalize" help:"normalise strings even where all annotators agree; the official evaluation does not"`
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// normalise strings even where all annotators agree; the official evaluation does not
+	Normalize bool `koanf:"normalize"`
 }
 
 // Validate reports a negative weight.

@@ -1,6 +1,6 @@
 // Package selector is what the training phases know of a policy: batches of grouped candidates in,
 // log-probabilities with or without gradient out. The policies live in its sub-packages: pointer (the
-// composable in-context example selector), later vl and seq2seq.
+// composable in-context example selector), vl (Qwen2.5-VL) and seq2seq (T5 and BART).
 //
 //	out := policy.Forward(batch, selector.ForwardOptions{})   // LogP [B, G, T], with gradient
 //
@@ -276,20 +276,6 @@ type Output struct {
 	// Entropy is -Σ_a π(a) log π(a) of every step, not masked; with gradient where ForwardOptions.Entropy
 	// asks for it and the policy can't give Dist. No tensor where a policy doesn't give it.
 	Entropy torchx.Tensor // [B, G, T] nats
-}
-
-// ExactKL is a Policy whose actions are too many for Dist (a vocabulary), but which can still sum over
-// them: KL(π ‖ reference) of every step of a batch, without gradient and 0 where masked.
-type ExactKL interface {
-	Policy
-	KL(b *Batch, reference Policy) torchx.Tensor // [B, G, T] nats
-}
-
-// HeadCloner is a Policy whose attention can be read with another number of heads: the same weights, in
-// the same shapes, make another function of them.
-type HeadCloner interface {
-	Policy
-	CloneWithHeads(heads int) (Policy, error)
 }
 
 // Policy is a trainable distribution over sequences of actions.

@@ -1,11 +1,10 @@
 package conversation
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/digest"
 )
 
 // Bundle is everything a run of a token policy reads. Sets that the data does not give are nil.
@@ -29,7 +28,7 @@ type Bundle struct {
 // Seal drops empty sets, fills in sizes and fingerprint, and returns the bundle.
 func (b *Bundle) Seal() *Bundle {
 	b.Counts = map[string]int{}
-	h := sha256.New()
+	h := digest.New()
 	for _, part := range []struct {
 		name string
 		set  **Set
@@ -41,6 +40,6 @@ func (b *Bundle) Seal() *Bundle {
 		b.Counts[part.name+"_samples"] = (*part.set).Len()
 		fmt.Fprintln(h, part.name, (*part.set).Fingerprint())
 	}
-	b.Fingerprint = hex.EncodeToString(h.Sum(nil))
+	b.Fingerprint = h.Hex()
 	return b
 }

@@ -9,23 +9,35 @@ import (
 
 // Options is the section data.conversations of the configuration.
 type Options struct {
-	Train *string `koanf:"train" help:"JSON or JSONL file of conversations to train on; split by data.train_ratio unless val is given"`
-	Val   *string `koanf:"val" help:"file of the validation conversations, instead of a split"`
-	Eval  *string `koanf:"eval" help:"file of held-out conversations: reported, never used for a choice"`
+	// JSON or JSONL file of conversations to train on; split by data.train_ratio unless val is given
+	Train *string `koanf:"train"`
+	// file of the validation conversations, instead of a split
+	Val *string `koanf:"val"`
+	// file of held-out conversations: reported, never used for a choice
+	Eval *string `koanf:"eval"`
 
-	SFT      *string `koanf:"sft" help:"file of demonstrations that the sft phase imitates instead of train's targets"`
-	Demos    *int    `koanf:"demos" help:"how many training samples sft imitates (null = all): demonstrations are dear, rewards cheap" range:"[1,inf)"`
-	Captions bool    `koanf:"captions" help:"sft also learns to describe every training scene (data=shapes)"`
+	// file of demonstrations that the sft phase imitates instead of train's targets
+	SFT *string `koanf:"sft"`
+	// how many training samples sft imitates (null = all): demonstrations are dear, rewards cheap
+	Demos *int `koanf:"demos" range:"[1,inf)"`
+	// sft also learns to describe every training scene (data=shapes)
+	Captions bool `koanf:"captions"`
 
-	SplitBy string `koanf:"split_by" help:"what stays on one side of the split: all records of one image or video, or single records" enum:"image,record"`
+	// what stays on one side of the split: all records of one image or video, or single records
+	SplitBy string `koanf:"split_by" enum:"image,record"`
 
-	System string `koanf:"system" help:"system message of conversations that have none; empty = the chat template's own"`
-	Prefix string `koanf:"prefix" help:"text put before that of the last user turn, after its leading images"`
-	Suffix string `koanf:"suffix" help:"text put after the last user turn"`
+	// system message of conversations that have none; empty = the chat template's own
+	System string `koanf:"system"`
+	// text put before that of the last user turn, after its leading images
+	Prefix string `koanf:"prefix"`
+	// text put after the last user turn
+	Suffix string `koanf:"suffix"`
 
-	Video VideoOptions `koanf:"video" help:"which frames of videos are taken"`
+	// which frames of videos are taken
+	Video VideoOptions `koanf:"video"`
 
-	CheckRecords *int `koanf:"check_records" help:"how many records of each set are decoded and their files looked up before training (null = all)" range:"[0,inf)"`
+	// how many records of each set are decoded and their files looked up before training (null = all)
+	CheckRecords *int `koanf:"check_records" range:"[0,inf)"`
 
 	// Set by the program from the keys of data.
 	Root       string  `koanf:"-"` // folder of relative paths of pictures; "" = the file's own

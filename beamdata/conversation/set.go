@@ -1,11 +1,11 @@
 package conversation
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"slices"
+
+	"fulcrum/internal/digest"
 )
 
 // Set is a list of samples that are made on demand. A nil set is empty. Safe for concurrent use.
@@ -69,12 +69,12 @@ func (s *Set) First(n int) *Set {
 
 // Fingerprint returns a SHA-256 over the source's bytes and the samples chosen from it, in hex.
 func (s *Set) Fingerprint() string {
-	h := sha256.New()
+	h := digest.New()
 	fmt.Fprintln(h, s.source.Fingerprint())
 	buf := make([]byte, 0, 8*len(s.rows))
 	for _, r := range s.rows {
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(r))
 	}
 	h.Write(buf)
-	return hex.EncodeToString(h.Sum(nil))
+	return h.Hex()
 }

@@ -13,9 +13,12 @@ import (
 // VideoOptions is the section data.conversations.video of the configuration: which frames of a video are taken, as
 // Qwen's own tools do it. A record's own numbers win.
 type VideoOptions struct {
-	FPS       float64 `koanf:"fps" help:"frames taken of a second of a video file" range:"(0,inf)"`
-	MinFrames int     `koanf:"min_frames" help:"fewest frames of a video file, where it has as many" range:"[2,8192]"`
-	MaxFrames int     `koanf:"max_frames" help:"most frames of a video; longer lists of frames are thinned evenly" range:"[2,8192]"`
+	// frames taken of a second of a video file
+	FPS float64 `koanf:"fps" range:"(0,inf)"`
+	// fewest frames of a video file, where it has as many
+	MinFrames int `koanf:"min_frames" range:"[2,8192]"`
+	// most frames of a video; longer lists of frames are thinned evenly
+	MaxFrames int `koanf:"max_frames" range:"[2,8192]"`
 }
 
 // mostFrames bounds max_frames: the numbers of the frames go to ffmpeg as one argument, which Linux limits to 128 KiB.

@@ -7,14 +7,12 @@ package jsonrecords
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"time"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
 )
 
@@ -47,7 +45,7 @@ func Scan(path string, visit func(record []byte)) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scanner{r: f, hash: sha256.New()}
+	s := &scanner{r: f, hash: digest.New()}
 	x := &Index{Path: path, size: info.Size(), mod: info.ModTime()}
 	if err := s.records(func(at int64, record []byte) {
 		x.start, x.length = append(x.start, at), append(x.length, int32(len(record)))
@@ -57,7 +55,7 @@ func Scan(path string, visit func(record []byte)) (*Index, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("%s: record %d: %w", path, len(x.start)+1, err)
 	}
-	x.Digest = hex.EncodeToString(s.hash.Sum(nil))
+	x.Digest = s.hash.Hex()
 	return x, nil
 }
 
@@ -104,7 +102,7 @@ func (x *Index) Line(row int64) int {
 // scanner walks over the top level of a JSON stream. buf holds what was read and not yet passed.
 type scanner struct {
 	r    io.Reader
-	hash hash.Hash
+	hash digest.Hash
 	buf  []byte
 	base int64 // offset of buf[0] in the file
 	end  bool  // everything was read

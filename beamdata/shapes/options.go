@@ -8,14 +8,22 @@ import (
 
 // Options sizes the set. The set's seed is apart from a run's seed, so that all runs train on one set.
 type Options struct {
-	Seed            int64 `koanf:"seed" help:"seed of the set itself, apart from the run's seed"`
-	TrainQueries    int   `koanf:"train_queries" help:"questions that train; all are candidates too" range:"[1,10000000]"`
-	ReaderQuestions int   `koanf:"reader_questions" help:"further training questions: candidates and the reader's prior, never queries" range:"[1,10000000]"`
-	ValQueries      int   `koanf:"val_queries" help:"questions that validate, on scenes of their own" range:"[0,10000000]"`
-	DevQueries      int   `koanf:"dev_queries" help:"held-out questions, on scenes of their own" range:"[0,10000000]"`
-	PoolSize        int   `koanf:"pool_size" help:"candidates per query" range:"[8,inf)"`
-	Shots           int   `koanf:"shots" help:"examples per beam" range:"[1,8]"`
-	BeamWidth       int   `koanf:"beam_width" help:"beams per query" range:"[1,inf)"`
+	// seed of the set itself, apart from the run's seed
+	Seed int64 `koanf:"seed"`
+	// questions that train; all are candidates too
+	TrainQueries int `koanf:"train_queries" range:"[1,10000000]"`
+	// further training questions: candidates and the reader's prior, never queries
+	ReaderQuestions int `koanf:"reader_questions" range:"[1,10000000]"`
+	// questions that validate, on scenes of their own
+	ValQueries int `koanf:"val_queries" range:"[0,10000000]"`
+	// held-out questions, on scenes of their own
+	DevQueries int `koanf:"dev_queries" range:"[0,10000000]"`
+	// candidates per query
+	PoolSize int `koanf:"pool_size" range:"[8,inf)"`
+	// examples per beam
+	Shots int `koanf:"shots" range:"[1,8]"`
+	// beams per query
+	BeamWidth int `koanf:"beam_width" range:"[1,inf)"`
 }
 
 // DefaultOptions returns the set that exp=okvqa_v3 trains on.

@@ -21,13 +21,21 @@ const (
 
 // Options is the section data.summaries of the configuration.
 type Options struct {
-	Train int     `koanf:"train" help:"training reports" range:"[1,inf)"`
-	Val   int     `koanf:"val" help:"validation reports" range:"[1,inf)"`
-	Test  int     `koanf:"test" help:"held-out reports" range:"[0,inf)"`
-	Seed  int64   `koanf:"seed" help:"seed of all reports"`
-	Talks float64 `koanf:"talks" help:"share of the reports that are written as a talk of two, not as a table" range:"[0,1]"`
+	// training reports
+	Train int `koanf:"train" range:"[1,inf)"`
+	// validation reports
+	Val int `koanf:"val" range:"[1,inf)"`
+	// held-out reports
+	Test int `koanf:"test" range:"[0,inf)"`
+	// seed of all reports
+	Seed int64 `koanf:"seed"`
+	// share of the reports that are written as a talk of two, not as a table
+	Talks float64 `koanf:"talks" range:"[0,1]"`
 
-	Drafts int `koanf:"drafts" help:"sft imitates this many drafts instead of the summaries: one to three sentences about any of the facts of other reports, which teach a model from random weights to read and write before it learns what matters; 0 = none" range:"[0,inf)"`
+	// sft imitates this many drafts instead of the summaries: one to three sentences about any of the facts of
+	// other reports, which teach a model from random weights to read and write before it learns what matters; 0
+	// = none
+	Drafts int `koanf:"drafts" range:"[0,inf)"`
 }
 
 // DefaultOptions returns a set that a tiny model learns in minutes.

@@ -8,18 +8,29 @@ import (
 
 // Options is the section data.texts of the configuration.
 type Options struct {
-	Train *string `koanf:"train" help:"JSON, JSONL or Parquet file to train on, or a pattern of several (data/train-*.parquet); split by data.train_ratio unless val is given"`
-	Val   *string `koanf:"val" help:"file or pattern of the validation records, instead of a split"`
-	Test  *string `koanf:"test" help:"file or pattern of held-out records: reported, never used for a choice"`
+	// JSON, JSONL or Parquet file to train on, or a pattern of several (data/train-*.parquet); split by
+	// data.train_ratio unless val is given
+	Train *string `koanf:"train"`
+	// file or pattern of the validation records, instead of a split
+	Val *string `koanf:"val"`
+	// file or pattern of held-out records: reported, never used for a choice
+	Test *string `koanf:"test"`
 
-	Source *string `koanf:"source" help:"column of the text to read (null = found with target: source/target, document/summary, article/highlights, text/summary, dialogue/summary)"`
-	Target *string `koanf:"target" help:"column of the text to write"`
-	ID     *string `koanf:"id" help:"column of the record's own id, for messages (null = id where there is one)"`
+	// column of the text to read (null = found with target: source/target, document/summary,
+	// article/highlights, text/summary, dialogue/summary)
+	Source *string `koanf:"source"`
+	// column of the text to write
+	Target *string `koanf:"target"`
+	// column of the record's own id, for messages (null = id where there is one)
+	ID *string `koanf:"id"`
 
-	Prefix string `koanf:"prefix" help:"text put before every source, such as 'summarize: ' for T5; also with data=summaries"`
-	Demos  *int   `koanf:"demos" help:"how many training records sft imitates (null = all): targets are dear, rewards cheap" range:"[1,inf)"`
+	// text put before every source, such as 'summarize: ' for T5; also with data=summaries
+	Prefix string `koanf:"prefix"`
+	// how many training records sft imitates (null = all): targets are dear, rewards cheap
+	Demos *int `koanf:"demos" range:"[1,inf)"`
 
-	CheckRecords *int `koanf:"check_records" help:"how many records of each set are decoded before training (null = all)" range:"[0,inf)"`
+	// how many records of each set are decoded before training (null = all)
+	CheckRecords *int `koanf:"check_records" range:"[0,inf)"`
 
 	// Set by the program from the keys of data.
 	TrainRatio float64 `koanf:"-"` // share of Train that trains where there is no Val

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/parquet"
 )
 
@@ -20,7 +21,7 @@ func openParquet(path string) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := f.Digest()
+	hash, _, err := digest.File(path)
 	return parquetFile{f, hash}, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/internal/usage"
 )
 
 type storyOptions struct {
@@ -145,7 +146,7 @@ func TestExitCodes(t *testing.T) {
 		{"done", nil, 0},
 		{"a failed run", errors.New("loss is nan"), 1},
 		{"a config error", &configs.Error{Msg: "x"}, 2},
-		{"a usage error", &usageError{"x"}, 2},
+		{"a usage error", usage.Errorf("%s", "x"), 2},
 		{"SIGINT", &interrupted{syscall.SIGINT}, 130},
 		{"SIGHUP", &interrupted{syscall.SIGHUP}, 129},
 		{"a run stopped by its context", context.Canceled, 143},

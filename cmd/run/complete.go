@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/internal/usage"
 )
 
 // Scripts that users evaluate: `eval "$(run -sc install=bash)"`, `run -sc install=fish | source`.
@@ -69,7 +70,7 @@ var shells = map[string]struct{ install, uninstall, separator string }{
 
 // completion installs, removes or answers shell completion.
 func (s *session) completion(inv *invocation) error {
-	want := &usageError{"--shell-completion: want install=, uninstall= or query= with bash, zsh or fish"}
+	want := usage.Errorf("%s", "--shell-completion: want install=, uninstall= or query= with bash, zsh or fish")
 	if len(inv.args) != 1 {
 		return want
 	}

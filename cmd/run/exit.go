@@ -23,7 +23,6 @@ func (e *interrupted) Error() string { return "interrupted by " + unix.SignalNam
 func exitCode(ctx context.Context, err error) int {
 	var (
 		stop  *interrupted
-		usage *usageError
 		one   *configs.Error
 		many  configs.Errors
 		coded interface{ ExitCode() int }
@@ -35,7 +34,7 @@ func exitCode(ctx context.Context, err error) int {
 		return 128 + int(stop.signal)
 	case errors.As(err, &coded):
 		return coded.ExitCode()
-	case errors.As(err, &usage), errors.As(err, &one), errors.As(err, &many):
+	case errors.As(err, &one), errors.As(err, &many):
 		return 2
 	}
 	return 1

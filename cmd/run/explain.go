@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"fulcrum/configs"
+	"fulcrum/internal/usage"
 )
 
 // explain prints which file or override set a key, and what that replaced.
@@ -14,7 +15,7 @@ func (s *session) explain(inv *invocation) error {
 		return err
 	}
 	if len(inv.args) == 0 {
-		return &usageError{"explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3"}
+		return usage.Errorf("%s", "explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3")
 	}
 	key := inv.args[0]
 	inv.args = inv.args[1:]

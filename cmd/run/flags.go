@@ -8,12 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 )
-
-// usageError is a fault in how the program was called.
-type usageError struct{ msg string }
-
-func (e *usageError) Error() string { return e.msg }
 
 // invocation is the parsed command line.
 type invocation struct {
@@ -130,7 +126,7 @@ func parseArgs(args []string) (*invocation, error) {
 	inv.rerun = rerunFolder(inv.rerun)
 	inv.args = f.Args()
 	if inv.info != "" && !contains(infoKinds[:], inv.info) {
-		return nil, &usageError{registry.Unknown("--info", inv.info, infoKinds[:]).Error()}
+		return nil, usage.Errorf("%v", registry.Unknown("--info", inv.info, infoKinds[:]))
 	}
 	commands := 0
 	for _, given := range []bool{inv.run, inv.multirun && inv.cfg != "sweep", inv.cfg != "", inv.info != "", inv.completion} {
@@ -140,13 +136,13 @@ func parseArgs(args []string) (*invocation, error) {
 	}
 	switch {
 	case commands > 1:
-		return nil, &usageError{"only one of --run, --multirun, --cfg, --info and --shell-completion can be specified"}
+		return nil, usage.Errorf("%s", "only one of --run, --multirun, --cfg, --info and --shell-completion can be specified")
 	case inv.resolve && inv.cfg == "" && !inv.help:
-		return nil, &usageError{"--resolve works only with --cfg or --help"}
+		return nil, usage.Errorf("%s", "--resolve works only with --cfg or --help")
 	case inv.cfg != "" && !contains(cfgKinds[:], inv.cfg):
-		return nil, &usageError{registry.Unknown("--cfg", inv.cfg, cfgKinds[:]).Error()}
+		return nil, usage.Errorf("%v", registry.Unknown("--cfg", inv.cfg, cfgKinds[:]))
 	case inv.cfg == "sweep" && !inv.multirun:
-		return nil, &usageError{"--cfg sweep prints the jobs of a sweep: add --multirun"}
+		return nil, usage.Errorf("%s", "--cfg sweep prints the jobs of a sweep: add --multirun")
 	}
 	return inv, nil
 }
@@ -155,10 +151,10 @@ func parseArgs(args []string) (*invocation, error) {
 func unknownFlag(f *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return &usageError{err.Error()}
+		return usage.Errorf("%v", err)
 	}
 	name := unknown.GetSpecifiedName()
-	e := &flagError{usageError: usageError{"unknown flag: --" + name}, name: "--" + name}
+	e := &flagError{msg: "unknown flag: --" + name, name: "--" + name}
 	if short := unknown.GetSpecifiedShortnames(); short != "" { // -seed
 		e.msg, e.name = "unknown flag: -"+short, "-"+short
 		return e
@@ -193,8 +189,8 @@ func flagsHelp() string {
 				b.WriteString("," + s[0])
 			}
 		}
-		usage, _, _ := strings.Cut(f.Usage, " (short:")
-		b.WriteString(" : " + usage + "\n")
+		text, _, _ := strings.Cut(f.Usage, " (short:")
+		b.WriteString(" : " + text + "\n")
 	})
 	b.WriteString("Overrides : Any key=value arguments to override config values (use dots for.nested=overrides)")
 	return b.String()

@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 )
-
-// version of the program.
-const version = "0.1.0"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
@@ -140,7 +139,7 @@ func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 func (s *session) dispatch(inv *invocation) error {
 	switch {
 	case inv.version:
-		fmt.Fprintln(s.out, "run "+version)
+		fmt.Fprintln(s.out, "run "+build.Version)
 		return nil
 	case inv.completion:
 		return s.completion(inv)
@@ -163,7 +162,7 @@ func (s *session) run(inv *invocation) error {
 	}
 	if !req.Multirun {
 		if inv.detach {
-			return &usageError{"--detach leaves a sweep to a process of its own: add --multirun"}
+			return usage.Errorf("%s", "--detach leaves a sweep to a process of its own: add --multirun")
 		}
 		c, err := configs.Compose(req)
 		if err == nil && c.Mode() != "MULTIRUN" {

@@ -2,11 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"fulcrum/configs"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 )
 
 // This file answers words that are neither flags nor overrides: exp okvqa_v3, --seed 3.
@@ -18,28 +18,30 @@ func overrides(req configs.Request) error {
 			continue
 		}
 		if near, ok := registry.Nearest(a, verbs[:]); ok && i == 0 {
-			return &usageError{fmt.Sprintf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)}
+			return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)
 		}
 		value := ""
 		if i+1 < len(req.Overrides) && isWord(req.Overrides[i+1]) {
 			value = req.Overrides[i+1]
 		}
 		if meant := configs.Settings(req, a, value); len(meant) > 0 {
-			return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))}
+			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
 		}
-		return &usageError{fmt.Sprintf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))}
+		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))
 	}
 	return nil
 }
 
 // flagError is a flag that the program does not have.
 type flagError struct {
-	usageError
-	name string // with its dashes
-	near bool   // one of ours is
+	msg, name string // name with its dashes
+	near      bool   // one of ours is
 }
 
-func (e *flagError) Unwrap() error { return &e.usageError }
+func (e *flagError) Error() string { return e.msg }
+
+// ExitCode returns 2, as of every mistake in a command line.
+func (e *flagError) ExitCode() int { return 2 }
 
 // withoutDashes adds to the fault of an unknown flag the override that it stands for: settings have no dashes.
 func (s *session) withoutDashes(err error, args []string) error {
@@ -62,7 +64,7 @@ func (s *session) withoutDashes(err error, args []string) error {
 		return err
 	}
 	if meant := configs.Settings(configs.Request{Library: configs.Library(), Schema: schema}, unknown.name, value); len(meant) > 0 {
-		return &usageError{fmt.Sprintf("%s: settings are written without dashes (did you mean %s?)", unknown.msg, strings.Join(meant, " or "))}
+		return usage.Errorf("%s: settings are written without dashes (did you mean %s?)", unknown.msg, strings.Join(meant, " or "))
 	}
-	return &usageError{unknown.msg + ": run --help lists groups and keys, --hydra-help the flags"}
+	return usage.Errorf("%s: run --help lists groups and keys, --hydra-help the flags", unknown.msg)
 }

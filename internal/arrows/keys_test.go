@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,8 +23,8 @@ var unread = map[string]string{
 	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
 }
 
-// Every key that a configuration may set is read by something. A key is a field with a koanf tag, which is what
-// docs/configuration.md is made from. Validation does not count as reading, and neither does setting a default.
+// Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is
+// what docs/configuration.md is made from. Validation does not count as reading, and neither does setting a default.
 func TestEveryKeyIsRead(t *testing.T) {
 	const mode = packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps
 	loaded, err := packages.Load(&packages.Config{Mode: mode, Dir: "../.."}, "fulcrum/...")
@@ -66,11 +67,17 @@ func keys(p *packages.Package, file *ast.File, fields map[*types.Var]string) {
 		if !ok {
 			return true
 		}
-		typ := p.TypesInfo.TypeOf(s).(*types.Struct)
-		for i := range typ.NumFields() {
-			tag := reflect.StructTag(typ.Tag(i))
-			if key := tag.Get("koanf"); key != "" && key != "-" && tag.Get("help") != "" && !isStruct(typ.Field(i).Type()) {
-				fields[typ.Field(i)] = p.Name + "." + spec.Name.Name + "." + typ.Field(i).Name()
+		for _, f := range s.Fields.List {
+			if f.Tag == nil || f.Doc == nil {
+				continue
+			}
+			tag, _ := strconv.Unquote(f.Tag.Value)
+			key := reflect.StructTag(tag).Get("koanf")
+			for _, name := range f.Names {
+				field, ok := p.TypesInfo.Defs[name].(*types.Var)
+				if ok && key != "" && key != "-" && !isStruct(field.Type()) {
+					fields[field] = p.Name + "." + spec.Name.Name + "." + name.Name
+				}
 			}
 		}
 		return true

@@ -8,8 +8,6 @@
 package hffolder
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +17,7 @@ import (
 	"sort"
 	"strings"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
@@ -244,7 +243,7 @@ func list(names []string) string {
 // and last 4 KiB of its bytes. It does not depend on how the tensors are spread over files, and reads megabytes of a
 // model of many gigabytes.
 func (f *Folder) Fingerprint() string {
-	h := sha256.New()
+	h := digest.New()
 	for _, name := range f.Names() {
 		t := f.tensors[name].tensor
 		fmt.Fprintf(h, "%s %s %v\n", name, t.DType, t.Shape)
@@ -252,7 +251,7 @@ func (f *Folder) Fingerprint() string {
 		h.Write(t.Data[:min(part, len(t.Data))])
 		h.Write(t.Data[max(0, len(t.Data)-part):])
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return h.Hex()[:32]
 }
 
 // Close unmaps the files: no tensor may be in use any more.

@@ -1,9 +1,7 @@
 package parquet
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -186,20 +184,6 @@ func (p *File) Column(name string) (*Column, error) {
 		return c, nil
 	}
 	return nil, fmt.Errorf("%s: %w", p.Path, registry.Unknown("column", name, p.Columns()))
-}
-
-// Digest returns the SHA-256 of the file, in hex.
-func (p *File) Digest() (string, error) {
-	f, err := p.open()
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("%s: %w", p.Path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // open opens the file again; one that changed is an error.

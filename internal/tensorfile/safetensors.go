@@ -2,9 +2,7 @@ package tensorfile
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"sort"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 )
 
 // maxHeader is the format's own limit for the JSON header.
@@ -70,8 +69,7 @@ func (f *File) checkDigest() error {
 	if !ok {
 		return nil
 	}
-	sum := sha256.Sum256(f.body)
-	if got := hex.EncodeToString(sum[:]); got != want {
+	if got := digest.Of(f.body); got != want {
 		return fmt.Errorf("its tensors have the SHA-256 %.12s…, those that were written had %.12s… (%s)", got, want, DigestKey)
 	}
 	return nil
@@ -257,11 +255,11 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 
 // digestOf returns the SHA-256 of the tensors' bytes in this order.
 func digestOf(tensors []Tensor) string {
-	hash := sha256.New()
+	hash := digest.New()
 	for _, t := range tensors {
 		hash.Write(t.Data)
 	}
-	return hex.EncodeToString(hash.Sum(nil))
+	return hash.Hex()
 }
 
 // safetensorsHeader returns the length prefix and the padded JSON.

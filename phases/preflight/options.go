@@ -7,56 +7,106 @@ import (
 
 // Options configures the preflight (config section preflight).
 type Options struct {
-	Enabled bool `koanf:"enabled" help:"look at the data, and try every phase on clones, before a fresh run's first step"`
-	Queries int  `koanf:"queries" help:"queries of the batch on which clones are tried; fewer where a model is large" range:"[2,1024]"`
-	Steps   int  `koanf:"steps" help:"optimizer steps after which every trained tensor has moved" range:"[2,100]"`
+	// look at the data, and try every phase on clones, before a fresh run's first step
+	Enabled bool `koanf:"enabled"`
+	// queries of the batch on which clones are tried; fewer where a model is large
+	Queries int `koanf:"queries" range:"[2,1024]"`
+	// optimizer steps after which every trained tensor has moved
+	Steps int `koanf:"steps" range:"[2,100]"`
 
-	DuplicateQueries     doctor.Limit  `koanf:"duplicate_queries" help:"largest share of a set's queries that repeat the content of another; a repeated id is always a finding"`
-	SplitLeak            doctor.Limit  `koanf:"split_leak" help:"largest share of validation or held-out queries whose content is trained on; a shared id is always a finding"`
-	QueryInOwnPool       doctor.Limit  `koanf:"query_in_own_pool" help:"largest share of queries that are their own candidates"`
-	ConstantRewards      doctor.Limit  `koanf:"constant_rewards" help:"largest share of recorded groups with equal rewards"`
-	SubprecisionRewards  doctor.Limit  `koanf:"subprecision_rewards" help:"largest share of recorded groups whose rewards differ by no more than advantage.precision"`
-	ScoreTies            doctor.Limit  `koanf:"score_ties" help:"largest share of recorded groups with several best candidates"`
-	SmallGroups          doctor.Limit  `koanf:"small_groups" help:"largest share of recorded groups with fewer than two candidates (grpo)"`
-	NonfiniteRewards     doctor.Switch `koanf:"nonfinite_rewards" help:"recorded and sampled candidates have finite rewards"`
-	RecordReaderMismatch doctor.Limit  `koanf:"record_reader_mismatch" help:"largest share of recorded rewards that the reader contradicts"`
-	PoolUnlikeQuery      doctor.Limit  `koanf:"pool_unlike_query" help:"standard errors by which queries are nearer to their own pools than to those of others"`
-	IdenticalCandidates  doctor.Limit  `koanf:"identical_candidates" help:"largest share of the candidates of a pool whose embedding another one there has"`
-	SharedPictures       doctor.Limit  `koanf:"shared_pictures" help:"largest share of the samples with pictures that show the same ones"`
-	ContradictoryRewards doctor.Limit  `koanf:"contradictory_rewards" help:"largest share of recorded groups that hold the same candidate under different rewards"`
+	// largest share of a set's queries that repeat the content of another; a repeated id is always a finding
+	DuplicateQueries doctor.Limit `koanf:"duplicate_queries"`
+	// largest share of validation or held-out queries whose content is trained on; a shared id is always a
+	// finding
+	SplitLeak doctor.Limit `koanf:"split_leak"`
+	// largest share of queries that are their own candidates
+	QueryInOwnPool doctor.Limit `koanf:"query_in_own_pool"`
+	// largest share of recorded groups with equal rewards
+	ConstantRewards doctor.Limit `koanf:"constant_rewards"`
+	// largest share of recorded groups whose rewards differ by no more than advantage.precision
+	SubprecisionRewards doctor.Limit `koanf:"subprecision_rewards"`
+	// largest share of recorded groups with several best candidates
+	ScoreTies doctor.Limit `koanf:"score_ties"`
+	// largest share of recorded groups with fewer than two candidates (grpo)
+	SmallGroups doctor.Limit `koanf:"small_groups"`
+	// recorded and sampled candidates have finite rewards
+	NonfiniteRewards doctor.Switch `koanf:"nonfinite_rewards"`
+	// largest share of recorded rewards that the reader contradicts
+	RecordReaderMismatch doctor.Limit `koanf:"record_reader_mismatch"`
+	// standard errors by which queries are nearer to their own pools than to those of others
+	PoolUnlikeQuery doctor.Limit `koanf:"pool_unlike_query"`
+	// largest share of the candidates of a pool whose embedding another one there has
+	IdenticalCandidates doctor.Limit `koanf:"identical_candidates"`
+	// largest share of the samples with pictures that show the same ones
+	SharedPictures doctor.Limit `koanf:"shared_pictures"`
+	// largest share of recorded groups that hold the same candidate under different rewards
+	ContradictoryRewards doctor.Limit `koanf:"contradictory_rewards"`
 
-	StepFailed            doctor.Switch `koanf:"step_failed" help:"a step of the phase ends without an error"`
-	GradientMissing       doctor.Switch `koanf:"gradient_missing" help:"the log-probabilities have a gradient to every trained tensor"`
-	ParametersDoNotMove   doctor.Switch `koanf:"parameters_do_not_move" help:"every trained tensor moves within the steps"`
-	FrozenMove            doctor.Switch `koanf:"frozen_move" help:"frozen tensors and the reference policy stay as they are"`
-	RatioNotOne           doctor.Switch `koanf:"ratio_not_one" help:"the ratio of the policy to itself is exactly 1"`
-	GradNogradDiffer      doctor.Limit  `koanf:"grad_nograd_differ" help:"largest difference of a log-probability with and without gradient, in nats"`
-	ForwardNotDeterminist doctor.Limit  `koanf:"forward_not_deterministic" help:"largest difference of a log-probability between two evaluations, in nats"`
-	BatchChangesOutput    doctor.Limit  `koanf:"batch_changes_output" help:"largest difference of a log-probability alone and in a batch of others, in nats"`
-	PaddingChangesLoss    doctor.Limit  `koanf:"padding_changes_loss" help:"largest relative difference of loss and gradient norm with padding added to the batch"`
-	GradientsAccumulate   doctor.Limit  `koanf:"gradients_accumulate" help:"largest relative difference of the gradient norm between two steps from the same weights"`
-	ObjectiveNotImproved  doctor.Switch `koanf:"objective_not_improved" help:"a step makes the better candidates of its batch likelier"`
-	WeightsIgnored        doctor.Switch `koanf:"weights_ignored" help:"trained weights that move change the log-probabilities"`
-	CreditMisplaced       doctor.Limit  `koanf:"credit_misplaced" help:"how far the gradient of the first step may be from that of its candidates' own rewards, as a share of what sets these apart"`
-	ClipIgnored           doctor.Switch `koanf:"clip_ignored" help:"a gradient longer than optim.grad_clip_norm reaches the optimizer clipped"`
-	MomentsDiffer         doctor.Switch `koanf:"moments_differ" help:"the optimizer's moments are those of its steps so far, by optim.betas"`
-	StepSize              doctor.Switch `koanf:"step_size" help:"the first step moves the weights by the learning rate"`
-	SamplingDiffers       doctor.Limit  `koanf:"sampling_differs" help:"standard errors by which sampled candidates may be likelier or less likely than draws at the configured temperature"`
-	NoiseRepeats          doctor.Switch `koanf:"noise_repeats" help:"steps, queries and candidates have random numbers of their own"`
-	TruncationUnmarked    doctor.Switch `koanf:"truncation_unmarked" help:"sampled completions without an end count as cut"`
+	// a step of the phase ends without an error
+	StepFailed doctor.Switch `koanf:"step_failed"`
+	// the log-probabilities have a gradient to every trained tensor
+	GradientMissing doctor.Switch `koanf:"gradient_missing"`
+	// every trained tensor moves within the steps
+	ParametersDoNotMove doctor.Switch `koanf:"parameters_do_not_move"`
+	// frozen tensors and the reference policy stay as they are
+	FrozenMove doctor.Switch `koanf:"frozen_move"`
+	// the ratio of the policy to itself is exactly 1
+	RatioNotOne doctor.Switch `koanf:"ratio_not_one"`
+	// largest difference of a log-probability with and without gradient, in nats
+	GradNogradDiffer doctor.Limit `koanf:"grad_nograd_differ"`
+	// largest difference of a log-probability between two evaluations, in nats
+	ForwardNotDeterminist doctor.Limit `koanf:"forward_not_deterministic"`
+	// largest difference of a log-probability alone and in a batch of others, in nats
+	BatchChangesOutput doctor.Limit `koanf:"batch_changes_output"`
+	// largest relative difference of loss and gradient norm with padding added to the batch
+	PaddingChangesLoss doctor.Limit `koanf:"padding_changes_loss"`
+	// largest relative difference of the gradient norm between two steps from the same weights
+	GradientsAccumulate doctor.Limit `koanf:"gradients_accumulate"`
+	// a step makes the better candidates of its batch likelier
+	ObjectiveNotImproved doctor.Switch `koanf:"objective_not_improved"`
+	// trained weights that move change the log-probabilities
+	WeightsIgnored doctor.Switch `koanf:"weights_ignored"`
+	// how far the gradient of the first step may be from that of its candidates' own rewards, as a share of
+	// what sets these apart
+	CreditMisplaced doctor.Limit `koanf:"credit_misplaced"`
+	// a gradient longer than optim.grad_clip_norm reaches the optimizer clipped
+	ClipIgnored doctor.Switch `koanf:"clip_ignored"`
+	// the optimizer's moments are those of its steps so far, by optim.betas
+	MomentsDiffer doctor.Switch `koanf:"moments_differ"`
+	// the first step moves the weights by the learning rate
+	StepSize doctor.Switch `koanf:"step_size"`
+	// standard errors by which sampled candidates may be likelier or less likely than draws at the configured
+	// temperature
+	SamplingDiffers doctor.Limit `koanf:"sampling_differs"`
+	// steps, queries and candidates have random numbers of their own
+	NoiseRepeats doctor.Switch `koanf:"noise_repeats"`
+	// sampled completions without an end count as cut
+	TruncationUnmarked doctor.Switch `koanf:"truncation_unmarked"`
 
-	RecordedDiffer    doctor.Switch `koanf:"recorded_differ" help:"recorded candidates reach the phases with the steps and rewards that stand in the data, alone and in a batch"`
-	ScoresDiffer      doctor.Switch `koanf:"scores_differ" help:"candidates earn in a batch, and where they are sampled, what each earns alone"`
-	ValidationDiffers doctor.Switch `koanf:"validation_differs" help:"validation reports what the policy's answers earn one by one"`
-	RoundTrip         doctor.Limit  `koanf:"round_trip" help:"largest share of recorded candidates that are others after decoding and encoding"`
+	// recorded candidates reach the phases with the steps and rewards that stand in the data, alone and in a
+	// batch
+	RecordedDiffer doctor.Switch `koanf:"recorded_differ"`
+	// candidates earn in a batch, and where they are sampled, what each earns alone
+	ScoresDiffer doctor.Switch `koanf:"scores_differ"`
+	// validation reports what the policy's answers earn one by one
+	ValidationDiffers doctor.Switch `koanf:"validation_differs"`
+	// largest share of recorded candidates that are others after decoding and encoding
+	RoundTrip doctor.Limit `koanf:"round_trip"`
 
-	ImagesIgnored   doctor.Limit  `koanf:"images_ignored" help:"least change of a log-probability when the image is another or blank, in nats"`
-	TextIgnored     doctor.Limit  `koanf:"text_ignored" help:"least change of a log-probability when the prompt's text is another, in nats"`
-	ImagesDoNotHelp doctor.Limit  `koanf:"images_do_not_help" help:"standard errors by which answers are likelier with their own images than with others (not from scratch)"`
-	LoRAIgnored     doctor.Switch `koanf:"lora_ignored" help:"loaded adapters change the log-probabilities"`
-	AdapterKeys     doctor.Switch `koanf:"adapter_keys" help:"every tensor of vl.adapter or seq2seq.adapter stands in the model as it is in the file"`
+	// least change of a log-probability when the image is another or blank, in nats
+	ImagesIgnored doctor.Limit `koanf:"images_ignored"`
+	// least change of a log-probability when the prompt's text is another, in nats
+	TextIgnored doctor.Limit `koanf:"text_ignored"`
+	// standard errors by which answers are likelier with their own images than with others (not from scratch)
+	ImagesDoNotHelp doctor.Limit `koanf:"images_do_not_help"`
+	// loaded adapters change the log-probabilities
+	LoRAIgnored doctor.Switch `koanf:"lora_ignored"`
+	// every tensor of vl.adapter or seq2seq.adapter stands in the model as it is in the file
+	AdapterKeys doctor.Switch `koanf:"adapter_keys"`
 
-	Memory doctor.Limit `koanf:"memory" help:"largest share of the free memory that a step with the largest shapes takes; goes to run.log and summary.json only"`
+	// largest share of the free memory that a step with the largest shapes takes; goes to run.log and
+	// summary.json only
+	Memory doctor.Limit `koanf:"memory"`
 }
 
 // DefaultOptions returns every check with the severity and threshold that docs/preflight.md explains.

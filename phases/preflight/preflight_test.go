@@ -13,6 +13,8 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -31,7 +33,7 @@ type rig struct {
 	trial  Trial
 	stages []Stage
 	opt    Options
-	online *phases.GRPOOptions // of the last stage
+	online *grpo.Options // of the last stage
 }
 
 func newRig(t *testing.T) *rig {
@@ -54,9 +56,9 @@ func newRig(t *testing.T) *rig {
 	optim := phases.DefaultOptimOptions()
 	optim.WeightDecay = 0
 	lr := rewardutil.DefaultLRScheduleOptions()
-	rce, online := phases.DefaultRCEOptions(), phases.DefaultGRPOOptions()
-	rce.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
-	offline := phases.DefaultGRPOOptions()
+	imitation, online := rce.DefaultOptions(), grpo.DefaultOptions()
+	imitation.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
+	offline := grpo.DefaultOptions()
 	offline.LR, offline.Freeze = 1e-3, []string{"input_proj"}
 	harder := func(norm float64) phases.OptimOptions {
 		o := optim
@@ -67,13 +69,13 @@ func newRig(t *testing.T) *rig {
 		trial: Trial{Policy: policy, Seed: 5, Data: phases.Data{Shots: 2, Normalize: func(r []float64) []float64 { return r }}},
 		stages: []Stage{
 			{Name: "rce", Source: pointer.NewSource(b.RCE), Build: func(s selector.Source) (phases.Phase, error) {
-				return phases.NewRCE(rce, optim, lr, s, 8, 0), nil
+				return rce.New(imitation, optim, lr, s, 8, 0), nil
 			}},
 			{Name: "grpo", Source: pointer.NewSource(b.Records), Freeze: offline.Freeze, Build: func(s selector.Source) (phases.Phase, error) {
-				return phases.NewGRPO("grpo", offline, optim, lr, s, 8), nil
+				return grpo.New("grpo", offline, optim, lr, s, 8), nil
 			}},
 			{Name: "grpo_online", Source: pointer.NewSource(b.Online), Online: true, Build: func(s selector.Source) (phases.Phase, error) {
-				return phases.NewGRPO("grpo_online", online, optim, lr, s, 8), nil
+				return grpo.New("grpo_online", online, optim, lr, s, 8), nil
 			}},
 		},
 		opt:    DefaultOptions(),
@@ -86,7 +88,7 @@ func newRig(t *testing.T) *rig {
 		w, _ := rewardutil.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
 		return w
 	}
-	for i, o := range []*phases.GRPOOptions{&offline, &online} {
+	for i, o := range []*grpo.Options{&offline, &online} {
 		r.stages[i+1].Credit = func(b *selector.Batch, _ float64) []float64 {
 			w := make([]float64, len(b.Valid))
 			top, adv, _, _ := o.Curriculum.Apply(b.Rewards, b.Valid, b.B(), b.G, 1, o.Advantage)
@@ -98,7 +100,7 @@ func newRig(t *testing.T) *rig {
 			return w
 		}
 		r.stages[i+1].Clipped = func(s selector.Source, norm float64) (phases.Phase, error) {
-			return phases.NewGRPO(r.stages[i+1].Name, *o, harder(norm), lr, s, 8), nil
+			return grpo.New(r.stages[i+1].Name, *o, harder(norm), lr, s, 8), nil
 		}
 	}
 	return r

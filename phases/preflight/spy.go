@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases/grpo"
 	"fulcrum/selector"
 )
 
@@ -63,31 +64,36 @@ func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature f
 
 // MayStop reports whether the policy may end a candidate early.
 func (s *spy) MayStop() bool {
-	m, ok := s.Policy.(interface{ MayStop() bool })
+	m, ok := s.Policy.(selector.Stopper)
 	return ok && m.MayStop()
 }
 
 // tokenSpy is a spy on a policy whose steps are tokens.
-type tokenSpy struct{ *spy }
+type tokenSpy struct {
+	*spy
+	tokens selector.TokenPolicy
+}
 
 func (s tokenSpy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
-	return s.Policy.(selector.ExactKL).KL(b, reference)
+	return s.tokens.KL(b, reference)
 }
+
+func (s tokenSpy) HalfPrecision() bool { return s.tokens.HalfPrecision() }
 
 // headSpy is a spy on a policy with heads to choose.
 type headSpy struct{ *spy }
 
 func (s headSpy) CloneWithHeads(heads int) (selector.Policy, error) {
-	return s.Policy.(selector.HeadCloner).CloneWithHeads(heads)
+	return s.Policy.(grpo.HeadCloner).CloneWithHeads(heads)
 }
 
 // watch returns a spy on a policy, and what a phase sees of it: the policy's optional powers included.
 func watch(p selector.Policy) (*spy, selector.Policy) {
 	s := &spy{Policy: p, noise: &noise{}}
-	if _, ok := p.(selector.ExactKL); ok {
-		return s, tokenSpy{s}
+	if tokens, ok := p.(selector.TokenPolicy); ok {
+		return s, tokenSpy{s, tokens}
 	}
-	if _, ok := p.(selector.HeadCloner); ok {
+	if _, ok := p.(grpo.HeadCloner); ok {
 		return s, headSpy{s}
 	}
 	return s, s

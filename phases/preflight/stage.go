@@ -145,7 +145,7 @@ func (p *probe) run(ctx context.Context) error {
 	p.start = p.policy.Params().Values()
 	var seen selector.Policy
 	p.spy, seen = watch(p.policy)
-	_, p.part.steps = seen.(selector.ExactKL)
+	_, p.part.steps = seen.(selector.TokenPolicy)
 	p.env = &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
 	p.phase = phase
 	if err := p.begin(phase); err != nil {

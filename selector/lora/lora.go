@@ -19,12 +19,19 @@ import (
 
 // Options configures new adapters (config section vl.lora).
 type Options struct {
-	Enabled       bool     `koanf:"enabled" help:"train low-rank adapters of the target modules; the weights themselves stay as they are" also:"use_lora,use_peft"`
-	Rank          int      `koanf:"rank" help:"rank r of the adapters" range:"[1,inf)" also:"r,lora_r,lora_rank"`
-	Alpha         float64  `koanf:"alpha" help:"the adapters' output is multiplied by alpha / rank" range:"(0,inf)" also:"lora_alpha"`
-	Dropout       float64  `koanf:"dropout" help:"dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)" also:"lora_dropout"`
-	TargetModules []string `koanf:"target_modules" help:"last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj and down_proj stand in the vision tower too)" also:"lora_target_modules,lora_target"`
-	RSLoRA        bool     `koanf:"rslora" help:"multiply by alpha / √rank instead (Kalajdzievski 2023)" also:"use_rslora"`
+	// train low-rank adapters of the target modules; the weights themselves stay as they are
+	Enabled bool `koanf:"enabled" also:"use_lora,use_peft"`
+	// rank r of the adapters
+	Rank int `koanf:"rank" range:"[1,inf)" also:"r,lora_r,lora_rank"`
+	// the adapters' output is multiplied by alpha / rank
+	Alpha float64 `koanf:"alpha" range:"(0,inf)" also:"lora_alpha"`
+	// dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL
+	Dropout float64 `koanf:"dropout" range:"[0,1)" also:"lora_dropout"`
+	// last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj
+	// and down_proj stand in the vision tower too)
+	TargetModules []string `koanf:"target_modules" also:"lora_target_modules,lora_target"`
+	// multiply by alpha / √rank instead (Kalajdzievski 2023)
+	RSLoRA bool `koanf:"rslora" also:"use_rslora"`
 }
 
 // DefaultOptions adapts the attention of the decoder with rank 8 and alpha 32.

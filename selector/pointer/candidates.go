@@ -16,9 +16,12 @@ import (
 // Candidates have about unit length, the parts' outputs unit entries: without 1/√h the layers drown what they refine, and
 // training at the rates of the other selectors ends at random selections (docs/log.md). The output weights of both parts start at 0, so that the start is the selector without these layers.
 type CandidateEncoderOptions struct {
-	Layers int `koanf:"layers" help:"self-attention layers over the pool; 0 = none" range:"[0,1000]"`
-	Heads  int `koanf:"heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
-	FFNDim int `koanf:"ffn_dim" help:"hidden width of the feed-forward part" range:"[1,inf)"`
+	// self-attention layers over the pool; 0 = none
+	Layers int `koanf:"layers" range:"[0,1000]"`
+	// attention heads; divides hidden_dim
+	Heads int `koanf:"heads" range:"[1,inf)"`
+	// hidden width of the feed-forward part
+	FFNDim int `koanf:"ffn_dim" range:"[1,inf)"`
 }
 
 func (o CandidateEncoderOptions) validate(h int) error {

@@ -14,8 +14,10 @@ import (
 // Both softmaxes are over what is not chosen yet. Every candidate keeps a finite log-probability, and both stages learn from
 // every choice. As logits: fine_j - LSE_M(fine) + LSE_M(coarse) among the top M, coarse_j outside.
 type CoarseOptions struct {
-	TopM *int `koanf:"top_m" help:"candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage" range:"[1,inf)"`
-	Dim  int  `koanf:"dim" help:"width of the coarse bi-encoder" range:"[1,inf)"`
+	// candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage
+	TopM *int `koanf:"top_m" range:"[1,inf)"`
+	// width of the coarse bi-encoder
+	Dim int `koanf:"dim" range:"[1,inf)"`
 }
 
 func (o CoarseOptions) validate(all Options) error {

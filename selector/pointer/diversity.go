@@ -7,10 +7,15 @@ import (
 // DiversityOptions adds to each candidate's score what it is worth beside those chosen so far. The term counts as
 // the score does (both are divided by the temperature) and starts small.
 type DiversityOptions struct {
-	Kind       string  `koanf:"kind" help:"mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none" enum:"none,mmr,coverage,logdet"`
-	Weight     float64 `koanf:"weight" help:"initial weight of the term, which is learned; mmr has one a step" range:"(0,inf)"`
-	Prototypes int     `koanf:"prototypes" help:"topics M (coverage)" range:"[1,inf)"`
-	Ridge      float64 `koanf:"ridge" help:"ε on the diagonal of the DPP's kernel: the term is never below log ε (logdet)" range:"(0,inf)"`
+	// mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the
+	// chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none
+	Kind string `koanf:"kind" enum:"none,mmr,coverage,logdet"`
+	// initial weight of the term, which is learned; mmr has one a step
+	Weight float64 `koanf:"weight" range:"(0,inf)"`
+	// topics M (coverage)
+	Prototypes int `koanf:"prototypes" range:"[1,inf)"`
+	// ε on the diagonal of the DPP's kernel: the term is never below log ε (logdet)
+	Ridge float64 `koanf:"ridge" range:"(0,inf)"`
 }
 
 // DefaultDiversityOptions switches the term off.

@@ -8,37 +8,67 @@ import (
 
 // Options configures the pointer selector (config section selector).
 type Options struct {
-	Variant          string                  `koanf:"variant" help:"name of the preset, kept in checkpoints and reports"`
-	DModel           *int                    `koanf:"d_model" help:"width of the embeddings; null = from the embedding table"`
-	HiddenDim        int                     `koanf:"hidden_dim" help:"width h of the encoder" range:"[1,inf)"`
-	NumLayers        int                     `koanf:"num_layers" help:"cross-attention layers over the pool; 0 = bi-encoder" range:"[0,inf)"`
-	NumHeads         int                     `koanf:"num_heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
-	Dropout          float64                 `koanf:"dropout" help:"dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL" range:"[0,1)"`
-	AttnDropout      float64                 `koanf:"attn_dropout" help:"dropout on attention weights, in sft and rce only" range:"[0,1)"`
-	Smoothing        float64                 `koanf:"label_smoothing" help:"share of the cross-entropy target spread over the pool (sft, rce)" range:"[0,1)"`
-	ShotNum          *int                    `koanf:"shot_num" help:"examples to select; null = from the checkpoint, else from the data" range:"[1,1000]"`
-	Temperature      float64                 `koanf:"temperature" help:"logits are cosines divided by this" range:"(0,inf)"`
-	StateUpdate      string                  `koanf:"state_update" help:"how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); transformer = a causal language model over query and chosen examples (v0); none (v2)" enum:"gate,none,scalar_gate,gru,transformer"`
-	Transformer      TransformerOptions      `koanf:"transformer" help:"the language model of state_update=transformer (v0)"`
-	DistinctSteps    int                     `koanf:"distinct_steps" help:"steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps share the last one's" range:"[1,1000]"`
-	Head             string                  `koanf:"head" help:"score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)" enum:"cosine,bilinear,additive"`
-	Decoder          string                  `koanf:"decoder" help:"autoregressive: the state scores the pool at every step; slots: each step has a learned transform and slot vector of the state (v4_8)" enum:"autoregressive,slots"`
-	Diversity        DiversityOptions        `koanf:"diversity" help:"what a candidate is worth beside those chosen before"`
-	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder" help:"self-attention of the pool before it is scored (v4_4)"`
-	Coarse           CoarseOptions           `koanf:"coarse" help:"coarse-to-fine: a cheap score picks the candidates that the selector looks at (v4_9)"`
-	Stop             StopOptions             `koanf:"stop" help:"an action that ends the selection: as many shots as the query needs (v4_10)"`
-	Taken            string                  `koanf:"taken" help:"examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference" enum:"excluded,minus_100"`
-	Encoder          string                  `koanf:"encoder" help:"attention: learned score by cross-attention over the pool (v3); none: skip term and relation only" enum:"attention,none"`
-	Skip             SkipOptions             `koanf:"skip" help:"similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score"`
-	Relation         RelationOptions         `koanf:"relation" help:"learned relation of the raw embeddings, added to the skip term"`
+	// name of the preset, kept in checkpoints and reports
+	Variant string `koanf:"variant"`
+	// width of the embeddings; null = from the embedding table
+	DModel *int `koanf:"d_model"`
+	// width h of the encoder
+	HiddenDim int `koanf:"hidden_dim" range:"[1,inf)"`
+	// cross-attention layers over the pool; 0 = bi-encoder
+	NumLayers int `koanf:"num_layers" range:"[0,inf)"`
+	// attention heads; divides hidden_dim
+	NumHeads int `koanf:"num_heads" range:"[1,inf)"`
+	// dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL
+	Dropout float64 `koanf:"dropout" range:"[0,1)"`
+	// dropout on attention weights, in sft and rce only
+	AttnDropout float64 `koanf:"attn_dropout" range:"[0,1)"`
+	// share of the cross-entropy target spread over the pool (sft, rce)
+	Smoothing float64 `koanf:"label_smoothing" range:"[0,1)"`
+	// examples to select; null = from the checkpoint, else from the data
+	ShotNum *int `koanf:"shot_num" range:"[1,1000]"`
+	// logits are cosines divided by this
+	Temperature float64 `koanf:"temperature" range:"(0,inf)"`
+	// how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension
+	// (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); transformer = a causal
+	// language model over query and chosen examples (v0); none (v2)
+	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer"`
+	// the language model of state_update=transformer (v0)
+	Transformer TransformerOptions `koanf:"transformer"`
+	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
+	// share the last one's
+	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]"`
+	// score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)
+	Head string `koanf:"head" enum:"cosine,bilinear,additive"`
+	// autoregressive: the state scores the pool at every step; slots: each step has a learned transform and
+	// slot vector of the state (v4_8)
+	Decoder string `koanf:"decoder" enum:"autoregressive,slots"`
+	// what a candidate is worth beside those chosen before
+	Diversity DiversityOptions `koanf:"diversity"`
+	// self-attention of the pool before it is scored (v4_4)
+	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder"`
+	// coarse-to-fine: a cheap score picks the candidates that the selector looks at (v4_9)
+	Coarse CoarseOptions `koanf:"coarse"`
+	// an action that ends the selection: as many shots as the query needs (v4_10)
+	Stop StopOptions `koanf:"stop"`
+	// examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference
+	Taken string `koanf:"taken" enum:"excluded,minus_100"`
+	// attention: learned score by cross-attention over the pool (v3); none: skip term and relation only
+	Encoder string `koanf:"encoder" enum:"attention,none"`
+	// similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score
+	Skip SkipOptions `koanf:"skip"`
+	// learned relation of the raw embeddings, added to the skip term
+	Relation RelationOptions `koanf:"relation"`
 }
 
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector
 // selects the most similar examples instead of random ones.
 type SkipOptions struct {
-	Enabled      bool    `koanf:"enabled" help:"add the skip term; both scales are then trained"`
-	Scale        float64 `koanf:"scale" help:"weight of the cosine at the start, where the trained factor is 1" range:"(0,inf)"`
-	LearnedScale float64 `koanf:"learned_scale" help:"initial weight b of the learned score; 0 = the start is exactly similarity" range:"[0,inf)"`
+	// add the skip term; both scales are then trained
+	Enabled bool `koanf:"enabled"`
+	// weight of the cosine at the start, where the trained factor is 1
+	Scale float64 `koanf:"scale" range:"(0,inf)"`
+	// initial weight b of the learned score; 0 = the start is exactly similarity
+	LearnedScale float64 `koanf:"learned_scale" range:"[0,inf)"`
 }
 
 // DefaultOptions returns the parity selector (v3) without dropout.

@@ -13,11 +13,16 @@ import (
 //	z   = q·W + q ∘ (V relu(U q + u) + v)                      bilinear form, and a gate on dimensions
 //	r_j = scale · (E_j · z + o · relu(A (c·q ∘ E_j) + a) + o₀)   and a small network on the products
 type RelationOptions struct {
-	Scale       float64 `koanf:"scale" help:"factor on the relation's score: its learning speed" range:"(0,inf)"`
-	Bilinear    string  `koanf:"bilinear" help:"bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2" enum:"none,free,symmetric"`
-	GateDim     int     `koanf:"gate_dim" help:"hidden width of the query-dependent gate on embedding dimensions; 0 = none" range:"[0,inf)"`
-	ProductDim  int     `koanf:"product_dim" help:"hidden width of the network on elementwise products; 0 = none" range:"[0,inf)"`
-	GateInitial float64 `koanf:"gate_initial" help:"factor on the gate's initial input weights: unit-length embeddings have entries of size 1/√d" range:"(0,inf)"`
+	// factor on the relation's score: its learning speed
+	Scale float64 `koanf:"scale" range:"(0,inf)"`
+	// bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2
+	Bilinear string `koanf:"bilinear" enum:"none,free,symmetric"`
+	// hidden width of the query-dependent gate on embedding dimensions; 0 = none
+	GateDim int `koanf:"gate_dim" range:"[0,inf)"`
+	// hidden width of the network on elementwise products; 0 = none
+	ProductDim int `koanf:"product_dim" range:"[0,inf)"`
+	// factor on the gate's initial input weights: unit-length embeddings have entries of size 1/√d
+	GateInitial float64 `koanf:"gate_initial" range:"(0,inf)"`
 }
 
 // DefaultRelationOptions switches the relation off.

@@ -18,9 +18,12 @@ import (
 //
 // A selection of shot_num examples, or of the whole pool, ends by itself and has no such step.
 type StopOptions struct {
-	Enabled  bool    `koanf:"enabled" help:"let the policy end a selection before shot_num examples"`
-	MinShots int     `koanf:"min_shots" help:"examples before it may stop" range:"[1,1000]"`
-	Initial  float64 `koanf:"initial" help:"probability of stopping at the start, before each choice where it may" range:"(0,1)"`
+	// let the policy end a selection before shot_num examples
+	Enabled bool `koanf:"enabled"`
+	// examples before it may stop
+	MinShots int `koanf:"min_shots" range:"[1,1000]"`
+	// probability of stopping at the start, before each choice where it may
+	Initial float64 `koanf:"initial" range:"(0,1)"`
 }
 
 // Stop is the action that ends a selection.

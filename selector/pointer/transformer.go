@@ -18,9 +18,12 @@ import (
 // selector without it. The original scores with an output layer that has one row for each training example; here the state
 // scores the pool, so that examples it was not trained on can be chosen.
 type TransformerOptions struct {
-	Layers int `koanf:"layers" help:"layers" range:"[1,1000]"`
-	Heads  int `koanf:"heads" help:"attention heads; divides hidden_dim" range:"[1,inf)"`
-	FFNDim int `koanf:"ffn_dim" help:"hidden width of the feed-forward part" range:"[1,inf)"`
+	// layers
+	Layers int `koanf:"layers" range:"[1,1000]"`
+	// attention heads; divides hidden_dim
+	Heads int `koanf:"heads" range:"[1,inf)"`
+	// hidden width of the feed-forward part
+	FFNDim int `koanf:"ffn_dim" range:"[1,inf)"`
 }
 
 const transformerState = "transformer"

@@ -10,19 +10,34 @@ import (
 
 // Options configures the policy (config section seq2seq).
 type Options struct {
-	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; or a run, or one of its checkpoints: the model that it trained, adapters merged; null = a small model from random weights (scratch)" also:"model_name_or_path,model_path,model,model_name"`
-	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
-	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file), for float16 folders float32 everywhere. Trained weights are float32 always" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
+	// model folder as Hugging Face saves it: T5 (v1.0, v1.1, flan) or BART; or a run, or one of its
+	// checkpoints: the model that it trained, adapters merged; null = a small model from random weights
+	// (scratch)
+	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
+	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
+	Adapter *string `koanf:"adapter"`
+	// type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32
+	// (bfloat16 weights stay as they are in the file), for float16 folders float32 everywhere. Trained weights
+	// are float32 always
+	DType string `koanf:"dtype" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
-	MaxSourceTokens *int `koanf:"max_source_tokens" help:"longest source in tokens, its end token included: longer ones are cut; null = 512 (T5), the model's positions (BART)" range:"[2,inf)"`
+	// longest source in tokens, its end token included: longer ones are cut; null = 512 (T5), the model's
+	// positions (BART)
+	MaxSourceTokens *int `koanf:"max_source_tokens" range:"[2,inf)"`
 
-	LoRA    lora.Options `koanf:"lora" help:"low-rank adapters; target_modules=[] = queries and values (q and v in T5, q_proj and v_proj in BART)"`
-	TuneAll bool         `koanf:"tune_all" help:"train all weights of the model"`
+	// low-rank adapters; target_modules=[] = queries and values (q and v in T5, q_proj and v_proj in BART)
+	LoRA lora.Options `koanf:"lora"`
+	// train all weights of the model
+	TuneAll bool `koanf:"tune_all"`
 
-	GradientCheckpointing bool `koanf:"gradient_checkpointing" help:"keep only the input of each layer for the backward pass and compute the rest again: less memory, a third more time"`
+	// keep only the input of each layer for the backward pass and compute the rest again: less memory, a third
+	// more time
+	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
-	Generation SamplingOptions `koanf:"generation" help:"how rollouts are drawn, beside the sample_temperature of their phase"`
-	Scratch    ScratchOptions  `koanf:"scratch" help:"the model without path"`
+	// how rollouts are drawn, beside the sample_temperature of their phase
+	Generation SamplingOptions `koanf:"generation"`
+	// the model without path
+	Scratch ScratchOptions `koanf:"scratch"`
 }
 
 // SamplingOptions says how tokens are drawn.
@@ -30,15 +45,25 @@ type SamplingOptions = tokens.SamplingOptions
 
 // ScratchOptions are the sizes of a model made from random weights.
 type ScratchOptions struct {
-	Model         string   `koanf:"model" help:"architecture: t5 (ReLU, tied head), t5_v1_1 (gated GELU, head of its own) or bart" enum:"t5,t5_v1_1,bart"`
-	Width         int      `koanf:"d_model" help:"width" range:"[1,inf)"`
-	FF            int      `koanf:"d_ff" help:"width of the feed-forward layers" range:"[1,inf)"`
-	Layers        int      `koanf:"num_layers" help:"layers of the encoder" range:"[1,inf)"`
-	DecoderLayers int      `koanf:"num_decoder_layers" help:"layers of the decoder" range:"[1,inf)"`
-	Heads         int      `koanf:"num_heads" help:"attention heads; divides d_model" range:"[1,inf)"`
-	Positions     int      `koanf:"max_position_embeddings" help:"longest sequence (bart)" range:"[1,inf)"`
-	InitStd       *float64 `koanf:"init_std" help:"spread of the weights at the start: their standard deviation in bart, a factor of it in t5; null = 0.02 and 1, as Hugging Face starts them" range:"(0,inf)"`
-	VocabSize     int      `koanf:"vocab_size" help:"most tokens of the tokenizer that is trained on the data's texts" range:"[64,inf)"`
+	// architecture: t5 (ReLU, tied head), t5_v1_1 (gated GELU, head of its own) or bart
+	Model string `koanf:"model" enum:"t5,t5_v1_1,bart"`
+	// width
+	Width int `koanf:"d_model" range:"[1,inf)"`
+	// width of the feed-forward layers
+	FF int `koanf:"d_ff" range:"[1,inf)"`
+	// layers of the encoder
+	Layers int `koanf:"num_layers" range:"[1,inf)"`
+	// layers of the decoder
+	DecoderLayers int `koanf:"num_decoder_layers" range:"[1,inf)"`
+	// attention heads; divides d_model
+	Heads int `koanf:"num_heads" range:"[1,inf)"`
+	// longest sequence (bart)
+	Positions int `koanf:"max_position_embeddings" range:"[1,inf)"`
+	// spread of the weights at the start: their standard deviation in bart, a factor of it in t5; null = 0.02
+	// and 1, as Hugging Face starts them
+	InitStd *float64 `koanf:"init_std" range:"(0,inf)"`
+	// most tokens of the tokenizer that is trained on the data's texts
+	VocabSize int `koanf:"vocab_size" range:"[64,inf)"`
 }
 
 // DefaultOptions trains adapters of queries and values; the scratch sizes learn the built-in set in minutes.

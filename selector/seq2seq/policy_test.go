@@ -17,7 +17,7 @@ import (
 	"fulcrum/selector/lora"
 )
 
-var _ selector.ExactKL = (*Policy)(nil)
+var _ selector.TokenPolicy = (*Policy)(nil)
 
 // vocabulary is a small one: pad 0, end 1, begin 2, then letters.
 func vocabulary() Vocabulary {

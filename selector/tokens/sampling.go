@@ -3,11 +3,16 @@ package tokens
 // SamplingOptions says how tokens are drawn. Anything but the defaults draws from another distribution than the one
 // that is trained, so ratios are off by as much.
 type SamplingOptions struct {
-	MaxNewTokens      int     `koanf:"max_new_tokens" help:"longest completion in tokens" range:"[1,inf)" also:"max_completion_length,max_tokens,max_length,response_length"`
-	Temperature       float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
-	TopP              float64 `koanf:"top_p" help:"draw from the smallest set of tokens with this probability; 1 = all" range:"(0,1]"`
-	TopK              int     `koanf:"top_k" help:"draw from this many likeliest tokens; 0 = all" range:"[0,inf)"`
-	RepetitionPenalty float64 `koanf:"repetition_penalty" help:"divides the positive and multiplies the negative logits of tokens that are there already (vl: in prompt or completion, seq2seq: in the completion); 1 = none" range:"(0,inf)"`
+	// longest completion in tokens
+	MaxNewTokens int     `koanf:"max_new_tokens" range:"[1,inf)" also:"max_completion_length,max_tokens,max_length,response_length"`
+	Temperature  float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
+	// draw from the smallest set of tokens with this probability; 1 = all
+	TopP float64 `koanf:"top_p" range:"(0,1]"`
+	// draw from this many likeliest tokens; 0 = all
+	TopK int `koanf:"top_k" range:"[0,inf)"`
+	// divides the positive and multiplies the negative logits of tokens that are there already (vl: in prompt
+	// or completion, seq2seq: in the completion); 1 = none
+	RepetitionPenalty float64 `koanf:"repetition_penalty" range:"(0,inf)"`
 }
 
 // DefaultSampling draws completions of at most n tokens from the policy itself.

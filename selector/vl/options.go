@@ -10,22 +10,38 @@ import (
 
 // Options configures the policy (config section vl).
 type Options struct {
-	Path    *string `koanf:"path" help:"model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model from random weights (scratch)" also:"model_name_or_path,model_path,model,model_name"`
-	Adapter *string `koanf:"adapter" help:"PEFT adapter folder to start from; its rank, alpha and target modules win over lora's"`
-	DType   string  `koanf:"dtype" help:"type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only answers, it does not train" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
+	// model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model
+	// from random weights (scratch)
+	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
+	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
+	Adapter *string `koanf:"adapter"`
+	// type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32
+	// (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only
+	// answers, it does not train
+	DType string `koanf:"dtype" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
-	MinPixels *int `koanf:"min_pixels" help:"fewest pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
-	MaxPixels *int `koanf:"max_pixels" help:"most pixels of an image after resizing; null = the folder's preprocessor_config.json" range:"[1,inf)"`
+	// fewest pixels of an image after resizing; null = the folder's preprocessor_config.json
+	MinPixels *int `koanf:"min_pixels" range:"[1,inf)"`
+	// most pixels of an image after resizing; null = the folder's preprocessor_config.json
+	MaxPixels *int `koanf:"max_pixels" range:"[1,inf)"`
 
-	LoRA         lora.Options `koanf:"lora" help:"low-rank adapters"`
-	TuneMMLLM    bool         `koanf:"tune_mm_llm" help:"train the weights of the decoder"`
-	TuneMMVision bool         `koanf:"tune_mm_vision" help:"train the weights of the vision tower"`
-	TuneMMMLP    bool         `koanf:"tune_mm_mlp" help:"train the weights of the merger between them"`
+	// low-rank adapters
+	LoRA lora.Options `koanf:"lora"`
+	// train the weights of the decoder
+	TuneMMLLM bool `koanf:"tune_mm_llm"`
+	// train the weights of the vision tower
+	TuneMMVision bool `koanf:"tune_mm_vision"`
+	// train the weights of the merger between them
+	TuneMMMLP bool `koanf:"tune_mm_mlp"`
 
-	GradientCheckpointing bool `koanf:"gradient_checkpointing" help:"keep only the input of each layer for the backward pass and compute the rest again: less memory, a third more time"`
+	// keep only the input of each layer for the backward pass and compute the rest again: less memory, a third
+	// more time
+	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
-	Generation SamplingOptions `koanf:"generation" help:"how rollouts are drawn, beside the sample_temperature of their phase"`
-	Scratch    ScratchOptions  `koanf:"scratch" help:"sizes of the model without path: Qwen2.5-VL's architecture, small"`
+	// how rollouts are drawn, beside the sample_temperature of their phase
+	Generation SamplingOptions `koanf:"generation"`
+	// sizes of the model without path: Qwen2.5-VL's architecture, small
+	Scratch ScratchOptions `koanf:"scratch"`
 }
 
 // SamplingOptions says how tokens are drawn.
@@ -33,26 +49,42 @@ type SamplingOptions = tokens.SamplingOptions
 
 // ScratchOptions are the sizes of a model made from random weights.
 type ScratchOptions struct {
-	HiddenSize       int                  `koanf:"hidden_size" help:"width of the decoder" range:"[2,inf)"`
-	IntermediateSize int                  `koanf:"intermediate_size" help:"width of the decoder's MLP" range:"[1,inf)"`
-	Layers           int                  `koanf:"num_hidden_layers" help:"layers of the decoder" range:"[1,inf)"`
-	Heads            int                  `koanf:"num_attention_heads" help:"query heads; hidden_size is an even multiple" range:"[1,inf)"`
-	KVHeads          int                  `koanf:"num_key_value_heads" help:"key and value heads; divides num_attention_heads" range:"[1,inf)"`
-	RopeTheta        float64              `koanf:"rope_theta" help:"base of the rotary embedding" range:"(0,inf)"`
-	InitStd          float64              `koanf:"initializer_range" help:"standard deviation of the weights at the start" range:"(0,inf)"`
-	VocabSize        int                  `koanf:"vocab_size" help:"most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart" range:"[256,inf)"`
-	ImagePixels      int                  `koanf:"image_pixels" help:"pixels that images are resized to, about; 28·28 of them make a token" range:"[784,inf)"`
-	Vision           ScratchVisionOptions `koanf:"vision" help:"sizes of the vision tower"`
+	// width of the decoder
+	HiddenSize int `koanf:"hidden_size" range:"[2,inf)"`
+	// width of the decoder's MLP
+	IntermediateSize int `koanf:"intermediate_size" range:"[1,inf)"`
+	// layers of the decoder
+	Layers int `koanf:"num_hidden_layers" range:"[1,inf)"`
+	// query heads; hidden_size is an even multiple
+	Heads int `koanf:"num_attention_heads" range:"[1,inf)"`
+	// key and value heads; divides num_attention_heads
+	KVHeads int `koanf:"num_key_value_heads" range:"[1,inf)"`
+	// base of the rotary embedding
+	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)"`
+	// standard deviation of the weights at the start
+	InitStd float64 `koanf:"initializer_range" range:"(0,inf)"`
+	// most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart
+	VocabSize int `koanf:"vocab_size" range:"[256,inf)"`
+	// pixels that images are resized to, about; 28·28 of them make a token
+	ImagePixels int `koanf:"image_pixels" range:"[784,inf)"`
+	// sizes of the vision tower
+	Vision ScratchVisionOptions `koanf:"vision"`
 }
 
 // ScratchVisionOptions are the sizes of its vision tower.
 type ScratchVisionOptions struct {
-	Depth            int   `koanf:"depth" help:"blocks" range:"[1,inf)"`
-	HiddenSize       int   `koanf:"hidden_size" help:"width; a multiple of 4·num_heads" range:"[4,inf)"`
-	IntermediateSize int   `koanf:"intermediate_size" help:"width of the MLP" range:"[1,inf)"`
-	Heads            int   `koanf:"num_heads" help:"attention heads" range:"[1,inf)"`
-	Window           int   `koanf:"window_size" help:"pixels along a side of an attention window" range:"[28,inf)"`
-	FullBlocks       []int `koanf:"fullatt_block_indexes" help:"blocks that attend to the whole image"`
+	// blocks
+	Depth int `koanf:"depth" range:"[1,inf)"`
+	// width; a multiple of 4·num_heads
+	HiddenSize int `koanf:"hidden_size" range:"[4,inf)"`
+	// width of the MLP
+	IntermediateSize int `koanf:"intermediate_size" range:"[1,inf)"`
+	// attention heads
+	Heads int `koanf:"num_heads" range:"[1,inf)"`
+	// pixels along a side of an attention window
+	Window int `koanf:"window_size" range:"[28,inf)"`
+	// blocks that attend to the whole image
+	FullBlocks []int `koanf:"fullatt_block_indexes"`
 }
 
 // DefaultOptions trains adapters of the decoder's attention; the scratch sizes learn the built-in questions in minutes.

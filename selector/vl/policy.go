@@ -9,7 +9,7 @@ import (
 )
 
 // Policy is a model whose actions are tokens: a candidate is a completion, with the token that ended it. It implements
-// selector.Policy and selector.ExactKL.
+// selector.Policy and selector.TokenPolicy.
 type Policy struct{ model *Model }
 
 // NewPolicy returns the policy of a model, which it owns.
@@ -37,7 +37,7 @@ func (p *Policy) spread(b *selector.Batch, x torchx.Tensor, index []int64) torch
 // candidates are all padding are computed all the same, but cost nothing in the head.
 func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	if opt.Dist || !opt.Reference.Nil() {
-		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.ExactKL instead", p.model.cfg.Vocab)
+		fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: policies over tokens offer selector.TokenPolicy instead", p.model.cfg.Vocab)
 	}
 	gs, index := groups("forward", b)
 	logp, entropy := p.model.score("forward", gs, tokens.Temperature(opt), p.model.pass(b, opt))

@@ -20,7 +20,7 @@ import (
 	"fulcrum/selector/vl/processor"
 )
 
-var _ selector.ExactKL = (*Policy)(nil)
+var _ selector.TokenPolicy = (*Policy)(nil)
 
 // vocabulary is a small one: bytes, then the special ids.
 func vocabulary() Vocabulary {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/configs"
 	"fulcrum/internal/golden"
 	"fulcrum/phases/doctor"
 )
@@ -15,7 +16,7 @@ func TestDoctorPageIsCurrent(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# The signal doctor\n\n" + strings.Replace(generated, "the option structs", "phases/doctor and this package", 1) + doctorIntro)
 	b.WriteString("| Check | Default | Threshold | Holds that | A finding means | What to do |\n|---|---|---|---|---|---|\n")
-	rules := doctorRules()
+	rules := doctorRules(t)
 	for _, c := range doctor.Checks() {
 		r, ok := rules[c.Name]
 		if !ok && c.Name != "nonfinite" {
@@ -37,12 +38,18 @@ func TestDoctorPageIsCurrent(t *testing.T) {
 type doctorRule struct{ severity, threshold, holds string }
 
 // doctorRules reads the defaults of the options, by check.
-func doctorRules() map[string]doctorRule {
+func doctorRules(t *testing.T) map[string]doctorRule {
+	t.Helper()
 	rules := map[string]doctorRule{}
-	opt := reflect.ValueOf(doctor.DefaultOptions())
+	options := doctor.DefaultOptions()
+	schema, err := configs.SchemaOf(&options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := reflect.ValueOf(options)
 	for i := range opt.NumField() {
 		tag := opt.Type().Field(i).Tag
-		r := doctorRule{holds: tag.Get("help")}
+		r := doctorRule{holds: schema.Help(tag.Get("koanf"))}
 		switch o := opt.Field(i).Interface().(type) {
 		case doctor.Switch:
 			r.severity = string(o.Severity)

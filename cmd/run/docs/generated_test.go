@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/launcher"
-	"fulcrum/experiments/sweeper"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/golden"
 	"fulcrum/reports"
 )

@@ -10,9 +10,7 @@
 package pixels
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
@@ -277,14 +276,14 @@ func (c Config) patches(frames []*RGB) Patches {
 	p := Patches{Grid: [3]int{groups, h / c.PatchSize, w / c.PatchSize}, frames: frames}
 	p.Rows = groups * p.Grid[1] * p.Grid[2]
 	p.Data = c.normalised(p)
-	sum := sha256.New()
+	sum := digest.New()
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(groups)))
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(h)))
 	fmt.Fprint(sum, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
 	for _, frame := range frames {
 		sum.Write(frame.Pix)
 	}
-	p.Key = hex.EncodeToString(sum.Sum(nil)[:16])
+	p.Key = sum.Hex()[:32]
 	return p
 }
 

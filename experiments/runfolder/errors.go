@@ -1,0 +1,53 @@
+package runfolder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Error says that a run or a sweep cannot have a folder. It is a usage error where the path is to blame.
+type Error struct {
+	Dir string
+	Err error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot use the folder %s: %v", e.Dir, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ExitCode returns 2 unless it is the disk's fault.
+func (e *Error) ExitCode() int {
+	for _, fault := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(e.Err, fault) {
+			return 1
+		}
+	}
+	return 2
+}
+
+// InterruptedError says that a signal ended the run and whether its state is saved. It unwraps to
+// context.Canceled, which the command line turns into exit code 128 + signal.
+type InterruptedError struct {
+	Cause   error // of the context's end
+	Dir     string
+	Outlive int  // jobs of a sweep that go on without this process
+	Unsaved bool // of a task that writes its file at the end
+}
+
+func (e *InterruptedError) Error() string {
+	if e.Outlive > 0 {
+		return fmt.Sprintf("%v; %d jobs stay in the cluster's queue, follow them with:  run attach %s", e.Cause, e.Outlive, e.Dir)
+	}
+	if e.Unsaved {
+		return fmt.Sprintf("%v; nothing was written, start again with:  run resume %s", e.Cause, e.Dir)
+	}
+	return fmt.Sprintf("%v; the state is saved, go on with:  run resume %s", e.Cause, e.Dir)
+}
+
+// Unwrap returns context.Canceled.
+func (e *InterruptedError) Unwrap() error { return context.Canceled }

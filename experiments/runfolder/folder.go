@@ -1,0 +1,266 @@
+// Package runfolder is the folder of a run: who owns it, what makes it a run, its saved configuration, and what a
+// process that was killed left in it. A sweep's folder is claimed the same way.
+package runfolder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/configs"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/filelock"
+	"fulcrum/internal/usage"
+)
+
+// Folder is the folder of a run or sweep that this process owns.
+type Folder struct {
+	Dir   string
+	lock  *os.File // .lock, which other machines see too and whose holder can be asked for
+	whole *os.File // the folder itself; nil where the file system cannot lock folders
+}
+
+const (
+	lockFile = ".lock"
+	// Marker is the file that makes a folder a run.
+	Marker = ".hydra/config.yaml"
+	// ModelFolder is where a run from random weights keeps config.json, tokenizer and preprocessor.
+	ModelFolder = "model"
+)
+
+// Claim takes dir for a run: it makes the folder and holds its locks. A folder that another process
+// writes is refused. The kernel's locks die with their holder; children don't inherit them (O_CLOEXEC).
+func Claim(dir string) (*Folder, error) {
+	err := atomicfile.MkdirAll(dir)
+	if errors.Is(err, os.ErrNotExist) { // a run that was refused has just removed the folder of a day
+		err = atomicfile.MkdirAll(dir)
+	}
+	if err != nil {
+		return nil, &Error{dir, err}
+	}
+	f := &Folder{Dir: dir}
+	if f.whole, err = filelock.TakeFolder(dir); err == nil {
+		err = f.takeFile(os.O_CREATE)
+	}
+	if err != nil {
+		f.Release()
+	}
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, usage.Errorf("%s: another process is writing this run folder", dir)
+	case err != nil:
+		return nil, &Error{dir, err}
+	}
+	return f, nil
+}
+
+// takeFile opens and locks .lock.
+func (f *Folder) takeFile(flags int) error {
+	lock, err := os.OpenFile(filepath.Join(f.Dir, lockFile), os.O_RDWR|flags, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := filelock.Take(lock); err != nil {
+		lock.Close()
+		return filelock.ErrHeld
+	}
+	if f.lock != nil {
+		f.lock.Close()
+	}
+	f.lock = lock
+	return nil
+}
+
+// Held makes sure that the folder is still this process's. Somebody may have removed .lock; where the folder itself
+// cannot be locked, another process may then have come in. A .lock that is gone is made again.
+func (f *Folder) Held() error {
+	mine, err := f.lock.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(filepath.Join(f.Dir, lockFile))
+	switch {
+	case err == nil && os.SameFile(mine, now):
+		return nil
+	case errors.Is(err, os.ErrNotExist):
+		err = f.takeFile(os.O_CREATE | os.O_EXCL)
+	case err == nil && f.whole != nil:
+		err = f.takeFile(0)
+	case err == nil:
+		err = errors.New("it is another file than the one that this process has locked")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: another process may be writing this run folder", filepath.Join(f.Dir, lockFile), err)
+	}
+	return nil
+}
+
+func (f *Folder) Release() {
+	for _, lock := range []*os.File{f.lock, f.whole} {
+		if lock != nil {
+			lock.Close()
+		}
+	}
+}
+
+// Locked reports whether a process is writing dir.
+func Locked(dir string) bool { return filelock.Held(filepath.Join(dir, lockFile)) }
+
+// IsRun reports whether dir holds a run.
+func IsRun(dir string) bool {
+	for _, name := range []string{Marker, "metrics.jsonl", "summary.json"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Entries returns the names in dir, nil when there is no such folder.
+func Entries(dir string) (map[string]bool, error) {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &Error{dir, err}
+	}
+	names := map[string]bool{}
+	for _, e := range list {
+		names[e.Name()] = true
+	}
+	return names, nil
+}
+
+// Unstarted reports whether names are all that a run leaves that was killed before its configuration
+// was written.
+func Unstarted(names map[string]bool) bool {
+	for name := range names {
+		if name != lockFile && name != ".hydra" {
+			return false
+		}
+	}
+	return true
+}
+
+// RefuseForeign refuses a folder that holds a run, unless the task may replace the files of an earlier
+// run of its own kind there.
+func RefuseForeign(dir, task string) error {
+	if !IsRun(dir) || task != "train" && TaskOf(dir) == task {
+		return nil
+	}
+	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+}
+
+// TaskOf returns the task of the run in dir, "" when that cannot be read.
+func TaskOf(dir string) string {
+	var c struct {
+		Task string `yaml:"task"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, Marker))
+	if err != nil || yaml.Unmarshal(text, &c) != nil {
+		return ""
+	}
+	return c.Task
+}
+
+// Clean removes the temporary files of a process that was killed. The folder holds a run or a sweep: in
+// any other, what looks like a temporary file is somebody else's.
+func (f *Folder) Clean() error {
+	for _, sub := range []string{"", ".hydra", "plots", "checkpoints", ModelFolder} {
+		entries, err := os.ReadDir(filepath.Join(f.Dir, sub))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			if atomicfile.IsTemp(e.Name()) {
+				if err := os.RemoveAll(filepath.Join(f.Dir, sub, e.Name())); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Reuse removes what an earlier run of the same kind recorded.
+func (f *Folder) Reuse() error {
+	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl"} {
+		if err := os.RemoveAll(filepath.Join(f.Dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GlobLiteral makes a path mean itself in a pattern.
+func GlobLiteral(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// FirstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.
+func FirstMissing(dir string) string {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	missing := ""
+	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); err == nil {
+			break
+		}
+		missing = path
+	}
+	return missing
+}
+
+// Forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
+// from made ("": none) to this one go too where they are empty.
+func (f *Folder) Forget(before map[string]bool, made string) {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
+		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
+		for _, path := range old {
+			if !before[filepath.Base(path)] {
+				os.RemoveAll(path)
+			}
+		}
+	}
+	path, err := filepath.Abs(f.Dir)
+	if err != nil || made == "" {
+		return
+	}
+	for ; os.Remove(path) == nil && path != made; path = filepath.Dir(path) {
+	}
+}
+
+// Snapshot writes what Hydra writes: .hydra/config.yaml, hydra.yaml, overrides.yaml. The marker that
+// makes the folder a run comes last.
+func (f *Folder) Snapshot(c *configs.Composed) error {
+	dir := filepath.Join(f.Dir, ".hydra")
+	if err := atomicfile.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, file := range []struct{ name, which string }{{"hydra.yaml", "hydra"}, {"config.yaml", "job"}} {
+		text, err := c.YAML(file.which, false, "")
+		if err != nil {
+			return err
+		}
+		if file.which == "job" { // overrides first: a folder with a config has all three
+			overrides, err := yaml.Marshal(c.TaskOverrides())
+			if err != nil {
+				return err
+			}
+			if err := atomicfile.Write(filepath.Join(dir, "overrides.yaml"), overrides, 0o644); err != nil {
+				return err
+			}
+		}
+		if err := atomicfile.Write(filepath.Join(dir, file.name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

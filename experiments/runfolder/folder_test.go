@@ -1,0 +1,73 @@
+package runfolder
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/usage"
+)
+
+// One process writes a folder; asking who does is no obstacle to it.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	if Locked(dir) {
+		t.Error("a folder without a lock is locked")
+	}
+	f, err := Claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Locked(dir) {
+		t.Error("a claimed folder is not locked")
+	}
+	var asked *usage.Error
+	if _, err := Claim(dir); !errors.As(err, &asked) {
+		t.Errorf("a second claim: %v, want a refusal", err)
+	}
+	// A lock that was removed or replaced is noticed, and made again where the folder itself is held.
+	path := filepath.Join(dir, lockFile)
+	for _, replaced := range []bool{false, true} {
+		os.Remove(path)
+		if replaced {
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Claim(dir); !errors.As(err, &asked) && f.whole != nil {
+			t.Errorf("a claim after .lock was removed: %v, want a refusal", err)
+		}
+		if err := f.Held(); err != nil || !Locked(dir) {
+			t.Errorf("after .lock was removed (another in its place: %v): %v, locked %v", replaced, err, Locked(dir))
+		}
+	}
+	f.whole.Close() // a file system that cannot lock folders
+	f.whole = nil
+	os.Remove(path)
+	second, err := Claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Held(); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("with a second writer: %v", err)
+	}
+	second.Release()
+	f.Release()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2000 {
+			Locked(dir)
+		}
+	}()
+	for range 2000 {
+		f, err := Claim(dir)
+		if err != nil {
+			t.Fatalf("a claim beside a question: %v", err)
+		}
+		f.Release()
+	}
+	<-done
+}

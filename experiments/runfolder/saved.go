@@ -1,0 +1,113 @@
+package runfolder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/configs"
+	"fulcrum/internal/nearpath"
+	"fulcrum/internal/usage"
+)
+
+// Saved is what .hydra/hydra.yaml says about a run beyond its configuration.
+type Saved struct {
+	Hydra struct {
+		Overrides struct {
+			Task []string `yaml:"task"`
+		} `yaml:"overrides"`
+		Runtime struct {
+			Choices map[string]*string `yaml:"choices"`
+			Cwd     string             `yaml:"cwd"`
+		} `yaml:"runtime"`
+		Job struct {
+			Chdir  bool              `yaml:"chdir"`
+			EnvSet map[string]string `yaml:"env_set"`
+			Num    any               `yaml:"num"` // ??? outside a sweep
+		} `yaml:"job"`
+		Sweeper struct {
+			Pruner struct {
+				Name string `yaml:"name"`
+			} `yaml:"pruner"`
+		} `yaml:"sweeper"`
+	} `yaml:"hydra"`
+}
+
+// Choice returns the option that was chosen in a config group, "" for none.
+func (s Saved) Choice(group string) string {
+	if name := s.Hydra.Runtime.Choices[group]; name != nil {
+		return *name
+	}
+	return ""
+}
+
+// ReadSaved reads the .hydra/hydra.yaml of a run folder.
+func ReadSaved(dir string) (Saved, error) {
+	var saved Saved
+	path := filepath.Join(dir, ".hydra", "hydra.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return saved, err
+	}
+	if err := yaml.Unmarshal(text, &saved); err != nil {
+		return saved, fmt.Errorf("%s: %w", path, err)
+	}
+	return saved, nil
+}
+
+// CheckExists refuses the path of a folder or file that does not exist.
+func CheckExists(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return usage.Errorf("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
+	}
+	return nil
+}
+
+// Enter makes the folder cwd, where the run in dir was started, the current one.
+func Enter(cwd, dir string) error {
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if cwd == "" || cwd == here {
+		return nil
+	}
+	if err := os.Chdir(cwd); err != nil {
+		return usage.Errorf("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
+	}
+	fmt.Fprintf(os.Stderr, "relative paths start in %s, as when the run was started\n", cwd)
+	return nil
+}
+
+// Fingerprint returns the hash of the sections that decide what a run computes.
+func Fingerprint(c *configs.Composed) (string, error) {
+	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval")
+}
+
+// ExpectedHash is the environment variable by which a sweep tells a job the configuration that it
+// was checked with: files that changed since then are noticed.
+const ExpectedHash = "FULCRUM_CONFIG_HASH"
+
+// Unchanged refuses a configuration that is not the one that the job's sweep was composed with.
+func Unchanged(c *configs.Composed) error {
+	want := os.Getenv(ExpectedHash)
+	if want == "" {
+		return nil
+	}
+	hash, err := Fingerprint(c)
+	if err != nil || hash == want {
+		return err
+	}
+	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
+}
+
+// HydraValue returns a value of the hydra node as text, resolved.
+func HydraValue(c *configs.Composed, key string) (string, error) {
+	text, err := c.YAML("hydra", true, "hydra."+key)
+	return strings.TrimSuffix(text, "\n"), err
+}

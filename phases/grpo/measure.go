@@ -1,0 +1,147 @@
+package grpo
+
+import (
+	"math"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
+	"fulcrum/selector"
+)
+
+// findings are what the parts of a step's batch have measured so far, on the host.
+type findings struct {
+	loss, ppo, kl float64 // the parts' shares of the loss and its terms
+	klSequence    float64 // nats per sequence
+
+	ratios             float64 // sum
+	n                  int     // ratios: one a candidate, or one a scored token
+	outside, low, high int     // ratios outside the clip range, and those whose gradient that stops
+	clamped            int     // log-ratios that were cut
+	entropy            float64 // sum over scored steps
+	steps              int     // with an entropy
+	gain               float64 // sum over candidates of advantage times the change of their log-probability since the old policy
+	fresh              bool    // the old policy has the policy's weights
+	drift              float64 // then: the largest difference of their log-probabilities all the same, nats
+
+	old, ref []float32 // for later passes over the batch; nil where nothing is kept
+}
+
+// newFindings returns what a pass over the batch in hand fills in. The first of several passes keeps
+// log-probabilities.
+func (g *Phase) newFindings(pass int) *findings {
+	if pass > 0 {
+		return &findings{old: g.hand.old, ref: g.hand.ref}
+	}
+	f, n := &findings{}, len(g.hand.batch.Valid)*g.width(g.hand.batch)
+	if g.opt.NumIterations > 1 {
+		f.old = make([]float32, n)
+	}
+	if g.opt.NumIterations > 1 && g.opt.KL.Estimator != "exact" {
+		f.ref = make([]float32, n)
+	}
+	return f
+}
+
+// found are the tensors of a part that are worth reading.
+type found struct {
+	loss, ppo, kl torchx.Tensor // scalars
+	klTerms       torchx.Tensor // like logp, nats
+	logRatio      torchx.Tensor // one a ratio
+	logp, old     torchx.Tensor // [B, G], or [B, G, T] with ratio=token
+	ref           torchx.Tensor // like logp, or none
+	entropy       torchx.Tensor // [B, G, T], or none
+	fresh         bool          // old has the weights of the policy
+}
+
+// add reads a part that starts at query from of the batch in hand. sync
+func (f *findings) add(g *Phase, from int, b *selector.Batch, t found) {
+	perSequence := t.kl
+	if g.opt.Ratio == "token" {
+		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.hand.candidates, 1)))
+	}
+	first := len(f.old) > 0 && g.hand.old == nil // of several passes
+	if f.ref == nil || g.hand.ref != nil {
+		t.ref = torchx.Tensor{}
+	}
+	values := objective.Read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
+	f.loss += values[0][0]
+	f.ppo += values[1][0]
+	f.kl += values[2][0]
+	f.klSequence += values[3][0]
+	f.addRatios(g, from, b, values[4])
+	logp, old, width := values[5], values[6], g.width(b)
+	f.fresh = t.fresh
+	for at := range logp {
+		if !b.Valid[at/width] {
+			continue
+		}
+		change := logp[at] - old[at]
+		f.gain += g.hand.adv[from*b.G+at/width] * change
+		if t.fresh {
+			f.drift = math.Max(f.drift, math.Abs(change)) // keeps NaN
+		}
+	}
+	if first {
+		copy(f.old[from*b.G*width:], objective.Rounded(old))
+	}
+	if values[8] != nil {
+		copy(f.ref[from*b.G*width:], objective.Rounded(values[8]))
+	}
+	for at, h := range values[7] {
+		if b.Mask[at] != 0 {
+			f.entropy += h
+			f.steps++
+		}
+	}
+}
+
+// addRatios counts a part's ratios: one a candidate, or one a token.
+func (f *findings) addRatios(g *Phase, from int, b *selector.Batch, logRatio []float64) {
+	low, high := g.opt.Clip.sides()
+	width := len(logRatio) / len(b.Valid)
+	for at, d := range logRatio {
+		if !b.Valid[at/width] || width > 1 && b.Mask[at] == 0 {
+			continue
+		}
+		f.n++
+		if math.Abs(d) > g.opt.MaxLogRatio {
+			f.clamped++
+			d = math.Copysign(g.opt.MaxLogRatio, d)
+		}
+		ratio, adv := math.Exp(d), g.hand.adv[from*b.G+at/width]
+		f.ratios += ratio
+		switch {
+		case ratio < 1-low:
+			f.outside++
+			f.low += int(objective.OneIf(adv < 0))
+		case ratio > 1+high:
+			f.outside++
+			f.high += int(objective.OneIf(adv > 0))
+		}
+	}
+}
+
+// measure turns the findings of a pass into metrics.
+func (g *Phase) measure(m phases.Metrics, f *findings) {
+	left := g.hand.batch.NumValid()
+	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl
+	m["kl"] = f.klSequence * (float64(max(g.hand.candidates, 1)) / float64(max(left, 1))) // of the candidates that are not masked
+	m["mean_ratio"] = f.ratios / math.Max(float64(f.n), 1)
+	m["clip_fraction"], m["clamp_fraction"] = objective.Share(f.outside, f.n), objective.Share(f.clamped, f.n)
+	if f.fresh {
+		m["refresh_drift"] = f.drift
+	} else {
+		m["advantage_gain"] = f.gain / math.Max(float64(left), 1)
+	}
+	m["clip_fraction_low"], m["clip_fraction_high"] = objective.Share(f.low, f.n), objective.Share(f.high, f.n)
+	if f.steps > 0 {
+		m["entropy"] = f.entropy / float64(f.steps)
+	}
+	if g.text {
+		m["kl_per_token"] = m["kl"].(float64) * objective.Share(left, g.hand.tokens)
+	}
+	for k, x := range g.hand.info {
+		m[k] = x
+	}
+}

@@ -1,0 +1,85 @@
+package grpo
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"fulcrum/internal/jsonwords"
+	"fulcrum/phases"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+type grpoValues struct {
+	Beta        rewardutil.ControlState `json:"beta"`
+	Temperature rewardutil.ControlState `json:"temperature"`
+	SinceOld    int                     `json:"since_old"`
+}
+
+// unsaved are the frozen policies that no checkpoint file has, by role: a saved state holds them.
+func (g *Phase) unsaved() map[string]selector.Policy {
+	k := map[string]selector.Policy{}
+	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
+		k["reference"] = g.reference.Policy
+	}
+	if g.old != g.reference && g.opt.OldPolicy != "init" && g.opt.OldPolicy != "batch" {
+		k["old"] = g.old.Policy
+	}
+	return k
+}
+
+// State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
+func (g *Phase) State() phases.PhaseState {
+	m, v, steps := g.learn.Optimizer.State()
+	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
+	s := phases.PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
+	for role, p := range g.unsaved() {
+		s.Frozen[role] = p.Params().Values()
+	}
+	if stale := g.learn.Frozen.StaleGradient(g.learn.Params.Numel()); stale != nil {
+		s.Frozen[phases.LastGradient] = stale
+	}
+	return s
+}
+
+// Restore sets what State returned.
+func (g *Phase) Restore(s phases.PhaseState) error {
+	var v grpoValues
+	if err := jsonwords.Unmarshal(s.Values, &v); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	if err := g.beta.Restore(v.Beta); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	if err := g.temp.Restore(v.Temperature); err != nil {
+		return fmt.Errorf("%s: saved state: %w", g.name, err)
+	}
+	g.sinceOld = v.SinceOld
+	for role, p := range g.unsaved() {
+		w, ok := s.Frozen[role]
+		if !ok {
+			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
+		}
+		if len(w) != p.Params().Numel() {
+			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
+		}
+		p.Params().SetValues(w)
+	}
+	if stale, ok := s.Frozen[phases.LastGradient]; ok && g.learn.Frozen != nil {
+		if len(stale) != g.learn.Params.Numel() {
+			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.Params.Numel())
+		}
+		g.learn.Frozen.SetStale(stale)
+	}
+	return g.learn.Optimizer.SetState(s.M, s.V, s.OptimizerSteps)
+}
+
+// End frees the optimizer and the frozen policies.
+func (g *Phase) End() {
+	g.learn.Free()
+	if g.old != g.reference {
+		g.old.free()
+	}
+	g.reference.free()
+	g.hand = rollout{}
+}

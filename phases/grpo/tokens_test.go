@@ -1,0 +1,505 @@
+package grpo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/objective"
+	"fulcrum/phases/phasetest"
+	"fulcrum/phases/rce"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+)
+
+// tokenGRPO is online GRPO on the toy questions.
+func tokenGRPO(change func(*Options)) *Phase {
+	opt := DefaultOptions()
+	opt.Epochs, opt.LR, opt.Rollout, opt.OldPolicy, opt.Ratio, opt.Loss = 2, 0.05, "online", "batch", "token", "dapo"
+	opt.KL.Estimator, opt.KL.Beta, opt.GroupSize = "k3", 0.01, 6
+	if change != nil {
+		change(&opt)
+	}
+	return New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8)
+}
+
+func tokenRCE(change func(*rce.Options)) *rce.Phase {
+	opt := rce.DefaultOptions()
+	opt.Epochs, opt.LR, opt.Rollout, opt.Rewards, opt.Average = 2, 0.05, "online", "raw", "token"
+	opt.Temperature.Start, opt.Temperature.End = 0.5, 0.1
+	if change != nil {
+		change(&opt)
+	}
+	return rce.New(opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+}
+
+func tokenSFT() *rce.Phase {
+	opt := rce.DefaultSFTOptions()
+	opt.Epochs, opt.LR, opt.Average = 1, 0.05, "token"
+	return rce.NewSFT(opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+}
+
+// tokenPlan has every phase and every kind of state that token policies have.
+func tokenPlan() phases.Plan {
+	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *Options) {
+		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, new(3), new(5), 0.6, "resample"
+		o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = new(4), 0.01, "init"
+	})}}
+}
+
+// TestTokenPhasesLearn: SFT on references, RCE on samples and on recorded completions, and GRPO under every
+// loss, ratio, estimator and number of passes raise the reward of held-out questions.
+func TestTokenPhasesLearn(t *testing.T) {
+	long := func(o *Options) { o.Epochs = 12 }
+	all := map[string]phases.Phase{"rce online": tokenRCE(func(o *rce.Options) { o.Epochs = 12 }),
+		"rce recorded": tokenRCE(func(o *rce.Options) { o.Epochs, o.Rollout, o.MicroBatch = 12, "offline", new(3) }),
+		"rce sequence": tokenRCE(func(o *rce.Options) { o.Epochs, o.Average = 12, "sequence" }),
+		"leave one out, filtered": tokenGRPO(func(o *Options) {
+			long(o)
+			o.Advantage.Method, o.ZeroVariance = "leave_one_out", "filter"
+		}),
+		"early top 2": tokenGRPO(func(o *Options) { long(o); o.Curriculum.EarlyEpochs, o.Curriculum.EarlyTopK = 4, 2 }),
+		"recorded groups": tokenGRPO(func(o *Options) {
+			long(o)
+			o.Rollout, o.OldPolicy = "offline", "epoch_start"
+		}),
+	}
+	for _, ratio := range []string{"sequence", "token"} {
+		for _, loss := range []string{"grpo", "bnpo", "dapo", "dr_grpo", "gspo", "ppo_clip"} {
+			for i, estimator := range []string{"k1", "k2", "k3"} {
+				if testing.Short() && i != len(loss)%3 {
+					continue // one estimator for each loss
+				}
+				change := func(o *Options) {
+					long(o)
+					o.Ratio, o.Loss, o.KL.Estimator, o.NumIterations = ratio, loss, estimator, 1+3*(i%2)
+					o.MaskTruncated = i == 2
+				}
+				o := DefaultOptions()
+				if change(&o); o.Validate() == nil || o.OldPolicy != "batch" && (ratio == "token" || loss == "grpo" || loss == "gspo" || loss == "ppo_clip") {
+					all[fmt.Sprintf("%s %s %s", ratio, loss, estimator)] = tokenGRPO(change)
+				}
+			}
+		}
+	}
+	want := 6 + 3*(3+6)
+	if testing.Short() {
+		want = 6 + 3 + 6
+	}
+	if len(all) != want {
+		t.Fatalf("%d phases, want %d", len(all), want)
+	}
+	checkpoint := phases.DefaultCheckpointOptions()
+	checkpoint.EveryEpochs = 100
+	for name, phase := range all {
+		t.Run(name, func(t *testing.T) {
+			rec := &phasetest.Memory{}
+			env := phasetest.TokenEnv(t, rec, t.TempDir())
+			before, err := phases.Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: checkpoint, Phases: []phases.Phase{phase}}, env, nil); err != nil {
+				t.Fatal(err)
+			}
+			after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after.Reward < before.Reward+0.4 || after.KL <= 0 || before.KL != 0 {
+				t.Errorf("reward %.3f → %.3f, KL %.3g → %.3g: want a gain of at least 0.4, and a KL from 0", before.Reward, after.Reward, before.KL, after.KL)
+			}
+		})
+	}
+}
+
+// TestEpochsWithoutSignalAreReported: sampled groups whose rewards never differ teach nothing, and the run says so.
+func TestEpochsWithoutSignalAreReported(t *testing.T) {
+	for precision, want := range map[float64]int{10: 1, 0: 0} { // rewards lie within 1.5 of each other
+		rec := &phasetest.Memory{}
+		phase := tokenGRPO(func(o *Options) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
+		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.TokenEnv(t, rec, t.TempDir()), nil)
+		var stop *doctor.StopError
+		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {
+			t.Fatalf("precision %v: error %v", precision, err)
+		}
+		found := 0
+		for _, row := range rec.Rows {
+			if strings.HasPrefix(row, "event ") && strings.Contains(row, "no_signal") {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("precision %v: %d findings, want %d:\n%s", precision, found, want, strings.Join(rec.Rows, "\n"))
+		}
+	}
+}
+
+// TestTokenResumeIsExact stops the plan of all phases at every step.
+func TestTokenResumeIsExact(t *testing.T) {
+	phasetest.ResumesExactlyIn(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4), func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
+}
+
+// TestTokenMetrics: a run's rows carry what a reader of token GRPO looks for, and consistent numbers.
+func TestTokenMetrics(t *testing.T) {
+	rec := &phasetest.Memory{}
+	if _, err := phases.Run(context.Background(), tokenPlan(), phasetest.TokenEnv(t, rec, t.TempDir()), nil); err != nil {
+		t.Fatal(err)
+	}
+	steps := rec.Steps(t, "grpo")
+	if len(steps) != 2*3*4 {
+		t.Fatalf("%d steps", len(steps))
+	}
+	for i, m := range steps {
+		get := func(name string) float64 {
+			x, ok := m[name].(float64)
+			if !ok {
+				t.Fatalf("step %d: no %s", i+1, name)
+			}
+			return x
+		}
+		if first := i%4 == 0; first != (get("mean_ratio") == 1) {
+			t.Errorf("step %d: mean ratio %v; the first pass over a batch, and no other, has exactly 1", i+1, get("mean_ratio"))
+		}
+		if get("completion_length_min") > get("completion_length") || get("completion_length") > get("completion_length_max") || get("completion_length_max") > phasetest.ToyMost {
+			t.Errorf("step %d: lengths %v", i+1, m)
+		}
+		if d := get("reward_right") + 0.5*get("reward_ended") - get("mean_reward"); math.Abs(d) > 1e-12 {
+			t.Errorf("step %d: the terms are off the reward by %g", i+1, d)
+		}
+		if d := get("kl_per_token")*get("tokens") - get("kl")*get("items"); math.Abs(d) > 1e-9 {
+			t.Errorf("step %d: KL per token and per sequence differ by %g", i+1, d)
+		}
+		for _, name := range []string{"entropy", "reward_std", "truncated_share", "reward_right_std", "clip_fraction_low", "clip_fraction_high", "resampled_groups", "kl_loss"} {
+			get(name)
+		}
+	}
+	var epoch map[string]any
+	for _, row := range rec.Rows {
+		if strings.HasPrefix(row, "epoch grpo 2 ") {
+			if err := json.Unmarshal([]byte(row[strings.Index(row, "{"):]), &epoch); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range []string{"val_loss", "val_kl", "val_reward", "val_reward_right", "val_reward_ended", "val_completion_length", "val_truncated_share", "val_accuracy"} {
+		if _, ok := epoch[name].(float64); !ok {
+			t.Errorf("the epoch has no %s", name)
+		}
+	}
+	// rce: 2 epochs; grpo: its first pass of steps 1 and 13, and every fourth step is a first pass.
+	if n := 2*2*8 + 6*2*6; len(rec.Kept) != n {
+		t.Errorf("%d completions were kept, want %d", len(rec.Kept), n)
+	}
+}
+
+// TestPassesKeepLogProbs: of four passes over a batch only the first asks the reference.
+func TestPassesKeepLogProbs(t *testing.T) {
+	env := phasetest.TokenEnv(t, &phasetest.Memory{}, t.TempDir())
+	phase := tokenGRPO(func(o *Options) { o.NumIterations, o.Epochs = 4, 1 })
+	*env.Initial.(*phasetest.TokenPolicy).Forwards = 0
+	if err := phase.Begin(env, 12); err != nil {
+		t.Fatal(err)
+	}
+	defer phase.End()
+	reference := phase.Reference().(*phasetest.TokenPolicy)
+	want := env.Policy.Clone() // the policy that sampled
+	defer want.Free()
+	for pass := range 4 {
+		if _, err := phase.Step(context.Background(), 1, pass, pass, []int{0, 1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if *reference.Forwards != 1 {
+			t.Errorf("after pass %d the reference was asked %d times", pass, *reference.Forwards)
+		}
+		end := torchx.Scope()
+		logp := want.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP.Floats()
+		end()
+		for _, kept := range [][]float32{phase.hand.old, phase.hand.ref} { // both start as the policy
+			if !slices.Equal(kept, objective.Rounded(logp)) {
+				t.Fatalf("pass %d: kept %v, want %v", pass, kept, logp)
+			}
+		}
+	}
+}
+
+// TestRCELoss: the losses of SFT and RCE are their definitions, for both averages, in one piece or in several.
+func TestRCELoss(t *testing.T) {
+	queries := []int{0, 1, 2, 3, 6}
+	for _, average := range []string{"sequence", "token"} {
+		for _, top1 := range []bool{false, true} {
+			for _, micro := range []*int{nil, new(2)} {
+				env := phasetest.TokenEnv(t, nil, t.TempDir())
+				r := tokenRCE(func(o *rce.Options) {
+					o.Rollout, o.Average, o.Top1Only, o.MicroBatch = "offline", average, top1, micro
+				})
+				b := r.Source().Recorded(queries)
+				end := torchx.Scope()
+				logp := env.Policy.Forward(b, selector.ForwardOptions{}).LogP.Floats()
+				end()
+				good := 1 / (1 + math.Exp(-2)) // rewards 1 and 0 at the first step's τ of 0.5
+				if top1 {
+					good = 1
+				}
+				loss, tokens := 0.0, 0.0
+				for at, x := range logp {
+					w := good
+					if at/b.T%2 == 1 {
+						w = 1 - good
+					}
+					loss -= w * x
+					tokens += w * float64(b.Mask[at])
+				}
+				want := loss / float64(len(queries))
+				if average == "token" {
+					want = loss / tokens
+				}
+				if err := r.Begin(env, 10); err != nil {
+					t.Fatal(err)
+				}
+				m, err := r.Step(context.Background(), 1, 0, 0, queries)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.End()
+				if got := m["loss"].(float64); math.Abs(got-want) > 1e-6 {
+					t.Errorf("average=%s top1=%v micro=%v: loss %.9g, want %.9g", average, top1, micro != nil, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestZeroVariance: groups without a signal leave the batch, and others are drawn for them: the same ones
+// for the same seed and step.
+func TestZeroVariance(t *testing.T) {
+	collect := func(mode string, rounds int, step int) (*Phase, []int) {
+		env := phasetest.TokenEnv(t, nil, t.TempDir())
+		env.Policy.Params().Set("before", slices.Repeat([]float32{0}, (phasetest.ToyVocab+1)*phasetest.ToyVocab))
+		kind := make([]float32, phasetest.ToyKinds*phasetest.ToyVocab)
+		kind[1*phasetest.ToyVocab] = 30 // questions of kind 1 end at once: all rewards are 0
+		env.Policy.Params().Set("kind", kind)
+		g := tokenGRPO(func(o *Options) { o.ZeroVariance, o.MaxResamples = mode, rounds; o.GroupSize = 24 })
+		if err := g.Begin(env, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.collect(1, step, []int{0, 1, 5, 9}); err != nil {
+			t.Fatal(err)
+		}
+		g.End2(t)
+		return g, g.hand.batch.Queries
+	}
+	if g, q := collect("keep", 1, 0); !slices.Equal(q, []int{0, 1, 5, 9}) || g.hand.info["signal_share"] != 0.25 {
+		t.Errorf("keep: queries %v, signal %v", q, g.hand.info["signal_share"])
+	}
+	if g, q := collect("filter", 1, 0); !slices.Equal(q, []int{0}) || g.hand.candidates != 24 || g.hand.info["signal_share"] != 0.25 {
+		t.Errorf("filter: queries %v, %d candidates, signal %v", q, g.hand.candidates, g.hand.info["signal_share"])
+	}
+	g, first := collect("resample", 8, 0)
+	if len(first) != 4 || first[0] != 0 || g.hand.info["resampled_groups"].(int) < 3 {
+		t.Errorf("resample: queries %v after %v more groups", first, g.hand.info["resampled_groups"])
+	}
+	for _, q := range first[1:] {
+		if q%phasetest.ToyKinds == 1 || slices.Contains([]int{0, 1, 5, 9}, q) {
+			t.Errorf("resample drew query %d", q)
+		}
+	}
+	if _, again := collect("resample", 8, 0); !slices.Equal(again, first) {
+		t.Errorf("resampled %v, then %v", first, again)
+	}
+	if _, other := collect("resample", 8, 1); slices.Equal(other, first) {
+		t.Errorf("another step drew the same %v", other)
+	}
+}
+
+// End2 ends the phase but leaves the batch in hand to look at.
+func (g *Phase) End2(t *testing.T) {
+	hand := g.hand
+	g.End()
+	g.hand = hand
+}
+
+// TestNothingLeft: a batch of which nothing is left makes a step without a gradient.
+func TestNothingLeft(t *testing.T) {
+	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	kind := make([]float32, phasetest.ToyKinds*phasetest.ToyVocab)
+	for k := range phasetest.ToyKinds {
+		kind[k*phasetest.ToyVocab] = 60
+	}
+	env.Policy.Params().Set("kind", kind)
+	for _, mode := range []string{"filter", "resample"} {
+		g := tokenGRPO(func(o *Options) { o.ZeroVariance = mode })
+		if err := g.Begin(env, 1); err != nil {
+			t.Fatal(err)
+		}
+		m, err := g.Step(context.Background(), 1, 0, 0, []int{0, 1})
+		if err != nil || m["loss"] != 0.0 || m["grad_norm"] != 0.0 || m["items"] != 0 {
+			t.Errorf("%s: %v, %v", mode, m, err)
+		}
+		g.End()
+	}
+}
+
+// TestTokenStepsFreeTheirTensors: no step leaves a tensor behind.
+func TestTokenStepsFreeTheirTensors(t *testing.T) {
+	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	for _, phase := range []phases.Phase{tokenRCE(func(o *rce.Options) { o.MicroBatch = new(1) }), tokenGRPO(func(o *Options) {
+		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.EntropyWeight = 2, new(1), new(3), 0.5, 0.01
+	})} {
+		if err := phase.Begin(env, 100); err != nil {
+			t.Fatal(err)
+		}
+		live := 0
+		for step := range 20 {
+			if _, err := phase.Step(context.Background(), 1, step, step%phase.Passes(), []int{0, 1, 2}); err != nil {
+				t.Fatal(err)
+			}
+			if step == 1 {
+				live = torchx.Live()
+			}
+		}
+		if torchx.Live() != live {
+			t.Errorf("%s: %d tensors after 2 steps, %d after 20", phase.Name(), live, torchx.Live())
+		}
+		phase.End()
+	}
+}
+
+// TestCompletionsDue: one batch may serve several steps.
+func TestCompletionsDue(t *testing.T) {
+	for _, tc := range []struct {
+		o           phases.CompletionOptions
+		first       bool
+		step, steps int
+		want        bool
+	}{
+		{phases.CompletionOptions{Groups: 2}, true, 7, 1, true},
+		{phases.CompletionOptions{Groups: 2}, false, 0, 1, false},
+		{phases.CompletionOptions{EverySteps: new(1)}, true, 0, 1, false},
+		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 3, 1, true},
+		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 1, false},
+		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 2, false},
+		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 4, true},
+	} {
+		if got := tc.o.Due(tc.first, tc.step, tc.steps); got != tc.want {
+			t.Errorf("%+v: %v, want %v", tc, got, tc.want)
+		}
+	}
+}
+
+// TestReferenceSync: the reference moves after every so many steps, a share of the way.
+func TestReferenceSync(t *testing.T) {
+	for _, mix := range []float64{1, 0.6} {
+		for _, from := range []string{"init", "phase_start"} {
+			env := phasetest.TokenEnv(t, nil, t.TempDir())
+			g := tokenGRPO(func(o *Options) { o.KL.Reference, o.KL.SyncSteps, o.KL.SyncMix = from, new(2), mix })
+			if err := g.Begin(env, 3); err != nil {
+				t.Fatal(err)
+			}
+			start := env.Initial.Params().Values()
+			want := slices.Clone(start)
+			for step := range 4 {
+				if _, err := g.Step(context.Background(), 1, step, 0, []int{0, 1, 2, 3}); err != nil {
+					t.Fatal(err)
+				}
+				if step%2 == 1 {
+					for i, p := range env.Policy.Params().Values() {
+						want[i] = float32(mix)*p + float32(1-mix)*want[i]
+					}
+				}
+				var a, b []float64
+				for i, x := range g.Reference().Params().Values() {
+					a, b = append(a, float64(x)), append(b, float64(want[i]))
+				}
+				golden.Close(t, a, b, 1e-6)
+			}
+			if !slices.Equal(env.Initial.Params().Values(), start) {
+				t.Error("the initial policy moved")
+			}
+			if g.ReferenceName() != "synced" {
+				t.Errorf("the reference is called %s", g.ReferenceName())
+			}
+			g.End()
+		}
+	}
+}
+
+// TestTokenValidation: val_loss is the mean over tokens of the weighted candidates, val_kl that of the greedy
+// completions.
+func TestTokenValidation(t *testing.T) {
+	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	other := phasetest.NewTokenPolicy(t)
+	v := other.Weights.Values()
+	for i := range v {
+		v[i] += float32(i%5) / 10
+	}
+	other.Weights.SetValues(v)
+	got, err := phases.Validate(other, env.Initial, env.Data.Val, env.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer torchx.Scope()()
+	all := make([]int, env.Data.Val.Len())
+	for i := range all {
+		all[i] = i
+	}
+	b := env.Data.Val.Recorded(all)
+	logp := other.Forward(b, selector.ForwardOptions{}).LogP.Floats()
+	right, wrong := 1/(1+math.Exp(-10)), 1/(1+math.Exp(10)) // rewards 1 and 0 at τ = 0.1
+	loss, tokens := 0.0, 0.0
+	for at, x := range logp {
+		w := right
+		if at/b.T%2 == 1 {
+			w = wrong
+		}
+		loss -= w * x
+		tokens += w * float64(b.Mask[at])
+	}
+	golden.Close(t, []float64{got.Loss}, []float64{loss / tokens}, 1e-6)
+	greedy, _ := other.Decode(env.Data.Val, all, phasetest.ToyMost, 1)
+	kl := torchx.Sum(objective.MaskedSum(other.KL(greedy, env.Initial), greedy)).Item() / float64(len(all))
+	golden.Close(t, []float64{got.KL}, []float64{kl}, 1e-6)
+	if len(got.Texts) != len(all) || got.Texts[0] == "" || len(got.Terms) != 2 {
+		t.Errorf("texts %q, terms %v", got.Texts, got.Terms)
+	}
+}
+
+// TestTokenOptions: what can't be is refused by its key.
+func TestTokenOptions(t *testing.T) {
+	for _, tc := range []struct {
+		change func(*Options)
+		want   string
+	}{
+		{func(o *Options) { o.Ratio = "sequence" }, "loss: want grpo, gspo or ppo_clip with ratio=sequence: dapo averages over tokens (ratio=token)"},
+		{func(o *Options) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got phase_start"},
+		{func(o *Options) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got init"},
+		{func(o *Options) { o.Rollout, o.ZeroVariance = "offline", "resample" }, "zero_variance: want keep or filter with rollout=offline: there are no other groups than the recorded ones"},
+		{func(o *Options) { o.KL.Estimator = "exact" }, "kl.estimator: want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here"},
+		{func(o *Options) { o.KL.Reference, o.KL.SyncSteps = "epoch_start", new(3) }, "sync_steps: want null with reference=epoch_start, which refreshes the reference by the epoch"},
+		{func(o *Options) { o.Advantage.Std = "populatoin" }, `std: want one of sample, population, got "populatoin" (did you mean population?)`},
+	} {
+		g := tokenGRPO(tc.change)
+		err := g.opt.Validate()
+		for _, more := range []func() error{g.opt.ValidateTokens, g.opt.KL.Validate, g.opt.Advantage.Validate} {
+			if err == nil {
+				err = more()
+			}
+		}
+		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "=", ": "), strings.ReplaceAll(tc.want, "=", ": ")) {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+	}
+	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	if err := tokenGRPO(func(o *Options) { o.KL.Estimator = "exact" }).Begin(env, 1); err == nil || !strings.Contains(err.Error(), "grpo.kl.estimator") {
+		t.Errorf("an exact KL over tokens begins: %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package objective
+
+import (
+	"iter"
+	"math"
+
+	"fulcrum/selector"
+)
+
+// Spans cuts the queries 0 … n-1 into [from, to) of size; nil = all at once.
+func Spans(n int, size *int) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		step := max(n, 1)
+		if size != nil {
+			step = *size
+		}
+		for at := 0; at < n; at += step {
+			if !yield(at, min(at+step, n)) {
+				return
+			}
+		}
+	}
+}
+
+func MeanReward(b *selector.Batch) float64 {
+	sum := 0.0
+	for i, v := range b.Valid {
+		if v {
+			sum += b.Rewards[i]
+		}
+	}
+	return sum / math.Max(float64(b.NumValid()), 1)
+}
+
+// CountSteps returns the number of scored steps.
+func CountSteps(b *selector.Batch) int {
+	n := 0
+	for _, m := range b.Mask {
+		if m != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func Share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
+
+// NormalizeGroups applies normalize to each group's valid rewards.
+func NormalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []float64 {
+	out := make([]float64, len(b.Rewards))
+	var group []float64
+	for i := range b.B() {
+		group = group[:0]
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				group = append(group, b.Rewards[at])
+			}
+		}
+		z := normalize(group)
+		k := 0
+		for g := range b.G {
+			if at := i*b.G + g; b.Valid[at] {
+				out[at] = z[k]
+				k++
+			}
+		}
+	}
+	return out
+}
+
+func Sum(x []float64) float64 {
+	s := 0.0
+	for _, v := range x {
+		s += v
+	}
+	return s
+}
+
+func Mean(x []float64) float64 { return Sum(x) / float64(len(x)) } // NaN when empty
+
+// Moments returns the mean and the deviation (n) of the valid entries.
+func Moments(x []float64, valid []bool) (mean, std float64) {
+	n := 0.0
+	for i, v := range x {
+		if valid[i] {
+			mean, n = mean+v, n+1
+		}
+	}
+	mean /= n
+	for i, v := range x {
+		if valid[i] {
+			std += (v - mean) * (v - mean)
+		}
+	}
+	return mean, math.Sqrt(std / n)
+}
+
+func OneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func Rounded(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}

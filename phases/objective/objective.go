@@ -1,0 +1,80 @@
+// Package objective computes what losses and metrics are made of: sums, masks and cross entropies over a batch of groups.
+package objective
+
+import (
+	"slices"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// Sequence sums log-probabilities over the scored steps: [B, G, T] → [B, G].
+func Sequence(logp torchx.Tensor) torchx.Tensor { return torchx.Sum(logp, 2) }
+
+// CrossEntropy is Σ_t -log π(a_t) of each candidate [B, G]. With smoothing s the target of a step is
+// (1-s) on the action and s/A on each of the step's A possible actions.
+func CrossEntropy(out selector.Output, b *selector.Batch, smoothing float64) torchx.Tensor {
+	ce := torchx.Neg(Sequence(out.LogP)) // [B, G]
+	if smoothing == 0 {
+		return ce
+	}
+	possible := torchx.Compare(out.Dist, "gt", -1e8).To(torchx.Float32)                           // [B, G, T, A] 1 = may be chosen
+	uniform := torchx.Div(torchx.Sum(torchx.Mul(out.Dist, possible), 3), torchx.Sum(possible, 3)) // [B, G, T] mean log π
+	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(MaskedSum(uniform, b), -smoothing))
+}
+
+// Weighted is Σ weight·value / divisor.
+func Weighted(value, weight torchx.Tensor, divisor float64) torchx.Tensor {
+	return torchx.Scale(torchx.Sum(torchx.Mul(value, weight)), 1/divisor)
+}
+
+// MaskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
+func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
+	if slices.Contains(b.Mask, 0) {
+		perStep = torchx.Mul(perStep, Mask(perStep, b))
+	}
+	return torchx.Sum(perStep, 2)
+}
+
+// Read copies several tensors to the host with a single wait for the device. A tensor that is none gives
+// nil.
+func Read(ts ...torchx.Tensor) [][]float64 {
+	flat := make([]torchx.Tensor, 0, len(ts))
+	out := make([][]float64, len(ts))
+	for _, t := range ts {
+		if !t.Nil() {
+			flat = append(flat, torchx.Reshape(torchx.Detach(t), t.Numel()))
+		}
+	}
+	all := torchx.Cat(0, flat...).Floats() // sync
+	for i, t := range ts {
+		if !t.Nil() {
+			n := t.Numel()
+			out[i], all = all[:n], all[n:]
+		}
+	}
+	return out
+}
+
+// OnDevice moves host values to the device of like.
+func OnDevice(like torchx.Tensor, values []float64, shape ...int) torchx.Tensor {
+	f := make([]float32, len(values))
+	for i, v := range values {
+		f[i] = float32(v)
+	}
+	return torchx.ToLike(torchx.From(f, shape...), like)
+}
+
+func Indicator(valid []bool) []float64 {
+	out := make([]float64, len(valid))
+	for i, v := range valid {
+		if v {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+func Mask(like torchx.Tensor, b *selector.Batch) torchx.Tensor {
+	return torchx.ToLike(torchx.From(b.Mask, b.B(), b.G, b.T), like)
+}

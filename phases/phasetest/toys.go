@@ -1,0 +1,554 @@
+// Package phasetest holds toy policies, data and recorders for tests of phases.
+package phasetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/beamdata"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/objective"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// A tiny token policy: the next token's logits are a row for the kind of question plus a row for the token
+// before it. Token 0 ends a completion. The questions of four kinds want their kind's token twice, then the
+// end.
+const (
+	ToyKinds = 4
+	ToyVocab = 6
+	ToyMost  = 5 // tokens of a completion
+)
+
+var _ selector.TokenPolicy = (*TokenPolicy)(nil)
+
+// Memory is a Recorder that keeps rows as JSON, and can cut a run short.
+type Memory struct {
+	Rows, Evals, Kept []string
+	stopAt            int    // global step after which stop is called; 0 = never
+	StopAfter         string // or the row, by how it begins
+	Stop              func()
+}
+
+func (m *Memory) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	f := map[string]any{}
+	for k, v := range fields {
+		if k != "step_seconds" {
+			f[k] = v
+		}
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	m.Rows = append(m.Rows, fmt.Sprintf("%s %s %d %d %d %s", kind, phase, epoch, step, globalStep, text))
+	if m.stopAt > 0 && kind == "step" && globalStep == m.stopAt {
+		m.Stop()
+	}
+	if m.StopAfter != "" && strings.HasPrefix(m.Rows[len(m.Rows)-1], m.StopAfter) {
+		m.Stop()
+	}
+	return nil
+}
+
+func (m *Memory) Scores(s phases.Scores) error {
+	m.Evals = append(m.Evals, fmt.Sprint(s))
+	return nil
+}
+
+func (m *Memory) Completions(phase string, epoch, step int, rows []phases.Completion) error {
+	for _, c := range rows {
+		m.Kept = append(m.Kept, fmt.Sprint(phase, epoch, step, c))
+	}
+	return nil
+}
+
+func (m *Memory) Mark() (int, int, int, error) {
+	return len(m.Rows), len(m.Evals), len(m.Kept), nil
+}
+
+// nearby rewards examples whose first coordinate is close to the query's: embeddings hide it among others.
+type nearby struct {
+	table *beamdata.Table
+	pools [][]int32
+	rows  []int64
+}
+
+func (n nearby) Score(i int, positions []int32) (float64, float64) {
+	s := 0.0
+	for _, p := range positions {
+		d := float64(n.table.Row(int(n.pools[i][p]))[0] - n.table.Row(int(n.rows[i]))[0])
+		s += math.Exp(-d*d) / float64(len(positions))
+	}
+	return s, math.NaN()
+}
+
+// Toy is a learnable set: 48 train and 16 validation queries, pools of 10, recorded groups of 6.
+func Toy(t *testing.T) (train, val *pointer.Source) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(9, 9))
+	const rows, dim, queries, k = 160, 8, 64, 10
+	data := make([]float32, rows*dim)
+	for i := range data {
+		data[i] = float32(r.NormFloat64())
+	}
+	table := beamdata.NewTable(rows, dim, data)
+	score := nearby{table: table}
+	var qs []beamdata.Query
+	for i := range queries {
+		perm := r.Perm(rows - queries)[:k]
+		pool := make([]int32, k)
+		for j := range pool {
+			pool[j] = int32(queries + perm[j])
+		}
+		score.pools, score.rows = append(score.pools, pool), append(score.rows, int64(i))
+		qs = append(qs, beamdata.Query{ID: int64(i), Pool: pool})
+	}
+	for i := range qs {
+		for range 4 + i%3 {
+			p := r.Perm(k)
+			pos := []int32{int32(p[0]), int32(p[1])}
+			reward, _ := score.Score(i, pos)
+			qs[i].Candidates = append(qs[i].Candidates, pos)
+			qs[i].Rewards = append(qs[i].Rewards, reward)
+		}
+	}
+	all, err := beamdata.NewSet("toy", table, 2, qs, score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pointer.NewSource(all.Filter(func(i int) bool { return i < 48 })), pointer.NewSource(all.Filter(func(i int) bool { return i >= 48 }))
+}
+
+func ToyPolicy(t *testing.T) *pointer.Policy {
+	t.Helper()
+	torchx.Attach(1)
+	opt := pointer.DefaultOptions()
+	opt.HiddenDim, opt.Dropout, opt.AttnDropout = 6, 0.2, 0.1
+	opt.Skip = pointer.SkipOptions{Enabled: true, Scale: 3, LearnedScale: 0.3}
+	opt.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "free", GateDim: 3, GateInitial: 2}
+	p, err := pointer.New(opt, 8, 1, "cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Free)
+	return p
+}
+
+func ToyEnv(t *testing.T, val *pointer.Source, rec phases.Recorder, dir string) *phases.Env {
+	p := ToyPolicy(t)
+	initial := p.Clone()
+	t.Cleanup(initial.Free)
+	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: phases.ValLoss{Temperature: 0.5},
+		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, rewardutil.DefaultNormalizeOptions()) }}}
+}
+
+// Nosy is a doctor that speaks of a healthy run too, at steps that its windows decide.
+func Nosy() doctor.Options {
+	o := doctor.DefaultOptions()
+	o.GradientSpike = doctor.Window{Severity: doctor.Note, Limit: 1.01, Steps: 4}
+	o.EntropyCollapse = doctor.Window{Severity: doctor.Note, Limit: 1.2, Steps: 4}
+	o.KLBelowBand = doctor.Window{Severity: doctor.Warning, Limit: 1e3, Steps: 5}
+	o.ESSUniform = doctor.Window{Severity: doctor.Note, Limit: 0.1, Steps: 4}
+	o.ValidationDiverges = doctor.Limit{Severity: doctor.Note, Limit: 1}
+	return o
+}
+
+// Findings returns the checks that have spoken.
+func (m *Memory) Findings() []string {
+	var found []string
+	for _, row := range m.Rows {
+		if _, name, ok := strings.Cut(row, `"event":"`); ok {
+			name, _, _ = strings.Cut(name, `"`)
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// ResumesExactly stops a run after every single optimizer step in turn, resumes it with fresh phases and
+// a fresh policy, and compares every row, evaluation and checkpoint byte with the undisturbed run.
+func ResumesExactly(t *testing.T, plan func() phases.Plan, steps int) {
+	_, val := Toy(t)
+	ResumesExactlyIn(t, plan, steps, func(rec phases.Recorder, dir string) *phases.Env { return ToyEnv(t, val, rec, dir) })
+}
+
+func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) {
+	whole := &Memory{}
+	dir := t.TempDir()
+	if _, err := phases.Run(context.Background(), plan(), newEnv(whole, dir), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := Files(t, dir)
+	total := 0
+	for _, row := range whole.Rows {
+		if strings.HasPrefix(row, "step ") {
+			total++
+		}
+	}
+	if total != steps {
+		t.Fatalf("%d optimizer steps, want %d", total, steps)
+	}
+	if found := whole.Findings(); len(found) < 3 {
+		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
+	}
+	every := 1
+	if testing.Short() {
+		every = max(3, total/6)
+	}
+	for stop := 1; stop < total; stop += every {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		rec := &Memory{stopAt: stop, Stop: cancel}
+		_, err := phases.Run(ctx, plan(), newEnv(rec, dir), nil)
+		cancel()
+		if p := plan().Phases; err == nil && stop > total-p[len(p)-1].Passes() {
+			continue // within the passes of the very last batch: the run simply ends
+		}
+		if !errors.Is(err, phases.ErrInterrupted) {
+			t.Fatalf("stopped after step %d: %v, want ErrInterrupted", stop, err)
+		}
+		saved, err := phases.FindState(dir)
+		if err != nil || saved == nil {
+			t.Fatalf("stopped after step %d: state %v, %v", stop, saved, err)
+		}
+		rec.stopAt, rec.Rows, rec.Evals, rec.Kept = 0, rec.Rows[:saved.Rows()], rec.Evals[:saved.Evals()], rec.Kept[:saved.Completions()]
+		env := newEnv(rec, dir)
+		env.Policy.Params().SetValues(make([]float32, env.Policy.Params().Numel())) // nothing may come from here
+		if _, err := phases.Run(context.Background(), plan(), env, saved); err != nil {
+			t.Fatalf("resumed after step %d: %v", stop, err)
+		}
+		for i, row := range whole.Rows {
+			if i >= len(rec.Rows) || rec.Rows[i] != row {
+				t.Fatalf("resumed after step %d: row %d\n got %s\nwant %s", stop, i, at(rec.Rows, i), row)
+			}
+		}
+		if len(rec.Rows) != len(whole.Rows) || !reflect.DeepEqual(rec.Evals, whole.Evals) {
+			t.Fatalf("resumed after step %d: %d rows, want %d; evaluations equal: %v", stop, len(rec.Rows), len(whole.Rows), reflect.DeepEqual(rec.Evals, whole.Evals))
+		}
+		if !slices.Equal(rec.Kept, whole.Kept) {
+			t.Fatalf("resumed after step %d: the completions differ", stop)
+		}
+		got := Files(t, dir)
+		for name, content := range want {
+			if got[name] != content {
+				t.Fatalf("resumed after step %d: %s differs", stop, name)
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("resumed after step %d: %d files, want %d", stop, len(got), len(want))
+		}
+	}
+}
+
+func at(rows []string, i int) string {
+	if i < len(rows) {
+		return rows[i]
+	}
+	return "nothing"
+}
+
+// Files reads a run folder's checkpoints: path → content, or link target.
+func Files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := filepath.Walk(filepath.Join(dir, "checkpoints"), func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if info.Mode()&os.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			out[name] = "→ " + target
+			return err
+		}
+		data, err := os.ReadFile(path)
+		out[name] = string(data)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Ragged is a set as RL files give it: pools of 20 to 64 and 5 to 16 candidates, different for every query.
+func Ragged(t *testing.T, queries int) *pointer.Source {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 3))
+	const examples, dim = 200, 16
+	data := make([]float32, (examples+queries)*dim)
+	for i := range data {
+		data[i] = float32(r.NormFloat64())
+	}
+	table := beamdata.NewTable(examples+queries, dim, data)
+	score := nearby{table: table}
+	qs := make([]beamdata.Query, queries)
+	for i := range qs {
+		pool := make([]int32, 20+r.IntN(45))
+		for j, row := range r.Perm(examples)[:len(pool)] {
+			pool[j] = int32(row)
+		}
+		score.pools, score.rows = append(score.pools, pool), append(score.rows, int64(examples+i))
+		qs[i] = beamdata.Query{ID: int64(examples + i), Pool: pool}
+		for range 5 + r.IntN(12) {
+			p := r.Perm(len(pool))
+			positions := []int32{int32(p[0]), int32(p[1])}
+			reward, _ := score.Score(i, positions)
+			qs[i].Candidates, qs[i].Rewards = append(qs[i].Candidates, positions), append(qs[i].Rewards, reward)
+		}
+	}
+	set, err := beamdata.NewSet("ragged", table, 2, qs, score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pointer.NewSource(set)
+}
+
+// Summaries are the prompts of a fixture with five scored completions each.
+type Summaries struct {
+	Texts [][]int64
+	Batch *selector.Batch
+}
+
+func (s *Summaries) Name() string { return "summaries" }
+
+func (s *Summaries) Len() int { return len(s.Texts) }
+
+func (s *Summaries) ID(i int) int64 { return int64(i) }
+
+func (s *Summaries) Prompt(i int) ([]int64, error) { return s.Texts[i], nil }
+
+func (s *Summaries) Recorded(queries []int) *selector.Batch { return s.Batch.Groups(queries) }
+
+type tokenSource struct {
+	name string
+	ids  []int64
+}
+
+func (s *tokenSource) Name() string { return s.name }
+
+func (s *tokenSource) Len() int { return len(s.ids) }
+
+func (s *tokenSource) ID(i int) int64 { return s.ids[i] }
+
+func (s *tokenSource) kind(i int) int { return int(s.ids[i]) % ToyKinds }
+
+func (s *tokenSource) CanScore() bool { return true }
+
+func (s *tokenSource) Recorded(queries []int) *selector.Batch {
+	b := selector.NewBatch(s, queries, 2, 3)
+	b.Truncated = make([]bool, len(b.Valid))
+	for i, q := range queries {
+		own := int64(s.kind(q) + 1)
+		b.Set(i, 0, []int64{own, own, 0}, 1)
+		b.Set(i, 1, []int64{own%ToyKinds + 1, 0}, 0)
+	}
+	return b
+}
+
+// Score: 0.5 for each of the first two tokens that is right, 0.5 for ending after them.
+func (s *tokenSource) Score(b *selector.Batch) error {
+	right, ended := make([]float64, len(b.Valid)), make([]float64, len(b.Valid))
+	b.Texts = make([]string, len(b.Valid))
+	for at, ok := range b.Valid {
+		if !ok {
+			continue
+		}
+		tokens := b.Scored(at/b.G, at%b.G)
+		for t, x := range tokens {
+			if t < 2 && x == int64(s.kind(b.Queries[at/b.G])+1) {
+				right[at] += 0.5
+			}
+		}
+		if len(tokens) == 3 && tokens[2] == 0 {
+			ended[at] = 1
+		}
+		b.Rewards[at] = right[at] + 0.5*ended[at]
+		b.Texts[at] = strings.Trim(fmt.Sprint(tokens), "[]")
+	}
+	b.Terms = map[string][]float64{"right": right, "ended": ended}
+	return nil
+}
+
+func (s *tokenSource) Accuracy(b *selector.Batch) ([]float64, error) {
+	err := s.Score(b)
+	return b.Terms["right"], err
+}
+
+type TokenPolicy struct {
+	Weights  *torchx.Params
+	Forwards *int // of this policy and its clones' counters are their own
+}
+
+func NewTokenPolicy(t *testing.T) *TokenPolicy {
+	t.Helper()
+	torchx.Attach(1)
+	p := &TokenPolicy{torchx.NewParams([]torchx.Spec{{Name: "kind", Shape: []int{ToyKinds, ToyVocab}}, {Name: "before", Shape: []int{ToyVocab + 1, ToyVocab}}}, "cpu"), new(int)}
+	r := rand.New(rand.NewPCG(3, 3))
+	v := make([]float32, p.Weights.Numel())
+	for i := range v {
+		v[i] = float32(0.3 * r.NormFloat64())
+	}
+	p.Weights.SetValues(v)
+	t.Cleanup(p.Free)
+	return p
+}
+
+func (p *TokenPolicy) Params() *torchx.Params { return p.Weights }
+
+func (p *TokenPolicy) Metadata() map[string]string { return map[string]string{"kind": "toy"} }
+
+func (p *TokenPolicy) Free() { p.Weights.Free() }
+
+func (p *TokenPolicy) Clone() selector.Policy {
+	specs := []torchx.Spec{}
+	for _, name := range p.Weights.Names() {
+		specs = append(specs, torchx.Spec{Name: name, Shape: p.Weights.Shape(name)})
+	}
+	c := &TokenPolicy{torchx.NewParams(specs, "cpu"), new(int)}
+	c.Weights.CopyFrom(p.Weights)
+	return c
+}
+
+// dist is the log-distribution of every step [B, G, T, V].
+func (p *TokenPolicy) dist(b *selector.Batch, temperature float64) torchx.Tensor {
+	src := b.Source.(*tokenSource)
+	kinds, before := make([]int64, len(b.Actions)), make([]int64, len(b.Actions))
+	for at := range b.Actions {
+		kinds[at] = int64(src.kind(b.Queries[at/(b.G*b.T)]))
+		before[at] = ToyVocab
+		if at%b.T > 0 {
+			before[at] = b.Actions[at-1]
+		}
+	}
+	shape := []int{b.B(), b.G, b.T}
+	logits := torchx.Add(torchx.Embedding(p.Weights.Get("kind"), torchx.From(kinds, shape...)), torchx.Embedding(p.Weights.Get("before"), torchx.From(before, shape...)))
+	if temperature == 0 {
+		temperature = 1
+	}
+	return torchx.LogSoftmax(torchx.Scale(logits, 1/temperature), 3)
+}
+
+func (p *TokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	if opt.Dist || !opt.Reference.Nil() {
+		panic("a token policy was asked for distributions")
+	}
+	*p.Forwards++
+	dist := p.dist(b, opt.Temperature)
+	picked := torchx.Squeeze(torchx.Gather(dist, 3, torchx.From(b.Actions, b.B(), b.G, b.T, 1)), 3)
+	entropy := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), dist), 3))
+	if !opt.Entropy {
+		entropy = torchx.Detach(entropy)
+	}
+	return selector.Output{LogP: torchx.Mul(picked, objective.Mask(picked, b)), Entropy: entropy}
+}
+
+// KL implements selector.TokenPolicy.
+func (p *TokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
+	d, r := p.dist(b, 1), reference.(*TokenPolicy).dist(b, 1)
+	return torchx.Sum(torchx.Mul(torchx.Exp(d), torchx.Sub(d, r)), 3)
+}
+
+// HalfPrecision implements selector.TokenPolicy.
+func (p *TokenPolicy) HalfPrecision() bool { return false }
+
+func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return p.generate(s, queries, g, t, func(logits []float64) int {
+		total, most := 0.0, slices.Max(logits)
+		for i, x := range logits {
+			logits[i] = math.Exp((x - most) / temperature)
+			total += logits[i]
+		}
+		u := r.Float64() * total
+		for i, x := range logits {
+			if u -= x; u < 0 {
+				return i
+			}
+		}
+		return len(logits) - 1
+	})
+}
+
+func (p *TokenPolicy) Decode(s selector.Source, queries []int, t, _ int) (*selector.Batch, []float64) {
+	return p.generate(s, queries, 1, t, func(logits []float64) int { return slices.Index(logits, slices.Max(logits)) }), make([]float64, len(queries))
+}
+
+// generate makes batches as wide as their longest completion.
+func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) int) *selector.Batch {
+	kind, before := p.Weights.Get("kind").Floats(), p.Weights.Get("before").Floats()
+	var all [][]int64
+	longest := 1
+	for _, q := range queries {
+		for range g {
+			var tokens []int64
+			last := ToyVocab
+			for len(tokens) < t && last != 0 {
+				logits := make([]float64, ToyVocab)
+				for v := range logits {
+					logits[v] = kind[s.(*tokenSource).kind(q)*ToyVocab+v] + before[last*ToyVocab+v]
+				}
+				last = choose(logits)
+				tokens = append(tokens, int64(last))
+			}
+			all = append(all, tokens)
+			longest = max(longest, len(tokens))
+		}
+	}
+	b := selector.NewBatch(s, queries, g, longest)
+	b.Truncated = make([]bool, len(b.Valid))
+	for at, tokens := range all {
+		b.Set(at/g, at%g, tokens, 0)
+		b.Truncated[at] = tokens[len(tokens)-1] != 0
+	}
+	return b
+}
+
+func ToyQuestions(name string, first, n int) *tokenSource {
+	s := &tokenSource{name: name}
+	for i := range n {
+		s.ids = append(s.ids, int64(first+i))
+	}
+	return s
+}
+
+func TokenEnv(t *testing.T, rec phases.Recorder, dir string) *phases.Env {
+	p := NewTokenPolicy(t)
+	initial := p.Clone()
+	t.Cleanup(initial.Free)
+	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
+		Val: ToyQuestions("val", 100, 10), Shots: ToyMost, Shuffle: true, EvalBatch: 4, Advantage: rewardutil.DefaultAdvantageOptions(),
+		ValLoss: phases.ValLoss{Temperature: 0.1, PerToken: true}}}
+}
+
+// Steps returns the metrics of the step rows of a phase.
+func (m *Memory) Steps(t *testing.T, phase string) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	for _, row := range m.Rows {
+		if strings.HasPrefix(row, "step "+phase+" ") {
+			f := map[string]any{}
+			if err := jsonwords.Unmarshal([]byte(row[strings.Index(row, "{"):]), &f); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package rce
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/phasetest"
+	"fulcrum/rewardutil"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+	"fulcrum/selector/seq2seq"
+)
+
+// TestMicroBatchKeepsDropout: with dropout, the gradient and the loss of a step of sft and rce are the same for every
+// micro_batch, for selectors and token policies.
+func TestMicroBatchKeepsDropout(t *testing.T) {
+	for _, policy := range []string{"pointer", "pointer with candidate encoder", "tokens"} {
+		for _, name := range []string{"sft", "rce"} {
+			t.Run(policy+" "+name, func(t *testing.T) {
+				p, src := droppingPolicy(t, policy)
+				var want []float64
+				var loss float64
+				for _, micro := range []*int{nil, new(1), new(2), new(3)} {
+					var phase *Phase
+					sched := rewardutil.LRScheduleOptions{Name: "constant"}
+					if name == "sft" {
+						opt := DefaultSFTOptions()
+						opt.Epochs, opt.MicroBatch = 1, micro
+						phase = NewSFT(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
+					} else {
+						opt := DefaultOptions()
+						opt.MicroBatch, opt.Rewards = micro, "raw"
+						phase = New(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
+					}
+					twin := p.Clone()
+					if err := phase.Begin(&phases.Env{Policy: twin, Initial: p, Seed: 4}, 10); err != nil {
+						t.Fatal(err)
+					}
+					phase.learn.Optimizer.KeepGrad = true
+					m, err := phase.Step(context.Background(), 1, 3, 0, []int{4, 0, 3, 1, 2})
+					if err != nil {
+						t.Fatal(err)
+					}
+					grad := twin.Params().Grad().Floats()
+					phase.End()
+					twin.Free()
+					if want == nil {
+						want, loss = grad, m["loss"].(float64)
+						continue
+					}
+					far, size := 0.0, 0.0
+					for i := range grad {
+						far, size = math.Max(far, math.Abs(grad[i]-want[i])), math.Max(size, math.Abs(want[i]))
+					}
+					if far > 1e-5*size || math.Abs(m["loss"].(float64)-loss) > 1e-5*math.Abs(loss) {
+						t.Errorf("micro_batch %d: a gradient is off by %.3g of %.3g, the loss %.8g instead of %.8g", *micro, far, size, m["loss"], loss)
+					}
+				}
+			})
+		}
+	}
+}
+
+// droppingPolicy returns a policy that drops much in training, and five queries with recorded candidates.
+func droppingPolicy(t *testing.T, kind string) (selector.Policy, selector.Source) {
+	t.Helper()
+	torchx.Attach(1)
+	if kind != "tokens" {
+		opt := pointer.DefaultOptions()
+		opt.HiddenDim, opt.NumHeads, opt.NumLayers, opt.Dropout, opt.AttnDropout = 16, 2, 2, 0.4, 0.3
+		if kind != "pointer" {
+			opt.CandidateEncoder = pointer.CandidateEncoderOptions{Layers: 1, Heads: 2, FFNDim: 8}
+		}
+		p, err := pointer.New(opt, 16, 1, "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Free)
+		v := p.Params().Values()
+		for i := range v {
+			v[i] += float32(0.1 * math.Sin(float64(i)))
+		}
+		p.Params().SetValues(v)
+		return p, phasetest.Ragged(t, 5)
+	}
+	o := seq2seq.DefaultOptions()
+	o.Scratch = seq2seq.ScratchOptions{Model: "t5", Width: 16, FF: 24, Layers: 2, DecoderLayers: 2, Heads: 2, Positions: 48}
+	plain, err := seq2seq.New(o, seq2seq.Vocabulary{Size: 40, Pad: 0, EOS: 1}, "cpu", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Free()
+	path := filepath.Join(t.TempDir(), "model")
+	if err := plain.SaveMerged(path, "float32"); err != nil {
+		t.Fatal(err)
+	}
+	o = seq2seq.DefaultOptions()
+	o.Path, o.TuneAll, o.LoRA.Enabled, o.LoRA.Dropout = &path, false, true, 0.4
+	m, err := seq2seq.Open(o, "cpu", 5, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := seq2seq.NewPolicy(m)
+	t.Cleanup(p.Free)
+	v := p.Params().Values()
+	for i := range v {
+		v[i] += float32(0.1 * math.Sin(float64(i)))
+	}
+	p.Params().SetValues(v)
+	src := &phasetest.Summaries{}
+	all := []int{0, 1, 2, 3, 4}
+	src.Batch = selector.NewBatch(src, all, 3, 6)
+	for i := range all {
+		var text []int64
+		for k := range 3 + 2*i {
+			text = append(text, int64(2+(7*k+i)%38))
+		}
+		src.Texts = append(src.Texts, append(text, 1))
+		for g := range 3 - i%2 {
+			var ids []int64
+			for k := range 1 + (i+g)%5 {
+				ids = append(ids, int64(2+(5*k+3*g+i)%38))
+			}
+			src.Batch.Set(i, g, append(ids, 1), float64(g)-0.3*float64(i))
+		}
+	}
+	if n := src.Batch.NumValid(); n != 13 {
+		t.Fatalf("%d candidates", n)
+	}
+	return p, src
+}

@@ -12,7 +12,7 @@ import (
 	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
 	"fulcrum/phases/rce"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -84,9 +84,9 @@ type Config struct {
 	// task=score
 	Score ScoreOptions `koanf:"score"`
 	// plots and report.md
-	Report reports.ReportOptions `koanf:"report"`
+	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
-	Logging reports.LoggingOptions `koanf:"logging"`
+	Logging record.LoggingOptions `koanf:"logging"`
 }
 
 // InitOptions names the initial weights.
@@ -117,7 +117,7 @@ func DefaultConfig() *Config {
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 }
 

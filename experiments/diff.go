@@ -15,7 +15,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/compare"
 )
 
 // differError ends run diff with exit code 1, as diff(1) ends where its files differ.
@@ -41,14 +41,14 @@ func verbDiff(_ context.Context, _ App, args []string) error {
 	if err := want(args, 2, "diff A B ["+jsonFlag+"]: two run folders, two sweep folders or two config files"); err != nil {
 		return err
 	}
-	var sides [2]reports.DiffSide
+	var sides [2]compare.DiffSide
 	for i, path := range args {
 		var err error
 		if sides[i], err = diffSide(path); err != nil {
 			return err
 		}
 	}
-	diff, err := reports.DiffOf(sides[0], sides[1])
+	diff, err := compare.DiffOf(sides[0], sides[1])
 	if err != nil {
 		return err
 	}
@@ -71,35 +71,35 @@ func verbDiff(_ context.Context, _ App, args []string) error {
 }
 
 // diffSide reads what a path holds: a sweep, a run or a config file. What it cannot be is a mistake in the command.
-func diffSide(path string) (reports.DiffSide, error) {
+func diffSide(path string) (compare.DiffSide, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return reports.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
+		return compare.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
 	}
 	if !info.IsDir() {
-		side, err := reports.ReadDiffConfig(path)
+		side, err := compare.ReadDiffConfig(path)
 		if err != nil {
 			return side, usage.Errorf("%v", err)
 		}
 		return side, nil
 	}
 	if err := lostLedger(path); err != nil {
-		return reports.DiffSide{}, err
+		return compare.DiffSide{}, err
 	}
 	switch {
 	case ledger.Exists(path):
 		return diffSweep(path)
 	case runfolder.IsRun(path):
-		return reports.ReadDiffRun(path)
+		return compare.ReadDiffRun(path)
 	}
-	return reports.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
+	return compare.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
 }
 
 // diffSweep reads a sweep out of its ledger.
-func diffSweep(dir string) (reports.DiffSide, error) {
+func diffSweep(dir string) (compare.DiffSide, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
-		return reports.DiffSide{}, err
+		return compare.DiffSide{}, err
 	}
 	swept := map[string]string{"sweep.sweeper": s.Sweeper, "sweep.pruner": s.Pruner, "hydra.launcher": s.Launcher}
 	if s.Sweeper != sweeper.Basic {
@@ -115,15 +115,15 @@ func diffSweep(dir string) (reports.DiffSide, error) {
 		}
 		swept["sweep."+d.Key] = values
 	}
-	rows := make([]reports.DiffJob, len(jobs))
+	rows := make([]compare.DiffJob, len(jobs))
 	for i, j := range jobs {
 		params := make([]string, len(s.Dimensions))
 		for k, d := range s.Dimensions {
 			params[k] = d.Key + "=" + j.Params[k]
 		}
 		slices.Sort(params)
-		rows[i] = reports.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
+		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}
 	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))
-	return reports.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
+	return compare.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
 }

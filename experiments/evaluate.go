@@ -20,7 +20,8 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil"
 )
 
@@ -122,8 +123,8 @@ type evaluation struct {
 }
 
 // Best is what a sweep compares.
-func (e evaluation) Best() *reports.BestSummary {
-	return &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)}
+func (e evaluation) Best() *record.BestSummary {
+	return &record.BestSummary{Metric: "accuracy", Mode: "max", Value: record.Number(e.Overall / 100)}
 }
 
 // evaluate runs task=evaluate.
@@ -392,7 +393,7 @@ func writeEvaluation(j *job, e evaluation, results []rewardutil.VQAResult) error
 			return err
 		}
 	}
-	if err := reports.WriteText(j.dir, e.markdown()); err != nil {
+	if err := page.WriteText(j.dir, e.markdown()); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -451,10 +452,10 @@ func recordEvaluation(j *job, e evaluation, scored []rewardutil.VQAResult) error
 		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
 	}
 	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
-	if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	return j.log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
+	return j.log.Scores(record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // rewriteEvaluation writes the report.md of a finished task=evaluate again.
@@ -463,7 +464,7 @@ func rewriteEvaluation(dir string) error {
 	if err != nil {
 		return err
 	}
-	return reports.WriteText(dir, text)
+	return page.WriteText(dir, text)
 }
 
 // evaluationReport is the report of a finished task=evaluate, from its summary.

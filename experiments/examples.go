@@ -9,7 +9,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
 
@@ -28,9 +28,9 @@ func pointerExamples(j *job, b *beamdata.Bundle, env *phases.Env, result phases.
 	if err != nil {
 		return err
 	}
-	out := []reports.Example{}
+	out := []record.Example{}
 	for _, i := range spread(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
-		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
+		e := record.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
 		out = append(out, e)
@@ -51,7 +51,7 @@ func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) 
 	return before, result.BestEval, nil
 }
 
-func writeExamples(j *job, out []reports.Example) error {
+func writeExamples(j *job, out []record.Example) error {
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return err
@@ -77,12 +77,12 @@ func spread(before, after []float64, changed func(i int) bool) []int {
 	return out
 }
 
-func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []reports.ItemText {
+func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []record.ItemText {
 	pool := set.Pool(query)
-	var out []reports.ItemText
+	var out []record.ItemText
 	for _, p := range selection {
 		q, a := questionAnswer(b.Text(int(pool[p])))
-		out = append(out, reports.ItemText{Question: q, Answer: a})
+		out = append(out, record.ItemText{Question: q, Answer: a})
 	}
 	return out
 }

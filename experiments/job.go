@@ -7,7 +7,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // job is one run's work: what is asked for and where it is written. A task fills in what comes of it.
@@ -17,7 +17,7 @@ type job struct {
 	dir       string   // the run folder
 	hash      string   // of the configuration
 	device    string   // "" until libtorch is there
-	log       *reports.Log
+	log       *record.Log
 	saved     *phases.Saved // the state a resume starts from; nil: none
 	recorder  func(of func(query int64) asked) phases.Recorder
 	judge     func(epochs int) (judgeFunc, error)
@@ -29,10 +29,10 @@ type job struct {
 
 // outcome is what a task leaves for summary.json.
 type outcome struct {
-	data       reports.DataSummary
-	result     *phases.Result    // of task=train
-	evaluation evaluated         // of task=evaluate
-	found      []reports.Finding // of this attempt, that depend on the machine: they stand in no row
+	data       record.DataSummary
+	result     *phases.Result   // of task=train
+	evaluation evaluated        // of task=evaluate
+	found      []record.Finding // of this attempt, that depend on the machine: they stand in no row
 }
 
 // judgeFunc says after an epoch why the run should end here; "": it goes on.
@@ -46,7 +46,7 @@ type asked struct {
 
 // evaluated is what task=evaluate leaves in summary.json.
 type evaluated interface {
-	Best() *reports.BestSummary // what a sweep compares
+	Best() *record.BestSummary // what a sweep compares
 }
 
 // logf writes a line to the log.

@@ -12,7 +12,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -78,7 +78,7 @@ func (w *pointerWork) Export() (func(checkpoint, phase string, epoch int, metric
 	}, nil
 }
 
-func (w *pointerWork) Summary() reports.DataSummary { return dataSummary(w.bundle) }
+func (w *pointerWork) Summary() record.DataSummary { return dataSummary(w.bundle) }
 
 func (w *pointerWork) Examples(env *phases.Env, result phases.Result) error {
 	return pointerExamples(w.job, w.bundle, env, result)
@@ -116,7 +116,7 @@ func loadData(j *job) (*beamdata.Bundle, error) {
 }
 
 // tellSkipped says what of the data is not used, and which keys are not read.
-func tellSkipped(j *job, d reports.DataSummary) {
+func tellSkipped(j *job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
 		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
 		if at := d.SkippedAt[reason]; at != "" {
@@ -134,17 +134,17 @@ func tellSkipped(j *job, d reports.DataSummary) {
 }
 
 // unknownKeys are keys of records as a summary keeps them.
-func unknownKeys(keys []keycheck.Unknown) []reports.UnknownKey {
-	var out []reports.UnknownKey
+func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
+	var out []record.UnknownKey
 	for _, u := range keys {
-		out = append(out, reports.UnknownKey(u))
+		out = append(out, record.UnknownKey(u))
 	}
 	return out
 }
 
 // dataSummary describes a bundle for summary.json.
-func dataSummary(b *beamdata.Bundle) reports.DataSummary {
-	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
+func dataSummary(b *beamdata.Bundle) record.DataSummary {
+	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
 		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
@@ -267,11 +267,11 @@ func recordedBaselines(j *job, split string, set *beamdata.Set, shots int) error
 		if len(fields) == 2 { // no query has two candidates
 			continue
 		}
-		if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		if err := j.log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 			return err
 		}
 		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return j.log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return j.log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
 		}); err != nil {
 			return err
 		}

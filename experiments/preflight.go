@@ -15,7 +15,7 @@ import (
 	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
 	"fulcrum/phases/rce"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -115,8 +115,8 @@ func checkMemory(j *job, ctx context.Context, t preflight.Trial, stages []prefli
 		} else {
 			j.log.Warnf("%s", f.Message)
 		}
-		j.found = append(j.found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-			Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: preflight.Name})
+		j.found = append(j.found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+			Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: preflight.Name})
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
 		}
@@ -192,7 +192,7 @@ func tellFindings(j *job, findings []preflight.Finding) error {
 			stdout.Printf("%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
 			continue
 		}
-		if err := j.log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
+		if err := j.log.Record(record.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // judge returns what ends this run when it does badly beside the other jobs of its sweep; nil when it is no job
@@ -43,7 +43,7 @@ func judgeOf(dir string, epochs int) (judgeFunc, error) {
 		}
 		return name, v, nil
 	}
-	rows, err := reports.ReadRun(dir)
+	rows, err := record.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,10 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/reports"
+	"fulcrum/reports/mlflow"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
 )
 
 type taskFunc func(ctx context.Context, j *job) error
@@ -38,9 +41,9 @@ type run struct {
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
 	begin    time.Time
-	mlflow   *reports.MLflow // nil: none
-	sealed   atomic.Bool     // run.log is complete: its digest is being taken
-	plotter  *reports.Plotter
+	mlflow   *mlflow.MLflow // nil: none
+	sealed   atomic.Bool    // run.log is complete: its digest is being taken
+	plotter  *runreport.Plotter
 	earlier  sittings // before a resume
 }
 
@@ -206,13 +209,13 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
-	if r.log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
+	if r.log, err = record.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
 	defer r.log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
+		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
 	}
 	defer r.close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.job) }) // an operation that fails outside a training step too
@@ -221,7 +224,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.cfg.Task != "train"}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
-		r.log.Note(reports.LevelError, taskErr.Error())
+		r.log.Note(record.LevelError, taskErr.Error())
 	}
 	if err := r.finish(taskErr); taskErr == nil {
 		taskErr = err
@@ -231,13 +234,13 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
-func (r *run) logOptions() reports.LogOptions {
-	opt := reports.LogOptions{LoggingOptions: r.cfg.Logging}
+func (r *run) logOptions() record.LogOptions {
+	opt := record.LogOptions{LoggingOptions: r.cfg.Logging}
 	opt.TensorBoard = opt.TensorBoard && r.cfg.Task == "train" && !r.cfg.DryRun
 	if r.resumed {
-		at := reports.Position{}
+		at := record.Position{}
 		if s := r.saved; s != nil {
-			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
+			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
 		r.earlier = earlierSittings(r.dir)
@@ -272,9 +275,9 @@ func (r *run) headline() string {
 
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
-	*reports.Log
+	*record.Log
 	folder  *runfolder.Folder
-	plotter *reports.Plotter        // nil: no plots
+	plotter *runreport.Plotter      // nil: no plots
 	ask     func(query int64) asked // nil: nothing is known of a query but its id
 }
 
@@ -285,7 +288,7 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
 		return err
 	}
-	if r.plotter != nil && kind == reports.KindEpoch {
+	if r.plotter != nil && kind == record.KindEpoch {
 		r.plotter.Redraw()
 	}
 	return nil
@@ -301,19 +304,19 @@ func (r recorder) Mark() (rows, evals, completions int, err error) {
 
 // Scores implements phases.Recorder.
 func (r recorder) Scores(s phases.Scores) error {
-	return r.Log.Scores(reports.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
 		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
 }
 
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
-	out := make([]reports.Completion, len(rows))
+	out := make([]record.Completion, len(rows))
 	var of asked
 	for i, c := range rows {
 		if r.ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
 			of = r.ask(c.QueryID)
 		}
-		out[i] = reports.Completion{QueryID: c.QueryID, Question: of.question, Reference: of.reference, Answers: of.answers,
+		out[i] = record.Completion{QueryID: c.QueryID, Question: of.question, Reference: of.reference, Answers: of.answers,
 			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
 	}
 	return r.Log.Completions(phase, epoch, step, out)
@@ -329,14 +332,14 @@ func (r *run) finish(taskErr error) error {
 		return err
 	}
 	s := r.summary(taskErr)
-	err := reports.WriteSummary(r.dir, s)
-	var unjudged *reports.JudgeError
+	err := results.WriteSummary(r.dir, s)
+	var unjudged *results.JudgeError
 	if errors.As(err, &unjudged) { // the run ends as a failed one that says why, without results
-		if s.Evaluations = []reports.StageResult{}; taskErr == nil {
-			s.State, s.Error, taskErr = reports.StateFailed, err.Error(), err
-			r.log.Note(reports.LevelError, s.Error)
+		if s.Evaluations = []record.StageResult{}; taskErr == nil {
+			s.State, s.Error, taskErr = record.StateFailed, err.Error(), err
+			r.log.Note(record.LevelError, s.Error)
 		}
-		err = reports.WriteSummary(r.dir, s)
+		err = results.WriteSummary(r.dir, s)
 	}
 	if r.plotter != nil {
 		if plotErr := r.plotter.Close(); plotErr != nil && err == nil && taskErr == nil {
@@ -351,20 +354,20 @@ func (r *run) finish(taskErr error) error {
 	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := reports.WriteManifest(r.dir, build.Name()); err != nil {
+	if err := record.WriteManifest(r.dir, build.Name()); err != nil {
 		return err
 	}
 	if r.cfg.Task != "train" {
 		return taskErr
 	}
-	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
+	if err := runreport.WriteReport(r.dir); err != nil || taskErr != nil {
 		return cmp.Or(taskErr, err)
 	}
-	done, err := reports.ReadSummary(r.dir)
+	done, err := record.ReadSummary(r.dir)
 	if err != nil {
 		return err
 	}
-	if err := reports.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
+	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
 		return err
 	}
 	if b := done.Best; b.Untrained() {
@@ -375,11 +378,11 @@ func (r *run) finish(taskErr error) error {
 }
 
 // summary describes the run's end.
-func (r *run) summary(taskErr error) reports.Summary {
-	s := reports.Summary{
-		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
+func (r *run) summary(taskErr error) record.Summary {
+	s := record.Summary{
+		State: record.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
 		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
-		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
+		Versions: r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{}, Findings: []record.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
@@ -388,16 +391,16 @@ func (r *run) summary(taskErr error) reports.Summary {
 	var interrupted *runfolder.InterruptedError
 	switch {
 	case errors.As(taskErr, &interrupted):
-		s.State, s.Error = reports.StateInterrupted, taskErr.Error()
+		s.State, s.Error = record.StateInterrupted, taskErr.Error()
 	case taskErr != nil:
-		s.State, s.Error = reports.StateFailed, taskErr.Error()
+		s.State, s.Error = record.StateFailed, taskErr.Error()
 	}
 	s.Data = r.data
 	if res := r.result; res != nil {
 		if res.Pruned != "" && taskErr == nil {
-			s.State = reports.StatePruned
+			s.State = record.StatePruned
 		}
-		s.Best = &reports.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: reports.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
+		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
 		}
@@ -405,7 +408,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	if e := r.evaluation; e != nil {
 		s.Evaluation, s.Best = e, e.Best()
 	}
-	if rows, err := reports.ReadRun(r.dir); err != nil {
+	if rows, err := record.ReadRun(r.dir); err != nil {
 		r.log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
@@ -447,8 +450,8 @@ func cpuName() string {
 
 // slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
 // run.log and summary.json, not to metrics.jsonl.
-func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
-	var found []reports.Finding
+func (r *run) slowdowns(rows *record.Run) []record.Finding {
+	var found []record.Finding
 	for _, of := range rows.Steps {
 		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.cfg.Doctor) {
 			if f.Severity == doctor.Warning {
@@ -456,8 +459,8 @@ func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
 			} else {
 				r.log.Infof("%s", f.Message)
 			}
-			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
-				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})
+			found = append(found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
+				Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: of.Phase})
 		}
 	}
 	return found

@@ -24,7 +24,8 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
 )
 
 // controllerLog is what a detached controller prints.
@@ -200,8 +201,8 @@ func keysOf(dims []configs.Dimension) string {
 
 // hasResult reports whether the folder of a job that has ended well still says so.
 func hasResult(dir string, job ledger.Job) bool {
-	s, err := reports.ReadSummary(filepath.Join(dir, job.Dir))
-	return err != nil || s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) // an unreadable one is not gone
+	s, err := record.ReadSummary(filepath.Join(dir, job.Dir))
+	return err != nil || s != nil && (s.State == record.StateDone || s.State == record.StatePruned) // an unreadable one is not gone
 }
 
 // rejudge reads the results of the jobs that have ended again: the objectives may be others now.
@@ -492,7 +493,7 @@ func status(dir string) error {
 	}
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := sweepReportInput(dir, s, jobs)
-	stdout.Print(reports.SweepTable(rows, opt))
+	stdout.Print(sweepreport.SweepTable(rows, opt))
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:
@@ -547,18 +548,18 @@ func observe(dir string, job *ledger.Job) {
 // runStatus says in a few words how far a run is: from its summary and its lock.
 func runStatus(dir string) string {
 	at := ""
-	if rows, err := reports.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
+	if rows, err := record.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
 		last := rows.Epochs[len(rows.Epochs)-1]
 		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
 	}
 	if runfolder.Locked(dir) {
 		return "running" + at
 	}
-	s, err := reports.ReadSummary(dir)
+	s, err := record.ReadSummary(dir)
 	switch {
 	case err != nil || s == nil:
 		return "killed" + at + " (run resume " + dir + ")"
-	case s.State == reports.StateDone, s.State == reports.StatePruned:
+	case s.State == record.StateDone, s.State == record.StatePruned:
 		return s.State
 	}
 	return s.State + at + " (run resume " + dir + ")"
@@ -572,11 +573,11 @@ func writeSweepReport(dir string) error {
 	}
 	opt, rows := sweepReportInput(dir, s, jobs)
 	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
-		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
+		if err := sweepreport.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}
 	}
-	return reports.WriteSweepReport(dir, rows, opt)
+	return sweepreport.WriteSweepReport(dir, rows, opt)
 }
 
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one
@@ -584,19 +585,19 @@ func writeSweepReport(dir string) error {
 const generationKey = "configuration"
 
 // sweepReportInput is the sweep as reports want it.
-func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
-	opt := reports.SweepOptions{
+func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.SweepOptions, []sweepreport.SweepJob) {
+	opt := sweepreport.SweepOptions{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
 		Pruner: s.Pruner, Constraints: s.Constraints,
 	}
 	for _, d := range s.Dimensions {
-		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
 	}
 	for _, o := range s.Objectives {
-		opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+		opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
-		arms := reports.SweepDimension{Key: reports.ArmKey}
+		arms := sweepreport.SweepDimension{Key: sweepreport.ArmKey}
 		for _, arm := range s.Study.Arms {
 			arms.Values = append(arms.Values, arm.Name)
 		}
@@ -605,16 +606,16 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
-		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: generationKey})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: generationKey})
 		for g := 1; g <= s.Generation; g++ {
 			last := &opt.Dimensions[len(opt.Dimensions)-1]
 			last.Values = append(last.Values, strconv.Itoa(g))
 		}
 		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
 	}
-	rows := make([]reports.SweepJob, len(jobs))
+	rows := make([]sweepreport.SweepJob, len(jobs))
 	for i, j := range jobs {
-		rows[i] = reports.SweepJob{
+		rows[i] = sweepreport.SweepJob{
 			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
@@ -629,7 +630,7 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 			rows[i].Params[d.Key] = j.Params[k]
 		}
 		if s.Study != nil {
-			rows[i].Params[reports.ArmKey] = j.Arm
+			rows[i].Params[sweepreport.ArmKey] = j.Arm
 			rows[i].Command = append(rows[i].Command, startOf(dir, s.Study, j, jobs)...)
 		}
 		if s.Generation > 1 {
@@ -639,7 +640,7 @@ func sweepReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.Sw
 		for k, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
 			if !named && k == len(opt.Objectives) {
-				opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+				opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 			}
 		}
 	}

@@ -20,7 +20,10 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/compare"
+	"fulcrum/reports/page"
+	"fulcrum/reports/published"
+	"fulcrum/reports/runreport"
 	"fulcrum/selector/pointer"
 )
 
@@ -29,7 +32,7 @@ const htmlFlag = "--html"
 
 // verbReport rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func verbReport(_ context.Context, _ App, args []string) error {
-	paths, page, err := htmlTarget(args)
+	paths, htmlPath, err := htmlTarget(args)
 	if err != nil {
 		return err
 	}
@@ -47,25 +50,25 @@ func verbReport(_ context.Context, _ App, args []string) error {
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
 		var text string
 		if len(paths) > 1 {
-			text, err = reports.Compare(paths)
+			text, err = compare.Compare(paths)
 		} else {
-			text, err = reports.Published(paths[0])
+			text, err = published.Published(paths[0])
 		}
 		if err != nil {
 			return err
 		}
 		stdout.Print(text)
-		if page == "" {
+		if htmlPath == "" {
 			return nil
 		}
-		if err := prepareOut(htmlFlag, page, nil); err != nil {
+		if err := prepareOut(htmlFlag, htmlPath, nil); err != nil {
 			return err
 		}
-		return reports.WritePage(page, text)
+		return page.WritePage(htmlPath, text)
 	}
 	dir := paths[0]
-	if page != "" {
-		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
+	if htmlPath != "" {
+		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, htmlPath)
 	}
 	if ledger.Exists(dir) {
 		if err := writeSweepReport(dir); err != nil {
@@ -75,7 +78,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		if !runfolder.IsRun(dir) {
 			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
-		rebuild := reports.RebuildReport
+		rebuild := runreport.RebuildReport
 		if runfolder.TaskOf(dir) == "evaluate" {
 			rebuild = rewriteEvaluation
 		}

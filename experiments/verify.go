@@ -16,7 +16,8 @@ import (
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/verify"
 )
 
 // skipWeights checks a report that was handed in without its checkpoints.
@@ -24,7 +25,7 @@ const skipWeights = "--no-checkpoints"
 
 // verbVerify computes every number of a report again from the raw records.
 func verbVerify(ctx context.Context, _ App, args []string) error {
-	opt := reports.VerifyOptions{Version: build.Name()}
+	opt := verify.VerifyOptions{Version: build.Name()}
 	var paths []string
 	for _, arg := range args {
 		if arg == skipWeights {
@@ -87,13 +88,13 @@ func reportFolder(path string) (string, error) {
 }
 
 // verifyRun checks a run of any task.
-func verifyRun(_ context.Context, dir string, opt reports.VerifyOptions) (*reports.Verification, error) {
-	s, err := reports.ReadSummary(dir)
+func verifyRun(_ context.Context, dir string, opt verify.VerifyOptions) (*verify.Verification, error) {
+	s, err := record.ReadSummary(dir)
 	if err != nil {
 		return nil, err
 	}
-	v, err := reports.VerifyRun(dir, opt)
-	if err != nil || s == nil || s.Task != "evaluate" || s.State != reports.StateDone {
+	v, err := verify.VerifyRun(dir, opt)
+	if err != nil || s == nil || s.Task != "evaluate" || s.State != record.StateDone {
 		return v, err
 	}
 	text, err := evaluationReport(dir)
@@ -104,13 +105,13 @@ func verifyRun(_ context.Context, dir string, opt reports.VerifyOptions) (*repor
 }
 
 // verifySweep checks a sweep's report, what its ledger says of each job, and each job's own report.
-func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*reports.Verification, error) {
+func verifySweep(ctx context.Context, dir string, opt verify.VerifyOptions) (*verify.Verification, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return nil, err
 	}
 	options, rows := sweepReportInput(dir, s, jobs)
-	v, err := reports.VerifySweep(dir, rows, options)
+	v, err := verify.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +139,11 @@ func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*r
 }
 
 // verifyResult compares what the ledger says of a job with what the job's own records say.
-func verifyResult(v *reports.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
+func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
 	differ := func(what string, stated, recomputed any) {
-		v.Mismatches = append(v.Mismatches, reports.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
+		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
 	}
-	summary, err := reports.ReadSummary(dir)
+	summary, err := record.ReadSummary(dir)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func verifyResult(v *reports.Verification, s ledger.Sweep, job ledger.Job, dir s
 		}
 		return nil
 	}
-	if job.State != summary.State && !(job.State == launcher.Failed && summary.State == reports.StateInterrupted) {
+	if job.State != summary.State && !(job.State == launcher.Failed && summary.State == record.StateInterrupted) {
 		differ("state", job.State, summary.State)
 	}
 	if job.State == launcher.Failed {

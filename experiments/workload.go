@@ -8,7 +8,7 @@ import (
 	"fulcrum/beamdata/audit"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil"
 	"fulcrum/selector"
 )
@@ -41,7 +41,7 @@ type workload interface {
 	// one value of the key by. Splits of which nothing is known are left out.
 	Clusters(by string) (clusters, error)
 	// Summary describes the data for summary.json and the report.
-	Summary() reports.DataSummary
+	Summary() record.DataSummary
 }
 
 // workloadMaker reads the data and builds the policy that a configuration describes.
@@ -66,10 +66,10 @@ func recordBaseline(j *job, split, name string, ids []int64, sel beamdata.Select
 	if known {
 		fields["accuracy"] = sel.MeanAccuracy()
 	}
-	if err := j.log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	scores := reports.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
+	scores := record.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
 	if err := j.log.Scores(scores); err != nil || !known {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/golden"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 const generated = "<!-- Generated: go test ./cmd/run/docs -update. Edit the option structs, not this page. -->\n\n"
@@ -129,7 +129,7 @@ func TestMetricsPageIsCurrent(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "reports.Metrics and this package", 1) + metricsIntro)
 	b.WriteString("| Name | Unit | Meaning | Elsewhere |\n|---|---|---|---|\n")
-	for _, m := range reports.Metrics() {
+	for _, m := range record.Metrics() {
 		known[m.Name] = true
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Unit, strings.ReplaceAll(m.Help, "|", `\|`), elsewhere[m.Name])
 	}

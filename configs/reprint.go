@@ -91,3 +91,8 @@ func escapeText(s string) string {
 	}
 	return b.String()
 }
+
+// Quote makes any text one string of the override grammar.
+func Quote(text string) string {
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\'`, `\\'`), "'", `\'`) + "'"
+}

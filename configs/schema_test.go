@@ -9,7 +9,7 @@ import (
 
 type klOptions struct {
 	Beta      float64 `koanf:"beta" help:"starting coefficient" range:"[0,inf)"`
-	Estimator string  `koanf:"estimator" help:"how KL is estimated" enum:"exact,k1,k2,k3"`
+	Estimator string  `koanf:"estimator" help:"how KL is estimated"`
 	TargetMin float64 `koanf:"target_min" help:"nats per sequence"`
 	TargetMax float64 `koanf:"target_max" help:"nats per sequence"`
 }
@@ -30,14 +30,23 @@ type grpoOptions struct {
 	Weights map[string]float64 `koanf:"weights" help:"by reward"`
 }
 
+// Choices stands for a table that a section above the key knows.
+func (grpoOptions) Choices() map[string][]string {
+	return map[string][]string{"kl.estimator": {"exact", "k1", "k2", "k3"}}
+}
+
 type appOptions struct {
-	Task     string      `koanf:"task" help:"what to do" enum:"train,predict"`
+	Task     string      `koanf:"task" help:"what to do"`
 	Seed     int         `koanf:"seed" help:"of everything"`
 	Name     string      `koanf:"name" help:"free text"`
 	Schedule []string    `koanf:"schedule" help:"phases in order"`
 	GRPO     grpoOptions `koanf:"grpo"`
 	Extra    any         `koanf:"extra" help:"anything"`
 	Internal int
+}
+
+func (appOptions) Choices() map[string][]string {
+	return map[string][]string{"task": {"train", "predict"}}
 }
 
 func defaultApp() *appOptions {
@@ -177,6 +186,65 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// grownOptions are appOptions of a later program.
+type grownOptions struct {
+	appOptions `koanf:",squash"`
+	Added      int `koanf:"added"`
+	Section    struct {
+		Key string `koanf:"key"`
+	} `koanf:"section"`
+}
+
+func TestFingerprintLeavesDefaultsOut(t *testing.T) {
+	grown, err := SchemaOf(&grownOptions{appOptions: *defaultApp(), Added: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compose := func(s *Schema, overrides ...string) *Composed {
+		req := request("--- config\nname: x\n", overrides...)
+		req.Schema = s
+		c, err := Compose(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	print := func(s *Schema, overrides ...string) string {
+		f, err := compose(s, overrides...).Fingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	app := appSchema(t)
+	for _, overrides := range [][]string{nil, {"seed=1"}, {"grpo.lr=0.5", "grpo.kl.beta=1"}, {"grpo.weights={vqa:2}"}} {
+		if print(app, overrides...) != print(grown, overrides...) {
+			t.Errorf("%v: a new key at its default changes the fingerprint", overrides)
+		}
+	}
+	if print(app) != print(app, "grpo.lr=0.001", "task=train", "schedule=[rce,grpo]") {
+		t.Error("a default that is written out changes the fingerprint")
+	}
+	seen := map[string]string{}
+	for _, override := range []string{
+		"seed=0", "seed=1", "grpo.lr=0.5", "grpo.weights={vqa:2}", "+grpo.weights.rouge=1",
+		"schedule=[grpo,rce]", "schedule=[]", "grpo.top_k=1", "extra={}", "extra=0", "added=4", "section.key=x",
+	} {
+		f := print(grown, override)
+		if other := seen[f]; other != "" {
+			t.Errorf("%s and %s have one fingerprint", override, other)
+		}
+		seen[f] = override
+	}
+	full, err := compose(app).FullFingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if with, err := compose(grown).FullFingerprint(); err != nil || with == full {
+		t.Errorf("the full fingerprint has every key: %v", err)
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	got := appSchema(t).Markdown()
 	for _, want := range []string{
@@ -203,6 +271,7 @@ func TestSchemaOfRefuses(t *testing.T) {
 		{"a channel", &struct {
 			A chan int `koanf:"a"`
 		}{}, "a: cannot hold a chan int"},
+		{"choices of a key that is none", &strayChoices{}, "choices for the key a, which the struct does not have"},
 		{"a key twice", &struct {
 			A int `koanf:"a"`
 			B int `koanf:"a"`
@@ -213,6 +282,12 @@ func TestSchemaOfRefuses(t *testing.T) {
 		}
 	}
 }
+
+type strayChoices struct {
+	B string `koanf:"b"`
+}
+
+func (strayChoices) Choices() map[string][]string { return map[string][]string{"a": {"x"}} }
 
 // BenchmarkTypedSweep composes and checks 10,000 jobs.
 func BenchmarkTypedSweep(b *testing.B) {

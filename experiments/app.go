@@ -2,15 +2,14 @@ package experiments
 
 import (
 	"context"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/registry"
@@ -21,8 +20,14 @@ import (
 // App runs composed configurations and the verbs for package main.
 type App struct{}
 
-// Schema is the type of every configuration of ours.
-func (App) Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }
+// Schema returns the type of every configuration of ours.
+func (App) Schema() (*configs.Schema, error) { return job.Schema() }
+
+// Check refuses a configuration from which no run could start.
+func (App) Check(c *configs.Composed) error {
+	_, err := job.Decode(c)
+	return err
+}
 
 // Verb runs a command that is not a run.
 func (a App) Verb(ctx context.Context, name string, args []string) error {
@@ -43,7 +48,7 @@ func (a App) Verb(ctx context.Context, name string, args []string) error {
 // onlyFlags refuses a flag that a command does not know. Those that read flags with a library say so themselves.
 func onlyFlags(verb string, args []string) error {
 	known := map[string][]string{
-		"resume": {acceptChanges, detachFlag}, "status": nil, "attach": nil, "report": {htmlFlag}, "verify": {skipWeights}, "diff": {jsonFlag}, "data": nil, "doctor": nil,
+		"resume": {sweep.AcceptChanges, detachFlag}, "status": nil, "attach": nil, "report": {htmlFlag}, "verify": {skipWeights}, "diff": {jsonFlag}, "data": nil, "doctor": nil,
 	}
 	flags, listed := known[verb]
 	if !listed {
@@ -94,9 +99,9 @@ func Usage(name string) string {
 	switch name {
 	case "resume":
 		return `run resume RUN_FOLDER
-run resume SWEEP_FOLDER [` + acceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
+run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
-` + acceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
+` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
 ` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
 what its jobs compute may not (docs/sweeps.md).
 `
@@ -158,30 +163,30 @@ func want(args []string, n int, form string) error {
 }
 
 func verbResume(ctx context.Context, a App, args []string) error {
-	r := resumption{retry: true}
+	r := sweep.Resumption{Retry: true}
 	var dirs []string
 	for _, arg := range args {
 		switch {
-		case arg == acceptChanges:
-			r.accept = true
+		case arg == sweep.AcceptChanges:
+			r.Accept = true
 		case arg == detachFlag:
-			r.detached = true
+			r.Detached = true
 		case strings.HasPrefix(strings.TrimLeft(arg, "+~"), "hydra") && strings.Contains(arg, "="):
-			r.overrides = append(r.overrides, arg)
+			r.Overrides = append(r.Overrides, arg)
 		default:
 			dirs = append(dirs, arg)
 		}
 	}
-	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+acceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
+	if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
 		return err
 	}
 	if err := runfolder.CheckExists(dirs[0]); err != nil {
 		return err
 	}
 	if ledger.Exists(dirs[0]) {
-		return resumeSweep(ctx, dirs[0], r)
+		return sweep.Resume(ctx, a, dirs[0], r)
 	}
-	if err := lostLedger(dirs[0]); err != nil {
+	if err := sweep.LostLedger(dirs[0]); err != nil {
 		return err
 	}
 	if len(args) > 1 {
@@ -192,9 +197,6 @@ func verbResume(ctx context.Context, a App, args []string) error {
 
 // detachFlag leaves a sweep to a process of its own.
 const detachFlag = "--detach"
-
-// acceptChanges lets a sweep go on with configuration files and a program that have changed.
-const acceptChanges = "--accept-changes"
 
 // verbSweepJob is what a batch script of Slurm's ends in.
 func verbSweepJob(ctx context.Context, _ App, args []string) error {
@@ -215,7 +217,14 @@ func verbStatus(_ context.Context, _ App, args []string) error {
 	if err := runfolder.CheckExists(args[0]); err != nil {
 		return err
 	}
-	return status(args[0])
+	return sweep.PrintStatus(args[0])
+}
+
+func verbAttach(ctx context.Context, a App, args []string) error {
+	if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
+		return err
+	}
+	return sweep.Attach(ctx, a, args[0])
 }
 
 func verbRerun(ctx context.Context, a App, args []string) error {
@@ -225,7 +234,10 @@ func verbRerun(ctx context.Context, a App, args []string) error {
 	return a.Rerun(ctx, args[0], args[1:])
 }
 
-// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
-// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
-// caught, not ignored, which every process started from here would inherit.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// Sweep runs a multirun.
+func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) error {
+	return sweep.Start(ctx, a, req, detached)
+}
+
+// Jobs lists the jobs of a multirun for --cfg sweep.
+func (a App) Jobs(req configs.Request) (string, error) { return sweep.Jobs(a, req) }

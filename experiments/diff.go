@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
@@ -83,7 +84,7 @@ func diffSide(path string) (compare.DiffSide, error) {
 		}
 		return side, nil
 	}
-	if err := lostLedger(path); err != nil {
+	if err := sweep.LostLedger(path); err != nil {
 		return compare.DiffSide{}, err
 	}
 	switch {
@@ -124,6 +125,6 @@ func diffSweep(dir string) (compare.DiffSide, error) {
 		slices.Sort(params)
 		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}
-	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))
-	return compare.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
+	state := fmt.Sprintf("%d of %d jobs ended", sweep.CountEnded(jobs), max(len(jobs), s.Trials))
+	return compare.ReadDiffSweep(dir, filepath.Join(dir, sweep.MultirunName(s.Generation)), state, swept, rows)
 }

@@ -13,8 +13,11 @@ import (
 	"syscall"
 
 	"fulcrum/beamdata"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
@@ -61,7 +64,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		if htmlPath == "" {
 			return nil
 		}
-		if err := prepareOut(htmlFlag, htmlPath, nil); err != nil {
+		if err := tasks.PrepareOut(htmlFlag, htmlPath, nil); err != nil {
 			return err
 		}
 		return page.WritePage(htmlPath, text)
@@ -71,7 +74,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, htmlPath)
 	}
 	if ledger.Exists(dir) {
-		if err := writeSweepReport(dir); err != nil {
+		if err := sweep.WriteReport(dir); err != nil {
 			return err
 		}
 	} else {
@@ -80,7 +83,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		}
 		rebuild := runreport.RebuildReport
 		if runfolder.TaskOf(dir) == "evaluate" {
-			rebuild = rewriteEvaluation
+			rebuild = tasks.RewriteEvaluation
 		}
 		if err := rebuild(dir); err != nil {
 			return err
@@ -118,7 +121,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
 		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
-	path, err := resolveCheckpoint("", args[1])
+	path, err := job.ResolveCheckpoint("", args[1])
 	if err != nil {
 		return err
 	}

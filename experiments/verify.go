@@ -10,9 +10,11 @@ import (
 	"slices"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -97,7 +99,7 @@ func verifyRun(_ context.Context, dir string, opt verify.VerifyOptions) (*verify
 	if err != nil || s == nil || s.Task != "evaluate" || s.State != record.StateDone {
 		return v, err
 	}
-	text, err := evaluationReport(dir)
+	text, err := tasks.EvaluationReport(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func verifySweep(ctx context.Context, dir string, opt verify.VerifyOptions) (*ve
 	if err != nil {
 		return nil, err
 	}
-	options, rows := sweepReportInput(dir, s, jobs)
+	options, rows := sweep.ReportInput(dir, s, jobs)
 	v, err := verify.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err

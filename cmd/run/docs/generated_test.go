@@ -127,7 +127,7 @@ func TestMetricsPageIsCurrent(t *testing.T) {
 	elsewhere := elsewhereNames()
 	known := map[string]bool{}
 	var b bytes.Buffer
-	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "reports.Metrics and this package", 1) + metricsIntro)
+	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "record.Metrics and this package", 1) + metricsIntro)
 	b.WriteString("| Name | Unit | Meaning | Elsewhere |\n|---|---|---|---|\n")
 	for _, m := range record.Metrics() {
 		known[m.Name] = true
@@ -135,7 +135,7 @@ func TestMetricsPageIsCurrent(t *testing.T) {
 	}
 	for name := range elsewhere {
 		if !known[name] {
-			t.Errorf("elsewhereNames has %s, which reports.Metrics does not know", name)
+			t.Errorf("elsewhereNames has %s, which record.Metrics does not know", name)
 		}
 	}
 	b.WriteString(metricsNotes)

@@ -1,0 +1,473 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/record"
+)
+
+// controller owns a sweep: it hands jobs to the launcher, writes what becomes of them into the ledger,
+// and asks the sweeper for more. All that it knows stands in the ledger and in the jobs' folders: another
+// one can take over at any instant.
+type controller struct {
+	plan       *plan
+	ledger     *ledger.Ledger
+	launcher   launcher.Launcher
+	jobs       []ledger.Job // job n at n
+	starts     map[int]launcher.Job
+	handed     map[int]bool // in the launcher's hands
+	onFailure  sweeper.OnFailure
+	lost       map[int]int // attempts of a job that were lost and made again without asking
+	halted     string      // why the sweep stops before its end; "" = it does not
+	generation int         // of the configuration that new trials take
+}
+
+// control runs the sweep to its end. The caller holds the folder's lock.
+func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]launcher.Job, generation int) error {
+	jobs, err := l.Jobs()
+	if err != nil {
+		return err
+	}
+	onFailure, err := sweeper.ParseOnFailure(p.options.OnFailure)
+	if err != nil {
+		return err
+	}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
+	program := keptProgram(p.dir)
+	if program == "" { // nothing is left to run, or the folder's file system executes nothing
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	if c.launcher, err = p.open(p.dir, program); err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		p.folders[job.Dir] = job.Num
+	}
+	outliveReaders()
+	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
+	err = c.run(ctx)
+	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
+	for a := range c.launcher.Events() {
+		if late := c.settle(a); err == nil { // on a full disk every event fails alike: once is enough
+			err = late
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
+	}
+	return c.finish(ctx)
+}
+
+func manyJobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+// total is the number of jobs that the sweep will have.
+func (c *controller) total() int {
+	if c.plan.search != nil {
+		return max(c.trials(), len(c.jobs))
+	}
+	return len(c.jobs)
+}
+
+// trials is how many a search makes: a finite space may have fewer points than it is asked for.
+func (c *controller) trials() int {
+	n := c.plan.options.NTrials
+	points := c.plan.points()
+	if points == 0 || points >= n {
+		return n
+	}
+	return points
+}
+
+// run is the loop: hand out, wait, write down.
+func (c *controller) run(ctx context.Context) error {
+	if err := c.adopt(ctx); err != nil {
+		return err
+	}
+	for {
+		if err := c.hand(ctx); err != nil || c.halted != "" {
+			return err
+		}
+		if len(c.handed) == 0 {
+			return nil
+		}
+		select {
+		case a := <-c.launcher.Events():
+			if err := c.settle(a); err != nil || c.halted != "" {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// adopt finds out what became of the jobs that an earlier controller had started: some may still be in a
+// cluster's hands, some have ended since, the others are lost and run again.
+func (c *controller) adopt(ctx context.Context) error {
+	var open []launcher.Job
+	for _, job := range c.jobs {
+		if start, ok := c.starts[job.Num]; ok {
+			open = append(open, start)
+		}
+	}
+	adopted, err := c.launcher.Adopt(ctx, open)
+	if err != nil {
+		return err
+	}
+	for _, num := range adopted {
+		c.handed[num] = true
+	}
+	var again []ledger.Job
+	for i := range c.jobs {
+		job := &c.jobs[i]
+		if _, ok := c.starts[job.Num]; !ok || c.handed[job.Num] {
+			continue
+		}
+		attempts, err := launcher.Attempts(c.starts[job.Num].Dir)
+		if err != nil {
+			return err
+		}
+		for _, a := range attempts {
+			if a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running {
+				continue // the ledger knows
+			}
+			if a.State == launcher.Running {
+				a.State, a.Cause = launcher.Lost, "its process and the sweep's controller died"
+			}
+			if err := c.note(job, a); err != nil {
+				return err
+			}
+		}
+		switch job.State {
+		case launcher.Running, launcher.Lost, launcher.Failed, launcher.Skipped: // what a resume is for
+			job.State = launcher.Queued
+			again = append(again, *job)
+		}
+	}
+	c.halted = "" // what failed then is what a resume tries again
+	return c.ledger.Update(again...)
+}
+
+// hand gives the launcher what can start now.
+func (c *controller) hand(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := c.propose(); err != nil || c.halted != "" {
+		return err
+	}
+	if err := c.skip(); err != nil {
+		return err
+	}
+	limit := len(c.jobs)
+	if b := c.plan.options.MaxBatchSize; b != nil && c.plan.search == nil {
+		if limit = *b; len(c.handed) > 0 {
+			return nil // Hydra's batches: one after another
+		}
+	}
+	var batch []launcher.Job
+	for _, job := range c.jobs {
+		if job.State == launcher.Queued && !c.handed[job.Num] && c.ready(job) && len(batch) < limit {
+			batch = append(batch, c.starts[job.Num])
+			c.handed[job.Num] = true
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return c.launcher.Submit(ctx, batch)
+}
+
+// ready says whether a queued job may start: the job that it starts from must be done.
+func (c *controller) ready(job ledger.Job) bool {
+	return job.Parent == nil || c.jobs[*job.Parent].State == launcher.Done
+}
+
+// skip gives up the jobs whose parent has come to nothing. Parents have smaller numbers: one pass reaches
+// grandchildren too.
+func (c *controller) skip() error {
+	var skipped []ledger.Job
+	for i := range c.jobs {
+		job := &c.jobs[i]
+		if job.Parent == nil || job.State != launcher.Queued || c.handed[job.Num] {
+			continue
+		}
+		switch parent := c.jobs[*job.Parent]; parent.State {
+		case launcher.Failed, launcher.Lost, launcher.Skipped:
+			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm, came(parent.State))
+			stdout.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
+			skipped = append(skipped, *job)
+		}
+	}
+	if len(skipped) == 0 {
+		return nil
+	}
+	return c.ledger.Update(skipped...)
+}
+
+// came says in a sentence what became of a job that is not done.
+func came(state string) string {
+	if state == launcher.Failed {
+		return "failed"
+	}
+	return "was " + state
+}
+
+// propose asks the sweeper for as many trials as may run beside those under way.
+func (c *controller) propose() error {
+	p := c.plan
+	if p.search == nil {
+		return nil
+	}
+	under := 0
+	for _, job := range c.jobs {
+		if !launcher.Ended(job.State) {
+			under++
+		}
+	}
+	for ; under < p.options.NJobs && len(c.jobs) < c.trials() && c.halted == ""; under++ {
+		params, err := p.search.Next(c.history())
+		if err != nil {
+			return fmt.Errorf("hydra/sweeper=%s: %w", p.sweeper, err)
+		}
+		num, overrides := len(c.jobs), p.overrides(params)
+		job, err := p.compose(num, overrides, "")
+		if err != nil { // a point that several keys together make invalid: the search learns that
+			job.row = p.invalid(num, overrides, err)
+			under--
+		}
+		job.row.Generation = c.generation
+		if err := c.ledger.Add(job.row); err != nil {
+			return err
+		}
+		c.jobs = append(c.jobs, job.row)
+		p.folders[job.row.Dir] = num
+		if err != nil {
+			stdout.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
+			c.tolerate(num)
+			continue
+		}
+		c.starts[num] = expecting(job.start, job.row.Fingerprint)
+	}
+	return nil
+}
+
+// history is the sweep as its sweeper sees it.
+func (c *controller) history() []sweeper.Trial {
+	trials := make([]sweeper.Trial, len(c.jobs))
+	for i, job := range c.jobs {
+		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Violation: job.Violation}
+		for _, o := range job.Objectives {
+			trials[i].Losses = append(trials[i].Losses, o.Loss())
+		}
+	}
+	return trials
+}
+
+// settle takes what the launcher says about an attempt.
+func (c *controller) settle(a launcher.Attempt) error {
+	defer a.Heard()
+	if a.Err != nil {
+		return a.Err
+	}
+	if a.Num < 0 || a.Num >= len(c.jobs) {
+		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
+	}
+	job := &c.jobs[a.Num]
+	if a.State != launcher.Running && !a.Requeued {
+		delete(c.handed, a.Num)
+	}
+	known := a.Try > 0 && (a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running)
+	if known && (a.State == job.State || a.State != launcher.Done && a.State != launcher.Pruned) {
+		return nil // an earlier controller was told
+	}
+	return c.note(job, a)
+}
+
+// note writes an attempt, and what follows from it for its job, into the ledger and tells the user.
+func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
+	if a.Try > 0 {
+		job.Attempts = max(job.Attempts, a.Try)
+	}
+	label := fmt.Sprintf("#%d", job.Num)
+	if a.State == launcher.Running {
+		job.State = launcher.Running
+		stdout.Printf("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
+		return c.ledger.Record(*job, a)
+	}
+	if !a.Ended.IsZero() && !a.Started.IsZero() {
+		job.Seconds += a.Ended.Sub(a.Started).Seconds()
+	}
+	code := a.ExitCode
+	job.ExitCode, job.Cause, job.Tail = &code, a.Cause, a.Tail
+	switch a.State {
+	case launcher.Done, launcher.Pruned:
+		job.State, job.Cause, job.Tail = a.State, "", nil
+		if err := c.plan.result(job); err != nil { // all jobs would come to the same
+			job.State, job.Cause = launcher.Failed, err.Error()
+			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run resume", job.Num, err)
+		}
+	case launcher.Interrupted:
+		job.State = launcher.Queued
+	}
+	if a.State == launcher.Failed || a.State == launcher.Lost || job.State == launcher.Failed {
+		c.failed(job, a.State)
+	}
+	stdout.Printf("%-5s %s\n", label, c.ending(job, a))
+	return c.ledger.Record(*job, a)
+}
+
+// lostAgain is how many lost attempts at a job are made good by another one: a node that failed is not
+// the job's fault. More than that look like it.
+const lostAgain = 3
+
+// failed decides what becomes of a job after an attempt that came to nothing.
+func (c *controller) failed(job *ledger.Job, state string) {
+	if state == launcher.Lost && c.lost[job.Num] < lostAgain {
+		c.lost[job.Num]++
+		job.State = launcher.Queued
+		return
+	}
+	if job.State = state; state != launcher.Lost {
+		job.State = launcher.Failed
+	}
+	if job.Failures++; job.Failures <= c.onFailure.Retries && c.halted == "" {
+		job.State = launcher.Queued
+		return
+	}
+	c.tolerate(job.Num)
+}
+
+// tolerate stops the sweep when it may not go on after a failed job.
+func (c *controller) tolerate(num int) {
+	n := 0
+	for _, j := range c.jobs {
+		if j.State == launcher.Failed || j.State == launcher.Lost {
+			n++
+		}
+	}
+	rate := c.plan.options.MaxFailureRate
+	switch {
+	case c.halted != "": // the first reason counts
+	case c.onFailure.Stop:
+		c.halted = fmt.Sprintf("job %d failed and hydra.sweeper.on_failure=stop", num)
+	case c.plan.search != nil && float64(n) > rate*float64(c.total()):
+		c.halted = fmt.Sprintf("%d of %d trials failed and hydra.sweeper.max_failure_rate=%g", n, c.total(), rate)
+	}
+}
+
+// result reads what a job came to.
+func (p *plan) result(job *ledger.Job) error {
+	dir := filepath.Join(p.dir, job.Dir)
+	r, err := p.goals.Read(dir)
+	if err != nil {
+		return err
+	}
+	summary, err := record.ReadSummary(dir)
+	if err != nil {
+		return err
+	}
+	job.Objectives, job.Violation, job.Metrics, job.Epochs = nil, r.Violation, r.Metrics, 0
+	for _, phase := range summary.Phases {
+		job.Epochs += phase.Epochs
+	}
+	for i, v := range r.Values {
+		job.Objectives = append(job.Objectives, ledger.Objective{Name: r.Names[i], Value: record.Number(v), Minimize: r.Minimize[i]})
+	}
+	return nil
+}
+
+func started(a launcher.Attempt) string {
+	verb := "started"
+	if a.Resumed {
+		verb = "resumed"
+	}
+	if a.Try > 1 {
+		verb += fmt.Sprintf(" (attempt %d)", a.Try)
+	}
+	return verb
+}
+
+// ending says how an attempt ended and what becomes of the job.
+func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
+	text := a.State
+	if launcher.Ended(job.State) && job.State != a.State {
+		text = job.State
+	}
+	if !a.Ended.IsZero() && !a.Started.IsZero() {
+		text += fmt.Sprintf(" in %.1f s", a.Ended.Sub(a.Started).Seconds())
+	}
+	for _, o := range job.Objectives {
+		text += fmt.Sprintf("  %s %.4g", o.Name, float64(o.Value))
+	}
+	if job.Violation > 0 {
+		text += "  (violates a constraint)"
+	}
+	if job.Cause != "" {
+		text += ": " + job.Cause
+	}
+	if job.State == launcher.Queued && a.State != launcher.Interrupted {
+		text += "; tried again"
+		if a.State != launcher.Lost {
+			text += fmt.Sprintf(" (%d of %d)", job.Failures, c.onFailure.Retries)
+		}
+	}
+	return text
+}
+
+// finish writes the report and says how the sweep stands.
+func (c *controller) finish(ctx context.Context) error {
+	dir := c.plan.dir
+	if err := WriteReport(dir); err != nil { // the jobs count, and run report writes it again
+		fmt.Fprintf(os.Stderr, "warning: the report: %v\n", err)
+	}
+	counts := map[string]int{}
+	for _, job := range c.jobs {
+		counts[job.State]++
+	}
+	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
+		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
+	}
+	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {
+		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir}
+	}
+	bad := counts[launcher.Failed] + counts[launcher.Lost]
+	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
+	switch {
+	case c.halted != "":
+		return fmt.Errorf("the sweep was stopped: %s; %d of %d jobs are missing; go on with  run resume %s", c.halted, missing, c.total(), dir)
+	case bad > 0:
+		also := ""
+		if n := counts[launcher.Skipped]; n > 0 {
+			also = fmt.Sprintf(" and %d that start from them were skipped", n)
+		}
+		return fmt.Errorf("%d of %d jobs failed%s (report.md has the causes); retry them with  run resume %s", bad, c.total(), also, dir)
+	case missing > 0:
+		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
+	}
+	return dropProgram(dir)
+}
+
+// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
+// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
+// caught, not ignored, which every process started from here would inherit.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,0 +1,114 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/pruner"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/reports/record"
+)
+
+// Judge says after an epoch why the run should end here; "": it goes on.
+type Judge = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
+
+// JudgeOf returns what ends the run in dir when it does badly beside the other jobs of its sweep; nil when it is no job
+// of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
+// epochs are those of all phases.
+func JudgeOf(dir string, epochs int) (Judge, error) {
+	opt, sweep, num, err := sweepOf(dir)
+	if err != nil || !opt.Pruner.Active() {
+		return nil, err
+	}
+	goals, err := opt.Goals()
+	if err != nil {
+		return nil, err
+	}
+	first := goals.Objectives[0]
+	p := pruner.New(opt.Pruner, sweep, num, epochs)
+	value := func(m phases.Metrics, best string) (string, float64, error) {
+		name := first.Name
+		if name == "" {
+			name = best
+		}
+		v, ok := m[name].(float64)
+		if !ok {
+			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
+		}
+		return name, v, nil
+	}
+	rows, err := record.ReadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	seeded := 0
+	return func(epoch int, m phases.Metrics, best string, minimize bool) (string, error) {
+		name, v, err := value(m, best)
+		if err != nil {
+			return "", err
+		}
+		minimize = first.Minimizes(minimize)
+		for ; seeded < len(rows.Epochs); seeded++ {
+			earlier, ok := rows.Epochs[seeded].Number(name)
+			if !ok {
+				return "", fmt.Errorf("pruner: epoch %d of metrics.jsonl has no %s", seeded+1, name)
+			}
+			if err := p.Seed(seeded+1, name, earlier, minimize); err != nil {
+				return "", err
+			}
+		}
+		return p.Report(epoch, name, v, minimize)
+	}, nil
+}
+
+// numbersOf are the metrics that an objective can name.
+func numbersOf(m phases.Metrics) map[string]float64 {
+	out := map[string]float64{}
+	for name, v := range m {
+		if x, ok := v.(float64); ok {
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// sweepOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a
+// run that starts and one that is resumed. Outside a sweep, and where no pruner is set, the options are the
+// defaults.
+func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
+	opt = sweeper.DefaultOptions()
+	saved, err := runfolder.ReadSaved(dir)
+	if errors.Is(err, fs.ErrNotExist) { // a dry run has none
+		return opt, "", 0, nil
+	}
+	if err != nil {
+		return opt, "", 0, err
+	}
+	num, inSweep := saved.Hydra.Job.Num.(int)
+	if name := saved.Hydra.Sweeper.Pruner.Name; !inSweep || name == "" || name == pruner.None {
+		return opt, "", 0, nil
+	}
+	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "hydra", AppName: "run"})
+	if err != nil {
+		return opt, "", 0, err
+	}
+	if _, opt, err = sweeper.Resolve(saved.Choice("hydra/sweeper"), saved.Choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
+		return opt, "", 0, err
+	}
+	if sweep, err = runfolder.HydraValue(c, "sweep.dir"); err != nil {
+		return opt, "", 0, err
+	}
+	if !filepath.IsAbs(sweep) {
+		sweep = filepath.Join(saved.Hydra.Runtime.Cwd, sweep)
+	}
+	return opt, sweep, num, nil
+}

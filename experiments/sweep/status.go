@@ -1,0 +1,124 @@
+package sweep
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+)
+
+// LostLedger refuses a sweep's folder whose ledger is gone; nil for any other folder.
+func LostLedger(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
+		return nil
+	}
+	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+}
+
+// PrintStatus prints the jobs of a sweep, or how far one run is.
+func PrintStatus(dir string) error {
+	if err := LostLedger(dir); err != nil {
+		return err
+	}
+	if !ledger.Exists(dir) {
+		if !runfolder.IsRun(dir) {
+			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
+		}
+		stdout.Println(runStatus(dir))
+		return nil
+	}
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		observe(dir, &jobs[i])
+	}
+	controlled := "nobody controls it (go on: run resume " + dir + ")"
+	if runfolder.Locked(dir) {
+		controlled = "its controller is running (follow: run attach " + dir + ")"
+	} else if n := CountEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
+		controlled = "ended"
+	} else if s.Trials > 0 {
+		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
+	}
+	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
+	opt, rows := ReportInput(dir, s, jobs)
+	stdout.Print(sweepreport.SweepTable(rows, opt))
+	for _, job := range jobs {
+		switch job.State {
+		case launcher.Running:
+			stdout.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
+		case launcher.Failed, launcher.Lost, launcher.Skipped:
+			stdout.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
+		case launcher.Queued:
+			if text := waiting(job, jobs); text != "" {
+				stdout.Printf("job %d %s\n", job.Num, text)
+			}
+		}
+	}
+	return nil
+}
+
+func CountEnded(jobs []ledger.Job) int {
+	n := 0
+	for _, job := range jobs {
+		if launcher.Ended(job.State) {
+			n++
+		}
+	}
+	return n
+}
+
+// observe brings a row up to what the job's folder says: its controller may be gone.
+func observe(dir string, job *ledger.Job) {
+	at := filepath.Join(dir, job.Dir)
+	if launcher.Ended(job.State) {
+		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
+			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; run resume "+dir+" makes them again"
+		}
+		return
+	}
+	attempts, err := launcher.Attempts(at)
+	if err != nil || len(attempts) == 0 {
+		return
+	}
+	last := attempts[len(attempts)-1]
+	if last.Try < job.Attempts {
+		return
+	}
+	job.State, job.Attempts, job.Cause = last.State, last.Try, last.Cause
+	switch {
+	case last.State == launcher.Interrupted:
+		job.State = launcher.Queued
+	case last.State == launcher.Running && !launcher.Supervised(at):
+		job.State, job.Cause = launcher.Lost, "its process is gone; run resume "+dir+" goes on with it"
+	}
+}
+
+// runStatus says in a few words how far a run is: from its summary and its lock.
+func runStatus(dir string) string {
+	at := ""
+	if rows, err := record.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
+		last := rows.Epochs[len(rows.Epochs)-1]
+		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
+	}
+	if runfolder.Locked(dir) {
+		return "running" + at
+	}
+	s, err := record.ReadSummary(dir)
+	switch {
+	case err != nil || s == nil:
+		return "killed" + at + " (run resume " + dir + ")"
+	case s.State == record.StateDone, s.State == record.StatePruned:
+		return s.State
+	}
+	return s.State + at + " (run resume " + dir + ")"
+}

@@ -1,0 +1,162 @@
+package sweep
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/sweepreport"
+)
+
+// studyJobs crosses the arms of a study with the points of its grid: all arms of the first point, then those
+// of the second, so that what a killed study leaves is whole seeds. An arm's overrides come first, so that
+// the command line wins.
+func (p *plan) studyJobs(points [][]string) ([]planned, error) {
+	var jobs []planned
+	for _, point := range points {
+		first := len(jobs) // of this point: arm i is job first+i
+		for _, arm := range p.study.Arms {
+			num := len(jobs)
+			var parent *int
+			var start []string
+			if arm.From != "" {
+				at := first + slices.IndexFunc(p.study.Arms, func(a sweepreport.StudyArm) bool { return a.Name == arm.From })
+				parent, start = &at, []string{checkpointOf(p.dir, jobs[at].row.Dir, arm)}
+			}
+			job, err := p.compose(num, slices.Concat(without(arm.Overrides, point), point), "", start...)
+			if err != nil {
+				return nil, ofArm(arm, err)
+			}
+			job.row.Arm, job.row.Parent = arm.Name, parent
+			for _, other := range jobs[first:] {
+				if other.row.Fingerprint == job.row.Fingerprint {
+					return nil, usage.Errorf("the arms %s and %s come to the same configuration (jobs %d and %d: %s): they would train the same twice",
+						other.row.Arm, arm.Name, other.row.Num, num, strings.Join(job.row.Overrides, " "))
+				}
+			}
+			if err := p.claimFolder(jobs, job.row); err != nil {
+				return nil, err
+			}
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, nil
+}
+
+// ofArm names the arm in an error about what it sets; other errors are of all arms.
+func ofArm(arm sweepreport.StudyArm, err error) error {
+	for _, o := range arm.Overrides {
+		if key, _, _ := strings.Cut(o, "="); strings.Contains(err.Error(), strings.TrimLeft(key, "+~")) {
+			return fmt.Errorf("arm %s: %w", arm.Name, err)
+		}
+	}
+	return err
+}
+
+// checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.
+func checkpointOf(sweep, run string, arm sweepreport.StudyArm) string {
+	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quote(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
+}
+
+// startOf are the overrides that a study gives a job of its own accord: where it starts.
+func startOf(sweep string, study *sweepreport.Study, job ledger.Job, jobs []ledger.Job) []string {
+	if job.Parent == nil || study == nil {
+		return nil
+	}
+	return []string{checkpointOf(sweep, jobs[*job.Parent].Dir, *study.Arm(job.Arm))}
+}
+
+// sameArms refuses to go on with a study whose arms are not those that it was started with.
+func (p *plan) sameArms(s ledger.Sweep) error {
+	if p.study == nil || reflect.DeepEqual(p.study.Arms, s.Study.Arms) {
+		return nil
+	}
+	return usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another hydra.sweep.dir", p.dir)
+}
+
+// without are the overrides of an arm whose keys a point does not set.
+func without(arm, point []string) []string {
+	key := func(override string) string {
+		key, _, _ := strings.Cut(override, "=")
+		return strings.TrimLeft(key, "+~")
+	}
+	return slices.DeleteFunc(slices.Clone(arm), func(o string) bool {
+		return slices.ContainsFunc(point, func(q string) bool { return key(q) == key(o) })
+	})
+}
+
+// keysBelow are the keys of a mapping in the order of its file.
+func keysBelow(c *configs.Composed, path string) []string {
+	n := c.Tree().Find(path)
+	if n == nil {
+		return nil
+	}
+	var keys []string
+	for _, k := range n.Keys {
+		keys = append(keys, k.Text)
+	}
+	return keys
+}
+
+// Jobs lists the jobs of a sweep for --cfg sweep: their overrides, as Hydra prints them, and of a study's jobs
+// in a comment which arm they are and what they wait for.
+func Jobs(runs Runs, req configs.Request) (string, error) {
+	req.Multirun = true
+	composer, err := configs.NewComposer(req)
+	if err != nil {
+		return "", err
+	}
+	master, err := composer.Compose()
+	if err != nil {
+		return "", err
+	}
+	if master.Choice("hydra/sweeper") != sweeper.Study {
+		jobs, err := configs.ExpandSweep(req)
+		return configs.JobsYAML(jobs), err
+	}
+	p, err := planSweep(runs, req, composer, master)
+	if err != nil {
+		return "", err
+	}
+	jobs, err := p.jobs()
+	if err != nil {
+		return "", err
+	}
+	rows := make([]ledger.Job, len(jobs))
+	for i, j := range jobs {
+		rows[i] = j.row
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, "# job %d: arm %s", row.Num, row.Arm)
+		if row.Parent != nil {
+			fmt.Fprintf(&b, ", from job %d (arm %s)", *row.Parent, rows[*row.Parent].Arm)
+		}
+		b.WriteString("\n" + configs.JobsYAML([][]string{slices.Concat(row.Overrides, startOf(p.dir, p.study, row, rows))}))
+	}
+	return b.String(), nil
+}
+
+// shownOverrides tell a job from the others of its sweep: of a study, arm=NAME stands for what the arm sets.
+func shownOverrides(study *sweepreport.Study, job ledger.Job) []string {
+	if study == nil || job.Arm == "" {
+		return job.Overrides
+	}
+	return append([]string{sweepreport.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
+}
+
+// waiting says what a queued job of a study waits for; "" for nothing.
+func waiting(job ledger.Job, jobs []ledger.Job) string {
+	if job.Parent == nil || job.State != launcher.Queued || jobs[*job.Parent].State == launcher.Done {
+		return ""
+	}
+	return fmt.Sprintf("waits for job %d (arm %s)", *job.Parent, jobs[*job.Parent].Arm)
+}

@@ -1,0 +1,146 @@
+// Package sweep runs many jobs: it plans them from one configuration, writes them into a ledger, hands them to a
+// launcher, and goes on with what is missing after a kill. What it needs of a run is the interface Runs.
+//
+//	err := sweep.Start(ctx, runs, request, false)
+package sweep
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/usage"
+)
+
+// multirunFile is the sweep's composed primary configuration, as Hydra writes it.
+const multirunFile = "multirun.yaml"
+
+// Runs is what a sweep needs to know of the runs that its jobs are.
+type Runs interface {
+	// Schema returns the type of a run's configuration.
+	Schema() (*configs.Schema, error)
+	// Check refuses a configuration from which no run could start.
+	Check(c *configs.Composed) error
+}
+
+// Start runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
+// hands over to the controller, detached to one in a process of its own. Nothing is written before
+// everything is known to be right.
+func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) error {
+	p, err := newPlan(runs, req)
+	if err != nil {
+		return err
+	}
+	if err := p.unused(); err != nil {
+		return err
+	}
+	jobs, err := p.jobs()
+	if err != nil {
+		return err
+	}
+	f, err := claimSweep(p.dir)
+	if err != nil {
+		return err
+	}
+	defer f.Release()
+	if err := p.unused(); err != nil { // another controller may have come first
+		return err
+	}
+	text, err := p.master.YAML("job", false, "")
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(p.dir, multirunFile), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := keepProgram(p.dir); err != nil {
+		return err
+	}
+	rows := make([]ledger.Job, len(jobs))
+	starts := map[int]launcher.Job{}
+	for i, j := range jobs {
+		rows[i], starts[j.row.Num] = j.row, expecting(j.start, j.row.Fingerprint)
+	}
+	about, err := p.sweep()
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Create(p.dir, about, rows) // from here on a killed sweep can be resumed
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if detached {
+		f.Release()
+		return detach(ctx, p.dir)
+	}
+	return control(ctx, p, l, starts, about.Generation)
+}
+
+// unused refuses a sweep folder that holds anything.
+func (p *plan) unused() error {
+	names, err := runfolder.Entries(p.dir)
+	if err != nil {
+		return err
+	}
+	for name := range names {
+		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) { // of a controller that was killed before there was a sweep
+			continue
+		}
+		if ledger.Exists(p.dir) {
+			return usage.Errorf("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
+		}
+		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
+	}
+	return nil
+}
+
+// claimSweep takes a sweep folder for this controller.
+func claimSweep(dir string) (*runfolder.Folder, error) {
+	f, err := runfolder.Claim(dir)
+	var asked *usage.Error
+	if errors.As(err, &asked) {
+		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Clean()
+}
+
+// reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the
+// configuration files as they are now. It goes to the folder that the sweep was started in.
+func reopen(runs Runs, dir string, s ledger.Sweep) (*plan, error) {
+	if err := runfolder.Enter(s.Cwd, dir); err != nil {
+		return nil, err
+	}
+	req := configs.Request{
+		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+configs.Quote(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
+	}
+	var err error
+	for _, flag := range s.Flags {
+		name, value, _ := strings.Cut(flag, "=")
+		switch name {
+		case "--config-path":
+			req.ConfigPath = value
+		case "--config-name":
+			req.ConfigName = value
+		case "--config-dir":
+			req.ConfigDir = value
+		}
+	}
+	if req.ConfigPath == "" {
+		req.Library = configs.Library()
+	}
+	if req.Schema, err = runs.Schema(); err != nil {
+		return nil, err
+	}
+	return newPlan(runs, req)
+}

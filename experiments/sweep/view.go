@@ -1,0 +1,94 @@
+package sweep
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/reports/sweepreport"
+)
+
+// WriteReport writes report.md and, of a sweep that searched, optimization_results.yaml.
+func WriteReport(dir string) error {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return err
+	}
+	opt, rows := ReportInput(dir, s, jobs)
+	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
+		if err := sweepreport.WriteOptimizationResults(dir, rows, opt); err != nil {
+			return err
+		}
+	}
+	return sweepreport.WriteSweepReport(dir, rows, opt)
+}
+
+// generationKey stands in reports for the configuration files that a job was composed from: 1, and one
+// more for each change that was accepted (multirun.2.yaml, …).
+const generationKey = "configuration"
+
+// ReportInput returns what a report says of a sweep: its options and its jobs.
+func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.SweepOptions, []sweepreport.SweepJob) {
+	opt := sweepreport.SweepOptions{
+		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
+		Pruner: s.Pruner, Constraints: s.Constraints,
+	}
+	for _, d := range s.Dimensions {
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+	}
+	for _, o := range s.Objectives {
+		opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+	}
+	if s.Study != nil {
+		arms := sweepreport.SweepDimension{Key: sweepreport.ArmKey}
+		for _, arm := range s.Study.Arms {
+			arms.Values = append(arms.Values, arm.Name)
+		}
+		opt.Dimensions, opt.Study = slices.Insert(opt.Dimensions, 0, arms), s.Study
+		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
+	}
+	named := len(opt.Objectives) > 0
+	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: generationKey})
+		for g := 1; g <= s.Generation; g++ {
+			last := &opt.Dimensions[len(opt.Dimensions)-1]
+			last.Values = append(last.Values, strconv.Itoa(g))
+		}
+		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
+	}
+	rows := make([]sweepreport.SweepJob, len(jobs))
+	for i, j := range jobs {
+		rows[i] = sweepreport.SweepJob{
+			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
+			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
+			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
+		}
+		if epoch, known := j.Metrics[sweeper.BestEpoch]; known {
+			rows[i].Untrained = epoch == 0
+		}
+		if j.ExitCode != nil {
+			rows[i].ExitCode = *j.ExitCode
+		}
+		for k, d := range s.Dimensions {
+			rows[i].Params[d.Key] = j.Params[k]
+		}
+		if s.Study != nil {
+			rows[i].Params[sweepreport.ArmKey] = j.Arm
+			rows[i].Command = append(rows[i].Command, startOf(dir, s.Study, j, jobs)...)
+		}
+		if s.Generation > 1 {
+			rows[i].Params[generationKey] = strconv.Itoa(j.Generation)
+			rows[i].Overrides = append(slices.Clone(rows[i].Overrides), fmt.Sprintf("%s=%d", generationKey, j.Generation))
+		}
+		for k, o := range j.Objectives {
+			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
+			if !named && k == len(opt.Objectives) {
+				opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+			}
+		}
+	}
+	return opt, rows
+}

@@ -1,0 +1,224 @@
+// Package advantage turns the rewards of groups into advantages and chooses the candidates that count.
+package advantage
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/group"
+)
+
+// Options says how rewards become advantages within their groups.
+type Options struct {
+	// how a group's rewards are centred and scaled
+	Method string `koanf:"method"`
+	// advantages are cut to plus or minus this
+	Clip float64 `koanf:"clip" range:"(0,inf]"`
+	// floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing
+	// on tiny rewards
+	MinStd float64 `koanf:"min_std" range:"[0,inf)"`
+	// deviation of z_score and batch_std: sample divides by n - 1 (TRL, verl), population by n
+	Std string `koanf:"std" enum:"sample,population"`
+	// groups whose best and worst reward differ by no more than this count as equal
+	Precision float64 `koanf:"precision" range:"[0,inf)"`
+	// subtracted from every advantage before the clip; above 0, fewer candidates count as good
+	BaselineShift float64 `koanf:"baseline_shift" range:"(-inf,inf)"`
+	// factor on negative advantages; 0 learns from the good candidates only
+	NegativeWeight float64 `koanf:"negative_weight" range:"[0,inf)"`
+}
+
+// DefaultOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
+func DefaultOptions() Options {
+	return Options{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample", NegativeWeight: 1}
+}
+
+// Choices returns the names that method takes.
+func (Options) Choices() map[string][]string { return map[string][]string{"method": methodNames()} }
+
+// Validate reports an unknown method and numbers that make no sense.
+func (o Options) Validate() error {
+	if err := option.OneOf("method", o.Method, methodNames()...); err != nil {
+		return err
+	}
+	errs := []error{
+		option.OneOf("std", o.Std, "sample", "population"),
+		option.Want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
+		option.Want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
+		option.Want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
+	}
+	if check := o.method().Validate; check != nil {
+		errs = append(errs, check(o))
+	}
+	return errors.Join(errs...)
+}
+
+// Stats describes the advantages of a batch. The moments are over the entries of groups
+// with a signal; they are 0 where there is none.
+type Stats struct {
+	Groups       int // all groups, empty ones included
+	Signal       int // groups whose rewards differ
+	ConstantGood int // groups of equal rewards above the batch's mean (above 0 if the whole batch is equal)
+	ConstantBad  int // the other groups of equal rewards
+	Single       int // groups of one candidate, which nothing can be compared with
+	Empty        int // groups whose entries are all masked
+
+	Entries int // counted entries of groups with a signal
+	Clipped int // those cut to ±clip
+	Mean    float64
+	Std     float64 // sample deviation, n-1
+	MaxAbs  float64
+}
+
+// SignalShare returns the share of non-empty groups that have a learning signal.
+func (s Stats) SignalShare() float64 {
+	if s.Groups == s.Empty {
+		return 0
+	}
+	return float64(s.Signal) / float64(s.Groups-s.Empty)
+}
+
+// Compute returns group-relative advantages [B*G] of rewards [B*G], and their statistics: those of the method (a file
+// each), then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to ±clip.
+//
+// A group of equal rewards (they differ by at most precision, or by float32 rounding of the largest), a single candidate
+// and a masked entry get exactly 0, whatever the method and the shift. The baseline is always the whole group: a
+// curriculum takes its top k afterwards (CurriculumOptions.Apply). A NaN reward makes its group's advantages NaN, for the
+// training step to refuse. The clip is not in the methods' papers.
+func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64, Stats) {
+	method := opt.method()
+	adv := make([]float64, B*G)
+	stats := Stats{Groups: B}
+	var all []float64       // counted rewards
+	var constants []float64 // the common rewards of constant groups
+	var groups [][]float64  // advantages of the groups with a signal
+	var places []int        // where their entries stand in adv
+	for b := range B {
+		r, at := group.Gather(group.Row(rewards, valid, b, G))
+		all = append(all, r...)
+		m, _, width := group.Moments(r)
+		switch {
+		case len(r) == 0:
+			stats.Empty++
+		case len(r) == 1 && !math.IsNaN(m):
+			stats.Single++
+		case !differ(r, width, opt):
+			constants = append(constants, m)
+		default:
+			stats.Signal++
+			groups = append(groups, method.Group(r, opt))
+			for _, g := range at {
+				places = append(places, b*G+g)
+			}
+		}
+	}
+	stats.countConstants(constants, all)
+	if method.Batch != nil {
+		method.Batch(groups, opt)
+	}
+	kept := slices.Concat(groups...)
+	for i, a := range kept {
+		a -= opt.BaselineShift
+		if a < 0 {
+			a *= opt.NegativeWeight
+		}
+		if math.Abs(a) > opt.Clip {
+			a = math.Copysign(opt.Clip, a)
+			stats.Clipped++
+		}
+		kept[i], adv[places[i]] = a, a
+	}
+	stats.describe(kept)
+	return adv, stats
+}
+
+// countConstants counts groups of equal rewards as good or bad, by the mean of all rewards.
+func (s *Stats) countConstants(constants, all []float64) {
+	good, _, width := group.Moments(all)
+	if width == 0 {
+		good = 0
+	}
+	for _, c := range constants {
+		if c > good {
+			s.ConstantGood++
+		} else {
+			s.ConstantBad++
+		}
+	}
+}
+
+// HasSignal reports for each group whether its rewards differ, so that Compute counts it under Signal.
+func HasSignal(rewards []float64, valid []bool, B, G int, opt Options) []bool {
+	out := make([]bool, B)
+	for b := range B {
+		r, _ := group.Gather(group.Row(rewards, valid, b, G))
+		_, _, width := group.Moments(r)
+		out[b] = differ(r, width, opt)
+	}
+	return out
+}
+
+// differ reports whether rewards that lie within this width count as different. NaN does: the training step refuses it.
+func differ(r []float64, width float64, opt Options) bool {
+	return !(width <= max(opt.Precision, group.Rounding*group.MaxAbs(r)))
+}
+
+// GroupStd returns the mean over groups of the deviation of their counted rewards; 0 where no group has two.
+func GroupStd(rewards []float64, valid []bool, B, G int) float64 {
+	sum, n := 0.0, 0
+	for b := range B {
+		r, _ := group.Gather(group.Row(rewards, valid, b, G))
+		if len(r) < 2 {
+			continue
+		}
+		_, std, _ := group.Moments(r)
+		sum += std
+		n++
+	}
+	return sum / math.Max(float64(n), 1)
+}
+
+func (s *Stats) describe(kept []float64) {
+	s.Entries = len(kept)
+	if len(kept) == 0 {
+		return
+	}
+	mean, std, _ := group.Moments(kept)
+	s.Mean, s.MaxAbs = mean, group.MaxAbs(kept)
+	if len(kept) > 1 {
+		s.Std = std
+	}
+}
+
+// CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))
+// of rewards that were normalised once already, over whatever entries are handed in (the curriculum's
+// top k, not the group). One candidate gives NaN, as there. Statistics are over all entries. Inputs
+// should be float32 values; results are rounded to float32.
+func CompatAdvantages(normalized []float64, valid []bool, B, G int, clip float64) ([]float64, Stats) {
+	adv := make([]float64, B*G)
+	stats := Stats{Groups: B}
+	var kept []float64
+	for b := range B {
+		u, at := group.Gather(group.Row(normalized, valid, b, G))
+		mean, std, spread := group.Moments(u)
+		if spread > 0 {
+			stats.Signal++
+		}
+		scale := math.Max(std, 0.1) // NaN for one candidate
+		for i, v := range u {
+			a := (v - mean) / scale
+			if math.Abs(a) > clip {
+				a = math.Copysign(clip, a)
+				stats.Clipped++
+			}
+			adv[b*G+at[i]] = float64(float32(a))
+			kept = append(kept, adv[b*G+at[i]])
+		}
+	}
+	stats.describe(kept)
+	if len(kept) == 1 {
+		stats.Std = math.NaN() // as torch.std
+	}
+	return adv, stats
+}

@@ -3,17 +3,17 @@ package beamdata
 import (
 	"fmt"
 
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Query is one query of a set made in memory.
 type Query struct {
-	ID         int64                   // global id = embedding row
-	Pool       []int32                 // [K] global rows of the candidates
-	Candidates [][]int32               // recorded selections: [G][S] positions in Pool
-	Rewards    []float64               // [G]
-	Methods    []string                // [G] beam, retrieval, sample, random; nil = all beam
-	Scores     []rewardutil.Trajectory // [G] recorded scores; nil = the rewards are those of beams
+	ID         int64                 // global id = embedding row
+	Pool       []int32               // [K] global rows of the candidates
+	Candidates [][]int32             // recorded selections: [G][S] positions in Pool
+	Rewards    []float64             // [G]
+	Methods    []string              // [G] beam, retrieval, sample, random; nil = all beam
+	Scores     []recorded.Trajectory // [G] recorded scores; nil = the rewards are those of beams
 }
 
 // NewSet returns a set over table from queries made in memory. Every recorded selection has shots positions. scorer may
@@ -47,11 +47,11 @@ func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer
 			st.positions = append(st.positions, c...)
 			st.rewards = append(st.rewards, q.Rewards[g])
 			st.methods = append(st.methods, method)
-			t := rewardutil.Trajectory{}
+			t := recorded.Trajectory{}
 			if q.Scores != nil {
 				t = q.Scores[g]
 			} else {
-				t.Set(rewardutil.BeamScore, q.Rewards[g])
+				t.Set(recorded.BeamScore, q.Rewards[g])
 			}
 			st.scores = append(st.scores, t)
 		}

@@ -44,9 +44,7 @@ std=gnu++17
 if grep -qs 'C++20 or later' "$api/torch/all.h" "$include/ATen/ATen.h"; then std=gnu++20; fi
 
 libs="-ltorch -ltorch_cpu -lc10"
-cuda=0
 if [ -e "$lib/libtorch_cuda.so" ]; then
-	cuda=1
 	libs="$libs -ltorch_cuda -lc10_cuda"
 fi
 
@@ -64,6 +62,6 @@ if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; 
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi -DFULCRUM_TORCH_CUDA=$cuda $includes
+TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes
 TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions -Wl,-z,defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

@@ -23,9 +23,6 @@ func Threads() int { return int(C.fc_get_num_threads()) }
 // before the first operation on a device.
 func SetDeterministic(on bool) { C.fc_set_deterministic(C.bool(on)) }
 
-// Deterministic reports what SetDeterministic set.
-func Deterministic() bool { return bool(C.fc_deterministic()) }
-
 // CUDAAvailable reports whether libtorch sees a CUDA device.
 func CUDAAvailable() bool { return bool(C.fc_cuda_available()) }
 

@@ -15,8 +15,3 @@ func Load() error {
 	}
 	return nil
 }
-
-// Loaded reports whether Load has succeeded in this process. It loads nothing.
-func Loaded() bool {
-	return C.fulcrum_forward_loaded() == 1
-}

@@ -73,9 +73,6 @@ func Log(x Tensor) Tensor { return unary("log", x) }
 // Neg returns -x.
 func Neg(x Tensor) Tensor { return unary("neg", x) }
 
-// Abs returns |x|.
-func Abs(x Tensor) Tensor { return unary("abs", x) }
-
 // Sqrt returns the square root.
 func Sqrt(x Tensor) Tensor { return unary("sqrt", x) }
 
@@ -87,9 +84,6 @@ func GELU(x Tensor) Tensor { return unary("gelu", x) }
 
 // SiLU returns x·sigmoid(x).
 func SiLU(x Tensor) Tensor { return unary("silu", x) }
-
-// Softplus returns log(1 + e^x).
-func Softplus(x Tensor) Tensor { return unary("softplus", x) }
 
 // Not inverts a bool tensor.
 func Not(x Tensor) Tensor { return unary("logical_not", x) }
@@ -107,14 +101,6 @@ func Scale(x Tensor, s float64) Tensor {
 	must("mul", x)
 	var out C.Tensor
 	check("mul", C.fc_mul_scalar(x.c(), C.double(s), &out), x)
-	return adopt(out)
-}
-
-// Pow returns x^p.
-func Pow(x Tensor, p float64) Tensor {
-	must("pow", x)
-	var out C.Tensor
-	check("pow", C.fc_pow_scalar(x.c(), C.double(p), &out), x)
 	return adopt(out)
 }
 
@@ -241,14 +227,6 @@ func LogSoftmax(x Tensor, dim int) Tensor {
 	var out C.Tensor
 	check("log_softmax", C.fc_log_softmax(x.c(), C.int64_t(dim), &out), x)
 	return adopt(out)
-}
-
-// MaxDim returns the largest values over dim and their positions (int64).
-func MaxDim(x Tensor, dim int, keep bool) (values, indices Tensor) {
-	must("max", x)
-	var v, i C.Tensor
-	check("max", C.fc_max_dim(x.c(), C.int64_t(dim), C.bool(keep), &v, &i), x)
-	return adopt(v), adopt(i)
 }
 
 // ArgMax returns the position of the largest value over dim (int64; the first on ties).

@@ -105,12 +105,6 @@ func TokenKL(hidden, weight, refHidden, refWeight Tensor) Tensor {
 	return adopt(out)
 }
 
-// WriteRows sets dst[at : at+n] to the n rows of src in place; autograd does not see it.
-func WriteRows(dst Tensor, at int, src Tensor) {
-	must("write_rows", dst, src)
-	check("write_rows", C.fc_write_rows(dst.c(), C.int64_t(at), src.c()), dst, src)
-}
-
 // WriteRowsAt sets dst[rows[i]] to row i of src in place; rows is int64 [n]. Autograd does not see it.
 func WriteRowsAt(dst, rows, src Tensor) {
 	must("write_rows", dst, rows, src)
@@ -125,17 +119,3 @@ func ReplaceRows(x, rows, src Tensor) Tensor {
 	check("replace_rows", C.fc_replace_rows(x.c(), rows.c(), src.c(), &out), x, rows, src)
 	return adopt(out)
 }
-
-// AddRows returns x with row i of src added to row rows[i] (int64 [n]), with gradient for both.
-func AddRows(x, rows, src Tensor) Tensor {
-	must("add_rows", x, rows, src)
-	var out C.Tensor
-	check("add_rows", C.fc_add_rows(x.c(), rows.c(), src.c(), &out), x, rows, src)
-	return adopt(out)
-}
-
-// Sin returns the sine.
-func Sin(x Tensor) Tensor { return unary("sin", x) }
-
-// Cos returns the cosine.
-func Cos(x Tensor) Tensor { return unary("cos", x) }

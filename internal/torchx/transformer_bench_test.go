@@ -87,14 +87,14 @@ func (d *decoder) linear(x Tensor, name string) Tensor {
 
 func (d *decoder) angles(positions []int) (cos, sin Tensor) {
 	half := d.hidden / d.heads / 2
-	x := make([]float32, len(positions)*half)
+	c, s := make([]float32, len(positions)*half), make([]float32, len(positions)*half)
 	for i, p := range positions {
 		for j := range half {
-			x[i*half+j] = float32(float64(p) * math.Pow(1e6, -float64(j)/float64(half)))
+			angle := float64(p) * math.Pow(1e6, -float64(j)/float64(half))
+			c[i*half+j], s[i*half+j] = float32(math.Cos(angle)), float32(math.Sin(angle))
 		}
 	}
-	a := From(x, len(positions), half)
-	return Cos(a), Sin(a)
+	return From(c, len(positions), half), From(s, len(positions), half)
 }
 
 // hiddens returns the states [N, H] of tokens; with a cache (one pair of keys and values a layer) the keys are

@@ -7,22 +7,11 @@ import "C"
 // Version returns the version of the libtorch this program was built against, such as "1.13.1".
 func Version() string { return C.GoString(C.fc_libtorch_version()) }
 
-// BuiltWithCUDA reports whether that libtorch has a CUDA part; a device may still be missing.
-func BuiltWithCUDA() bool { return bool(C.fc_libtorch_cuda()) }
-
 // BuildConfig returns libtorch's own account of how it was built (compiler, BLAS, LAPACK, CPU
 // capability), some ten lines.
 func BuildConfig() string {
 	var text *C.char
 	check("build config", C.fc_libtorch_config(&text))
-	defer C.fc_free_string(text)
-	return C.GoString(text)
-}
-
-// ParallelConfig returns libtorch's own account of its threads (OpenMP, MKL, pool sizes), some ten lines.
-func ParallelConfig() string {
-	var text *C.char
-	check("parallel config", C.fc_libtorch_parallel(&text))
 	defer C.fc_free_string(text)
 	return C.GoString(text)
 }

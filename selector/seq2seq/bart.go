@@ -34,17 +34,17 @@ type layerNorm struct{ weight, bias torchx.Tensor }
 
 func (m *Model) newBART() *bart {
 	b := &bart{m: m, stacks: map[string]*bartStack{}, act: activations()[m.cfg.Activation]}
-	norm := func(name string) layerNorm { return layerNorm{m.weight(name + ".weight"), m.weight(name + ".bias")} }
+	norm := func(name string) layerNorm { return layerNorm{m.Weight(name + ".weight"), m.Weight(name + ".bias")} }
 	for _, side := range sides() {
 		s, at := m.cfg.stack(side), "model."+side+"."
-		stack := &bartStack{positions: m.weight(at + "embed_positions.weight"), norm: norm(at + "layernorm_embedding")}
+		stack := &bartStack{positions: m.Weight(at + "embed_positions.weight"), norm: norm(at + "layernorm_embedding")}
 		for i := range s.Layers {
 			layer := fmt.Sprintf("%slayers.%d.", at, i)
 			attention := func(name string) attention {
 				return m.newAttention(layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj")
 			}
 			l := bartLayer{self: attention("self_attn"), selfNorm: norm(layer + "self_attn_layer_norm"),
-				up: m.newLinear(layer+"fc1", true), down: m.newLinear(layer+"fc2", true), ffNorm: norm(layer + "final_layer_norm")}
+				up: m.Layer(layer+"fc1", true), down: m.Layer(layer+"fc2", true), ffNorm: norm(layer + "final_layer_norm")}
 			if side == "decoder" {
 				l.cross, l.crossNorm = attention("encoder_attn"), norm(layer+"encoder_attn_layer_norm")
 			}
@@ -67,7 +67,7 @@ func (b *bart) embed(in *rows) torchx.Tensor {
 	for i, p := range in.at {
 		at[i] = p + positionOffset
 	}
-	return b.norm(torchx.Add(x, torchx.Embedding(s.positions, m.int64s(at)).To(m.dtype)), s.norm)
+	return b.norm(torchx.Add(x, torchx.Embedding(s.positions, m.Int64s(at)).To(m.DType)), s.norm)
 }
 
 // withoutPads stops the gradient of pads' rows, which the public implementation never trains by looking them up. Sources
@@ -80,11 +80,11 @@ func (b *bart) withoutPads(x torchx.Tensor, ids []int64) torchx.Tensor {
 	for i, id := range ids {
 		pads[i] = id == b.m.cfg.generation.Pad
 	}
-	return torchx.Where(b.m.onDevice(torchx.From(pads, len(ids), 1)), torchx.Detach(x), x)
+	return torchx.Where(b.m.OnDevice(torchx.From(pads, len(ids), 1)), torchx.Detach(x), x)
 }
 
 func (b *bart) norm(x torchx.Tensor, n layerNorm) torchx.Tensor {
-	return torchx.LayerNorm(x, b.m.as(n.weight), b.m.as(n.bias), b.m.cfg.Eps)
+	return torchx.LayerNorm(x, b.m.As(n.weight), b.m.As(n.bias), b.m.cfg.Eps)
 }
 
 func (b *bart) finish(_ *rows, x torchx.Tensor) torchx.Tensor { return x }
@@ -96,6 +96,6 @@ func (b *bart) layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) tor
 	if in.side == "decoder" {
 		x = b.norm(torchx.Add(x, m.attendCross(&l.cross, i, x, memory, in, p)), l.crossNorm)
 	}
-	y := m.apply(&l.down, b.act(m.apply(&l.up, x, p)), p)
+	y := m.Apply(&l.down, b.act(m.Apply(&l.up, x, p)), p)
 	return torchx.Keep(b.norm(torchx.Add(x, y), l.ffNorm))
 }

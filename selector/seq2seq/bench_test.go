@@ -122,7 +122,7 @@ func (w workload) round(b *testing.B, which string) func() {
 	case "backward":
 		return func() {
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			torchx.Backward(torchx.Neg(torchx.Mean(policy.Forward(four, selector.ForwardOptions{}).LogP)))
 		}
 	case "grpo", "lora":

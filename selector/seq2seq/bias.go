@@ -54,6 +54,6 @@ func (t *t5) distanceBias(side string, width int) *bias {
 	for d := 1 - width; d <= last; d++ {
 		buckets = append(buckets, int64(bucket(d, side == "encoder", c.Buckets, c.MaxDistance)))
 	}
-	found := torchx.Embedding(t.stacks[side].bias, t.m.int64s(buckets)).To(torchx.Float32) // [distances, H]
+	found := torchx.Embedding(t.stacks[side].bias, t.m.Int64s(buckets)).To(torchx.Float32) // [distances, H]
 	return &bias{torchx.Contiguous(torchx.Transpose(found, 0, 1)), width - 1}
 }

@@ -34,9 +34,9 @@ func TestCUDA(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP))
-			return logits, m.params.Grad().Floats(), out[1][1].IDs
+			return logits, m.Params().Grad().Floats(), out[1][1].IDs
 		}
 		logits, grad, ids := run("cpu", "float32")
 		onDevice, gradThere, idsThere := run("cuda:0", "float32")

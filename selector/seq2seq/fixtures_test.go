@@ -158,14 +158,14 @@ func withAdapter(t *testing.T, name string) *Model {
 
 // perturb multiplies parameters as the fixtures' perturbed copies are made (spec §9).
 func perturb(m *Model, eps, phase float64) {
-	values := m.params.Values()
-	for _, name := range m.params.Names() {
-		lo, hi := m.params.Range(name)
+	values := m.Params().Values()
+	for _, name := range m.Params().Names() {
+		lo, hi := m.Params().Range(name)
 		for i := range hi - lo {
 			values[lo+i] = float32(float64(values[lo+i]) * (1 + eps*math.Sin(float64(i)+phase)))
 		}
 	}
-	m.params.SetValues(values)
+	m.Params().SetValues(values)
 }
 
 func narrow(v []float64) []float32 {

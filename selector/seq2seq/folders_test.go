@@ -128,7 +128,7 @@ func TestFinalBias(t *testing.T) {
 	defer m.Free()
 	gs, _ := forwardCase(t, "tiny_bart")
 	with := openTiny(t, "tiny_bart", nil)
-	bias := with.headBias.Floats()
+	bias := with.HeadBias.Floats()
 	want := logitsOf(t, with, gs[2])
 	for i := range want {
 		want[i] -= bias[i%len(bias)]
@@ -308,10 +308,10 @@ func TestComputeType(t *testing.T) {
 			if m.cfg.Kind == kindBART {
 				norm, matrix = "model.encoder.layernorm_embedding.weight", "model.encoder.layers.0.fc1.weight"
 			}
-			if got := m.frozen.Tensors[norm].DType(); got != tc.want {
+			if got := m.Frozen().Tensors[norm].DType(); got != tc.want {
 				t.Errorf("%s as %s: vectors are %v, want %v", tc.file, tc.dtype, got, tc.want)
 			}
-			if got := m.frozen.Tensors[matrix].DType(); got != tc.matrix {
+			if got := m.Frozen().Tensors[matrix].DType(); got != tc.matrix {
 				t.Errorf("%s as %s: matrices are %v, want %v", tc.file, tc.dtype, got, tc.matrix)
 			}
 			golden.Close(t, logitsOf(t, m, gs[2]), logitsOf(t, openTiny(t, model, nil), gs[2]), tc.tol)
@@ -321,9 +321,9 @@ func TestComputeType(t *testing.T) {
 				t.Errorf("%s as %s: %v", tc.file, tc.dtype, err)
 			}
 			end := torchx.Scope()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP))
-			if n := m.params.GradNorm(); !(n > 0) || n-n != 0 {
+			if n := m.Params().GradNorm(); !(n > 0) || n-n != 0 {
 				t.Errorf("%s as %s: gradient norm %v", tc.file, tc.dtype, n)
 			}
 			end()
@@ -384,8 +384,8 @@ func TestTargets(t *testing.T) {
 		{"tiny_t5", nil, 14}, {"tiny_bart", nil, 14}, {"tiny_t5", []string{"EncDecAttention.o"}, 2}, {"tiny_bart", []string{"fc1", "encoder_attn.k_proj"}, 7},
 	} {
 		m := openTiny(t, tc.model, func(o *Options) { o.LoRA.Enabled, o.LoRA.TargetModules = true, tc.targets })
-		if len(m.modules) != tc.want {
-			t.Errorf("%s %v: %d modules, want %d", tc.model, tc.targets, len(m.modules), tc.want)
+		if len(m.Modules()) != tc.want {
+			t.Errorf("%s %v: %d modules, want %d", tc.model, tc.targets, len(m.Modules()), tc.want)
 		}
 	}
 	opt := openTiny(t, "tiny_bart", nil).Options()

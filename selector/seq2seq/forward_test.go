@@ -54,7 +54,7 @@ func TestForward(t *testing.T) {
 
 		hidden := m.scaled(m.run(in.completions, memory, &lora.Pass{}))
 		want, _ = floats(t, f, "logits")
-		golden.Close(t, m.logits(hidden).Floats(), rowsOf(want, targets, width, m.cfg.Vocab), 1e-4)
+		golden.Close(t, m.Logits(hidden).Floats(), rowsOf(want, targets, width, m.cfg.Vocab), 1e-4)
 
 		logps, err := m.LogProbs(gs)
 		if err != nil {
@@ -98,7 +98,7 @@ func TestHiddenStates(t *testing.T) {
 		out := m.run(in.completions, memory, &lora.Pass{})
 		compare("decoder")(m.cfg.Decoder.Layers, out)
 		want, _ := floats(t, f, "single.logits")
-		golden.Close(t, m.logits(m.scaled(out)).Floats(), want, 1e-4)
+		golden.Close(t, m.Logits(m.scaled(out)).Floats(), want, 1e-4)
 	})
 }
 

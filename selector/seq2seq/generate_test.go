@@ -12,7 +12,7 @@ import (
 
 // greedy are the options of the fixtures' runs that force nothing.
 func greedy(n int) GenerateOptions {
-	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: n, TopP: 1}, IgnoreEOS: true, ForcedBOS: []int64{}, ForcedEOS: []int64{}}
+	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: n, TopP: 1}, IgnoreEOS: true, First: []int64{}, Last: []int64{}}
 }
 
 // answers are generated ids as Hugging Face returns them: after the start token, filled up with pads.
@@ -45,7 +45,7 @@ func TestGreedyIDs(t *testing.T) {
 				{"free", e.Ignored, func(*GenerateOptions) {}},
 				{"stop", e.Stop, func(o *GenerateOptions) { o.IgnoreEOS, o.EOS = false, []int64{e.Stop.EOS} }},
 				{"end token", e.RealEOS, func(o *GenerateOptions) { o.IgnoreEOS = false }},
-				{"forced", e.Forced, func(o *GenerateOptions) { o.IgnoreEOS, o.ForcedBOS, o.ForcedEOS = false, nil, nil }}, // the folder's own
+				{"forced", e.Forced, func(o *GenerateOptions) { o.IgnoreEOS, o.First, o.Last = false, nil, nil }}, // the folder's own
 			} {
 				if run.c.IDs == nil {
 					continue // not for this kind of model
@@ -86,7 +86,7 @@ func TestFinished(t *testing.T) {
 	e := expectations(t, "tiny_bart").Generation
 	sources := unpadded(t, fixture(t, "tiny_bart.forward"))
 	opt := greedy(e.Forced.MaxLength - 1)
-	opt.IgnoreEOS, opt.ForcedBOS, opt.ForcedEOS = false, nil, nil
+	opt.IgnoreEOS, opt.First, opt.Last = false, nil, nil
 	out, err := m.Generate(sources, 1, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestStepLogits(t *testing.T) {
 		for _, noCache := range []bool{false, true} {
 			opt := greedy(steps)
 			opt.NoCache = noCache
-			opt.observe = func(step int, logits torchx.Tensor) {
+			opt.Observe = func(step int, logits torchx.Tensor) {
 				got := logits.Floats()
 				for row := range shape[0] {
 					at := (row*steps + step) * vocab
@@ -140,7 +140,7 @@ func TestSamplingDistributions(t *testing.T) {
 		in.sources.add(source, false)
 		in.completions.add(e.Decoder, true)
 		in.completions.cross = []torchx.Span{{QLen: len(e.Decoder), OwnLen: len(source)}}
-		all := m.logits(m.scaled(m.run(in.completions, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})))
+		all := m.Logits(m.scaled(m.run(in.completions, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})))
 		golden.Close(t, torchx.Narrow(all, 0, len(e.Decoder)-1, 1).Floats(), logits, 1e-4)
 		for i, c := range e.Settings {
 			want, _ := floats(t, f, name("sampling.%d.probs", i))
@@ -231,7 +231,7 @@ func TestRefusedGeneration(t *testing.T) {
 		{[][]int64{{5, 521}}, 4, "source 0: token 1 of the source has id 521, want 0 … 520"},
 		{[][]int64{long}, 4, "the source has 129 tokens, but the model only 128 positions"},
 		{[][]int64{{5, 2}}, 129, "max_new_tokens=129, but the model has 128 positions"},
-		{nil, 4, "0 sources"},
+		{nil, 4, "0 prompts"},
 	} {
 		_, err := m.Generate(tc.sources, 1, greedy(tc.tokens))
 		if err == nil || !contains(err, tc.want) {

@@ -83,9 +83,9 @@ func (m *Model) fits(ids []int64, what string) error {
 func (m *Model) CheckSource(ids []int64) error     { return m.fits(ids, "source") }
 func (m *Model) CheckCompletion(ids []int64) error { return m.fits(ids, "completion") }
 
-// hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
+// Hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
 // the token that each predicts; no tensor where there is nothing to predict.
-func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
+func (m *Model) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
 	in, err := m.pack(groups)
 	if err != nil || len(in.targets) == 0 {
 		return hidden, nil, err
@@ -101,32 +101,4 @@ func (m *Model) scaled(x torchx.Tensor) torchx.Tensor {
 		return x
 	}
 	return torchx.Scale(x, m.headScale)
-}
-
-// logits returns the scores of all tokens [N, V] float32 for rows of hidden.
-func (m *Model) logits(hidden torchx.Tensor) torchx.Tensor {
-	z := torchx.Linear(hidden, m.as(m.head), torchx.Tensor{}).To(torchx.Float32)
-	if m.headBias.Nil() {
-		return z
-	}
-	return torchx.Add(z, m.headBias)
-}
-
-// tokenLogp returns log-probability and entropy of each row's target [N] float32.
-func (m *Model) tokenLogp(hidden torchx.Tensor, targets []int64, temperature float64) (logp, entropy torchx.Tensor) {
-	if m.headBias.Nil() {
-		return torchx.TokenLogp(hidden, m.as(m.head), m.int64s(targets), temperature)
-	}
-	all := torchx.LogSoftmax(torchx.Scale(m.logits(hidden), 1/temperature), 1)
-	logp = torchx.Squeeze(torchx.Gather(all, 1, torchx.Reshape(m.int64s(targets), -1, 1)), 1)
-	return logp, torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(all), all), 1))
-}
-
-// tokenKL returns KL(π ‖ reference) of each row's distribution [N] float32 at temperature 1, without gradient.
-func (m *Model) tokenKL(hidden torchx.Tensor, reference *Model, theirs torchx.Tensor) torchx.Tensor {
-	if m.headBias.Nil() && reference.headBias.Nil() {
-		return torchx.TokenKL(hidden, m.as(m.head), theirs, reference.as(reference.head))
-	}
-	p, q := torchx.LogSoftmax(m.logits(hidden), 1), torchx.LogSoftmax(reference.logits(theirs), 1)
-	return torchx.Sum(torchx.Mul(torchx.Exp(p), torchx.Sub(p, q)), 1)
 }

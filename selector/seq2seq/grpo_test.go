@@ -148,7 +148,7 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 	m := openTiny(t, model, func(o *Options) { o.TuneAll = true })
 	if mode == "lora" {
 		m = withAdapter(t, model)
-		if n := m.params.Numel(); n != e.LoRA.Trainable {
+		if n := m.Params().Numel(); n != e.LoRA.Trainable {
 			t.Errorf("%d parameters are trained, want %d", n, e.LoRA.Trainable)
 		}
 	}
@@ -164,7 +164,7 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 		return got
 	}
 	moved := func(eps, phase float64) *Model {
-		copied := m.Clone()
+		copied := m.Clone().(*Model)
 		t.Cleanup(copied.Free)
 		perturb(copied, eps, phase)
 		return copied
@@ -183,10 +183,10 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 		old = base
 	}
 
-	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0.01)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0.01)
 	defer adam.Free()
 	prefix := mode + "." + scenario + "."
-	m.params.ZeroGrad()
+	m.Params().ZeroGrad()
 	for i, want := range c.Passes {
 		logp := policy.Forward(b, selector.ForwardOptions{}).LogP
 		got := lossOf(b, logp, old, ref, c.Advantages)
@@ -200,18 +200,18 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 			break
 		}
 		torchx.Backward(got.loss)
-		golden.Close(t, []float64{m.params.GradNorm()}, []float64{want.Norm}, 1e-4*want.Norm)
+		golden.Close(t, []float64{m.Params().GradNorm()}, []float64{want.Norm}, 1e-4*want.Norm)
 		if i == 0 {
 			closeGradients(t, m, f, prefix, mode, c.GradNorms)
 		}
 		adam.Step(1e-4, 1)
 		if i == 0 || i == 3 {
-			values := m.params.Flat().Floats()
-			for _, n := range m.params.Names() {
+			values := m.Params().Flat().Floats()
+			for _, n := range m.Params().Names() {
 				if slices.Contains(c.Zero, n) {
 					continue // rounding, which AdamW turns into steps of any direction
 				}
-				lo, hi := m.params.Range(n)
+				lo, hi := m.Params().Range(n)
 				want, _ := floats(t, f, name("%sstep%d_samples.%s", prefix, i+1, n))
 				for k, v := range samplesOf(values[lo:hi]) {
 					if d := math.Abs(v - want[k]); d > 2e-5 {
@@ -221,7 +221,7 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 			}
 		}
 	}
-	for _, n := range m.params.Names() {
+	for _, n := range m.Params().Names() {
 		if strings.Contains(n, ".lora_") != (mode == "lora") {
 			t.Errorf("%s is trained in mode %s", n, mode)
 		}
@@ -232,12 +232,12 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 // the others) to 1e-4 of that norm.
 func closeGradients(t *testing.T, m *Model, f *tensorfile.File, prefix, mode string, norms map[string]float64) {
 	t.Helper()
-	all := m.params.Grad().Floats()
-	if len(norms) != len(m.params.Names()) {
-		t.Errorf("%d parameters are trained, the fixture has gradients of %d", len(m.params.Names()), len(norms))
+	all := m.Params().Grad().Floats()
+	if len(norms) != len(m.Params().Names()) {
+		t.Errorf("%d parameters are trained, the fixture has gradients of %d", len(m.Params().Names()), len(norms))
 	}
-	for _, n := range m.params.Names() {
-		lo, hi := m.params.Range(n)
+	for _, n := range m.Params().Names() {
+		lo, hi := m.Params().Range(n)
 		got, norm := all[lo:hi], 0.0
 		for _, g := range got {
 			norm += g * g
@@ -329,9 +329,9 @@ func logitsOf(t *testing.T, m *Model, g Group) []float64 {
 	t.Helper()
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	hidden, _, err := m.hidden([]Group{g}, &lora.Pass{})
+	hidden, _, err := m.Hidden([]Group{g}, &lora.Pass{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.logits(hidden).Floats()
+	return m.Logits(hidden).Floats()
 }

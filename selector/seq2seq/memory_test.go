@@ -40,9 +40,9 @@ func TestMemoryOfGRPOIsFlat(t *testing.T) {
 // grpoStep returns a whole step of GRPO on made-up rewards: the share of even tokens.
 func grpoStep(t *testing.T, m *Model) func(i int) {
 	t.Helper()
-	policy, reference := NewPolicy(m), NewPolicy(m.Clone())
+	policy, reference := NewPolicy(m), NewPolicy(m.Clone().(*Model))
 	t.Cleanup(reference.Free)
-	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0.01)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0.01)
 	t.Cleanup(adam.Free)
 	src := texts()
 	logps := func(p *Policy, b *selector.Batch) []float64 {
@@ -61,7 +61,7 @@ func grpoStep(t *testing.T, m *Model) func(i int) {
 			rewards[k] -= 0.5
 		}
 		old, ref := logps(policy, b), logps(reference, b)
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(lossOf(b, policy.Forward(b, selector.ForwardOptions{Train: true}).LogP, old, ref, rewards).loss)
 		adam.Step(1e-4, 1)
 	}

@@ -13,40 +13,31 @@ package seq2seq
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
-	"fulcrum/selector/weights"
+	"fulcrum/selector/tokens"
 )
 
-// taskType is what PEFT calls adapters of an encoder-decoder.
-const taskType = "SEQ_2_SEQ_LM"
+// Kind names the policy in checkpoints and configurations.
+const Kind = "seq2seq"
 
-// Model is an encoder-decoder with its trainable parts.
+func names() tokens.Names { return tokens.Names{Section: "seq2seq", Kind: Kind} }
+
+// Model is an encoder-decoder with its trainable parts. It implements tokens.Model.
 type Model struct {
-	cfg    *Config
-	opt    Options
-	device string
-	dtype  torchx.DType // of the computation, and of frozen weights but for matrices that stay as they are in the file
-	seed   int64
-
-	params  *torchx.Params // trained: float32
-	frozen  *weights.Frozen
-	adapted *lora.Config // nil: no adapters
-	modules map[string]lora.Module
+	*tokens.Weights
+	cfg *Config
+	opt Options
 
 	net       network
 	table     torchx.Tensor // [V, d] the embedding of both stacks
-	head      torchx.Tensor // [V, d]; the table where they are tied
 	headScale float64       // the decoder's rows are multiplied by it before the head
-	headBias  torchx.Tensor // [V] added to all logits, or none
 
 	generation GenerationConfig
-	folder     [2][]byte // config.json and generation_config.json, for export
-	base       string    // fingerprint of the folder; "" from scratch
-
-	generator *torchx.Generator // of dropout masks; made when needed
 }
 
 // Open loads the model folder options.Path, and options.Adapter where it is given. What nobody trains stays mapped in the
@@ -58,210 +49,101 @@ func Open(options Options, device string, seed int64, warn func(string)) (*Model
 
 // openWith is Open with adapters that a checkpoint describes, where adapted is not nil.
 func openWith(options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
-	if options.Path == nil {
-		return nil, fmt.Errorf("seq2seq.path is null: want a model folder")
-	}
-	folder, err := hffolder.Open(*options.Path)
-	if err != nil {
-		return nil, fmt.Errorf("seq2seq.path: %w", err)
-	}
-	m, err := open(folder, options, adapted, device, seed, warn)
-	if err != nil {
-		folder.Close()
-		return nil, err
-	}
-	return m, nil
-}
-
-func open(folder *hffolder.Folder, options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
-	cfg, err := ParseConfig(folder.Config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
-	}
-	if err := folder.CheckLayers("the number of layers", max(cfg.Encoder.Layers, cfg.Decoder.Layers)); err != nil {
-		return nil, err
-	}
-	if err := cfg.checkFolder(folder); err != nil {
-		return nil, err
-	}
-	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, folder: [2][]byte{folder.Config, folder.Generation}, base: folder.Fingerprint()}
-	if m.generation, err = cfg.parseGeneration(folder.Generation); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "generation_config.json"), err)
-	}
-	if m.dtype, err = computeType(options.DType, cfg.DType, device, warn); err != nil {
-		return nil, err
-	}
-	var adapter *lora.Adapter
-	switch {
-	case adapted != nil:
-		m.adapted = adapted
-	case options.Adapter != nil:
-		if adapter, err = lora.Read(*options.Adapter); err != nil {
-			return nil, fmt.Errorf("seq2seq.adapter: %w", err)
+	return tokens.OpenFolder(names(), options.Path, func(folder *hffolder.Folder) (m *Model, err error) {
+		defer torchx.Recover(&err)
+		cfg, err := ParseConfig(folder.Config)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
 		}
-		m.adapted = &adapter.Config
-	case options.LoRA.Enabled:
-		config := options.LoRA.Config()
-		if len(config.Targets) == 0 {
-			config.Targets = cfg.targets()
+		if err := folder.CheckLayers("the number of layers", max(cfg.Encoder.Layers, cfg.Decoder.Layers)); err != nil {
+			return nil, err
 		}
-		m.adapted = &config
-	}
-	if m.adapted != nil {
-		m.adapted.TaskType = taskType
-	}
-	specs, err := m.trainable()
-	if err != nil {
-		return nil, err
-	}
-	if err := weights.FitHost(cfg.weightNames(), specs, cfg.DType == "bfloat16", m.dtype, device); err != nil {
-		return nil, err
-	}
-	m.params = torchx.NewParams(specs, device)
-	m.frozen = weights.NewFrozen(folder)
-	err = torchx.Try(func() error {
-		if err := m.load(folder); err != nil {
-			return err
+		if err := cfg.checkFolder(folder); err != nil {
+			return nil, err
 		}
-		if err := lora.Start(m.params, cfg.linears(), m.modules, adapter, seed); err != nil {
-			return fmt.Errorf("seq2seq.adapter: %w", err)
+		generation, err := cfg.parseGeneration(folder.Generation)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "generation_config.json"), err)
 		}
-		return nil
+		bias, err := cfg.readBias(folder)
+		if err != nil {
+			return nil, err
+		}
+		w, err := tokens.Load(folder, cfg.layout(options), options.load(), adapted, device, seed, warn)
+		if err != nil {
+			return nil, err
+		}
+		if bias != nil {
+			w.Frozen().Tensors[finalBias] = torchx.Own(w.OnDevice(torchx.From(bias, len(bias))))
+		}
+		return newModel(w, cfg, options, generation), nil
 	})
-	if err != nil {
-		m.frozen.Disown() // the caller closes it
-		m.Free()
-		return nil, err
+}
+
+// OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder
+// options.Path must be the one that it was trained on, unless it was trained from scratch.
+func OpenCheckpoint(path string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
+	return tokens.OpenCheckpoint(path, names(), options.Path, tokens.Opener[*Model]{
+		Scratch: func(config []byte) (*Model, error) {
+			cfg, err := ParseConfig(config)
+			if err != nil {
+				return nil, fmt.Errorf("metadata seq2seq.config: %w", err)
+			}
+			return newScratch(options, cfg, device, seed)
+		},
+		Folder: func(adapted *lora.Config, parts []string) (*Model, error) {
+			options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
+			options.TuneAll = slices.Equal(parts, tunedAll())
+			return openWith(options, adapted, device, seed, warn)
+		},
+	})
+}
+
+// readBias returns final_logits_bias [V] of a BART folder; nil where it has none or it is zero, as in all published
+// folders.
+func (c *Config) readBias(folder *hffolder.Folder) ([]float32, error) {
+	t, ok := folder.Tensor(finalBias)
+	if !ok || c.Kind != kindBART {
+		return nil, nil
 	}
-	m.frozen.Placed()
+	values, err := t.Float32s()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", folder.Path, err)
+	}
+	if !slices.ContainsFunc(values, func(v float32) bool { return v != 0 }) {
+		return nil, nil
+	}
+	return slices.Clone(values), nil
+}
+
+func newModel(w *tokens.Weights, cfg *Config, options Options, generation GenerationConfig) *Model {
+	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation}
 	m.wire()
-	return m, nil
-}
-
-// computeType resolves seq2seq.dtype. float16 is never computed in: the feed-forward layers of T5 overflow its range.
-func computeType(option, file, device string, warn func(string)) (torchx.DType, error) {
-	name := option
-	if name == "auto" || name == "" {
-		if name = file; name == "" {
-			name = "float32"
-		}
-	}
-	switch {
-	case name == "float16":
-		if warn != nil {
-			warn("seq2seq.dtype: the folder's weights are float16, whose range these models exceed; computing in float32")
-		}
-		return torchx.Float32, nil
-	case name == "bfloat16" && device == "cpu" && option != name: // forty times as slow as float32 without instructions for it
-		return torchx.Float32, nil
-	case name == "bfloat16":
-		return torchx.BFloat16, nil
-	case name == "float32":
-		return torchx.Float32, nil
-	}
-	return 0, fmt.Errorf("seq2seq.dtype=%s (torch_dtype of config.json: %q): want float32 or bfloat16", option, file)
-}
-
-// trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules.
-func (m *Model) trainable() ([]torchx.Spec, error) {
-	var specs []torchx.Spec
-	if m.opt.TuneAll || m.opt.Path == nil {
-		specs = m.cfg.weightNames()
-	}
-	m.modules = map[string]lora.Module{}
-	if m.adapted == nil {
-		return specs, nil
-	}
-	modules, err := m.adapted.Select(m.cfg.linears())
-	if err != nil {
-		if m.opt.Adapter != nil {
-			return nil, fmt.Errorf("seq2seq.adapter=%s is no adapter of this model: %w", *m.opt.Adapter, err)
-		}
-		return nil, fmt.Errorf("seq2seq.lora: %w", err)
-	}
-	for _, a := range modules {
-		m.modules[a.Name] = a
-	}
-	return append(specs, lora.Specs(modules)...), nil
-}
-
-// load fills the weights from a folder: trained ones are copied to float32, the others placed.
-func (m *Model) load(folder *hffolder.Folder) error {
-	for _, s := range m.cfg.weightNames() {
-		t, _, _ := m.cfg.find(folder, s.Name)
-		if !m.params.Has(s.Name) {
-			m.frozen.Place(s.Name, t, m.dtype, m.device)
-			continue
-		}
-		values, err := t.Float32s()
-		if err != nil {
-			return fmt.Errorf("%s: %w", folder.Path, err)
-		}
-		if err := m.params.Set(s.Name, values); err != nil {
-			return fmt.Errorf("%s: %w", folder.Path, err)
-		}
-	}
-	if t, ok := folder.Tensor(finalBias); ok && m.cfg.Kind == kindBART {
-		values, err := t.Float32s()
-		if err != nil {
-			return fmt.Errorf("%s: %w", folder.Path, err)
-		}
-		m.keepBias(values)
-	}
-	return nil
-}
-
-// keepBias stores final_logits_bias [V] in float32, unless it is zero, as in all published folders: logits without it
-// never exist as a whole.
-func (m *Model) keepBias(values []float32) {
-	for _, v := range values {
-		if v != 0 {
-			m.frozen.Tensors[finalBias] = torchx.Own(torchx.From(values, len(values)).ToDevice(m.device))
-			return
-		}
-	}
-}
-
-// weight returns a tensor of the model, trained or frozen.
-func (m *Model) weight(name string) torchx.Tensor {
-	if m.params.Has(name) {
-		return m.params.Get(name)
-	}
-	t, ok := m.frozen.Tensors[name]
-	if !ok {
-		panic(&torchx.OpError{Op: "seq2seq", Msg: "the model has no tensor " + name})
-	}
-	return t
+	return m
 }
 
 // wire looks the weights up once.
 func (m *Model) wire() {
-	m.table = m.weight(m.cfg.embedding())
-	m.head, m.headScale = m.table, 1
+	m.table = m.Weight(m.cfg.embedding())
+	m.Head, m.headScale = m.table, 1
 	if m.cfg.Kind == kindT5 {
 		m.net = m.newT5()
 		if m.cfg.Tied {
 			m.headScale = 1 / sqrt(m.cfg.Width)
 		} else {
-			m.head = m.weight("lm_head.weight")
+			m.Head = m.Weight("lm_head.weight")
 		}
 	} else {
 		m.net = m.newBART()
-		m.headBias = m.frozen.Tensors[finalBias]
+		m.HeadBias = m.Frozen().Tensors[finalBias]
 	}
 }
-
-// Params returns the trained tensors: float32, whole weights under their names in the folder, adapters under PEFT's.
-func (m *Model) Params() *torchx.Params { return m.params }
 
 // Config returns the sizes.
 func (m *Model) Config() *Config { return m.cfg }
 
 // Options returns the configuration the model was opened with.
 func (m *Model) Options() Options { return m.opt }
-
-// Adapted returns how the adapters are made, nil where there are none.
-func (m *Model) Adapted() *lora.Config { return m.adapted }
 
 // MaxSourceTokens is the longest source that should be encoded: the option, else what the model was made for.
 func (m *Model) MaxSourceTokens() int {
@@ -277,38 +159,38 @@ func (m *Model) MaxSourceTokens() int {
 }
 
 // Clone returns a model with its own copy of the trained tensors; all others are shared.
-func (m *Model) Clone() *Model {
+func (m *Model) Clone() tokens.Model[[]int64] {
 	c := *m
-	specs := make([]torchx.Spec, 0, len(m.params.Names()))
-	for _, name := range m.params.Names() {
-		specs = append(specs, torchx.Spec{Name: name, Shape: m.params.Shape(name)})
-	}
-	c.params = torchx.NewParams(specs, m.device)
-	c.params.CopyFrom(m.params)
-	c.generator = nil
-	m.frozen.Hold()
+	c.Weights = m.Copy()
 	c.wire()
 	return &c
 }
 
-// Free releases the trained tensors, and the others when no clone is left.
-func (m *Model) Free() {
-	if m.generator != nil {
-		m.generator.Free()
-		m.generator = nil
+// SaveMerged writes the whole model as a Hugging Face folder (tokens.Weights.WriteMerged). Its weights have the names of
+// the class that has a head, whatever the folder was.
+func (m *Model) SaveMerged(path, dtype string) error {
+	class := map[string]any{"architectures": []string{"T5ForConditionalGeneration"}}
+	if m.cfg.Kind == kindT5 {
+		return m.WriteMerged(path, dtype, class)
 	}
-	m.params.Free()
-	m.frozen.Free()
+	class["architectures"] = []string{"BartForConditionalGeneration"}
+	bias := make([]float32, m.cfg.Vocab)
+	if !m.HeadBias.Nil() {
+		bias = torchx.Data[float32](m.HeadBias.ToDevice("cpu"))
+	}
+	return m.WriteMerged(path, dtype, class, tensorfile.FromFloat32s(finalBias, []int{1, m.cfg.Vocab}, bias))
 }
 
-// masks returns the generator of dropout masks.
-func (m *Model) masks() *torchx.Generator {
-	if m.generator == nil {
-		m.generator = torchx.NewGenerator(0, m.device)
-	}
-	return m.generator
+// Policy is the policy of a Model.
+type Policy = tokens.Policy[[]int64]
+
+// NewPolicy returns the policy of a model, which it owns. Rollouts are drawn with seq2seq.generation's top-p and top-k.
+// Their first token is the folder's forced one, where it has one.
+func NewPolicy(m *Model) *Policy {
+	return tokens.NewPolicy[[]int64](m, m.opt.Generation, m.generation.ForcedBOS)
 }
 
-func (m *Model) onDevice(t torchx.Tensor) torchx.Tensor { return torchx.ToLike(t, m.params.Flat()) }
-
-func (m *Model) int64s(v []int64) torchx.Tensor { return m.onDevice(torchx.From(v, len(v))) }
+// LogProbs is tokens.LogProbs of this model.
+func (m *Model) LogProbs(groups []Group) ([][][]float64, error) {
+	return tokens.LogProbs[[]int64](m, groups)
+}

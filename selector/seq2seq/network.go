@@ -67,18 +67,18 @@ type attention struct {
 }
 
 func (m *Model) newAttention(name string, s Stack, scale float64, bias bool, q, k, v, o string) attention {
-	of := func(p string) lora.Layer { return m.newLinear(name+"."+p, bias) }
+	of := func(p string) lora.Layer { return m.Layer(name+"."+p, bias) }
 	return attention{of(q), of(k), of(v), of(o), s.Heads, s.HeadDim, scale}
 }
 
 // split returns l·y as heads [N, H, D].
 func (m *Model) split(a *attention, l *lora.Layer, y torchx.Tensor, p *lora.Pass) torchx.Tensor {
-	return torchx.Reshape(m.apply(l, y, p), -1, a.heads, a.dim)
+	return torchx.Reshape(m.Apply(l, y, p), -1, a.heads, a.dim)
 }
 
 // merge returns the output of heads [N, H, D].
 func (m *Model) merge(a *attention, seen torchx.Tensor, p *lora.Pass) torchx.Tensor {
-	return m.apply(&a.o, torchx.Reshape(seen, -1, a.heads*a.dim), p)
+	return m.Apply(&a.o, torchx.Reshape(seen, -1, a.heads*a.dim), p)
 }
 
 // attendSelf is self-attention of layer i over y [N, d].
@@ -106,5 +106,5 @@ func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *ro
 
 // embedding returns the rows of the shared table [N, d] in the type of computation.
 func (m *Model) embedding(ids []int64) torchx.Tensor {
-	return torchx.Embedding(m.table, m.int64s(ids)).To(m.dtype) // a trained table is float32, one in the file's type may be bfloat16
+	return torchx.Embedding(m.table, m.Int64s(ids)).To(m.DType) // a trained table is float32, one in the file's type may be bfloat16
 }

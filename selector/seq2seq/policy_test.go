@@ -10,14 +10,12 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
-	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/policytest"
 )
-
-var _ selector.TokenPolicy = (*Policy)(nil)
 
 // vocabulary is a small one: pad 0, end 1, begin 2, then letters.
 func vocabulary() Vocabulary {
@@ -83,13 +81,13 @@ func TestGroupsShareTheirSource(t *testing.T) {
 			policy, b := NewPolicy(m), groupBatch()
 			weights := waves(b)
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			logp := policy.Forward(b, selector.ForwardOptions{Temperature: 1.3}).LogP
 			together := logp.Floats()
 			torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights, b.B(), b.G, b.T))))
-			got := m.params.Grad().Floats()
+			got := m.Params().Grad().Floats()
 
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			for i := range b.Queries {
 				for j := range b.G {
 					at := (i*b.G + j) * b.T
@@ -104,7 +102,7 @@ func TestGroupsShareTheirSource(t *testing.T) {
 					torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights[at:at+b.T], 1, 1, b.T))))
 				}
 			}
-			want := m.params.Grad().Floats()
+			want := m.Params().Grad().Floats()
 			norm := 0.0
 			for _, g := range want {
 				norm = math.Max(norm, math.Abs(g))
@@ -120,11 +118,11 @@ func TestCheckpointingChangesNothing(t *testing.T) {
 		run := func(on bool) (logp, grad []float64) {
 			m := scratch(t, model, func(o *Options) { o.GradientCheckpointing = on })
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			out := NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP
 			logp = out.Floats()
 			torchx.Backward(torchx.Sum(out))
-			return logp, m.params.Grad().Floats()
+			return logp, m.Params().Grad().Floats()
 		}
 		logp, grad := run(false)
 		again, gradAgain := run(true)
@@ -149,17 +147,17 @@ func TestGradients(t *testing.T) {
 		at := func(values []float32) float64 {
 			defer torchx.Scope()()
 			defer torchx.NoGrad()()
-			m.params.SetValues(values)
+			m.Params().SetValues(values)
 			return loss().Item()
 		}
 		end := torchx.Scope()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(loss())
-		grad := m.params.Grad().Floats()
+		grad := m.Params().Grad().Floats()
 		end()
-		start := m.params.Values()
-		for _, name := range m.params.Names() {
-			lo, hi := m.params.Range(name)
+		start := m.Params().Values()
+		for _, name := range m.Params().Names() {
+			lo, hi := m.Params().Range(name)
 			norm := 0.0
 			for _, g := range grad[lo:hi] {
 				norm += g * g
@@ -194,17 +192,17 @@ func TestPadsAreNotTrained(t *testing.T) {
 		pad := int(m.generation.Pad)
 		gs := []Group{{Prompt: []int64{9, int64(pad), 8, 1}, Completions: [][]int64{{10, 11, 1}}}}
 		end := torchx.Scope()
-		hidden, targets, err := m.hidden(gs, &lora.Pass{})
+		hidden, targets, err := m.Hidden(gs, &lora.Pass{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := torchx.Narrow(torchx.Softmax(m.logits(torchx.Detach(hidden)), 1), 1, pad, 1)
+		p := torchx.Narrow(torchx.Softmax(m.Logits(torchx.Detach(hidden)), 1), 1, pad, 1)
 		want := torchx.Sum(torchx.Mul(p, torchx.Detach(hidden)), 0).Floats()
-		m.params.ZeroGrad()
-		logp, _ := m.tokenLogp(hidden, targets, 1)
+		m.Params().ZeroGrad()
+		logp, _ := m.TokenLogp(hidden, targets, 1)
 		torchx.Backward(torchx.Neg(torchx.Sum(logp)))
-		lo, _ := m.params.Range(m.cfg.embedding())
-		got := m.params.Grad().Floats()[lo+pad*m.cfg.Width : lo+(pad+1)*m.cfg.Width]
+		lo, _ := m.Params().Range(m.cfg.embedding())
+		got := m.Params().Grad().Floats()[lo+pad*m.cfg.Width : lo+(pad+1)*m.cfg.Width]
 		end()
 		far := 0.0
 		for i := range got {
@@ -250,14 +248,14 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 		policy := NewPolicy(m)
 		b := selector.NewBatch(asked{{9, 8, 7, 1}}, []int{0}, 1, 4)
 		b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
-		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 		defer adam.Free()
-		fixed := m.frozen.Tensors[m.cfg.embedding()]
-		frozenBefore, before := fixed.Floats(), m.params.Values()
+		fixed := m.Frozen().Tensors[m.cfg.embedding()]
+		frozenBefore, before := fixed.Floats(), m.Params().Values()
 		var losses []float64
 		for range 3 { // in the first step B is zero, so A has no gradient
 			end := torchx.Scope()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			loss := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP))
 			losses = append(losses, loss.Item())
 			torchx.Backward(loss)
@@ -267,9 +265,9 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 		if !(losses[2] < losses[1] && losses[1] < losses[0]) {
 			t.Errorf("losses %v, want falling ones", losses)
 		}
-		after := m.params.Values()
-		for _, name := range m.params.Names() {
-			if lo, hi := m.params.Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
+		after := m.Params().Values()
+		for _, name := range m.Params().Names() {
+			if lo, hi := m.Params().Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
 				t.Errorf("%s did not move", name)
 			}
 		}
@@ -290,16 +288,16 @@ func TestScratchLearnsToCopy(t *testing.T) {
 			}
 			b.Set(i, 0, ids, 0)
 		}
-		adam := torchx.NewAdamW(m.params, 0.9, 0.99, 1e-8, 0)
+		adam := torchx.NewAdamW(m.Params(), 0.9, 0.99, 1e-8, 0)
 		defer adam.Free()
 		loss := math.Inf(1)
 		for step := 0; loss > 0.1 && step < 400; step++ {
 			end := torchx.Scope()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			nats := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP))
 			loss = nats.Item()
 			torchx.Backward(nats)
-			adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
+			adam.Step(5e-3, min(1, 1/m.Params().GradNorm()))
 			end()
 		}
 		said, scores := policy.Decode(src, []int{0, 1, 2, 3}, 6, 1)
@@ -329,18 +327,18 @@ func TestTuned(t *testing.T) {
 					}
 				}
 			}
-			if got := m.params.Names(); !slices.Equal(got, want) {
+			if got := m.Params().Names(); !slices.Equal(got, want) {
 				t.Fatalf("trained: %v, want %v", got, want)
 			}
 			end := torchx.Scope()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			b := selector.NewBatch(asked{{9, 8, 7, 1}}, []int{0}, 1, 4)
 			b.Set(0, 0, []int64{70, 71, 72, 1}, 0)
 			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(b, selector.ForwardOptions{}).LogP))
-			grad := m.params.Grad().Floats()
+			grad := m.Params().Grad().Floats()
 			end()
-			for _, name := range m.params.Names() {
-				lo, hi := m.params.Range(name)
+			for _, name := range m.Params().Names() {
+				lo, hi := m.Params().Range(name)
 				zero := !slices.ContainsFunc(grad[lo:hi], func(g float64) bool { return g != 0 })
 				if fresh := strings.HasSuffix(name, "lora_A.weight"); zero != fresh { // A has none while B is zero
 					t.Errorf("%s: gradient all zero: %v", name, zero)
@@ -402,7 +400,7 @@ func TestSampleAndDecode(t *testing.T) {
 		}
 		err = torchx.Try(func() error { policy.Forward(best, selector.ForwardOptions{Dist: true}); return nil })
 		var op *torchx.OpError
-		if !errors.As(err, &op) || !strings.Contains(op.Msg, "ExactKL") {
+		if !errors.As(err, &op) || !strings.Contains(op.Msg, "selector.TokenPolicy") {
 			t.Errorf("Dist: got %v", err)
 		}
 		if empty := policy.Forward(selector.NewBatch(src, []int{0}, 2, 3), selector.ForwardOptions{}).LogP; slices.Max(empty.Floats()) != 0 {
@@ -414,38 +412,7 @@ func TestSampleAndDecode(t *testing.T) {
 // TestExactKL sums over the vocabulary as the logits of both policies say, and is 0 against itself; also with logits
 // that have a constant added (tiny_bart).
 func TestExactKL(t *testing.T) {
-	check := func(t *testing.T, m *Model) {
-		policy, b := NewPolicy(m), groupBatch()
-		other := policy.Clone().(*Policy)
-		defer other.Free()
-		values := other.model.params.Values()
-		r := rng.New(1, "noise")
-		for i := range values {
-			values[i] += float32(0.02 * r.NormFloat64())
-		}
-		other.model.params.SetValues(values)
-		defer torchx.Scope()()
-		golden.Close(t, policy.KL(b, policy).Floats(), make([]float64, len(b.Mask)), 1e-6)
-		got := policy.KL(b, other).Floats()
-		gs, index := groups("test", b)
-		end := torchx.NoGrad()
-		all := func(m *Model) torchx.Tensor {
-			hidden, _, err := m.hidden(gs, &lora.Pass{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return torchx.LogSoftmax(m.logits(hidden), -1)
-		}
-		p, q := all(policy.model), all(other.model)
-		want := policy.spread(b, torchx.Sum(torchx.Mul(torchx.Exp(p), torchx.Sub(p, q)), 1), index).Floats()
-		entropy := policy.spread(b, torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(p), p), 1)), index).Floats()
-		end()
-		golden.Close(t, got, want, 1e-5)
-		if most := slices.Max(got); most < 1e-4 {
-			t.Errorf("largest KL %g: the policies are alike", most)
-		}
-		golden.Close(t, policy.Forward(b, selector.ForwardOptions{}).Entropy.Floats(), entropy, 1e-4)
-	}
+	check := func(t *testing.T, m *Model) { policytest.ExactKL(t, NewPolicy(m), groupBatch(), 0.02) }
 	eachScratch(t, func(t *testing.T, model string) { check(t, scratch(t, model, nil)) })
 	t.Run("tiny_bart", func(t *testing.T) { check(t, openTiny(t, "tiny_bart", func(o *Options) { o.TuneAll = true })) })
 }
@@ -456,10 +423,10 @@ func TestCheckpoints(t *testing.T) {
 	save := func(m *Model) string {
 		path := filepath.Join(t.TempDir(), "checkpoint.safetensors")
 		var tensors []tensorfile.Tensor
-		values := m.params.Values()
-		for _, name := range m.params.Names() {
-			lo, hi := m.params.Range(name)
-			tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+		values := m.Params().Values()
+		for _, name := range m.Params().Names() {
+			lo, hi := m.Params().Range(name)
+			tensors = append(tensors, tensorfile.FromFloat32s(name, m.Params().Shape(name), values[lo:hi]))
 		}
 		if err := tensorfile.WriteSafetensors(path, tensors, m.Metadata()); err != nil {
 			t.Fatal(err)
@@ -513,13 +480,13 @@ func TestCheckpoints(t *testing.T) {
 func TestDropout(t *testing.T) {
 	run := func(checkpointing bool, o selector.ForwardOptions) (logp, grad []float64) {
 		m := withAdapter(t, "tiny_t5")
-		m.adapted.Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
+		m.Adapted().Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		out := NewPolicy(m).Forward(groupBatch(), o).LogP
 		logp = out.Floats()
 		torchx.Backward(torchx.Sum(out))
-		return logp, m.params.Grad().Floats()
+		return logp, m.Params().Grad().Floats()
 	}
 	plain, _ := run(false, selector.ForwardOptions{DropoutSeed: 1})
 	dropped, grad := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 1})
@@ -546,17 +513,17 @@ func TestTrainingIsDeterministic(t *testing.T) {
 			}
 			defer m.Free()
 			policy := NewPolicy(m)
-			adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+			adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 			defer adam.Free()
 			for i := range 2 {
 				end := torchx.Scope()
 				b := policy.Sample(texts(), []int{0, 1, 2}, 3, 8, 1, uint64(i))
-				m.params.ZeroGrad()
+				m.Params().ZeroGrad()
 				torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP)))
 				adam.Step(1e-3, 1)
 				end()
 			}
-			return m.params.Values()
+			return m.Params().Values()
 		}
 		for _, threads := range []int{1, 2} {
 			torchx.Attach(threads)
@@ -578,12 +545,12 @@ func TestMemoryIsFlat(t *testing.T) {
 		policy := NewPolicy(m)
 		reference := policy.Clone()
 		defer reference.Free()
-		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 		defer adam.Free()
 		step := func(i int) {
 			defer torchx.Scope()()
 			b := policy.Sample(texts(), []int{i % 3, (i + 1) % 3}, 2, 6, 1, uint64(i))
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			out := policy.Forward(b, selector.ForwardOptions{Train: true})
 			kl := torchx.Sum(policy.KL(b, reference))
 			if v := kl.Item(); v != v {
@@ -638,20 +605,20 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(m.Free)
-			perturbed := m.params.Values()
+			perturbed := m.Params().Values()
 			for i := range perturbed {
 				perturbed[i] += float32(0.1 * math.Sin(float64(i)))
 			}
-			m.params.SetValues(perturbed)
+			m.Params().SetValues(perturbed)
 			run := func(o selector.ForwardOptions, parts ...*selector.Batch) (logp, grad []float64) {
 				defer torchx.Scope()()
-				m.params.ZeroGrad()
+				m.Params().ZeroGrad()
 				for _, b := range parts {
 					out := NewPolicy(m).Forward(b, o).LogP
 					logp = append(logp, out.Floats()...)
 					torchx.Backward(torchx.Sum(out))
 				}
-				return logp, m.params.Grad().Floats()
+				return logp, m.Params().Grad().Floats()
 			}
 			b, train := groupBatch(), selector.ForwardOptions{Train: true, DropoutSeed: 1}
 			logp, grad := run(train, b)

@@ -32,21 +32,21 @@ func (m *Model) newT5() *t5 {
 	t := &t5{m: m, stacks: map[string]*t5Stack{}, act: activations()[c.Activation]}
 	for _, side := range sides() {
 		s := c.stack(side)
-		stack := &t5Stack{norm: m.weight(side + ".final_layer_norm.weight"), bias: m.weight(side + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight")}
+		stack := &t5Stack{norm: m.Weight(side + ".final_layer_norm.weight"), bias: m.Weight(side + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight")}
 		for i := range s.Layers {
 			block := fmt.Sprintf("%s.block.%d.layer.", side, i)
 			attention := func(name string) attention { return m.newAttention(block+name, s, 1, false, "q", "k", "v", "o") }
-			l := t5Layer{selfNorm: m.weight(block + "0.layer_norm.weight"), self: attention("0.SelfAttention")}
+			l := t5Layer{selfNorm: m.Weight(block + "0.layer_norm.weight"), self: attention("0.SelfAttention")}
 			last := block + "1."
 			if side == "decoder" {
-				l.crossNorm, l.cross = m.weight(block+"1.layer_norm.weight"), attention("1.EncDecAttention")
+				l.crossNorm, l.cross = m.Weight(block+"1.layer_norm.weight"), attention("1.EncDecAttention")
 				last = block + "2."
 			}
-			l.ffNorm, l.down = m.weight(last+"layer_norm.weight"), m.newLinear(last+"DenseReluDense.wo", false)
+			l.ffNorm, l.down = m.Weight(last+"layer_norm.weight"), m.Layer(last+"DenseReluDense.wo", false)
 			if c.Gated {
-				l.gate, l.up = m.newLinear(last+"DenseReluDense.wi_0", false), m.newLinear(last+"DenseReluDense.wi_1", false)
+				l.gate, l.up = m.Layer(last+"DenseReluDense.wi_0", false), m.Layer(last+"DenseReluDense.wi_1", false)
 			} else {
-				l.up = m.newLinear(last+"DenseReluDense.wi", false)
+				l.up = m.Layer(last+"DenseReluDense.wi", false)
 			}
 			stack.layers = append(stack.layers, l)
 		}
@@ -63,32 +63,32 @@ func (t *t5) embed(in *rows) torchx.Tensor {
 }
 
 func (t *t5) finish(in *rows, x torchx.Tensor) torchx.Tensor {
-	return torchx.RMSNorm(x, t.m.as(t.stacks[in.side].norm), t.m.cfg.Eps)
+	return torchx.RMSNorm(x, t.m.As(t.stacks[in.side].norm), t.m.cfg.Eps)
 }
 
 func (t *t5) layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	m, l, eps := t.m, &t.stacks[in.side].layers[i], t.m.cfg.Eps
-	y := torchx.RMSNorm(x, m.as(l.selfNorm), eps)
+	y := torchx.RMSNorm(x, m.As(l.selfNorm), eps)
 	seen := m.attendSelf(&l.self, i, y, in, p)
 	if in.side == "decoder" {
-		x, y = torchx.AddRMSNorm(x, seen, m.as(l.crossNorm), eps)
+		x, y = torchx.AddRMSNorm(x, seen, m.As(l.crossNorm), eps)
 		seen = m.attendCross(&l.cross, i, y, memory, in, p)
 	}
-	x, y = torchx.AddRMSNorm(x, seen, m.as(l.ffNorm), eps)
+	x, y = torchx.AddRMSNorm(x, seen, m.As(l.ffNorm), eps)
 	return torchx.Keep(torchx.Add(x, t.feedForward(l, y, p)))
 }
 
 func (t *t5) feedForward(l *t5Layer, y torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	m := t.m
-	up := m.apply(&l.up, y, p)
+	up := m.Apply(&l.up, y, p)
 	switch {
 	case !m.cfg.Gated:
 		up = t.act(up)
 	case m.cfg.Activation == "silu" || m.cfg.Activation == "swish":
-		up = torchx.SwiGLU(m.apply(&l.gate, y, p), up)
+		up = torchx.SwiGLU(m.Apply(&l.gate, y, p), up)
 	default:
-		up = torchx.Mul(t.act(m.apply(&l.gate, y, p)), up)
+		up = torchx.Mul(t.act(m.Apply(&l.gate, y, p)), up)
 	}
-	return m.apply(&l.down, up, p)
+	return m.Apply(&l.down, up, p)
 }

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/weights"
 )
 
@@ -166,6 +167,23 @@ func (c *Config) checkFolder(folder *hffolder.Folder) error {
 		want = append(want, hffolder.Want{Name: finalBias, Shape: []int{1, c.Vocab}})
 	}
 	return folder.Check(want, c.stray)
+}
+
+// tunedAll is what checkpoints call the parts that are trained whole, where all weights are.
+func tunedAll() []string { return []string{"all"} }
+
+// layout says what of the model is trained under these options.
+func (c *Config) layout(o Options) tokens.Layout {
+	l := tokens.Layout{Names: names(), Config: c.Raw, FileType: c.DType, Vocab: c.Vocab, All: c.weightNames(), Linears: c.linears(),
+		Targets: c.targets(), TaskType: "SEQ_2_SEQ_LM", NoFloat16: true, Tuned: func(string) bool { return o.TuneAll || o.Path == nil }}
+	if o.TuneAll {
+		l.Parts = tunedAll()
+	}
+	l.Find = func(folder *hffolder.Folder, name string) tensorfile.Tensor {
+		t, _, _ := c.find(folder, name)
+		return t
+	}
+	return l
 }
 
 // linears lists the layers that adapters can be put on: all but tables and the head.

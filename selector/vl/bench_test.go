@@ -39,11 +39,11 @@ func BenchmarkStep(b *testing.B) {
 	policy := NewPolicy(m)
 	src := asked{pictured(1), pictured(2), pictured(3), pictured(4)}
 	batch := policy.Sample(src, []int{0, 1, 2, 3}, 8, 16, 1, 1)
-	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 	b.Cleanup(adam.Free)
 	for b.Loop() {
 		end := torchx.Scope()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(batch, selector.ForwardOptions{}).LogP)))
 		adam.Step(1e-4, 1)
 		end()
@@ -66,7 +66,7 @@ func BenchmarkSharedPrompt(b *testing.B) {
 		b.Run([]string{"group", "sequences"}[i], func(b *testing.B) {
 			for b.Loop() {
 				end := torchx.Scope()
-				m.params.ZeroGrad()
+				m.Params().ZeroGrad()
 				torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(batch, selector.ForwardOptions{}).LogP)))
 				end()
 			}

@@ -34,9 +34,9 @@ func TestCUDA(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(ask, [][]int64{{70, 71, 602}, {72, 602}}), selector.ForwardOptions{}).LogP))
-		return logits, m.params.Grad().Floats(), out[0][1].IDs
+		return logits, m.Params().Grad().Floats(), out[0][1].IDs
 	}
 	logits, grad, ids := run("cpu", "float32")
 	onDevice, gradThere, idsThere := run("cuda:0", "float32")

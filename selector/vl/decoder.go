@@ -23,18 +23,18 @@ type decoderLayer struct {
 }
 
 func (m *Model) newDecoder() decoder {
-	d := decoder{embed: m.weight("model.embed_tokens.weight"), norm: m.weight("model.norm.weight")}
+	d := decoder{embed: m.Weight("model.embed_tokens.weight"), norm: m.Weight("model.norm.weight")}
 	d.head = d.embed
 	if !m.cfg.Tied {
-		d.head = m.weight("lm_head.weight")
+		d.head = m.Weight("lm_head.weight")
 	}
 	for i := range m.cfg.Layers {
 		name := fmt.Sprintf("model.layers.%d.", i)
 		attn, mlp := name+"self_attn.", name+"mlp."
 		d.layers = append(d.layers, decoderLayer{
-			inputNorm: m.weight(name + "input_layernorm.weight"), postNorm: m.weight(name + "post_attention_layernorm.weight"),
-			q: m.newLinear(attn+"q_proj", true), k: m.newLinear(attn+"k_proj", true), v: m.newLinear(attn+"v_proj", true), o: m.newLinear(attn+"o_proj", false),
-			gate: m.newLinear(mlp+"gate_proj", false), up: m.newLinear(mlp+"up_proj", false), down: m.newLinear(mlp+"down_proj", false),
+			inputNorm: m.Weight(name + "input_layernorm.weight"), postNorm: m.Weight(name + "post_attention_layernorm.weight"),
+			q: m.Layer(attn+"q_proj", true), k: m.Layer(attn+"k_proj", true), v: m.Layer(attn+"v_proj", true), o: m.Layer(attn+"o_proj", false),
+			gate: m.Layer(mlp+"gate_proj", false), up: m.Layer(mlp+"up_proj", false), down: m.Layer(mlp+"down_proj", false),
 		})
 	}
 	return d
@@ -66,10 +66,10 @@ type rows struct {
 
 // embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
 func (m *Model) embedRows(in *rows) torchx.Tensor {
-	ids := m.int64s(in.ids)
-	x := torchx.Embedding(m.text.embed, ids).To(m.dtype) // a trained table is float32, one in the file's type may be bfloat16
+	ids := m.Int64s(in.ids)
+	x := torchx.Embedding(m.text.embed, ids).To(m.DType) // a trained table is float32, one in the file's type may be bfloat16
 	if len(in.mediaAt) > 0 {
-		x = torchx.ReplaceRows(x, m.int64s(in.mediaAt), in.media)
+		x = torchx.ReplaceRows(x, m.Int64s(in.mediaAt), in.media)
 	}
 	return x
 }
@@ -82,7 +82,7 @@ func (m *Model) forward(in *rows, p *lora.Pass) torchx.Tensor {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
 		x = m.through(layer, x, in.cache == nil)
 	}
-	return torchx.RMSNorm(x, m.as(m.text.norm), m.cfg.Eps)
+	return torchx.RMSNorm(x, m.As(m.text.norm), m.cfg.Eps)
 }
 
 // through passes x on through a layer and lets go of it: what a graph needs stays alive, and without one memory holds a
@@ -99,31 +99,22 @@ func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor
 func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	l, c, n := &m.text.layers[i], m.cfg, len(in.ids)
-	y := torchx.RMSNorm(x, m.as(l.inputNorm), c.Eps)
-	q := torchx.Rope(torchx.Reshape(m.apply(&l.q, y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
-	k := torchx.Rope(torchx.Reshape(m.apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
-	v := torchx.Reshape(m.apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
+	y := torchx.RMSNorm(x, m.As(l.inputNorm), c.Eps)
+	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
+	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
+	v := torchx.Reshape(m.Apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
 	}
 	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
-	x, y = torchx.AddRMSNorm(x, m.apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.as(l.postNorm), c.Eps)
-	x = torchx.Add(x, m.apply(&l.down, torchx.SwiGLU(m.apply(&l.gate, y, p), m.apply(&l.up, y, p)), p))
+	x, y = torchx.AddRMSNorm(x, m.Apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.As(l.postNorm), c.Eps)
+	x = torchx.Add(x, m.Apply(&l.down, torchx.SwiGLU(m.Apply(&l.gate, y, p), m.Apply(&l.up, y, p)), p))
 	return torchx.Keep(x)
-}
-
-// logits returns the scores of all tokens [N, V] float32 for rows of forward.
-func (m *Model) logits(hidden torchx.Tensor) torchx.Tensor {
-	return torchx.Linear(hidden, m.as(m.text.head), torchx.Tensor{}).To(torchx.Float32)
 }
 
 // rotation returns cosines and sines [N, D/2] on the device.
 func (m *Model) rotation(places []position) (cos, sin torchx.Tensor) {
 	c, s := m.rope.at(places)
 	half := m.cfg.HeadDim / 2
-	return m.onDevice(torchx.From(c, len(places), half)), m.onDevice(torchx.From(s, len(places), half))
+	return m.OnDevice(torchx.From(c, len(places), half)), m.OnDevice(torchx.From(s, len(places), half))
 }
-
-func (m *Model) onDevice(t torchx.Tensor) torchx.Tensor { return torchx.ToLike(t, m.params.Flat()) }
-
-func (m *Model) int64s(v []int64) torchx.Tensor { return m.onDevice(torchx.From(v, len(v))) }

@@ -1,10 +1,6 @@
 package vl
 
-import (
-	"strings"
-
-	"fulcrum/internal/torchx"
-)
+import "fulcrum/internal/torchx"
 
 // featureBytes bounds the remembered vectors: 256 MiB are 60 thousand vectors of the 3B model in bfloat16, some hundred images.
 const featureBytes = 256 << 20
@@ -65,8 +61,3 @@ func (f *features) clear() {
 }
 
 func size(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }
-
-// isVisual reports whether a trained tensor belongs to the vision tower or its merger.
-func isVisual(name string) bool {
-	return strings.HasPrefix(name, "visual.") || strings.HasPrefix(name, "base_model.model.visual.")
-}

@@ -104,12 +104,12 @@ func TestNewerLayout(t *testing.T) {
 	old := withAdapter(t, "mid")
 	adapter := t.TempDir()
 	var weights []tensorfile.Tensor
-	for _, name := range old.params.Names() {
-		values := old.params.Get(name).Floats()
+	for _, name := range old.Params().Names() {
+		values := old.Params().Get(name).Floats()
 		module, _ := strings.CutPrefix(name, "base_model.model.")
-		weights = append(weights, tensorfile.FromFloat32s("base_model.model."+newer(module), old.params.Shape(name), narrow(values)))
+		weights = append(weights, tensorfile.FromFloat32s("base_model.model."+newer(module), old.Params().Shape(name), narrow(values)))
 	}
-	if err := lora.Write(adapter, *old.adapted, weights); err != nil {
+	if err := lora.Write(adapter, *old.Adapted(), weights); err != nil {
 		t.Fatal(err)
 	}
 	m := openTiny(t, "tiny_tied", func(o *Options) { o.Path, o.Adapter = &path, &adapter })
@@ -189,10 +189,10 @@ func TestComputeType(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(m.Free)
-		if got := m.frozen.Tensors["model.norm.weight"].DType(); got != tc.want {
+		if got := m.Frozen().Tensors["model.norm.weight"].DType(); got != tc.want {
 			t.Errorf("dtype=%s: vectors are %v, want %v", tc.dtype, got, tc.want)
 		}
-		if got := m.frozen.Tensors["model.layers.0.mlp.up_proj.weight"].DType(); got != tc.matrix {
+		if got := m.Frozen().Tensors["model.layers.0.mlp.up_proj.weight"].DType(); got != tc.matrix {
 			t.Errorf("dtype=%s: matrices are %v, want %v", tc.dtype, got, tc.matrix)
 		}
 		golden.Close(t, promptLogits(t, m, ask), want, tc.tol)
@@ -215,9 +215,9 @@ func TestTrainedWeightsStayFloat32(t *testing.T) {
 			o.DType, o.TuneMMLLM, o.TuneMMVision, o.TuneMMMLP, o.GradientCheckpointing = dtype, true, true, true, checkpointing
 		})
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "two_images"), [][]int64{{70, 71}, {72}}), selector.ForwardOptions{}).LogP))
-		return m.params.Names(), m.params, m.params.Grad().Floats()
+		return m.Params().Names(), m.Params(), m.Params().Grad().Floats()
 	}
 	names, params, want := run("float32", false)
 	for _, checkpointing := range []bool{false, true} {
@@ -242,10 +242,10 @@ func TestTrainedWeightsStayFloat32(t *testing.T) {
 func checkTrains(t *testing.T, m *Model, ask *processor.Prompt) {
 	t.Helper()
 	defer torchx.Scope()()
-	m.params.ZeroGrad()
+	m.Params().ZeroGrad()
 	torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(ask, [][]int64{{70, 71}}), selector.ForwardOptions{}).LogP))
-	if norm := m.params.GradNorm(); !(norm > 0) || norm-norm != 0 {
-		t.Errorf("%v: gradient norm %v", m.dtype, norm)
+	if norm := m.Params().GradNorm(); !(norm > 0) || norm-norm != 0 {
+		t.Errorf("%v: gradient norm %v", m.DType, norm)
 	}
 }
 
@@ -331,15 +331,15 @@ func TestIndexAndShardsAgree(t *testing.T) {
 // TestFingerprint: the same weights in other files have the same one; a changed weight another.
 func TestFingerprint(t *testing.T) {
 	plain := openTiny(t, "tiny_tied", nil)
-	if got := mustOpenAt(t, rewrite(t, "tiny_tied", nil, newer, 200_000)).base; got != plain.base {
-		t.Errorf("re-sharded: %s, want %s", got, plain.base)
+	if got := mustOpenAt(t, rewrite(t, "tiny_tied", nil, newer, 200_000)).Metadata()["vl.base"]; got != plain.Metadata()["vl.base"] {
+		t.Errorf("re-sharded: %s, want %s", got, plain.Metadata()["vl.base"])
 	}
 	m := withAdapter(t, "mid")
 	path := t.TempDir()
 	if err := m.SaveMerged(path, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := mustOpenAt(t, path).base; got == plain.base {
+	if got := mustOpenAt(t, path).Metadata()["vl.base"]; got == plain.Metadata()["vl.base"] {
 		t.Error("merged weights have the fingerprint of the base")
 	}
 }
@@ -347,7 +347,7 @@ func TestFingerprint(t *testing.T) {
 // TestTargets: names match by their last components, in both towers.
 func TestTargets(t *testing.T) {
 	names := func(m *Model) (out []string) {
-		for name := range m.modules {
+		for name := range m.Modules() {
 			out = append(out, name)
 		}
 		slices.Sort(out)
@@ -375,7 +375,7 @@ func TestTargets(t *testing.T) {
 	// adapters in the vision tower: features have a gradient then, and are not remembered
 	m := openTiny(t, "tiny_tied", func(o *Options) { o.LoRA.Enabled, o.LoRA.TargetModules = true, []string{"qkv"} })
 	checkTrains(t, m, prompt(t, "one_image"))
-	if n := len(m.frozen.features.byKey); n != 0 {
+	if n := len(m.features.byKey); n != 0 {
 		t.Errorf("%d pictures remembered while their vectors are trained", n)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // greedy are the options of the fixtures' runs: Hugging Face suppresses no placeholder.
 func greedy() GenerateOptions {
-	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true, AllowPlaceholders: true}
+	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true, Suppressed: []int64{}}
 }
 
 type generationCase struct {
@@ -85,7 +85,7 @@ func TestStepLogits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt := greedy()
 			var got []float64
-			opt.observe = func(_ int, logits torchx.Tensor) { got = append(got, logits.Floats()...) }
+			opt.Observe = func(_ int, logits torchx.Tensor) { got = append(got, logits.Floats()...) }
 			if _, err := m.Generate([]*processor.Prompt{prompt(t, name)}, 1, opt); err != nil {
 				t.Fatal(err)
 			}
@@ -230,8 +230,8 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 // TestPlaceholdersAreNotDrawn: at a temperature that makes all tokens alike, placeholders are still never drawn.
 func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
-	count := func(allow bool) (pads int) {
-		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1}, Seed: 3, IgnoreEOS: true, AllowPlaceholders: allow}
+	count := func(suppressed []int64) (pads int) {
+		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1}, Seed: 3, IgnoreEOS: true, Suppressed: suppressed}
 		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 24, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -245,10 +245,10 @@ func TestPlaceholdersAreNotDrawn(t *testing.T) {
 		}
 		return pads
 	}
-	if n := count(false); n != 0 {
+	if n := count(nil); n != 0 {
 		t.Errorf("%d placeholders drawn", n)
 	}
-	if count(true) == 0 {
+	if count([]int64{}) == 0 {
 		t.Error("the test draws no placeholder even where they are allowed")
 	}
 }

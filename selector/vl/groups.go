@@ -133,19 +133,12 @@ func (m *Model) fillMedia(in *packed, p *lora.Pass) {
 		return
 	}
 	in.media = torchx.Cat(0, m.look(in.pictures, p)...)
-	m.frozen.features.trim()
+	m.features.trim()
 }
 
-// scoring are the rows that predict completion tokens.
-type scoring struct {
-	rows    []int64 // [n] the row before each token
-	targets []int64 // [n]
-}
-
-// scored lists the predicting rows of all completions, group by group: a completion's first token is predicted by the
-// prompt's last row.
-func (in *packed) scored(groups []Group) scoring {
-	var s scoring
+// scored lists the tokens of all completions [n], group by group, and the row that predicts each: the one before it, which
+// is the prompt's last row for a completion's first token.
+func (in *packed) scored(groups []Group) (rows, targets []int64) {
 	for i, g := range groups {
 		for j, ids := range g.Completions {
 			for k, id := range ids {
@@ -153,19 +146,19 @@ func (in *packed) scored(groups []Group) scoring {
 				if k == 0 {
 					row = in.prompts[i].first + in.prompts[i].n - 1
 				}
-				s.rows, s.targets = append(s.rows, int64(row)), append(s.targets, id)
+				rows, targets = append(rows, int64(row)), append(targets, id)
 			}
 		}
 	}
-	return s
+	return rows, targets
 }
 
-// hidden returns the decoder's rows for these groups after the final norm [N, H], and the rows that predict the
-// tokens of the completions: hidden·headᵀ there gives the logits of the targets.
-func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, s scoring, err error) {
+// Hidden returns the decoder's rows that predict the tokens of the completions [n, H], after the final norm. Prompts whose
+// candidates are all padding are computed all the same.
+func (m *Model) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
 	in, err := m.pack(groups, false)
 	if err != nil {
-		return hidden, s, err
+		return hidden, nil, err
 	}
 	cells, rows := make([]int, len(groups)), make([]int, len(groups))
 	for i, g := range groups {
@@ -175,5 +168,10 @@ func (m *Model) hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, s sc
 		}
 	}
 	m.fillMedia(in, p.Over(cells))
-	return m.forward(&in.rows, p.Over(rows)), in.scored(groups), nil
+	hidden = m.forward(&in.rows, p.Over(rows))
+	at, targets := in.scored(groups)
+	if len(at) == 0 {
+		return hidden, nil, nil
+	}
+	return torchx.IndexSelect(hidden, 0, m.Int64s(at)), targets, nil
 }

@@ -187,37 +187,37 @@ func TestGRPO(t *testing.T) {
 
 			old, ref := narrow(perToken(t, arrays, "old_logps", c, b.T)), narrow(perToken(t, arrays, "ref_logps", c, b.T))
 			for kind, want := range map[string]grpoLoss{"sample": c.Sample, "population": c.Population} {
-				m.params.ZeroGrad()
+				m.Params().ZeroGrad()
 				loss := c.loss(forward(), old, ref, b.Mask, want.Advantages)
 				golden.Close(t, []float64{loss.Item()}, []float64{want.Loss}, 1e-5)
 				torchx.Backward(loss)
-				closeGrads(t, m.params, arrays, "grad."+kind+".")
+				closeGrads(t, m.Params(), arrays, "grad."+kind+".")
 			}
 
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			mask := torchx.From(b.Mask, 1, b.G, b.T)
 			sft := torchx.Neg(torchx.Div(torchx.Sum(torchx.Mul(forward(), mask)), torchx.Sum(mask)))
 			golden.Close(t, []float64{sft.Item()}, []float64{c.SFT.Loss}, 1e-5)
 			torchx.Backward(sft)
-			closeGrads(t, m.params, arrays, "grad.sft.")
+			closeGrads(t, m.Params(), arrays, "grad.sft.")
 
-			m.params.ZeroGrad()
-			adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0.01)
+			m.Params().ZeroGrad()
+			adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0.01)
 			defer adam.Free()
-			before := m.params.Values()
+			before := m.Params().Values()
 			for i, step := range c.AdamW.Steps {
 				loss := c.loss(forward(), old, ref, b.Mask, c.Sample.Advantages)
 				golden.Close(t, []float64{loss.Item()}, []float64{step.Loss}, 1e-5)
 				torchx.Backward(loss)
-				norm := m.params.GradNorm()
+				norm := m.Params().GradNorm()
 				golden.Close(t, []float64{norm}, []float64{step.Norm}, 1e-4*step.Norm)
 				adam.Step(c.AdamW.LR, math.Min(1, 1/(norm+1e-6)))
 				if i == 1 {
 					continue // the fixtures have steps 1 and 3
 				}
-				values := m.params.Flat().Floats()
-				for _, name := range m.params.Names() {
-					lo, _ := m.params.Range(name)
+				values := m.Params().Flat().Floats()
+				for _, name := range m.Params().Names() {
+					lo, _ := m.Params().Range(name)
 					want, _ := floats(t, arrays, fmt.Sprintf("step%d.%s", i+1, name))
 					grad, _ := floats(t, arrays, "grad.sample."+name)
 					for k, w := range want {
@@ -232,10 +232,10 @@ func TestGRPO(t *testing.T) {
 				}
 			}
 			golden.Close(t, []float64{c.loss(forward(), old, ref, b.Mask, c.Sample.Advantages).Item()}, []float64{c.AdamW.After}, 1e-5)
-			if slices.Equal(before, m.params.Values()) {
+			if slices.Equal(before, m.Params().Values()) {
 				t.Error("three steps left the adapters where they were")
 			}
-			for _, name := range m.params.Names() {
+			for _, name := range m.Params().Names() {
 				if !strings.Contains(name, ".lora_") {
 					t.Errorf("%s is trained, want adapters alone", name)
 				}

@@ -20,7 +20,7 @@ func promptLogits(t *testing.T, m *Model, p *processor.Prompt) []float64 {
 		t.Fatal(err)
 	}
 	m.fillMedia(in, &lora.Pass{})
-	return m.logits(m.forward(&in.rows, &lora.Pass{})).Floats()
+	return m.Logits(m.forward(&in.rows, &lora.Pass{})).Floats()
 }
 
 // TestLogits compares every logit with Hugging Face's (spec §2: 1e-4).
@@ -88,5 +88,5 @@ func TestLogitsOfABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.fillMedia(in, &lora.Pass{})
-	golden.Close(t, m.logits(m.forward(&in.rows, &lora.Pass{})).Floats(), logits, 1e-4)
+	golden.Close(t, m.Logits(m.forward(&in.rows, &lora.Pass{})).Floats(), logits, 1e-4)
 }

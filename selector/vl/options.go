@@ -97,6 +97,11 @@ func DefaultOptions() Options {
 	}
 }
 
+// load returns the options that all token policies have.
+func (o Options) load() tokens.LoadOptions {
+	return tokens.LoadOptions{Path: o.Path, Adapter: o.Adapter, DType: o.DType, LoRA: o.LoRA}
+}
+
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() SamplingOptions { return tokens.DefaultSampling(128) }
 

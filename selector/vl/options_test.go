@@ -3,6 +3,8 @@ package vl
 import (
 	"strings"
 	"testing"
+
+	"fulcrum/selector/tokens"
 )
 
 func TestOptionsThatMeanNothing(t *testing.T) {
@@ -36,11 +38,11 @@ func TestFloat16DoesNotTrain(t *testing.T) {
 		{"bfloat16", "float16", "cuda:0", ""},
 		{"float16", "float16", "cpu", ""},
 	} {
-		dtype, err := computeType(tc.option, tc.file, tc.device, nil)
+		dtype, err := tokens.ComputeType(tokens.Layout{}, tc.option, tc.file, tc.device, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Model{dtype: dtype, opt: Options{DType: tc.option}}
+		m := &Model{Weights: &tokens.Weights{DType: dtype}, opt: Options{DType: tc.option}}
 		switch err := m.CheckTraining(); {
 		case tc.want == "" && err != nil, tc.want != "" && err == nil:
 			t.Errorf("%v: error %v", tc, err)

@@ -15,12 +15,10 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/lora"
+	"fulcrum/selector/policytest"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
-
-var _ selector.TokenPolicy = (*Policy)(nil)
 
 // vocabulary is a small one: bytes, then the special ids.
 func vocabulary() Vocabulary {
@@ -92,13 +90,13 @@ func TestGroupsShareTheirPrompt(t *testing.T) {
 			weights[i] = float32(math.Sin(float64(i + 1)))
 		}
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		logp := policy.Forward(b, selector.ForwardOptions{Temperature: 1.3}).LogP
 		together := logp.Floats()
 		torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights, b.B(), b.G, b.T))))
-		got := m.params.Grad().Floats()
+		got := m.Params().Grad().Floats()
 
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		for i := range b.Queries {
 			for j := range b.G {
 				at := (i*b.G + j) * b.T
@@ -113,7 +111,7 @@ func TestGroupsShareTheirPrompt(t *testing.T) {
 				torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights[at:at+b.T], 1, 1, b.T))))
 			}
 		}
-		want := m.params.Grad().Floats()
+		want := m.Params().Grad().Floats()
 		norm := 0.0
 		for _, g := range want {
 			norm = math.Max(norm, math.Abs(g))
@@ -136,17 +134,17 @@ func TestGradients(t *testing.T) {
 	at := func(values []float32) float64 {
 		defer torchx.Scope()()
 		defer torchx.NoGrad()()
-		m.params.SetValues(values)
+		m.Params().SetValues(values)
 		return loss().Item()
 	}
 	end := torchx.Scope()
-	m.params.ZeroGrad()
+	m.Params().ZeroGrad()
 	torchx.Backward(loss())
-	grad := m.params.Grad().Floats()
+	grad := m.Params().Grad().Floats()
 	end()
-	start := m.params.Values()
-	for _, name := range m.params.Names() {
-		lo, hi := m.params.Range(name)
+	start := m.Params().Values()
+	for _, name := range m.Params().Names() {
+		lo, hi := m.Params().Range(name)
 		norm := 0.0
 		for _, g := range grad[lo:hi] {
 			norm += g * g
@@ -177,11 +175,11 @@ func TestCheckpointingChangesNothing(t *testing.T) {
 	run := func(on bool) (logp, grad []float64) {
 		m := scratch(t, func(o *Options) { o.GradientCheckpointing = on })
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		out := NewPolicy(m).Forward(groupBatch(), selector.ForwardOptions{}).LogP
 		logp = out.Floats()
 		torchx.Backward(torchx.Sum(out))
-		return logp, m.params.Grad().Floats()
+		return logp, m.Params().Grad().Floats()
 	}
 	logp, grad := run(false)
 	again, gradAgain := run(true)
@@ -233,14 +231,14 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	m := openTiny(t, "tiny_tied", func(o *Options) { o.LoRA.Enabled = true })
 	policy := NewPolicy(m)
 	b := batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 72, 602}})
-	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 	defer adam.Free()
-	fixed := m.frozen.Tensors["model.layers.0.self_attn.q_proj.weight"]
-	frozenBefore, before := fixed.Floats(), m.params.Values()
+	fixed := m.Frozen().Tensors["model.layers.0.self_attn.q_proj.weight"]
+	frozenBefore, before := fixed.Floats(), m.Params().Values()
 	var losses []float64
 	for range 3 { // in the first step B is zero, so A has no gradient
 		end := torchx.Scope()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		loss := torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP))
 		losses = append(losses, loss.Item())
 		torchx.Backward(loss)
@@ -250,9 +248,9 @@ func TestTrainingMovesTheAdapters(t *testing.T) {
 	if !(losses[2] < losses[1] && losses[1] < losses[0]) {
 		t.Errorf("losses %v, want falling ones", losses)
 	}
-	after := m.params.Values()
-	for _, name := range m.params.Names() {
-		if lo, hi := m.params.Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
+	after := m.Params().Values()
+	for _, name := range m.Params().Names() {
+		if lo, hi := m.Params().Range(name); slices.Equal(after[lo:hi], before[lo:hi]) {
 			t.Errorf("%s did not move", name)
 		}
 	}
@@ -274,13 +272,13 @@ func TestScratchLearnsToSee(t *testing.T) {
 		b.Set(i, 0, append(ids, 256), 0)
 	}
 	b.Source, b.Queries = src, queries
-	adam := torchx.NewAdamW(m.params, 0.9, 0.99, 1e-8, 0)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.99, 1e-8, 0)
 	defer adam.Free()
 	for range 150 {
 		end := torchx.Scope()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{Train: true}).LogP)))
-		adam.Step(5e-3, min(1, 1/m.params.GradNorm()))
+		adam.Step(5e-3, min(1, 1/m.Params().GradNorm()))
 		end()
 	}
 	said, _ := policy.Decode(src, queries, 6, 1)
@@ -316,20 +314,20 @@ func TestTunedParts(t *testing.T) {
 			}
 			if m.opt.LoRA.Enabled {
 				for _, a := range m.cfg.linears() {
-					if _, ok := m.modules[a.Name]; ok {
+					if _, ok := m.Modules()[a.Name]; ok {
 						want = append(want, "base_model.model."+a.Name+".lora_A.weight", "base_model.model."+a.Name+".lora_B.weight")
 					}
 				}
 			}
-			if got := m.params.Names(); !slices.Equal(got, want) {
+			if got := m.Params().Names(); !slices.Equal(got, want) {
 				t.Fatalf("trained: %v, want %v", got, want)
 			}
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 602}}), selector.ForwardOptions{}).LogP))
-			grad := m.params.Grad().Floats()
-			for _, name := range m.params.Names() {
-				lo, hi := m.params.Range(name)
+			grad := m.Params().Grad().Floats()
+			for _, name := range m.Params().Names() {
+				lo, hi := m.Params().Range(name)
 				zero := !slices.ContainsFunc(grad[lo:hi], func(g float64) bool { return g != 0 })
 				if fresh := strings.HasSuffix(name, "lora_A.weight"); zero != fresh { // A has none while B is zero
 					t.Errorf("%s: gradient all zero: %v", name, zero)
@@ -388,42 +386,14 @@ func TestSampleAndDecode(t *testing.T) {
 	}
 	err = torchx.Try(func() error { policy.Forward(best, selector.ForwardOptions{Dist: true}); return nil })
 	var op *torchx.OpError
-	if !errors.As(err, &op) || !strings.Contains(op.Msg, "ExactKL") {
+	if !errors.As(err, &op) || !strings.Contains(op.Msg, "selector.TokenPolicy") {
 		t.Errorf("Dist: got %v", err)
 	}
 }
 
 // TestExactKL sums over the vocabulary as the logits of both policies say, and is 0 against itself.
 func TestExactKL(t *testing.T) {
-	m := scratch(t, nil)
-	policy, b := NewPolicy(m), groupBatch()
-	other := policy.Clone().(*Policy)
-	defer other.Free()
-	values := other.model.params.Values()
-	r := rng.New(1, "noise")
-	for i := range values {
-		values[i] += float32(0.05 * r.NormFloat64())
-	}
-	other.model.params.SetValues(values)
-	defer torchx.Scope()()
-	golden.Close(t, policy.KL(b, policy).Floats(), make([]float64, len(b.Mask)), 1e-6)
-	got := policy.KL(b, other).Floats()
-	end := torchx.NoGrad()
-	gs, index := groups("test", b)
-	all := func(m *Model) torchx.Tensor {
-		hidden, s, err := m.hidden(gs, &lora.Pass{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return torchx.LogSoftmax(m.logits(torchx.IndexSelect(hidden, 0, m.int64s(s.rows))), -1)
-	}
-	p, q := all(policy.model), all(other.model)
-	want := policy.spread(b, torchx.Sum(torchx.Mul(torchx.Exp(p), torchx.Sub(p, q)), 1), index).Floats()
-	end()
-	golden.Close(t, got, want, 1e-5)
-	if sum := slices.Max(got); sum < 1e-3 {
-		t.Errorf("largest KL %g: the policies are alike", sum)
-	}
+	policytest.ExactKL(t, NewPolicy(scratch(t, nil)), groupBatch(), 0.05)
 }
 
 // TestCheckpoints: a model comes back from its trained tensors and metadata, a model from scratch without anything else,
@@ -432,10 +402,10 @@ func TestCheckpoints(t *testing.T) {
 	save := func(m *Model) string {
 		path := filepath.Join(t.TempDir(), "checkpoint.safetensors")
 		var tensors []tensorfile.Tensor
-		values := m.params.Values()
-		for _, name := range m.params.Names() {
-			lo, hi := m.params.Range(name)
-			tensors = append(tensors, tensorfile.FromFloat32s(name, m.params.Shape(name), values[lo:hi]))
+		values := m.Params().Values()
+		for _, name := range m.Params().Names() {
+			lo, hi := m.Params().Range(name)
+			tensors = append(tensors, tensorfile.FromFloat32s(name, m.Params().Shape(name), values[lo:hi]))
 		}
 		if err := tensorfile.WriteSafetensors(path, tensors, m.Metadata()); err != nil {
 			t.Fatal(err)
@@ -491,13 +461,13 @@ func TestCheckpoints(t *testing.T) {
 func TestDropout(t *testing.T) {
 	run := func(checkpointing bool, o selector.ForwardOptions) (logp, grad []float64) {
 		m := withAdapter(t, "mid")
-		m.adapted.Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
+		m.Adapted().Dropout, m.opt.GradientCheckpointing = 0.3, checkpointing
 		defer torchx.Scope()()
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		out := NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 71, 602}}), o).LogP
 		logp = out.Floats()
 		torchx.Backward(torchx.Sum(out))
-		return logp, m.params.Grad().Floats()
+		return logp, m.Params().Grad().Floats()
 	}
 	plain, _ := run(false, selector.ForwardOptions{DropoutSeed: 1})
 	dropped, grad := run(false, selector.ForwardOptions{Train: true, DropoutSeed: 1})
@@ -521,18 +491,18 @@ func TestTrainingIsDeterministic(t *testing.T) {
 		}
 		defer m.Free()
 		policy := NewPolicy(m)
-		adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+		adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 		defer adam.Free()
 		for i := range 2 {
 			end := torchx.Scope()
 			src := asked{pictured(1), pictured(2)}
 			b := policy.Sample(src, []int{0, 1}, 3, 8, 1, uint64(i))
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			torchx.Backward(torchx.Neg(torchx.Sum(policy.Forward(b, selector.ForwardOptions{}).LogP)))
 			adam.Step(1e-3, 1)
 			end()
 		}
-		return m.params.Values()
+		return m.Params().Values()
 	}
 	for _, threads := range []int{1, 2} {
 		torchx.Attach(threads)
@@ -552,13 +522,13 @@ func TestMemoryIsFlat(t *testing.T) {
 	policy := NewPolicy(m)
 	reference := policy.Clone()
 	defer reference.Free()
-	adam := torchx.NewAdamW(m.params, 0.9, 0.999, 1e-8, 0)
+	adam := torchx.NewAdamW(m.Params(), 0.9, 0.999, 1e-8, 0)
 	defer adam.Free()
 	step := func(i int) {
 		defer torchx.Scope()()
 		src := asked{pictured(int64(i % 3)), {IDs: []int64{'h', 'i'}}}
 		b := policy.Sample(src, []int{0, 1}, 2, 6, 1, uint64(i))
-		m.params.ZeroGrad()
+		m.Params().ZeroGrad()
 		out := policy.Forward(b, selector.ForwardOptions{Train: true})
 		kl := torchx.Sum(policy.KL(b, reference))
 		if v := kl.Item(); v != v {
@@ -613,7 +583,7 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 		}
 		t.Cleanup(m.Free)
 		visual := 0
-		for _, name := range m.params.Names() {
+		for _, name := range m.Params().Names() {
 			if isVisual(name) {
 				visual++
 			}
@@ -621,11 +591,11 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 		if visual == 0 {
 			t.Fatal("no adapters in the vision tower")
 		}
-		perturbed := m.params.Values()
+		perturbed := m.Params().Values()
 		for i := range perturbed {
 			perturbed[i] += float32(0.1 * math.Sin(float64(i)))
 		}
-		m.params.SetValues(perturbed)
+		m.Params().SetValues(perturbed)
 		text := &processor.Prompt{IDs: []int64{'h', 'i', '?'}}
 		b := selector.NewBatch(asked{pictured(1), text, pictured(2)}, []int{2, 1, 0}, 2, 3)
 		b.Set(0, 0, []int64{'a', 'b', 256}, 0)
@@ -634,13 +604,13 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 		b.Set(2, 1, []int64{'e', 'f'}, 0)
 		run := func(o selector.ForwardOptions, parts ...*selector.Batch) (logp, grad []float64) {
 			defer torchx.Scope()()
-			m.params.ZeroGrad()
+			m.Params().ZeroGrad()
 			for _, b := range parts {
 				out := NewPolicy(m).Forward(b, o).LogP
 				logp = append(logp, out.Floats()...)
 				torchx.Backward(torchx.Sum(out))
 			}
-			return logp, m.params.Grad().Floats()
+			return logp, m.Params().Grad().Floats()
 		}
 		train := selector.ForwardOptions{Train: true, DropoutSeed: 1}
 		logp, grad := run(train, b)

@@ -6,7 +6,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
-	"fulcrum/selector/weights"
+	"fulcrum/selector/tokens"
 )
 
 // Vocabulary is what a model made from random weights must know of its tokenizer.
@@ -35,36 +35,15 @@ func New(options Options, vocab Vocabulary, device string, seed int64) (*Model, 
 // newScratch makes the model of a configuration.
 func newScratch(options Options, cfg *Config, device string, seed int64) (*Model, error) {
 	options.Path, options.Adapter, options.LoRA = nil, nil, lora.Options{}
-	m := &Model{cfg: cfg, opt: options, device: device, seed: seed, folder: [2][]byte{cfg.Raw, nil}}
-	var err error
-	if m.folder[1], err = json.MarshalIndent(map[string]any{"do_sample": false, "eos_token_id": cfg.EOS}, "", "  "); err != nil {
-		return nil, err
-	}
-	if m.dtype, err = computeType(options.DType, "float32", device, nil); err != nil {
-		return nil, err
-	}
-	specs, err := m.trainable()
+	generation, err := json.MarshalIndent(map[string]any{"do_sample": false, "eos_token_id": cfg.EOS}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	if err := weights.FitHost(cfg.weightNames(), specs, cfg.DType == "bfloat16", m.dtype, device); err != nil {
-		return nil, fmt.Errorf("vl.scratch: %w", err)
-	}
-	err = torchx.Try(func() error {
-		m.params = torchx.NewParams(specs, device)
-		for _, s := range specs {
-			if err := m.params.Set(s.Name, start(s, cfg.InitStd, seed)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	w, err := tokens.Scratch(cfg.layout(options), options.load(), generation, device, func(s torchx.Spec) []float32 { return start(s, cfg.InitStd, seed) })
 	if err != nil {
 		return nil, err
 	}
-	m.frozen = newFrozen(nil)
-	m.wire()
-	return m, nil
+	return newModel(w, cfg, options, GenerationConfig{}), nil
 }
 
 // configJSON returns the config.json that describes these sizes, so that the model can be exported and opened as any other.

@@ -28,14 +28,14 @@ type visionBlock struct {
 const visionEps = 1e-6
 
 func (m *Model) newTower() *tower {
-	t := &tower{patch: m.weight("visual.patch_embed.proj.weight"), normQ: m.weight("visual.merger.ln_q.weight"),
-		merge0: m.newLinear("visual.merger.mlp.0", true), merge2: m.newLinear("visual.merger.mlp.2", true)}
+	t := &tower{patch: m.Weight("visual.patch_embed.proj.weight"), normQ: m.Weight("visual.merger.ln_q.weight"),
+		merge0: m.Layer("visual.merger.mlp.0", true), merge2: m.Layer("visual.merger.mlp.2", true)}
 	for i := range m.cfg.Vision.Depth {
 		name := fmt.Sprintf("visual.blocks.%d.", i)
 		t.blocks = append(t.blocks, visionBlock{
-			norm1: m.weight(name + "norm1.weight"), norm2: m.weight(name + "norm2.weight"),
-			qkv: m.newLinear(name+"attn.qkv", true), proj: m.newLinear(name+"attn.proj", true),
-			gate: m.newLinear(name+"mlp.gate_proj", true), up: m.newLinear(name+"mlp.up_proj", true), down: m.newLinear(name+"mlp.down_proj", true),
+			norm1: m.Weight(name + "norm1.weight"), norm2: m.Weight(name + "norm2.weight"),
+			qkv: m.Layer(name+"attn.qkv", true), proj: m.Layer(name+"attn.proj", true),
+			gate: m.Layer(name+"mlp.gate_proj", true), up: m.Layer(name+"mlp.up_proj", true), down: m.Layer(name+"mlp.down_proj", true),
 		})
 	}
 	return t
@@ -123,12 +123,12 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 		}
 	}
 	l := v.layout(gridsOf(pictures))
-	x := torchx.Linear(m.pixelRows(pictures), m.as(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
+	x := torchx.Linear(m.pixelRows(pictures), m.As(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
 	show("patch_embed", x)
-	x = torchx.IndexSelect(x, 0, m.int64s(l.rowOrder))
+	x = torchx.IndexSelect(x, 0, m.Int64s(l.rowOrder))
 	c, s := l.rotation()
 	half := v.Hidden / v.Heads / 2
-	cos, sin := m.onDevice(torchx.From(c, l.rows, half)), m.onDevice(torchx.From(s, l.rows, half))
+	cos, sin := m.OnDevice(torchx.From(c, l.rows, half)), m.OnDevice(torchx.From(s, l.rows, half))
 	twice := m.opt.GradientCheckpointing && m.tunesVision
 	if twice { // the backward pass needs them
 		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
@@ -143,11 +143,11 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
 	}
-	y := torchx.RMSNorm(x, m.as(t.normQ), visionEps)
+	y := torchx.RMSNorm(x, m.As(t.normQ), visionEps)
 	y = torchx.Reshape(y, len(l.order), v.Cell()*v.Hidden) // four rows are one cell
-	y = m.apply(&t.merge2, torchx.GELU(m.apply(&t.merge0, y, p)), p)
+	y = m.Apply(&t.merge2, torchx.GELU(m.Apply(&t.merge0, y, p)), p)
 	show("merger_windowed", y)
-	return torchx.Keep(torchx.IndexSelect(y, 0, m.int64s(l.inverse)))
+	return torchx.Keep(torchx.IndexSelect(y, 0, m.Int64s(l.inverse)))
 }
 
 // visionBlock is one block: x [R, d] → [R, d].
@@ -155,14 +155,14 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	defer torchx.Scope()()
 	v, b := m.cfg.Vision, &m.vision.blocks[i]
 	n, d := x.Shape()[0], v.Hidden
-	y := m.apply(&b.qkv, torchx.RMSNorm(x, m.as(b.norm1), visionEps), p) // [R, 3d]
+	y := m.Apply(&b.qkv, torchx.RMSNorm(x, m.As(b.norm1), visionEps), p) // [R, 3d]
 	head := func(part int) torchx.Tensor {
 		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
 	}
 	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans, 1/math.Sqrt(float64(d/v.Heads)))
-	x = torchx.Add(x, m.apply(&b.proj, torchx.Reshape(seen, n, d), p))
-	y = torchx.RMSNorm(x, m.as(b.norm2), visionEps)
-	x = torchx.Add(x, m.apply(&b.down, torchx.SwiGLU(m.apply(&b.gate, y, p), m.apply(&b.up, y, p)), p))
+	x = torchx.Add(x, m.Apply(&b.proj, torchx.Reshape(seen, n, d), p))
+	y = torchx.RMSNorm(x, m.As(b.norm2), visionEps)
+	x = torchx.Add(x, m.Apply(&b.down, torchx.SwiGLU(m.Apply(&b.gate, y, p), m.Apply(&b.up, y, p)), p))
 	return torchx.Keep(x)
 }
 
@@ -172,7 +172,7 @@ func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {
 	for i, p := range pictures {
 		parts[i] = torchx.From(p.Data, p.Rows, m.cfg.Vision.PatchSize())
 	}
-	return m.onDevice(torchx.Cat(0, parts...)).To(m.dtype)
+	return m.OnDevice(torchx.Cat(0, parts...)).To(m.DType)
 }
 
 func gridsOf(pictures []pixels.Patches) []grid {
@@ -198,10 +198,10 @@ func (m *Model) look(pictures []pixels.Patches, p *lora.Pass) []torchx.Tensor {
 	}
 	defer torchx.NoGrad()()
 	for i, picture := range pictures {
-		kept, ok := m.frozen.features.get(picture.Key)
+		kept, ok := m.features.get(picture.Key)
 		if !ok {
 			kept = m.see(pictures[i:i+1], p, nil)
-			m.frozen.features.put(picture.Key, kept)
+			m.features.put(picture.Key, kept)
 		}
 		out[i] = kept
 	}

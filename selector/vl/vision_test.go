@@ -86,7 +86,7 @@ func TestFeaturesAreRemembered(t *testing.T) {
 	if other := m.look([]pixels.Patches{picture}, &lora.Pass{})[0].Floats(); fmt.Sprint(other) == fmt.Sprint(first) {
 		t.Error("a picture without a key got the vectors of another")
 	}
-	f := m.frozen.features
+	f := m.features
 	f.bytes += featureBytes
 	if f.trim(); len(f.byKey) != 0 {
 		t.Errorf("%d pictures remembered beyond the limit", len(f.byKey))

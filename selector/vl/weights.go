@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"fulcrum/internal/hffolder"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/weights"
 )
 
@@ -62,6 +62,12 @@ func (c *Config) weightNames() []torchx.Spec {
 	return specs
 }
 
+// layout says what of the model is trained under these options.
+func (c *Config) layout(o Options) tokens.Layout {
+	return tokens.Layout{Names: names(), Config: c.Raw, FileType: c.DType, Vocab: c.Vocab, All: c.weightNames(), Linears: c.linears(),
+		Tuned: o.tuned, Parts: o.tunedParts()}
+}
+
 // linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as
 // a whole.
 func (c *Config) linears() []lora.Linear {
@@ -73,6 +79,26 @@ func (c *Config) linears() []lora.Linear {
 		}
 	}
 	return out
+}
+
+// tunedParts lists the whole parts of a folder's model that are trained.
+func (o Options) tunedParts() (parts []string) {
+	for _, p := range o.parts() {
+		if *p.on {
+			parts = append(parts, p.name)
+		}
+	}
+	return parts
+}
+
+type tunedPart struct {
+	name string
+	on   *bool
+}
+
+// parts are the parts of a folder's model that can be trained whole, as checkpoints call them.
+func (o *Options) parts() []tunedPart {
+	return []tunedPart{{"llm", &o.TuneMMLLM}, {"vision", &o.TuneMMVision}, {"mlp", &o.TuneMMMLP}}
 }
 
 // tuned reports whether a weight, as opposed to an adapter of it, is trained.
@@ -92,23 +118,6 @@ func (o Options) tuned(name string) bool {
 // where it is the embedding.
 func (c *Config) bare(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
-}
-
-// frozen are the weights that nobody trains, and the vectors of pictures where they do not change.
-type frozen struct {
-	*weights.Frozen
-	features *features
-}
-
-func newFrozen(folder *hffolder.Folder) *frozen {
-	return &frozen{weights.NewFrozen(folder), newFeatures()}
-}
-
-// free releases the weights when the last policy lets go of them.
-func (f *frozen) free() {
-	if f.Free() {
-		f.features.clear()
-	}
 }
 
 // start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the

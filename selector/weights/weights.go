@@ -21,6 +21,7 @@ import (
 // Frozen are the weights that nobody trains: one copy for a policy and its clones.
 type Frozen struct {
 	Tensors map[string]torchx.Tensor
+	AtFree  func() // called when the last policy lets go of them; may be nil
 
 	folder *hffolder.Folder // stays open while tensors share its memory; nil otherwise
 	mapped bool             // some tensors share the folder's memory
@@ -35,11 +36,13 @@ func NewFrozen(folder *hffolder.Folder) *Frozen {
 // Hold counts one more policy that holds the weights.
 func (f *Frozen) Hold() { f.users++ }
 
-// Free releases the weights when the last policy lets go of them, and closes the folder that they share memory with. It
-// reports whether that was so.
-func (f *Frozen) Free() (last bool) {
+// Free releases the weights when the last policy lets go of them, and closes the folder that they share memory with.
+func (f *Frozen) Free() {
 	if f.users--; f.users > 0 {
-		return false
+		return
+	}
+	if f.AtFree != nil {
+		f.AtFree()
 	}
 	for _, t := range f.Tensors {
 		t.Free()
@@ -47,7 +50,6 @@ func (f *Frozen) Free() (last bool) {
 	if f.folder != nil {
 		f.folder.Close()
 	}
-	return true
 }
 
 // Placed says that all weights are there: a folder that none shares memory with is closed.

@@ -122,7 +122,6 @@ void fc_set_deterministic(bool on) {
   at::globalContext().setDeterministicCuDNN(on);
   at::globalContext().setBenchmarkCuDNN(false);
 }
-bool fc_deterministic(void) { return at::globalContext().deterministicAlgorithms(); }
 int fc_get_num_threads(void) { return at::get_num_threads(); }
 bool fc_cuda_available(void) { return torch::cuda::is_available(); }
 int fc_cuda_device_count(void) { return static_cast<int>(torch::cuda::device_count()); }

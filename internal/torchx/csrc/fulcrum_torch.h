@@ -35,7 +35,6 @@ const char *fc_add(Tensor a, Tensor b, Tensor *out);
 const char *fc_sub(Tensor a, Tensor b, Tensor *out);
 const char *fc_add_scalar(Tensor x, double s, Tensor *out);
 const char *fc_mul_scalar(Tensor x, double s, Tensor *out);
-const char *fc_pow_scalar(Tensor x, double p, Tensor *out);
 const char *fc_clamp(Tensor x, double lo, double hi, Tensor *out);  // NaN bound = none
 const char *fc_minimum(Tensor a, Tensor b, Tensor *out);
 const char *fc_maximum(Tensor a, Tensor b, Tensor *out);
@@ -56,7 +55,6 @@ const char *fc_mean(Tensor x, const int64_t *dims, int64_t n, bool keepdim, Tens
 const char *fc_logsumexp(Tensor x, int64_t dim, bool keepdim, Tensor *out);
 const char *fc_softmax(Tensor x, int64_t dim, Tensor *out);
 const char *fc_log_softmax(Tensor x, int64_t dim, Tensor *out);
-const char *fc_max_dim(Tensor x, int64_t dim, bool keepdim, Tensor *values, Tensor *indices);
 const char *fc_argmax(Tensor x, int64_t dim, Tensor *out);  // first maximum on ties (CPU)
 const char *fc_topk(Tensor x, int64_t k, int64_t dim, Tensor *values, Tensor *indices);
 const char *fc_layer_norm(Tensor x, Tensor weight, Tensor bias, double eps, Tensor *out);  // over the last dim
@@ -76,12 +74,10 @@ const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_
 const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor a, Tensor b, double scale, Tensor *out);
 const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy);
 const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out);
-const char *fc_write_rows(Tensor dst, int64_t at, Tensor src);
 const char *fc_write_rows_at(Tensor dst, Tensor rows, Tensor src);
 
 // --- indexing and shape
 const char *fc_replace_rows(Tensor x, Tensor rows, Tensor src, Tensor *out);  // x with x[rows] = src
-const char *fc_add_rows(Tensor x, Tensor rows, Tensor src, Tensor *out);  // x with x[rows] += src
 const char *fc_gather(Tensor x, int64_t dim, Tensor index, Tensor *out);
 const char *fc_scatter_value(Tensor x, int64_t dim, Tensor index, double value, Tensor *out);
 const char *fc_index_select(Tensor x, int64_t dim, Tensor index, Tensor *out);
@@ -132,7 +128,6 @@ void fc_keep_freed_memory(void);
 void fc_set_num_threads(int n);
 int fc_get_num_threads(void);
 void fc_set_deterministic(bool on);
-bool fc_deterministic(void);
 bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);

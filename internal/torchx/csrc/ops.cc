@@ -14,17 +14,8 @@ const char *fc_unary(const char *op, Tensor x, Tensor *out) {
     if (name == "exp") y = x->exp();
     else if (name == "log") y = x->log();
     else if (name == "neg") y = x->neg();
-    else if (name == "abs") y = x->abs();
     else if (name == "sqrt") y = x->sqrt();
-    else if (name == "rsqrt") y = x->rsqrt();
-    else if (name == "sin") y = x->sin();
-    else if (name == "cos") y = x->cos();
     else if (name == "square") y = x->square();
-    else if (name == "sigmoid") y = x->sigmoid();
-    else if (name == "log_sigmoid") y = at::log_sigmoid(*x);
-    else if (name == "softplus") y = at::softplus(*x);
-    else if (name == "tanh") y = x->tanh();
-    else if (name == "relu") y = x->relu();
     else if (name == "gelu") y = at::gelu(*x);
     else if (name == "silu") y = at::silu(*x);
     else if (name == "logical_not") y = x->logical_not();
@@ -44,9 +35,6 @@ const char *fc_add_scalar(Tensor x, double s, Tensor *out) {
 }
 const char *fc_mul_scalar(Tensor x, double s, Tensor *out) {
   return guard([&] { *out = wrap(x->mul(s)); });
-}
-const char *fc_pow_scalar(Tensor x, double p, Tensor *out) {
-  return guard([&] { *out = wrap(x->pow(p)); });
 }
 const char *fc_clamp(Tensor x, double lo, double hi, Tensor *out) {
   return guard([&] {
@@ -114,13 +102,6 @@ const char *fc_softmax(Tensor x, int64_t dim, Tensor *out) {
 const char *fc_log_softmax(Tensor x, int64_t dim, Tensor *out) {
   return guard([&] { *out = wrap(x->log_softmax(dim)); });
 }
-const char *fc_max_dim(Tensor x, int64_t dim, bool keepdim, Tensor *values, Tensor *indices) {
-  return guard([&] {
-    auto r = x->max(dim, keepdim);
-    *values = wrap(std::get<0>(r));
-    *indices = wrap(std::get<1>(r));
-  });
-}
 const char *fc_argmax(Tensor x, int64_t dim, Tensor *out) {
   return guard([&] { *out = wrap(x->argmax(dim)); });
 }
@@ -156,9 +137,6 @@ const char *fc_embedding(Tensor table, Tensor index, Tensor *out) {
 }
 const char *fc_replace_rows(Tensor x, Tensor rows, Tensor src, Tensor *out) {
   return guard([&] { *out = wrap(x->index_copy(0, *rows, *src)); });
-}
-const char *fc_add_rows(Tensor x, Tensor rows, Tensor src, Tensor *out) {
-  return guard([&] { *out = wrap(x->index_add(0, *rows, *src)); });
 }
 static std::vector<at::Tensor> list(Tensor *xs, int64_t n) {
   std::vector<at::Tensor> v;

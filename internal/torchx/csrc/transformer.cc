@@ -258,12 +258,6 @@ const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out) {
   return guard([&] { *out = wrap(rope(*x, *cos, *sin)); });
 }
 
-const char *fc_write_rows(Tensor dst, int64_t at, Tensor src) {
-  return guard([&] {
-    at::NoGradGuard no_grad;
-    dst->narrow(0, at, src->size(0)).copy_(*src);
-  });
-}
 const char *fc_write_rows_at(Tensor dst, Tensor rows, Tensor src) {
   return guard([&] {
     at::NoGradGuard no_grad;

@@ -8,10 +8,8 @@ extern "C" {
 #endif
 
 const char *fc_libtorch_version(void);  // "1.13.1": of the headers, as built; static
-bool fc_libtorch_cuda(void);            // linked to the CUDA part (a device may still be missing)
 // Message or NULL; *out, which fc_free_string frees, gets libtorch's own account of itself.
 const char *fc_libtorch_config(const char **out);    // compiler, BLAS, LAPACK, build settings: many lines
-const char *fc_libtorch_parallel(const char **out);  // threads, OpenMP, MKL: many lines
 
 #ifdef __cplusplus
 }

@@ -141,10 +141,3 @@ const char *fulcrum_forward_load(void) {
   pthread_mutex_unlock(&lock);
   return message;
 }
-
-int fulcrum_forward_loaded(void) {
-  pthread_mutex_lock(&lock);
-  int answer = loaded;
-  pthread_mutex_unlock(&lock);
-  return answer;
-}

@@ -11,9 +11,6 @@ extern "C" {
 // times; the first outcome stands. The message lives as long as the process.
 const char *fulcrum_forward_load(void);
 
-// fulcrum_forward_loaded returns 1 once fulcrum_forward_load has succeeded, else 0. It loads nothing.
-int fulcrum_forward_loaded(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,2 @@
+// Package policytest checks what the training phases rely on in every policy.
+package policytest

@@ -1,0 +1,147 @@
+package tokens
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
+)
+
+// Keys of a checkpoint's metadata, after the section: vl.config.
+const (
+	metaConfig = ".config" // config.json
+	metaBase   = ".base"   // fingerprint of the folder that the weights belong to; absent: a model from scratch, all in the checkpoint
+	metaLoRA   = ".lora"   // adapter_config.json, absent without adapters
+	metaTuned  = ".tuned"  // the parts that are trained whole
+)
+
+// Metadata describes the model for a checkpoint, which holds the trained tensors alone: a model from scratch can be
+// rebuilt from it, any other onto its base.
+func (w *Weights) Metadata() map[string]string {
+	meta := map[string]string{"policy": w.Kind, w.Section + metaConfig: weights.Portable(w.Config)}
+	if w.base == "" {
+		return meta
+	}
+	meta[w.Section+metaBase] = w.base
+	if len(w.Parts) > 0 {
+		meta[w.Section+metaTuned] = strings.Join(w.Parts, ",")
+	}
+	if w.adapted != nil {
+		if config, err := w.adapted.Portable(); err == nil {
+			meta[w.Section+metaLoRA] = config
+		}
+	}
+	return meta
+}
+
+// Opener makes the models of checkpoints, before their trained weights.
+type Opener[M any] struct {
+	Scratch func(config []byte) (M, error)                        // of a model from scratch, by its config.json
+	Folder  func(adapted *lora.Config, parts []string) (M, error) // upon its model folder; adapted is nil without adapters
+}
+
+type model interface{ Tensors() *Weights }
+
+// OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder path
+// (SECTION.path) must be the one that it was trained on, unless it was trained from scratch.
+func OpenCheckpoint[M model](file string, names Names, path *string, open Opener[M]) (M, error) {
+	var none M
+	f, err := tensorfile.ReadSafetensors(file)
+	if err != nil {
+		return none, err
+	}
+	defer f.Close()
+	if kind := f.Metadata["policy"]; kind != names.Kind {
+		return none, fmt.Errorf("%s: a checkpoint of policy %q, want %s", file, kind, names.Kind)
+	}
+	m, err := rebuild(f.Metadata, names, path, open)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := weights.Assign(m.Tensors().params, f); err != nil {
+		m.Tensors().Free()
+		return none, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+// rebuild makes the model that metadata describes, before its trained weights.
+func rebuild[M model](meta map[string]string, names Names, path *string, open Opener[M]) (m M, err error) {
+	base := meta[names.Section+metaBase]
+	switch {
+	case base == "" && path != nil:
+		return m, fmt.Errorf("holds a whole model from scratch, but %s.path=%s asks for another", names.Section, *path)
+	case base == "":
+		return open.Scratch([]byte(meta[names.Section+metaConfig]))
+	case path == nil:
+		return m, fmt.Errorf("holds the trained part of a larger model: want %s.path, the folder that it was trained on", names.Section)
+	}
+	var adapted *lora.Config
+	if raw := meta[names.Section+metaLoRA]; raw != "" {
+		config, err := lora.ParseConfig([]byte(raw))
+		if err != nil {
+			return m, fmt.Errorf("metadata %s: %w", names.Section+metaLoRA, err)
+		}
+		adapted = &config
+	}
+	if m, err = open.Folder(adapted, strings.Split(meta[names.Section+metaTuned], ",")); err != nil {
+		return m, err
+	}
+	if got := m.Tensors().base; got != base {
+		m.Tensors().Free()
+		return m, fmt.Errorf("was trained on a base model with fingerprint %s, but %s.path=%s has %s", base, names.Section, *path, got)
+	}
+	return m, nil
+}
+
+// SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is what the folder says they belong to.
+// Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
+func (w *Weights) SaveAdapter(path, baseName string) (err error) {
+	defer torchx.Recover(&err)
+	return lora.Save(path, w.adapted, baseName, w.modules, w.params)
+}
+
+// WriteMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in
+// float32, then rounded to dtype ("float32", "bfloat16" or "float16"; "" = the folder's own). config are keys that
+// config.json gets beside torch_dtype, more are tensors beside the weights. The tokenizer's files are not this package's.
+func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ...tensorfile.Tensor) (err error) {
+	defer torchx.Recover(&err)
+	defer torchx.NoGrad()()
+	if dtype == "" {
+		if dtype = w.FileType; dtype == "" {
+			dtype = "float32"
+		}
+	}
+	to, err := weights.FileType(dtype)
+	if err != nil {
+		return err
+	}
+	var all map[string]any
+	if err := jsonwords.Unmarshal(w.Config, &all); err != nil {
+		return err
+	}
+	all["torch_dtype"] = dtype
+	delete(all, "dtype")
+	maps.Copy(all, config)
+	raw, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, s := range w.All {
+		more = append(more, w.merged(s, to))
+	}
+	return hffolder.Write(path, append(raw, '\n'), w.generation, more, 0)
+}
+
+// merged returns a weight with its adapter, on the host.
+func (w *Weights) merged(s torchx.Spec, dtype torchx.DType) tensorfile.Tensor {
+	defer torchx.Scope()()
+	return weights.InFile(s, lora.Merge(w.Weight(s.Name), s.Name, w.modules, w.params), dtype)
+}

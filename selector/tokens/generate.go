@@ -1,0 +1,162 @@
+package tokens
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fulcrum/internal/rng"
+	"fulcrum/internal/torchx"
+)
+
+// GenerateOptions says how completions are drawn. A nil list leaves it to the model, an empty one asks for none.
+type GenerateOptions struct {
+	SamplingOptions
+	Seed    uint64
+	Streams []int // [prompts] names of the prompts' random streams; nil = their positions
+
+	EOS        []int64 // tokens that end a completion
+	IgnoreEOS  bool    // go on to MaxNewTokens whatever is drawn
+	First      []int64 // the first token is one of these; none = free
+	Last       []int64 // token number MaxNewTokens is one of these; none = free
+	Suppressed []int64 // tokens that are never drawn
+	NoCache    bool    // compute everything again for each token: for tests of the cache
+
+	Observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
+
+	scored bool // keep the log-probability of every token at temperature 1
+}
+
+// Sequence is a completion in the making.
+type Sequence struct {
+	Index          int // in the list of all sequences
+	Prompt, Sample int
+	Before         []int64 // what the repetition penalty counts beside IDs
+	IDs            []int64
+
+	finished bool
+	logp     float64 // of its tokens, where scored
+	kept     Kept
+}
+
+// Step returns the logits [len(live), V] that the next token of each sequence is drawn from.
+type Step func(live []*Sequence) (torchx.Tensor, error)
+
+// Generate draws n completions of each prompt, which is computed once for all of them. A sequence that has ended leaves
+// the batch. Draws depend on (seed, stream of the prompt, sample, step) and on the logits of the sequence alone, whatever
+// else is in the batch.
+func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [][]Completion, err error) {
+	defer torchx.Recover(&err)
+	if opt.MaxNewTokens < 1 || n < 1 || len(prompts) == 0 {
+		return nil, fmt.Errorf("generate: %d prompts, %d samples, max_new_tokens=%d: want at least 1 of each", len(prompts), n, opt.MaxNewTokens)
+	}
+	if opt.Streams != nil && len(opt.Streams) != len(prompts) {
+		return nil, fmt.Errorf("generate: %d random streams for %d prompts", len(opt.Streams), len(prompts))
+	}
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	var all []*Sequence
+	for i := range prompts {
+		for j := range n {
+			all = append(all, &Sequence{Index: len(all), Prompt: i, Sample: j})
+		}
+	}
+	step, err := m.Begin(prompts, all, &opt)
+	if err != nil {
+		return nil, err
+	}
+	live := slices.Clone(all)
+	for t := 0; t < opt.MaxNewTokens && len(live) > 0; t++ {
+		if live, err = m.Tensors().extend(live, t, &opt, step); err != nil {
+			return nil, err
+		}
+	}
+	out = make([][]Completion, len(prompts))
+	for _, s := range all {
+		out[s.Prompt] = append(out[s.Prompt], Completion{IDs: s.IDs, Finished: s.finished, LogP: s.logp, Kept: s.kept.Mean()})
+	}
+	return out, nil
+}
+
+// extend draws token number t of each live sequence and returns those that go on.
+func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Step) ([]*Sequence, error) {
+	defer torchx.Scope()()
+	logits, err := step(live)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Observe != nil {
+		opt.Observe(t, logits)
+	}
+	last := t+1 == opt.MaxNewTokens && len(opt.Last) > 0
+	first := t == 0 && len(opt.First) > 0
+	from := logits
+	switch {
+	case last:
+		from = forced(len(live), w.Vocab, opt.Last)
+	case first:
+		from = forced(len(live), w.Vocab, opt.First)
+	}
+	drawn, kept := torchx.SampleTokens(from,
+		torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
+		said(live, opt), opt.Suppressed, uniforms(live, t, opt))
+	if opt.scored {
+		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(w.Int64s(drawn), len(drawn), 1)).Floats()
+		for i, s := range live {
+			s.logp += logp[i]
+		}
+	}
+	var going []*Sequence
+	for i, s := range live {
+		s.IDs = append(s.IDs, drawn[i])
+		if !last && !first {
+			s.kept.Add(kept, i)
+		}
+		ended := !opt.IgnoreEOS && slices.Contains(opt.EOS, drawn[i])
+		s.finished = ended && !last
+		if !ended {
+			going = append(going, s)
+		}
+	}
+	return going, nil
+}
+
+// said returns the tokens that the repetition penalty counts; nil where there is none.
+func said(live []*Sequence, opt *GenerateOptions) [][]int64 {
+	if opt.RepetitionPenalty == 0 || opt.RepetitionPenalty == 1 {
+		return nil
+	}
+	out := make([][]int64, len(live))
+	for i, s := range live {
+		out[i] = slices.Concat(s.Before, s.IDs)
+	}
+	return out
+}
+
+// forced returns logits [rows, vocabulary] that leave only some ids, all alike.
+func forced(rows, vocabulary int, ids []int64) torchx.Tensor {
+	row := make([]float32, vocabulary)
+	for i := range row {
+		row[i] = float32(math.Inf(-1))
+	}
+	for _, id := range ids {
+		row[id] = 0
+	}
+	return torchx.Contiguous(torchx.Expand(torchx.From(row, 1, vocabulary), rows, vocabulary))
+}
+
+// uniforms returns the number in [0, 1) that each sequence's token is drawn with; nil = greedy.
+func uniforms(live []*Sequence, t int, opt *GenerateOptions) []float64 {
+	if opt.Temperature == 0 {
+		return nil
+	}
+	u := make([]float64, len(live))
+	for i, s := range live {
+		stream := s.Prompt
+		if opt.Streams != nil {
+			stream = opt.Streams[s.Prompt]
+		}
+		u[i] = rng.New(int64(opt.Seed), "token", stream, s.Sample, t).Float64()
+	}
+	return u
+}

@@ -184,8 +184,6 @@ func (s *session) verbCandidates(name string, words []string, word string) []str
 	}
 	v := make()
 	switch {
-	case v.words != nil && len(words) == 0:
-		return starting(word, v.words)
 	case strings.Contains(word, "="):
 		return configs.Complete(s.tolerantRequest(nil), word)
 	case strings.HasPrefix(word, "-"):
@@ -194,6 +192,8 @@ func (s *session) verbCandidates(name string, words []string, word string) []str
 			flags = append(flags, longFlags(v.flags)...)
 		}
 		return starting(word, flags)
+	case v.words != nil && len(words) == 0:
+		return starting(word, v.words)
 	}
 	return configs.CompleteFile(word)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep"
 	"fulcrum/internal/build"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
@@ -15,10 +16,11 @@ import (
 
 // app is what runs a composed config: experiments.App, or a test's.
 type app interface {
-	// Schema returns the type of every config of ours.
-	Schema() (*configs.Schema, error)
+	sweep.Runs
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
+	// Resume goes on with the run of a folder.
+	Resume(ctx context.Context, dir string) error
 	// Rerun repeats the configuration of a run folder with further overrides.
 	Rerun(ctx context.Context, dir string, overrides []string) error
 	// Sweep does the jobs of a multirun; detached, in a process of its own.

@@ -89,3 +89,11 @@ func flagFault(verb string, f *pflag.FlagSet, err error) error {
 	}
 	return usage.Errorf("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
 }
+
+// want checks the number of a command's arguments.
+func want(args []string, n int, form string) error {
+	if len(args) != n {
+		return usage.Errorf("want: run %s", form)
+	}
+	return nil
+}

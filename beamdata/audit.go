@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"fulcrum/beamdata/audit"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Audit looks for faults of the data that training would not notice: see package audit. The candidates of
@@ -269,15 +269,15 @@ func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
 		for g := range s.NumCandidates(i) {
 			c := s.recorded(i, g)
-			recorded := []float64{c.Reward}
-			if c.Has&rewardutil.BeamScore != 0 {
-				recorded = append(recorded, c.BeamScore)
+			known := []float64{c.Reward}
+			if c.Has&recorded.BeamScore != 0 {
+				known = append(known, c.BeamScore)
 			}
-			if c.Has&rewardutil.GTProb != 0 {
-				recorded = append(recorded, c.GTProb)
+			if c.Has&recorded.GTProb != 0 {
+				known = append(known, c.GTProb)
 			}
-			rewards = append(rewards, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: recorded, Reader: Reward(scorer, i, c.Positions), Shifted: s.shifted(scorer, i, c.Positions)})
-			if c.Has&rewardutil.AccScore == 0 {
+			rewards = append(rewards, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: known, Reader: Reward(scorer, i, c.Positions), Shifted: s.shifted(scorer, i, c.Positions)})
+			if c.Has&recorded.AccScore == 0 {
 				continue
 			}
 			if _, acc := scorer.Score(i, c.Positions); !math.IsNaN(acc) {

@@ -11,7 +11,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // beamFile is the content of one beam file: queries in file order, their own pools (RL) or none
@@ -21,18 +21,18 @@ type beamFile struct {
 	format string // legacy or rl
 	shots  int
 	ids    []int64
-	keys   []string                // compat: of all entries but _meta, those that were dropped included
-	pools  [][]int32               // RL; nil for legacy
-	left   map[int64]int32         // by query id: where the query itself stood in its own pool; nil = nowhere
-	start  []int64                 // [Q+1]
-	picks  []int32                 // [C, S] global ids; in compat RL files positions in the pool
-	local  bool                    // picks are positions
-	reward []float64               // [C]
-	scores []rewardutil.Trajectory // RL
-	method []uint8                 // RL
-	counts map[string]int          // what was skipped, by reason
-	first  map[string]string       // by reason: where the first of them stands
-	lost   map[string]int          // queries that train nothing, by reason: a part of counts
+	keys   []string              // compat: of all entries but _meta, those that were dropped included
+	pools  [][]int32             // RL; nil for legacy
+	left   map[int64]int32       // by query id: where the query itself stood in its own pool; nil = nowhere
+	start  []int64               // [Q+1]
+	picks  []int32               // [C, S] global ids; in compat RL files positions in the pool
+	local  bool                  // picks are positions
+	reward []float64             // [C]
+	scores []recorded.Trajectory // RL
+	method []uint8               // RL
+	counts map[string]int        // what was skipped, by reason
+	first  map[string]string     // by reason: where the first of them stands
+	lost   map[string]int        // queries that train nothing, by reason: a part of counts
 
 	unknown []keycheck.Unknown // keys that nothing reads
 }

@@ -3,13 +3,13 @@ package beamdata
 import (
 	"math"
 
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // withLevels returns the set with rewards of several levels (rewardutil.Combine): the reward as
 // recorded or scored, coherence and diversity of the sequence over the embeddings, and the task's
 // accuracy where it is known. Training sets only: validation and evaluation keep the plain reward.
-func (s *Set) withLevels(opt rewardutil.RewardOptions) *Set {
+func (s *Set) withLevels(opt recorded.Options) *Set {
 	plain := opt.BeamWeight == 1 && opt.TaskWeight == 0 && !opt.UsesSequence()
 	if s == nil || plain {
 		return s
@@ -23,8 +23,8 @@ func (s *Set) withLevels(opt rewardutil.RewardOptions) *Set {
 }
 
 // combine returns the reward of several levels for a choice of query i.
-func (s *Set) combine(opt rewardutil.RewardOptions, i int, positions []int32, reward, accuracy float64) float64 {
-	l := rewardutil.Levels{Beam: reward, Task: accuracy}
+func (s *Set) combine(opt recorded.Options, i int, positions []int32, reward, accuracy float64) float64 {
+	l := recorded.Levels{Beam: reward, Task: accuracy}
 	if opt.UsesSequence() {
 		query := s.Table.Row(int(s.Row(i)))
 		pool := s.Pool(i)
@@ -32,14 +32,14 @@ func (s *Set) combine(opt rewardutil.RewardOptions, i int, positions []int32, re
 		for k, p := range positions {
 			examples[k] = s.Table.Row(int(pool[p]))
 		}
-		l.Coherence, l.Diversity = rewardutil.Coherence(query, examples), rewardutil.Diversity(examples)
+		l.Coherence, l.Diversity = recorded.Coherence(query, examples), recorded.Diversity(examples)
 	}
 	return opt.Combine(l)
 }
 
 // recordedAccuracy is the task level of a recorded candidate, NaN where the file does not give it.
-func recordedAccuracy(t rewardutil.Trajectory) float64 {
-	if t.Has&rewardutil.AccScore == 0 {
+func recordedAccuracy(t recorded.Trajectory) float64 {
+	if t.Has&recorded.AccScore == 0 {
 		return math.NaN()
 	}
 	return t.AccScore
@@ -49,7 +49,7 @@ func recordedAccuracy(t rewardutil.Trajectory) float64 {
 type levelScorer struct {
 	set   *Set
 	inner Scorer
-	opt   rewardutil.RewardOptions
+	opt   recorded.Options
 }
 
 func (l levelScorer) Score(i int, positions []int32) (float64, float64) {

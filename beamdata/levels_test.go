@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Rewards of several levels are the weighted sum for recorded and for sampled choices, on training
@@ -38,7 +38,7 @@ func TestLevels(t *testing.T) {
 	if b.Fingerprint == plain.Fingerprint {
 		t.Error("other rewards, same fingerprint")
 	}
-	if c := plain.RCE.Candidate(0, 0); c.Has&rewardutil.BeamScore == 0 || !math.IsNaN(recordedAccuracy(c.Trajectory)) {
+	if c := plain.RCE.Candidate(0, 0); c.Has&recorded.BeamScore == 0 || !math.IsNaN(recordedAccuracy(c.Trajectory)) {
 		t.Error("a legacy beam has a score and no accuracy")
 	}
 }

@@ -3,7 +3,7 @@ package beamdata
 import (
 	"fmt"
 
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Query is one query of a set made in memory.
@@ -46,8 +46,8 @@ func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer
 			st.positions = append(st.positions, c...)
 			st.rewards = append(st.rewards, q.Rewards[g])
 			st.methods = append(st.methods, method)
-			t := rewardutil.Trajectory{}
-			t.Set(rewardutil.BeamScore, q.Rewards[g])
+			t := recorded.Trajectory{}
+			t.Set(recorded.BeamScore, q.Rewards[g])
 			st.scores = append(st.scores, t)
 		}
 		st.start = append(st.start, int64(len(st.rewards)))

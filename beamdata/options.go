@@ -10,7 +10,8 @@ import (
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Options is the section data of the configuration. Paths are relative to the start directory.
@@ -58,10 +59,10 @@ type Options struct {
 	// sources with targets, for the token policies
 	Texts texts.Options `koanf:"texts"`
 	// the built-in reports to summarise
-	Summaries summaries.Options           `koanf:"summaries"`
-	Eval      EvalOptions                 `koanf:"eval"`
-	Normalize rewardutil.NormalizeOptions `koanf:"normalize"`
-	Reward    rewardutil.RewardOptions    `koanf:"reward"`
+	Summaries summaries.Options      `koanf:"summaries"`
+	Eval      EvalOptions            `koanf:"eval"`
+	Normalize group.NormalizeOptions `koanf:"normalize"`
+	Reward    recorded.Options       `koanf:"reward"`
 
 	// share of a file's records that may be left out because they hold nothing to learn from; more is refused
 	MaxSkippedShare float64 `koanf:"max_skipped_share" range:"[0,1]"`
@@ -103,7 +104,7 @@ func Spread(n, total int) []int {
 func DefaultOptions() Options {
 	return Options{
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
-		LegacyPool: "gathered", Normalize: rewardutil.DefaultNormalizeOptions(), Reward: rewardutil.DefaultRewardOptions(),
+		LegacyPool: "gathered", Normalize: group.DefaultNormalizeOptions(), Reward: recorded.DefaultOptions(),
 		SkipFallback: true, MaxSkippedShare: 0.05, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
 		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(),
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // compatOptions are the defaults of exp=lever_plus_compat's data section.
@@ -268,7 +268,7 @@ func checkSamples(t *testing.T, s *Set, want []scenarioSample, opt Options) {
 				norm = append(norm, math.NaN())
 			}
 		}
-		got := rewardutil.Normalize(raw, opt.Normalize)
+		got := group.Normalize(raw, opt.Normalize)
 		if slices.Max(raw) == slices.Min(raw) && opt.Normalize.Method != "rank_normalize" { // in the reference's float32 the deviation of equal rewards may be rounding noise; their z-scores stay equal
 			got, norm = []float64{got[0] - slices.Min(got)}, []float64{norm[0] - slices.Max(norm)}
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/tensorfile"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // Reader is the open-book copy reader as a reward table: it scores any choice from a query's pool
@@ -88,7 +88,7 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		}
 		out := make([]float64, len(v))
 		for i, x := range v {
-			if err := rewardutil.CheckReward(float64(x)); err != nil {
+			if err := group.CheckReward(float64(x)); err != nil {
 				return nil, fmt.Errorf("array %s: query row %d holds %v, %w", name, i/max(1, len(v)/Q), x, err)
 			}
 			out[i] = shortDecimal(x)
@@ -125,13 +125,13 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		return nil, err
 	}
 	for i := range r.weight0 {
-		if r.weight0[i] = math.Exp(r.weight0[i]); r.weight0[i] > rewardutil.MaxReward {
-			return nil, fmt.Errorf("array prior_score: query row %d holds a logarithm above that of %g", i, rewardutil.MaxReward)
+		if r.weight0[i] = math.Exp(r.weight0[i]); r.weight0[i] > group.MaxReward {
+			return nil, fmt.Errorf("array prior_score: query row %d holds a logarithm above that of %g", i, group.MaxReward)
 		}
 	}
 	for i := range score {
-		if score[i] = math.Exp(score[i]); score[i] > rewardutil.MaxReward {
-			return nil, fmt.Errorf("array score: query row %d holds a logarithm above that of %g", i/K, rewardutil.MaxReward)
+		if score[i] = math.Exp(score[i]); score[i] > group.MaxReward {
+			return nil, fmt.Errorf("array score: query row %d holds a logarithm above that of %g", i/K, group.MaxReward)
 		}
 	}
 	flat := make([]int32, Q*K)

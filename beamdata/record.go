@@ -7,7 +7,8 @@ import (
 
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/registry"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/recorded"
 )
 
 // record is one entry of a beam file, legacy or RL, as it stands there. It is reused from entry to
@@ -42,7 +43,7 @@ func (r *record) ints(v ids) []int64 { return r.arena[v.from:v.to] }
 // trajectory is one entry of pointer_candidates.
 type trajectory struct {
 	pointer, global, pos ids // pointer, pointer_global, pointer_pos
-	scores               rewardutil.Trajectory
+	scores               recorded.Trajectory
 	reward               float64 // of data.reward.field
 	hasReward            bool
 	method               uint8 // index into methodNames
@@ -201,7 +202,7 @@ func (p *parser) record() error {
 				if err != nil {
 					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
 				}
-				if err := rewardutil.CheckReward(v); p.finite && err != nil {
+				if err := group.CheckReward(v); p.finite && err != nil {
 					return fmt.Errorf("score_list[%d] = %v, %w", len(r.scores), v, err)
 				}
 				r.scores = append(r.scores, v)
@@ -252,20 +253,20 @@ func knownField(key []byte) string {
 }
 
 // scoreFields maps the recorded scores to their bits.
-func scoreField(key []byte) (rewardutil.Field, string) {
+func scoreField(key []byte) (recorded.Field, string) {
 	switch string(key) {
 	case "vqa_correct":
-		return rewardutil.Correct, "vqa_correct"
+		return recorded.Correct, "vqa_correct"
 	case "vqa_acc_score":
-		return rewardutil.AccScore, "vqa_acc_score"
+		return recorded.AccScore, "vqa_acc_score"
 	case "vqa_gt_prob":
-		return rewardutil.GTProb, "vqa_gt_prob"
+		return recorded.GTProb, "vqa_gt_prob"
 	case "vqa_rel_score":
-		return rewardutil.RelScore, "vqa_rel_score"
+		return recorded.RelScore, "vqa_rel_score"
 	case "beam_score":
-		return rewardutil.BeamScore, "beam_score"
+		return recorded.BeamScore, "beam_score"
 	case "logprob_score":
-		return rewardutil.LogProb, "logprob_score"
+		return recorded.LogProb, "logprob_score"
 	}
 	return 0, ""
 }
@@ -318,7 +319,7 @@ func (p *parser) trajectory() (trajectory, error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			if err := rewardutil.CheckReward(v); p.finite && err != nil {
+			if err := group.CheckReward(v); p.finite && err != nil {
 				return fmt.Errorf("%s = %v, %w", name, v, err)
 			}
 			if reward {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // addRL takes a query of an RL file. candidate_pool_ids is the pool, whatever the trajectories name;
@@ -53,7 +53,7 @@ func (r *fileReader) addRL(rec *record) error {
 		r.out.reward = append(r.out.reward, reward)
 		r.out.scores = append(r.out.scores, t.scores)
 		r.out.method = append(r.out.method, t.method)
-		positive = positive || t.scores.Correct > 0 || t.scores.Has&rewardutil.Correct == 0 && t.scores.AccScore > 0
+		positive = positive || t.scores.Correct > 0 || t.scores.Has&recorded.Correct == 0 && t.scores.AccScore > 0
 		kept++
 	}
 	drop := func() {

@@ -9,7 +9,7 @@ import (
 
 	"fulcrum/internal/digest"
 	"fulcrum/internal/rng"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Set is a list of queries over one embedding table, each with its candidate pool, maybe with
@@ -22,9 +22,9 @@ type Set struct {
 	Scorer Scorer  // exact rewards of any choice; nil where unknown
 
 	store  *store
-	sel    []int32                   // query i of this set is query sel[i] of the store; nil = all
-	levels *rewardutil.RewardOptions // rewards of several levels; nil = the recorded ones
-	ties   *int64                    // seed of TieOrder; nil = the pool's order
+	sel    []int32           // query i of this set is query sel[i] of the store; nil = all
+	levels *recorded.Options // rewards of several levels; nil = the recorded ones
+	ties   *int64            // seed of TieOrder; nil = the pool's order
 }
 
 // Scorer gives the exact reward of any selection. Positions point into query i's pool and are
@@ -52,7 +52,7 @@ type Candidate struct {
 	Positions []int32 // [S] in the query's pool, in order of choice; shared, read-only
 	Reward    float64 // by data.reward (RL files) or the beam's score (legacy files), not normalised
 	Method    string  // beam, retrieval, sample, random, or ""
-	rewardutil.Trajectory
+	recorded.Trajectory
 }
 
 // store holds what all subsets of a set share.
@@ -66,8 +66,8 @@ type store struct {
 	start     []int64 // [Q+1] candidates of query i are start[i] to start[i+1]; nil = none
 	positions []int32 // [C, S]
 	rewards   []float64
-	scores    []rewardutil.Trajectory // nil for legacy files: BeamScore is the reward
-	methods   []uint8                 // index into methodNames; nil for legacy files
+	scores    []recorded.Trajectory // nil for legacy files: BeamScore is the reward
+	methods   []uint8               // index into methodNames; nil for legacy files
 }
 
 var methodNames = [...]string{"", "beam", "sample", "retrieval", "random"}
@@ -172,7 +172,7 @@ func (s *Set) recorded(i, g int) Candidate {
 	out := Candidate{Positions: st.positions[c*n : (c+1)*n : (c+1)*n], Reward: st.rewards[c]}
 	if st.scores == nil {
 		out.Method = "beam"
-		out.Set(rewardutil.BeamScore, out.Reward)
+		out.Set(recorded.BeamScore, out.Reward)
 	} else {
 		out.Trajectory, out.Method = st.scores[c], methodNames[st.methods[c]]
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"fulcrum/beamdata/shapes"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 )
 
 // shapes loads the built-in synthetic set: the same structures as okvqa's files, made in memory.
@@ -108,20 +108,20 @@ func (l *loader) shapesFile(queries []shapes.Query, shots int, records bool) (*b
 	return f, nil
 }
 
-func shapesTrajectory(rec shapes.Record) rewardutil.Trajectory {
-	var t rewardutil.Trajectory
+func shapesTrajectory(rec shapes.Record) recorded.Trajectory {
+	var t recorded.Trajectory
 	correct := 0.0
 	if rec.Accuracy > 0 {
 		correct = 1
 	}
-	t.Set(rewardutil.Correct, correct)
-	t.Set(rewardutil.AccScore, rec.Accuracy)
-	t.Set(rewardutil.GTProb, rec.Soft)
+	t.Set(recorded.Correct, correct)
+	t.Set(recorded.AccScore, rec.Accuracy)
+	t.Set(recorded.GTProb, rec.Soft)
 	if rec.BeamRank >= 0 {
-		t.Set(rewardutil.BeamScore, rec.Soft)
+		t.Set(recorded.BeamScore, rec.Soft)
 	}
 	if !math.IsNaN(rec.LogProb) {
-		t.Set(rewardutil.LogProb, rec.LogProb)
+		t.Set(recorded.LogProb, rec.LogProb)
 	}
 	return t
 }

@@ -91,11 +91,11 @@ func (a App) Resume(ctx context.Context, dir string) error {
 			return err
 		}
 		if r.Saved != nil {
-			hash, err := runfolder.Fingerprint(c)
+			same, err := runfolder.HasFingerprint(c, r.Saved.ConfigHash())
 			if err != nil {
 				return err
 			}
-			if r.Saved.ConfigHash() != hash {
+			if !same {
 				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runfolder.Marker, dir)
 			}
 		}

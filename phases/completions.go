@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -32,11 +32,11 @@ func (o CompletionOptions) Due(first bool, step, steps int) bool {
 }
 
 // Record hands the first groups of a scored batch to the recorder, with their advantages.
-func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt rewardutil.AdvantageOptions) error {
+func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt advantage.Options) error {
 	if rec == nil {
 		return nil
 	}
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
+	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
 	var rows []Completion
 	for at, ok := range b.Valid[:min(o.Groups, b.B())*b.G] {
 		if !ok {

@@ -9,7 +9,7 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 )
 
 // OptimOptions configures the optimizer of every phase (config section optim).
@@ -54,7 +54,7 @@ type Learner struct {
 	Optimizer *torchx.AdamW
 	clip      float64
 	lr        float64
-	sched     rewardutil.LRScheduleOptions
+	sched     schedule.LROptions
 	total     int // optimizer steps of the whole phase
 	groups    []lrGroup
 	Frozen    *stillParams
@@ -97,7 +97,7 @@ func (o OptimOptions) OwnRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 	return out, nil
 }
 
-func NewLearner(p *torchx.Params, opt OptimOptions, lr float64, sched rewardutil.LRScheduleOptions, total int) (*Learner, error) {
+func NewLearner(p *torchx.Params, opt OptimOptions, lr float64, sched schedule.LROptions, total int) (*Learner, error) {
 	groups, err := opt.OwnRates(p, lr)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (l *Learner) lrScale(name string) float64 {
 }
 
 // LearnLimits is what a learner promises about its rows.
-func LearnLimits(lr float64, sched rewardutil.LRScheduleOptions, optim OptimOptions) doctor.Limits {
+func LearnLimits(lr float64, sched schedule.LROptions, optim OptimOptions) doctor.Limits {
 	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
 		ClipNorm: optim.GradClipNorm, Beta1: optim.Betas[0]}
 }

@@ -7,7 +7,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 )
 
 // The merger and the vision tower learn at rates of their own, all by the phase's schedule; frozen parameters stay.
@@ -35,7 +35,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 			opt := DefaultOptimOptions()
 			opt.WeightDecay, opt.GradClipNorm = 0, 0
 			tc.opt(&opt)
-			l, err := NewLearner(p, opt, 2e-3, rewardutil.LRScheduleOptions{Name: "constant", WarmupRatio: 0.4}, 10)
+			l, err := NewLearner(p, opt, 2e-3, schedule.LROptions{Name: "constant", WarmupRatio: 0.4}, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
 	defer p.Free()
 	opt, rate := DefaultOptimOptions(), 1e-5
 	opt.TowerLR = &rate
-	_, err := NewLearner(p, opt, 1e-4, rewardutil.LRScheduleOptions{Name: "constant"}, 10)
+	_, err := NewLearner(p, opt, 1e-4, schedule.LROptions{Name: "constant"}, 10)
 	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

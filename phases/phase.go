@@ -14,7 +14,7 @@ import (
 	"math"
 
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -179,7 +179,7 @@ type Data struct {
 	// ValLoss says how val_loss is computed: the same for all epochs and phases, so that they compare.
 	ValLoss ValLoss
 	// Advantage is how val_advantage is computed.
-	Advantage rewardutil.AdvantageOptions
+	Advantage advantage.Options
 }
 
 // ValLoss configures val_loss, the reward-weighted cross entropy of recorded candidates.

@@ -7,7 +7,9 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
 )
 
@@ -27,7 +29,7 @@ type Validation struct {
 	Selections [][]int64 // [Q] greedy selection
 
 	// Recorded is how the policy orders the recorded candidates, where nothing can score its selections.
-	Recorded rewardutil.RecordedScores
+	Recorded recorded.Scores
 
 	// Of token policies.
 	Texts  []string           // [Q] greedy completions, where the scorer decodes them
@@ -137,7 +139,7 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 	if data.Normalize != nil && !opt.Raw {
 		rewards = objective.NormalizeGroups(b, data.Normalize)
 	}
-	w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
+	w, _ := group.Weights(rewards, b.Valid, b.B(), b.G, opt.Temperature, opt.Relative)
 	ce := objective.CrossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
 	for i := range b.B() {
 		loss, n, any := 0.0, 0.0, false
@@ -169,8 +171,8 @@ func meanOfBatches(x []float64, batch int) float64 {
 
 // recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
 // recorded candidates renormalised within the group: the gain the policy expects among them.
-func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.AdvantageOptions) (sum, groups float64) {
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt)
+func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Options) (sum, groups float64) {
+	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
 	logp := objective.Sequence(out.LogP).Floats() // sync
 	for i := range b.B() {
 		top, total, gain := math.Inf(-1), 0.0, 0.0
@@ -195,7 +197,7 @@ func recordedAdvantage(out selector.Output, b *selector.Batch, opt rewardutil.Ad
 }
 
 // addRecorded adds the queries of a batch: each candidate is as likely as the policy says, among the recorded ones.
-func addRecorded(r *rewardutil.RecordedScores, src selector.Source, out selector.Output, b *selector.Batch) {
+func addRecorded(r *recorded.Scores, src selector.Source, out selector.Output, b *selector.Batch) {
 	logp := objective.Sequence(out.LogP).Floats() // [B*G] sync
 	var of, rewards []float64
 	for i, q := range b.Queries {

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,13 +21,11 @@ func TestAlgorithmsPageNamesWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]map[string]bool{}
-	folder := map[string]string{"rewardutil": "rewardutil", "phases": "phases", "torchx": "internal/torchx",
-		"vl": "selector/vl", "lora": "selector/lora", "pixels": "selector/vl/pixels"}
 	checked := 0
-	for _, m := range regexp.MustCompile("`(rewardutil|phases|torchx|vl|lora|pixels)\\.([A-Za-z][A-Za-z0-9.]*)`").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("`([a-z][a-z0-9]*)\\.([A-Za-z0-9.]*[A-Z][A-Za-z0-9.]*)`").FindAllStringSubmatch(string(page), -1) {
 		pkg, name := m[1], m[2]
 		if names[pkg] == nil {
-			names[pkg] = declared(t, filepath.Join(root, folder[pkg]))
+			names[pkg] = declared(t, root, pkg)
 		}
 		if !names[pkg][name] {
 			t.Errorf("docs/algorithms.md names %s.%s, which does not exist", pkg, name)
@@ -38,12 +37,21 @@ func TestAlgorithmsPageNamesWhatExists(t *testing.T) {
 	}
 }
 
-// declared returns the functions, methods (Type.Method) and types of the package in dir.
-func declared(t *testing.T, dir string) map[string]bool {
+// declared returns the functions, methods (Type.Method) and types of the packages whose folder has this name.
+func declared(t *testing.T, root, folder string) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no Go files in %s", dir)
+	var files []string
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && (path == filepath.Join(root, "build") || e.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if filepath.Base(filepath.Dir(path)) == folder && filepath.Ext(path) == ".go" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, path := range files {

@@ -12,7 +12,7 @@ import (
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
@@ -74,7 +74,7 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 		if c.Text == nil || c.Reward == nil {
 			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
 		}
-		if err := rewardutil.CheckReward(*c.Reward); err != nil {
+		if err := group.CheckReward(*c.Reward); err != nil {
 			return s, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
 		}
 		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})

@@ -7,7 +7,7 @@ import (
 
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/chat"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/vqa"
 )
 
 // Shapes returns the built-in questions as conversations: one question about one rendered scene, with its
@@ -25,7 +25,7 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 	for _, item := range questions.Items {
 		for _, a := range item.Answers {
 			if _, ok := src.normalized[a.Answer]; !ok {
-				src.normalized[a.Answer] = rewardutil.NormalizeAnswer(a.Answer)
+				src.normalized[a.Answer] = vqa.NormalizeAnswer(a.Answer)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ type shapesSource struct {
 	wording    wording
 }
 
-// accuracy is rewardutil.VQAAccuracy of answer i of a question's own, without normalising all ten for each: with c of
+// accuracy is vqa.Accuracy of answer i of a question's own, without normalising all ten for each: with c of
 // n annotators who agree, those see c-1 others who do, and the n-c see c.
 func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
 	c, n := 0, 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata/shapes"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/vqa"
 )
 
 func TestShapes(t *testing.T) {
@@ -36,7 +36,7 @@ func TestShapes(t *testing.T) {
 				t.Fatalf("%s: reference %q of answers %q", s.Name, s.Reference, s.Answers)
 			}
 			for _, c := range s.Completions {
-				if want := rewardutil.VQAAccuracy(c.Text, s.Answers, false); c.Reward-want > 1e-12 || want-c.Reward > 1e-12 {
+				if want := vqa.Accuracy(c.Text, s.Answers, false); c.Reward-want > 1e-12 || want-c.Reward > 1e-12 {
 					t.Fatalf("%s: %q is worth %v, want the VQA accuracy %v", s.Name, c.Text, c.Reward, want)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/rng"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/text"
 )
 
 func TestExamples(t *testing.T) {
@@ -92,13 +92,13 @@ func TestSummariesAreGrounded(t *testing.T) {
 	for i := range 1000 {
 		e := set.Example(Train, i)
 		has := map[string]bool{}
-		for _, w := range rewardutil.RougeTokens(e.Source, false) {
+		for _, w := range text.RougeTokens(e.Source, false) {
 			has[w] = true
 		}
 		if strings.HasPrefix(e.Target, "win by") {
 			continue // a difference
 		}
-		for _, w := range rewardutil.RougeTokens(e.Target, false) {
+		for _, w := range text.RougeTokens(e.Target, false) {
 			if (names[w] || w[0] >= '0' && w[0] <= '9') && !has[w] {
 				t.Errorf("%q is not in the report\n%s\n→ %s", w, e.Source, e.Target)
 			}
@@ -127,7 +127,7 @@ func TestImitationLeavesAGap(t *testing.T) {
 		st := kinds[r.IntN(len(kinds))](r)
 		reference, _ := st.summary(r)
 		for k, h := range habits {
-			scores[k] += rewardutil.Rouge(reference, h.text(st), true).RougeL.F1 / reports
+			scores[k] += text.Rouge(reference, h.text(st), true).RougeL.F1 / reports
 		}
 	}
 	for k, h := range habits {

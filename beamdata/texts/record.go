@@ -9,7 +9,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // record is one source with its target.
@@ -70,7 +70,7 @@ func decode(raw []byte, c columns) (record, error) {
 			if x.Text == nil || x.Reward == nil {
 				return r, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
 			}
-			if err := rewardutil.CheckReward(*x.Reward); err != nil {
+			if err := group.CheckReward(*x.Reward); err != nil {
 				return r, fmt.Errorf("completions[%d]: reward = %v, %w", i, *x.Reward, err)
 			}
 			r.completions = append(r.completions, conversation.Recorded{Text: *x.Text, Reward: *x.Reward})

@@ -6,7 +6,8 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/phases/grpo"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -17,7 +18,7 @@ func imitated(c *job.Config, o rce.Options) func(b *selector.Batch, tau float64)
 	}
 	return func(b *selector.Batch, tau float64) []float64 {
 		if o.Top1Only {
-			w, best := make([]float64, len(b.Valid)), rewardutil.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
+			w, best := make([]float64, len(b.Valid)), advantage.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
 			for i, ok := range best.Valid {
 				if ok {
 					w[i/best.K*b.G+best.Index[i]] = 1 // groups of one are all kept, in their places
@@ -28,18 +29,18 @@ func imitated(c *job.Config, o rce.Options) func(b *selector.Batch, tau float64)
 		rewards := slices.Clone(b.Rewards)
 		if o.Rewards == "normalized" {
 			for i := range b.B() {
-				var group []float64
+				var r []float64
 				for g := range b.G {
 					if b.Valid[i*b.G+g] {
-						group = append(group, rewards[i*b.G+g])
+						r = append(r, rewards[i*b.G+g])
 					}
 				}
-				for k, x := range rewardutil.Normalize(group, c.Data.Normalize) {
+				for k, x := range group.Normalize(r, c.Data.Normalize) {
 					rewards[i*b.G+nth(b.Valid[i*b.G:(i+1)*b.G], k)] = x
 				}
 			}
 		}
-		w, _ := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
+		w, _ := group.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
 		return w
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"fulcrum/phases/preflight"
 	"fulcrum/phases/rce"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/reward"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"
@@ -47,7 +48,7 @@ type Config struct {
 	// queries, pools, beams and rewards
 	Data beamdata.Options `koanf:"data"`
 	// terms of a completion's reward (token policies)
-	Rewards rewardutil.TextRewardOptions `koanf:"rewards"`
+	Rewards reward.Options `koanf:"rewards"`
 	// where the initial weights come from
 	Init InitOptions `koanf:"init"`
 	// the pointer selector (policy=pointer)
@@ -67,7 +68,7 @@ type Config struct {
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
-	LRSchedule rewardutil.LRScheduleOptions `koanf:"lr_schedule"`
+	LRSchedule schedule.LROptions `koanf:"lr_schedule"`
 	// what is saved, and which checkpoint is best
 	Checkpoint phases.CheckpointOptions `koanf:"checkpoint"`
 	// what is watched while training, and what each finding leads to (docs/doctor.md)
@@ -117,8 +118,8 @@ func DefaultConfig() *Config {
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
-		Optim: phases.DefaultOptimOptions(), LRSchedule: rewardutil.DefaultLRScheduleOptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: rewardutil.DefaultTextRewardOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
 	}
 }
 

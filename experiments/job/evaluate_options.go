@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"fulcrum/internal/option"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/text"
 )
 
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
@@ -39,7 +39,7 @@ type EvaluateOptions struct {
 
 // DefaultEvaluateOptions returns the official metric over the questions of the result file.
 func DefaultEvaluateOptions() EvaluateOptions {
-	return EvaluateOptions{Metric: "vqa", Sentences: rewardutil.SentencesSplit}
+	return EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit}
 }
 
 // Judged returns the file that is judged.

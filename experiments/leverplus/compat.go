@@ -3,7 +3,7 @@ package leverplus
 import (
 	"fulcrum/experiments/job"
 	"fulcrum/phases"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 )
 
 // Reproduce sets what the reference does and no key of ours says, once the format of the beams is known:
@@ -29,9 +29,9 @@ func CompatValLoss(c *job.Config) phases.ValLoss {
 
 // CompatNormalize is data.normalize in the reference's precision: float32 in and out, so that rewards
 // which differ by less are ties.
-func CompatNormalize(opt rewardutil.NormalizeOptions) func([]float64) []float64 {
+func CompatNormalize(opt group.NormalizeOptions) func([]float64) []float64 {
 	return func(rewards []float64) []float64 {
-		out := rewardutil.Normalize(float32s(rewards), opt)
+		out := group.Normalize(float32s(rewards), opt)
 		return float32s(out)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/vqa"
 )
 
 // evaluation is evaluate.json: the official accuracies, in percent, and what they were computed from.
@@ -38,7 +38,7 @@ type evaluation struct {
 	Missing   int            `json:"missing_results"`     // annotated, but without a result
 	ByType    map[string]int `json:"questionTypeCounts"`
 	ByAnswer  map[string]int `json:"answerTypeCounts"`
-	rewardutil.VQAReport
+	vqa.Report
 }
 
 // Best is what a sweep compares.
@@ -76,11 +76,11 @@ func evaluate(_ context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	report, err := rewardutil.EvaluateVQA(annotations, scored, j.Config.Compat != nil)
+	report, err := vqa.Evaluate(annotations, scored, j.Config.Compat != nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Questions: len(scored), Annotated: len(annotations), Missing: missing, VQAReport: report}
+	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
 	e.count(annotations)
 	if missing > 0 {
 		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
@@ -95,13 +95,13 @@ func evaluate(_ context.Context, j *job.Job) error {
 	return recordEvaluation(j, e, scored)
 }
 
-func readAnnotations(path string) ([]rewardutil.VQAAnnotation, error) {
+func readAnnotations(path string) ([]vqa.Annotation, error) {
 	f, err := openNamed(path, "evaluate.annotations")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	annotations, err := rewardutil.ReadVQAAnnotations(f)
+	annotations, err := vqa.ReadAnnotations(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -131,7 +131,7 @@ func openNamed(path, key string) (*os.File, error) {
 }
 
 // readResults reads an official result file, a JSON list, or one object a line.
-func readResults(path string) ([]rewardutil.VQAResult, error) {
+func readResults(path string) ([]vqa.Result, error) {
 	f, err := openNamed(path, "evaluate.results")
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 			entries = append(entries, bytes.TrimSpace(line))
 		}
 	}
-	out := make([]rewardutil.VQAResult, 0, len(entries))
+	out := make([]vqa.Result, 0, len(entries))
 	at := make(map[int64]int, len(entries))
 	for i, entry := range entries {
 		if len(entry) == 0 {
@@ -176,18 +176,18 @@ func readResults(path string) ([]rewardutil.VQAResult, error) {
 }
 
 // parseResult reads one result. A null answer is an empty one, as in the reference.
-func parseResult(entry []byte) (rewardutil.VQAResult, error) {
+func parseResult(entry []byte) (vqa.Result, error) {
 	var fields map[string]json.RawMessage
 	if err := jsonwords.Unmarshal(entry, &fields); err != nil {
-		return rewardutil.VQAResult{}, fmt.Errorf("want an object with question_id and answer: %w", err)
+		return vqa.Result{}, fmt.Errorf("want an object with question_id and answer: %w", err)
 	}
 	id, ok := fields["question_id"]
 	if !ok {
 		if id, ok = fields["id"]; !ok {
-			return rewardutil.VQAResult{}, errors.New("no question_id")
+			return vqa.Result{}, errors.New("no question_id")
 		}
 	}
-	var out rewardutil.VQAResult
+	var out vqa.Result
 	if err := jsonwords.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
 		return out, fmt.Errorf("question_id is %s, want an integer", id)
 	}
@@ -203,13 +203,13 @@ func parseResult(entry []byte) (rewardutil.VQAResult, error) {
 		return out, fmt.Errorf("question %d: %s is %.40s, want text", out.QuestionID, key, value)
 	}
 	if key == "completion" {
-		out.Answer = rewardutil.ExtractAnswer(out.Answer)
+		out.Answer = vqa.ExtractAnswer(out.Answer)
 	}
 	return out, nil
 }
 
 // checkQuestions refuses results and annotations that belong to other questions.
-func checkQuestions(path string, annotations []rewardutil.VQAAnnotation, results []rewardutil.VQAResult) error {
+func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Result) error {
 	f, err := openNamed(path, "evaluate.questions")
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func checkQuestions(path string, annotations []rewardutil.VQAAnnotation, results
 const noAnswer = "\x00"
 
 // complete returns the results to score and how many annotated questions have none.
-func complete(opt job.EvaluateOptions, annotations []rewardutil.VQAAnnotation, results []rewardutil.VQAResult) (scored []rewardutil.VQAResult, missing int, err error) {
+func complete(opt job.EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
 	has := make(map[int64]bool, len(results))
 	for _, r := range results {
 		has[r.QuestionID] = true
@@ -266,7 +266,7 @@ func complete(opt job.EvaluateOptions, annotations []rewardutil.VQAAnnotation, r
 			absent = append(absent, fmt.Sprint(a.QuestionID))
 		}
 		if opt.Rule() == "zero" {
-			scored = append(slices.Clip(scored), rewardutil.VQAResult{QuestionID: a.QuestionID, Answer: noAnswer})
+			scored = append(slices.Clip(scored), vqa.Result{QuestionID: a.QuestionID, Answer: noAnswer})
 		}
 	}
 	if missing > 0 && opt.Rule() == "error" {
@@ -280,7 +280,7 @@ func complete(opt job.EvaluateOptions, annotations []rewardutil.VQAAnnotation, r
 }
 
 // count fills in how many scored questions each type has.
-func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
+func (e *evaluation) count(annotations []vqa.Annotation) {
 	e.ByType, e.ByAnswer = map[string]int{}, map[string]int{}
 	for _, a := range annotations {
 		if _, scored := e.ByQuestion[a.QuestionID]; scored {
@@ -291,7 +291,7 @@ func (e *evaluation) count(annotations []rewardutil.VQAAnnotation) {
 }
 
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
-func writeEvaluation(j *job.Job, e evaluation, results []rewardutil.VQAResult) error {
+func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	j.Begun = true
 	out := filepath.Join(j.Dir, "evaluate.json")
 	if j.Config.Evaluate.Out != nil {
@@ -364,7 +364,7 @@ func (e evaluation) markdown() string {
 
 // recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
 // paired comparisons (run report A B).
-func recordEvaluation(j *job.Job, e evaluation, scored []rewardutil.VQAResult) error {
+func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
 	j.Evaluation = e
 	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
 	for i, s := range scored {

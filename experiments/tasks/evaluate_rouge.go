@@ -16,7 +16,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/text"
 )
 
 // This file is task=evaluate with evaluate.metric=rouge: texts somebody generated, against reference texts.
@@ -236,14 +236,14 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 // scoreTexts computes all measures, on all processors.
 func scoreTexts(predictions []idText, target map[string]string, stem bool, sentences string) []rougeLine {
 	lines := make([]rougeLine, len(predictions))
-	parts := func(s rewardutil.RougeScore) rougeParts { return rougeParts{s.Precision, s.Recall, s.F1} }
+	parts := func(s text.RougeScore) rougeParts { return rougeParts{s.Precision, s.Recall, s.F1} }
 	var wait sync.WaitGroup
 	workers := runtime.GOMAXPROCS(0)
 	for w := range workers {
 		wait.Go(func() {
 			for i := w; i < len(predictions); i += workers {
 				x := predictions[i]
-				s := rewardutil.RougeBySentences(target[x.id], x.text, stem, sentences)
+				s := text.RougeBySentences(target[x.id], x.text, stem, sentences)
 				lines[i] = rougeLine{json.RawMessage(x.id), parts(s.Rouge1), parts(s.Rouge2), parts(s.RougeL), parts(s.RougeLsum)}
 			}
 		})
@@ -326,7 +326,7 @@ func (e rougeEvaluation) markdown() string {
 		stems = "with Porter stems"
 	}
 	by := "rougeLsum by lines"
-	if e.Sentences == rewardutil.SentencesSplit {
+	if e.Sentences == text.SentencesSplit {
 		by = "rougeLsum by sentences"
 	}
 	fmt.Fprintf(&b, "# ROUGE\n\n`%s` against `%s`, %s, %s: %d texts", e.Predictions, e.References, stems, by, e.Texts)

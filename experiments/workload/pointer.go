@@ -18,7 +18,7 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -246,7 +246,7 @@ func baselines(j *job.Job, splits []evaluatedSet, shots int) error {
 // recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
 // most similar to the query, the one that the file lists first.
 func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) error {
-	var random, similarity, order rewardutil.RecordedScores
+	var random, similarity, order recorded.Scores
 	for i := range set.Len() {
 		var rewards, near, place []float64
 		for g := range set.NumCandidates(i) {
@@ -263,7 +263,7 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 	}
 	for _, of := range []struct {
 		name   string
-		scores rewardutil.RecordedScores
+		scores recorded.Scores
 	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
 		fields := map[string]any{"split": split, "policy": of.name}
 		for metric, mean := range of.scores.Means() {

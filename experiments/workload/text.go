@@ -14,7 +14,7 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
 )
@@ -25,8 +25,8 @@ type textWorkload[P any] struct {
 	ctx     context.Context // of the task: ends on a signal
 	job     *job.Job
 	bundle  *conversation.Bundle
-	seen    *conversation.Set       // training samples that are evaluated; nil: none
-	rewards *rewardutil.TextRewards // nil: nothing scores completions
+	seen    *conversation.Set // training samples that are evaluated; nil: none
+	rewards *reward.Rewards   // nil: nothing scores completions
 	sources map[*conversation.Set]*prompts.Source[P]
 	used    map[string]*conversation.Set    // by who: the samples that hold what it needs
 	skipped map[string]conversation.Skipped // by who skips and why

@@ -11,7 +11,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -50,7 +50,7 @@ type workloadMaker func(ctx context.Context, j *job.Job) (Workload, error)
 func phasesData(c *job.Config, average string) phases.Data {
 	return phases.Data{
 		Shuffle:   c.Data.Shuffle,
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, c.Data.Normalize) },
+		Normalize: func(r []float64) []float64 { return group.Normalize(r, c.Data.Normalize) },
 		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}

@@ -106,3 +106,44 @@ func File(t testing.TB, path string, got []byte) {
 func clip(b []byte, at int) []byte {
 	return b[max(0, at-40):min(len(b), at+80)]
 }
+
+// Number reads a number of recorded data, where NaN and infinities are strings and an absent value is null.
+type Number struct {
+	V    float64
+	Null bool
+}
+
+// UnmarshalJSON reads a number, null, "nan", "inf" or "-inf".
+func (n *Number) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null":
+		n.Null = true
+	case `"nan"`:
+		n.V = math.NaN()
+	case `"inf"`:
+		n.V = math.Inf(1)
+	case `"-inf"`:
+		n.V = math.Inf(-1)
+	default:
+		return json.Unmarshal(b, &n.V)
+	}
+	return nil
+}
+
+// Floats returns the values of ns, 0 for null.
+func Floats(ns []Number) []float64 {
+	out := make([]float64, len(ns))
+	for i, n := range ns {
+		out[i] = n.V
+	}
+	return out
+}
+
+// Narrow rounds x to float32, the type in which recorded data was computed.
+func Narrow(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(float32(v))
+	}
+	return out
+}

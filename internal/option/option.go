@@ -2,7 +2,13 @@
 // The configs package prefixes the section's path and finds the file, line and column.
 package option
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
 
 // Error says what is wrong with one key of an option struct.
 type Error struct {
@@ -20,4 +26,23 @@ func (e *Error) Error() string {
 // Errorf returns an *Error for key.
 func Errorf(key, format string, args ...any) error {
 	return &Error{Key: key, Msg: fmt.Sprintf(format, args...)}
+}
+
+// OneOf reports a value of key that is not among names, with the nearest one.
+func OneOf(key, value string, names ...string) error {
+	if slices.Contains(names, value) {
+		return nil
+	}
+	if near, ok := registry.Nearest(value, names); ok {
+		return Errorf(key, "want one of %s, got %q (did you mean %s?)", strings.Join(names, ", "), value, near)
+	}
+	return Errorf(key, "want one of %s, got %q", strings.Join(names, ", "), value)
+}
+
+// Want reports key where its condition does not hold.
+func Want(holds bool, key, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return Errorf(key, format, args...)
 }

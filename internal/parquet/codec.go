@@ -3,11 +3,10 @@ package parquet
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -43,7 +42,13 @@ func decompress(codec int64, data []byte, size int) ([]byte, error) {
 	case codecNone:
 		out = data
 	case codecSnappy:
-		out, err = unsnappy(data, size)
+		var n int
+		if n, err = snappy.DecodedLen(data); err == nil && (n != size || size > 32*len(data)) { // three bytes copy 64 at most
+			err = snappy.ErrCorrupt
+		}
+		if err == nil {
+			out, err = snappy.Decode(nil, data)
+		}
 	case codecGzip:
 		var r *gzip.Reader
 		if r, err = gzip.NewReader(bytes.NewReader(data)); err == nil {
@@ -64,57 +69,6 @@ func decompress(codec int64, data []byte, size int) ([]byte, error) {
 	}
 	if len(out) != size {
 		return nil, fmt.Errorf("%d bytes when decompressed, want %d", len(out), size)
-	}
-	return out, nil
-}
-
-// unsnappy decodes Snappy's block format: the length, then literals and copies of what was written before.
-func unsnappy(data []byte, size int) ([]byte, error) {
-	bad := errors.New("damaged Snappy data")
-	n, k := binary.Uvarint(data)
-	if k <= 0 || n != uint64(size) || size > 32*len(data) { // three bytes copy 64 at most
-		return nil, bad
-	}
-	data = data[k:]
-	out := make([]byte, 0, size)
-	for len(data) > 0 {
-		tag := data[0]
-		data = data[1:]
-		length, back, extra := int(tag>>2)+1, 0, 0
-		switch tag & 3 {
-		case 0: // literal; its length may follow
-			if length > 60 {
-				extra = length - 60
-				if len(data) < extra {
-					return nil, bad
-				}
-				length = int(little(data[:extra])) + 1
-				data = data[extra:]
-			}
-			if length > len(data) || length > size-len(out) {
-				return nil, bad
-			}
-			out = append(out, data[:length]...)
-			data = data[length:]
-			continue
-		case 1:
-			length, extra, back = int(tag>>2&7)+4, 1, int(tag>>5)<<8
-		case 2:
-			extra = 2
-		case 3:
-			extra = 4
-		}
-		if len(data) < extra {
-			return nil, bad
-		}
-		back += int(little(data[:extra]))
-		data = data[extra:]
-		if back <= 0 || back > len(out) || length > size-len(out) {
-			return nil, bad
-		}
-		for range length { // byte by byte: a copy may overlap what it writes
-			out = append(out, out[len(out)-back])
-		}
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@
 // columns are left out, other codecs are refused by name. A file is found out about by its footer and page
 // headers; a page is decoded when a row of it is asked for, and the last few stay in memory.
 //
-// It is written for this project since the general readers bring many megabytes and start-up work for all
-// types that there are. Source: the format's specification, github.com/apache/parquet-format.
+// The general readers seek only in files with a page index, which pyarrow and pandas do not write, and a damaged
+// footer ends their process: docs/log.md has the measurements. Source: the format's specification,
+// github.com/apache/parquet-format.
 package parquet

@@ -162,18 +162,20 @@ func TestSnappy(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"a literal", "\x03\x08abc", "abc"},
 		{"a copy that overlaps", "\x06\x00a\x05\x01", "aaaaaa"},
-		{"a copy with two bytes of distance", "\x06\x08abc\x0a\x03\x00", "abcabc"},
-		{"a copy with four", "\x06\x08abc\x0b\x03\x00\x00\x00", "abcabc"},
-		{"a long literal", "\x3d\xf0\x3c" + strings.Repeat("x", 61), strings.Repeat("x", 61)},
+		{"a copy with four bytes of distance", "\x06\x08abc\x0b\x03\x00\x00\x00", "abcabc"},
 	} {
-		if got, err := unsnappy([]byte(c.data), len(c.want)); err != nil || string(got) != c.want {
+		if got, err := decompress(codecSnappy, []byte(c.data), len(c.want)); err != nil || string(got) != c.want {
 			t.Errorf("%s: got %q, %v", c.name, got, err)
 		}
 	}
-	for _, bad := range []string{"", "\x03", "\x03\x08ab", "\x06\x00a\x15\x02", "\x06\x00a\x15\x00", "\x02\x08abc", "\x04\x08abc"} {
-		if got, err := unsnappy([]byte(bad), 6); err == nil {
+	huge := "\xff\xff\xff\x7f\x08abc" // promises 256 MB
+	for _, bad := range []string{"", "\x03", "\x06\x08ab", "\x06\x00a\x15\x02", "\x07\x08abc", huge} {
+		if got, err := decompress(codecSnappy, []byte(bad), 6); err == nil {
 			t.Errorf("%q gives %q", bad, got)
 		}
+	}
+	if _, err := decompress(codecSnappy, []byte(huge), 1<<28-1); err == nil {
+		t.Error("eight bytes are read as 256 MB")
 	}
 }
 

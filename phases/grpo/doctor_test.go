@@ -12,7 +12,7 @@ import (
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 )
 
 // TestTheDoctorChangesNothing: checkpoints have the same bytes with and without it.
@@ -108,8 +108,8 @@ func TestCompatIsNeverStopped(t *testing.T) {
 func TestNonFiniteIsTraced(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	for _, phase := range []phases.Phase{
-		rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
-		New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16),
+		rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0),
+		New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16),
 	} {
 		rec := &phasetest.Memory{}
 		env := phasetest.ToyEnv(t, val, rec, t.TempDir())
@@ -140,7 +140,7 @@ func TestNonFiniteIsTraced(t *testing.T) {
 func TestNonFiniteRewardIsNamed(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rec := &phasetest.Memory{}
-	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), poisoned{train}, 16)
+	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
 	_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
 	var bad *phases.NonFiniteError
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "of toy: candidate 0 of its group has reward NaN") || bad.Origin != "" {

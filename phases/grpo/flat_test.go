@@ -12,7 +12,8 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
 )
 
@@ -93,12 +94,12 @@ func TestMemoryIsFlat(t *testing.T) {
 	train := phasetest.Ragged(t, queries)
 	rec := &gauge{t: t, every: queries / 5}
 	env := &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: phases.Data{
-		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: phases.ValLoss{Temperature: 0.5}}}
+		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: phases.ValLoss{Temperature: 0.5}}}
 	rceOpt, grpo, online := rce.DefaultOptions(), DefaultOptions(), DefaultOptions()
 	rceOpt.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
 	grpo.OldPolicy = "epoch_start"
 	online.Rollout, online.OldPolicy = "online", "batch"
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{
 		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 1, 0),
 		New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 1),

@@ -13,7 +13,8 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -35,7 +36,7 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	defer torchx.NoGrad()()
 	for _, queries := range [][]int{{3}, {7, 0, 11, 4}} {
 		groups := train.Recorded(queries)
-		top := rewardutil.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
+		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
 		g := &Phase{hand: rollout{batch: b, index: top.Index}}
@@ -95,7 +96,7 @@ func TestFreeze(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.LR, opt.Freeze = 1e-2, []string{"query_proj", "attn"}
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
@@ -124,7 +125,7 @@ func TestFreeze(t *testing.T) {
 	phase.End()
 
 	opt.Freeze = []string{"query_prj"}
-	phase = New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `"query_prj" is in no parameter's name`) {
 		t.Errorf("error %v, want one that names query_prj", err)
 	}
@@ -159,7 +160,7 @@ func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 	} {
 		opt := DefaultOptions()
 		opt.Compat = tc.compat
-		phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), equal{train, tc.with}, 16)
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
 		err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%d groups with a signal, compat %v: error %v, want %q", tc.with, tc.compat, err, tc.want)
@@ -171,7 +172,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.OldPolicy, opt.KL.Reference = "epoch_start", "phase_start"
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
-	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.LR, opt.OldPolicy, opt.UpdateOldAfter, opt.NumIterations = 1e-2, "every_n", 3, 2
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 	for _, lift := range []bool{false, true} {
 		opt := DefaultOptions()
 		opt.KL.Beta, opt.KL.LiftZero = 0, lift
-		phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 		if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 			t.Fatal(err)
 		}

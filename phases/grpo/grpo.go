@@ -9,7 +9,9 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -55,13 +57,13 @@ type Options struct {
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not
 	MaxResamples int `koanf:"max_resamples" range:"[1,100]"`
 	// group-relative advantages
-	Advantage rewardutil.AdvantageOptions `koanf:"advantage"`
+	Advantage advantage.Options `koanf:"advantage"`
 	// how many of a group's best candidates count
-	Curriculum rewardutil.CurriculumOptions `koanf:"curriculum"`
+	Curriculum advantage.CurriculumOptions `koanf:"curriculum"`
 	// KL penalty against the reference policy
-	KL rewardutil.KLOptions `koanf:"kl"`
+	KL control.KLOptions `koanf:"kl"`
 	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
-	Temperature rewardutil.PolicyTemperatureOptions `koanf:"temperature"`
+	Temperature control.PolicyTemperatureOptions `koanf:"temperature"`
 	// parameters whose name contains one of these stay as they are in this phase
 	Freeze []string `koanf:"freeze"`
 	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
@@ -99,8 +101,8 @@ type ClipOptions struct {
 func DefaultOptions() Options {
 	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
 		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
-		Advantage: rewardutil.DefaultAdvantageOptions(), Curriculum: rewardutil.DefaultCurriculumOptions(),
-		KL: rewardutil.DefaultKLOptions(), Temperature: rewardutil.DefaultPolicyTemperatureOptions(),
+		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
+		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
 }
 
@@ -148,15 +150,15 @@ type Phase struct {
 	name  string
 	opt   Options
 	optim phases.OptimOptions
-	sched rewardutil.LRScheduleOptions
+	sched schedule.LROptions
 	src   selector.Source
 	batch int
 
 	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
-	beta      *rewardutil.KLController
-	temp      *rewardutil.PolicyTemperature
+	beta      *control.KLController
+	temp      *control.PolicyTemperature
 	old       *frozenPolicy // ratio's denominator, and what samples; the policy itself with old_policy=batch; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
@@ -169,7 +171,7 @@ type Phase struct {
 }
 
 // New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
-func New(name string, opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int) *Phase {
+func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
@@ -196,10 +198,10 @@ func (g *Phase) Check(env *phases.Env) error {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
 	}
-	if _, err := rewardutil.NewKLController(g.opt.KL); err != nil {
+	if _, err := control.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
-	if _, err := rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
+	if _, err := control.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
 	if _, err := g.optim.OwnRates(env.Policy.Params(), g.opt.LR); err != nil {
@@ -235,10 +237,10 @@ func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	g.env = env
 	_, g.text = env.Policy.(selector.TokenPolicy)
 	var err error
-	if g.beta, err = rewardutil.NewKLController(g.opt.KL); err != nil {
+	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
 		return err
 	}
-	if g.temp, err = rewardutil.NewPolicyTemperature(g.opt.Temperature); err != nil {
+	if g.temp, err = control.NewPolicyTemperature(g.opt.Temperature); err != nil {
 		return err
 	}
 	if err := g.freezePolicies(); err != nil {
@@ -267,7 +269,7 @@ func (g *Phase) checkGroups() error {
 	for queries := range selector.Chunks(g.src.Len(), chunk) {
 		b := g.src.Recorded(queries)
 		g.recorded += b.NumValid()
-		_, stats := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
+		_, stats := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
 		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
 	}
 	if groups > 0 && g.recorded <= groups && !g.opt.Compat {

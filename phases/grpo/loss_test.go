@@ -12,7 +12,8 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
 )
 
@@ -98,10 +99,10 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 	t.Cleanup(policy.params.Free)
 	g := &Phase{name: "grpo", opt: opt, env: &phases.Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
 	var err error
-	if g.beta, err = rewardutil.NewKLController(opt.KL); err != nil {
+	if g.beta, err = control.NewKLController(opt.KL); err != nil {
 		t.Fatal(err)
 	}
-	adv, _ := rewardutil.Advantages(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
+	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
 	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: objective.CountSteps(b), temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.hand.old, g.hand.ref = sumRows(g.hand.old, steps), sumRows(g.hand.ref, steps)

@@ -18,7 +18,8 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -195,7 +196,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 	p := referencePolicy(t, golden.Shared(t, "parity", "inits", "L1", "init.pt"), 768, 1)
 	optim := phases.DefaultOptimOptions()
 	optim.GoOn = true
-	sched := rewardutil.LRScheduleOptions{Name: "constant"}
+	sched := schedule.LROptions{Name: "constant"}
 	for i, c := range cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			src := c.source(t)
@@ -208,7 +209,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 
 			rceOpt := rce.DefaultOptions()
 			rceOpt.Rewards, rceOpt.Top1Only, rceOpt.Compat = "raw", c.Top1, true
-			rceOpt.Temperature = rewardutil.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
+			rceOpt.Temperature = schedule.TemperatureOptions{Start: c.Temperature, End: c.Temperature, Schedule: "constant"}
 			phase := rce.New(rceOpt, optim, sched, src, c.B, c.Smoothing)
 			if err := phase.Begin(env, 1); err != nil {
 				t.Fatal(err)
@@ -223,7 +224,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 
 			opt := DefaultOptions()
 			opt.Compat, opt.OldPolicy, opt.MaxLogRatio, opt.Clip.Epsilon, opt.Advantage.Clip = true, "init", math.Inf(1), c.Epsilon, c.AdvantageClip
-			opt.Curriculum = rewardutil.CurriculumOptions{LateTopK: c.TopK, Baseline: "subset"}
+			opt.Curriculum = advantage.CurriculumOptions{LateTopK: c.TopK, Baseline: "subset"}
 			opt.KL.Reference, opt.KL.Estimator, opt.KL.Beta = "init", "k3_reversed", c.Beta
 			if c.ClipOnly {
 				opt.Loss = "ppo_clip"

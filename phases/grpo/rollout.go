@@ -7,7 +7,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
 
@@ -36,9 +36,9 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 	if err != nil {
 		return err
 	}
-	var top rewardutil.Selection
+	var top advantage.Selection
 	var adv []float64
-	var before, after rewardutil.AdvantageStats
+	var before, after advantage.Stats
 	if g.opt.Compat {
 		top, adv, after = g.opt.Curriculum.ApplyCompat(objective.NormalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
 		before = after
@@ -46,7 +46,7 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 		top, adv, before, after = g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
 	}
 	if drawn != groups {
-		_, before = rewardutil.Advantages(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
+		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
 	}
 	batch := groups.Take(top.K, top.Index, top.Valid)
 	g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}
@@ -55,7 +55,7 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 	}
 	g.hand.tokens = objective.CountSteps(batch)
 	g.hand.info = phases.Metrics{
-		"mean_reward": objective.MeanReward(drawn), "reward_std": rewardutil.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
+		"mean_reward": objective.MeanReward(drawn), "reward_std": advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
 		"mean_advantage": after.Mean, "std_advantage": after.Std, "max_advantage": after.MaxAbs,
 		"advantage_clipped": objective.Share(after.Clipped, after.Entries),
 		"signal_share":      before.SignalShare(), "signal_share_top_k": after.SignalShare(),
@@ -120,7 +120,7 @@ func (g *Phase) draw(queries []int, counters ...int) (*selector.Batch, error) {
 // withSignal returns the groups whose rewards differ.
 func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	var places []int
-	for i, ok := range rewardutil.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
+	for i, ok := range advantage.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
 		if ok {
 			places = append(places, i)
 		}

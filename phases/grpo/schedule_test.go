@@ -23,7 +23,8 @@ import (
 	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -31,14 +32,14 @@ import (
 // toyPlan has every phase and every kind of state: dropout, an old policy of its own, adaptive β, two
 // passes over a rollout.
 func toyPlan(train *pointer.Source) phases.Plan {
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	rceOpt := rce.DefaultOptions()
 	rceOpt.Epochs, rceOpt.LR = 2, 1e-3
 	sft := rce.DefaultSFTOptions()
 	sft.Epochs, sft.LR = 1, 1e-3
 	grpo := DefaultOptions()
 	grpo.Epochs, grpo.LR, grpo.OldPolicy = 3, 3e-3, "epoch_start"
-	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, Baseline: "group"}
+	grpo.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, Baseline: "group"}
 	grpo.Temperature.Enabled = true
 	online := DefaultOptions()
 	online.Rollout, online.OldPolicy, online.NumIterations, online.Epochs, online.LR = "online", "batch", 2, 2, 3e-3
@@ -60,8 +61,8 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 		rceOpt.Epochs, rceOpt.LR = 4, 1e-3
 		grpo.Epochs, grpo.LR, grpo.OldPolicy, grpo.KL.Reference = 4, 3e-3, "epoch_start", "epoch_start"
 		p := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
-			rce.New(rceOpt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0),
-			New("grpo", grpo, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+			rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0),
+			New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 		p.Checkpoint.EveryEpochs, p.Checkpoint.Best.Metric = 3, new("val_kl") // the start stays best
 		return p
 	}
@@ -122,7 +123,7 @@ func constantPlan(train *pointer.Source) phases.Plan {
 	rceOpt, grpo := rce.DefaultOptions(), DefaultOptions()
 	rceOpt.Epochs, grpo.Epochs, grpo.LR = 2, 2, 3e-3
 	grpo.OldPolicy, grpo.KL.Reference, grpo.Freeze = "phase_start", "init", []string{"query_proj"}
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
 		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0), New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 16)}}
 }
@@ -133,8 +134,8 @@ func compatPlan(train *pointer.Source) phases.Plan {
 	rceOpt.Epochs, rceOpt.KeepGradient, grpo.Epochs, grpo.LR, grpo.Compat = 2, true, 2, 3e-3, true
 	grpo.OldPolicy, grpo.OldPolicyHeads, grpo.Freeze, grpo.MaxLogRatio = "init", new(2), []string{"input_proj", "query_proj"}, math.Inf(1)
 	grpo.KL.Reference, grpo.KL.Estimator, grpo.KL.Update = "init", "k3_reversed", "step"
-	grpo.Curriculum = rewardutil.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: new(5), Baseline: "subset"}
-	sched := rewardutil.LRScheduleOptions{Name: "constant"}
+	grpo.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: new(5), Baseline: "subset"}
+	sched := schedule.LROptions{Name: "constant"}
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
 		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0), New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 16)}}
 }
@@ -143,7 +144,7 @@ func compatPlan(train *pointer.Source) phases.Plan {
 // reward of the greedy selection a little and online grpo a lot.
 func TestPhasesLearn(t *testing.T) {
 	train, val := phasetest.Toy(t)
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	online := DefaultOptions()
 	online.Rollout, online.OldPolicy, online.Epochs, online.LR, online.KL.Beta = "online", "batch", 40, 1e-2, 0
 	offline := DefaultOptions()
@@ -200,7 +201,7 @@ func TestRatioIsOneAfterARefresh(t *testing.T) {
 			opt := DefaultOptions()
 			opt.Epochs, opt.LR, opt.OldPolicy, opt.UpdateOldAfter = 2, 1e-2, tc.old, tc.every
 			rec := &phasetest.Memory{}
-			phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 16)
+			phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
 			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +292,7 @@ func TestNonFiniteStopsBeforeTheWeights(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
 	opt := DefaultOptions()
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), poisoned{train}, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
 	if err := phase.Begin(env, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +322,7 @@ func TestKeepAndPatience(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rceOpt := rce.DefaultOptions()
 	rceOpt.Epochs, rceOpt.LR = 30, 1e-9 // nothing moves: epoch 0 stays best
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Keep, plan.Checkpoint.PatienceEpochs = new(2), new(4)
 	opt := phases.DefaultOptimOptions()
 	opt.WeightDecay = 0
@@ -355,7 +356,7 @@ func TestKeepAndPatience(t *testing.T) {
 // initial policy's validation, by name.
 func TestUnknownMetricStopsBeforeTraining(t *testing.T) {
 	train, val := phasetest.Toy(t) // its scorer knows no accuracy
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Best.Metric = new("val_accuracy")
 	rec := &phasetest.Memory{}
 	_, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
@@ -371,7 +372,7 @@ func TestKeepCountsCheckpoints(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rceOpt := rce.DefaultOptions()
 	rceOpt.Epochs, rceOpt.LR = 8, 1e-3
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.EveryEpochs, plan.Checkpoint.Keep, plan.Checkpoint.Best.Metric = 3, new(2), new("val_kl") // the start stays best
 	dir := t.TempDir()
 	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
@@ -399,7 +400,7 @@ func TestBestOutsideKL(t *testing.T) {
 		klMax float64
 		warns bool
 	}{{1e-12, true}, {1e6, false}} {
-		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 		plan.Checkpoint.Best.KLMax = &tc.klMax
 		rec := &phasetest.Memory{}
 		r, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
@@ -424,7 +425,7 @@ func TestDamagedCheckpointIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	grpo := DefaultOptions()
 	grpo.Epochs = 1
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +470,7 @@ func TestBetaOnItsBoundIsReported(t *testing.T) {
 	opt.Epochs, opt.LR = 2, 1e-2
 	opt.KL.TargetMin, opt.KL.TargetMax, opt.KL.BetaMax = 0, 1e-9, 0.1 // any movement is too much, and 0.1 is the most
 	rec := &phasetest.Memory{}
-	phase := New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.DefaultLRScheduleOptions(), train, 16)
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
 	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +492,7 @@ func TestRestoreBest(t *testing.T) {
 	rceOpt.Epochs, rceOpt.LR, grpo.Epochs, grpo.LR = 3, 1e-2, 1, 1e-30 // GRPO leaves the weights as it finds them
 	optim := phases.DefaultOptimOptions()
 	optim.WeightDecay = 0
-	sched := rewardutil.DefaultLRScheduleOptions()
+	sched := schedule.DefaultLROptions()
 	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, optim, sched, train, 16, 0), New("grpo", grpo, optim, sched, train, 16)}}
 	plan.Checkpoint.RestoreBest, plan.Checkpoint.Best.Metric = true, new("val_kl")
 	plan.Checkpoint.Keep = new(1)
@@ -541,7 +542,7 @@ func TestBestIsInitial(t *testing.T) {
 	}{{1e-30, true}, {1e-2, false}} {
 		rceOpt := rce.DefaultOptions()
 		rceOpt.Epochs, rceOpt.LR = 2, tc.lr
-		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, optim, rewardutil.DefaultLRScheduleOptions(), train, 16, 0)}}
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, optim, schedule.DefaultLROptions(), train, 16, 0)}}
 		plan.Checkpoint.Best.Metric = new("val_loss")
 		rec := &phasetest.Memory{}
 		r, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)

@@ -14,7 +14,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/phasetest"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/seq2seq"
 )
@@ -213,7 +213,7 @@ func TestSummaryGRPO(t *testing.T) {
 					}
 					optim := phases.DefaultOptimOptions()
 					optim.GradClipNorm = 0
-					phase := New("grpo", opt, optim, rewardutil.LRScheduleOptions{Name: "constant"}, src, 2)
+					phase := New("grpo", opt, optim, schedule.LROptions{Name: "constant"}, src, 2)
 					if err := phase.Begin(env, 4); err != nil {
 						t.Fatal(err)
 					}

@@ -6,14 +6,14 @@ import (
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/phases"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
 )
 
 type grpoValues struct {
-	Beta        rewardutil.ControlState `json:"beta"`
-	Temperature rewardutil.ControlState `json:"temperature"`
-	SinceOld    int                     `json:"since_old"`
+	Beta        control.State `json:"beta"`
+	Temperature control.State `json:"temperature"`
+	SinceOld    int           `json:"since_old"`
 }
 
 // unsaved are the frozen policies that no checkpoint file has, by role: a saved state holds them.

@@ -10,7 +10,8 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -100,12 +101,12 @@ func temperatureTrial(t *testing.T, token bool, change func(*Options)) (*phases.
 	t.Cleanup(p.Free)
 	t.Cleanup(initial.Free)
 	train := phasetest.Ragged(t, 8)
-	data := phases.Data{Val: train, Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions()}
+	data := phases.Data{Val: train, Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions()}
 	env := &phases.Env{Policy: p, Initial: initial, Seed: 4, Dir: t.TempDir(), ConfigHash: "hash", Data: data}
 	grpo := DefaultOptions()
 	grpo.Rollout, grpo.OldPolicy = "online", "batch"
 	edit(&grpo)
-	return env, New("grpo", grpo, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, train, 4)
+	return env, New("grpo", grpo, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 4)
 }
 
 // logProbsAt returns log π of every step [B*G*T] at a temperature.

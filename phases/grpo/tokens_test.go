@@ -17,7 +17,7 @@ import (
 	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -29,7 +29,7 @@ func tokenGRPO(change func(*Options)) *Phase {
 	if change != nil {
 		change(&opt)
 	}
-	return New("grpo", opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8)
+	return New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8)
 }
 
 func tokenRCE(change func(*rce.Options)) *rce.Phase {
@@ -39,13 +39,13 @@ func tokenRCE(change func(*rce.Options)) *rce.Phase {
 	if change != nil {
 		change(&opt)
 	}
-	return rce.New(opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+	return rce.New(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
 }
 
 func tokenSFT() *rce.Phase {
 	opt := rce.DefaultSFTOptions()
 	opt.Epochs, opt.LR, opt.Average = 1, 0.05, "token"
-	return rce.NewSFT(opt, phases.DefaultOptimOptions(), rewardutil.LRScheduleOptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+	return rce.NewSFT(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
 }
 
 // tokenPlan has every phase and every kind of state that token policies have.

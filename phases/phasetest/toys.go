@@ -21,7 +21,8 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -155,8 +156,8 @@ func ToyEnv(t *testing.T, val *pointer.Source, rec phases.Recorder, dir string) 
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: rewardutil.DefaultAdvantageOptions(), ValLoss: phases.ValLoss{Temperature: 0.5},
-		Normalize: func(r []float64) []float64 { return rewardutil.Normalize(r, rewardutil.DefaultNormalizeOptions()) }}}
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: phases.ValLoss{Temperature: 0.5},
+		Normalize: func(r []float64) []float64 { return group.Normalize(r, group.DefaultNormalizeOptions()) }}}
 }
 
 // Nosy is a doctor that speaks of a healthy run too, at steps that its windows decide.
@@ -533,7 +534,7 @@ func TokenEnv(t *testing.T, rec phases.Recorder, dir string) *phases.Env {
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: ToyQuestions("val", 100, 10), Shots: ToyMost, Shuffle: true, EvalBatch: 4, Advantage: rewardutil.DefaultAdvantageOptions(),
+		Val: ToyQuestions("val", 100, 10), Shots: ToyMost, Shuffle: true, EvalBatch: 4, Advantage: advantage.DefaultOptions(),
 		ValLoss: phases.ValLoss{Temperature: 0.1, PerToken: true}}}
 }
 

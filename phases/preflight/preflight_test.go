@@ -15,7 +15,8 @@ import (
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/grpo"
 	"fulcrum/phases/rce"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -55,7 +56,7 @@ func newRig(t *testing.T) *rig {
 	policy.SetShots(2)
 	optim := phases.DefaultOptimOptions()
 	optim.WeightDecay = 0
-	lr := rewardutil.DefaultLRScheduleOptions()
+	lr := schedule.DefaultLROptions()
 	imitation, online := rce.DefaultOptions(), grpo.DefaultOptions()
 	imitation.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
 	offline := grpo.DefaultOptions()
@@ -85,7 +86,7 @@ func newRig(t *testing.T) *rig {
 		r.stages[i].Optim, r.stages[i].SampleTemp = optim, 1
 	}
 	r.stages[0].Credit = func(b *selector.Batch, tau float64) []float64 {
-		w, _ := rewardutil.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
+		w, _ := group.Weights(b.Rewards, b.Valid, b.B(), b.G, tau, false)
 		return w
 	}
 	for i, o := range []*grpo.Options{&offline, &online} {

@@ -9,7 +9,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/phasetest"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -26,7 +26,7 @@ func TestMicroBatchKeepsDropout(t *testing.T) {
 				var loss float64
 				for _, micro := range []*int{nil, new(1), new(2), new(3)} {
 					var phase *Phase
-					sched := rewardutil.LRScheduleOptions{Name: "constant"}
+					sched := schedule.LROptions{Name: "constant"}
 					if name == "sft" {
 						opt := DefaultSFTOptions()
 						opt.Epochs, opt.MicroBatch = 1, micro

@@ -12,7 +12,9 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -37,7 +39,7 @@ type Options struct {
 	// temperature of sampling (online)
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
 	// τ of the softmax over a query's candidates, annealed by step
-	Temperature rewardutil.TemperatureOptions `koanf:"temperature"`
+	Temperature schedule.TemperatureOptions `koanf:"temperature"`
 	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
 	// imitate the best candidate only (the weights are then one-hot)
@@ -56,7 +58,7 @@ type Options struct {
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultOptions() Options {
 	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: rewardutil.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
+		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -85,7 +87,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 type Phase struct {
 	name      string
 	opt       Options
-	sched     rewardutil.LRScheduleOptions
+	sched     schedule.LROptions
 	optim     phases.OptimOptions
 	src       selector.Source
 	batch     int
@@ -100,7 +102,7 @@ type Phase struct {
 }
 
 // New returns the rce phase on recorded beams.
-func New(opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *Phase {
+func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	if opt.BatchSize != nil {
 		batch = *opt.BatchSize
 	}
@@ -108,7 +110,7 @@ func New(opt Options, optim phases.OptimOptions, sched rewardutil.LRScheduleOpti
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
-func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched rewardutil.LRScheduleOptions, src selector.Source, batch int, smoothing float64) *Phase {
+func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	rce := DefaultOptions()
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
@@ -210,7 +212,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 		phases.AddTextMetrics(m, batch)
 	}
 	if r.opt.Rollout == "online" {
-		m["mean_reward"], m["reward_std"] = objective.MeanReward(batch), rewardutil.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
+		m["mean_reward"], m["reward_std"] = objective.MeanReward(batch), advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
 	}
 	return m, nil
 }
@@ -266,7 +268,7 @@ func weightedSteps(weights []float64, b *selector.Batch) float64 {
 }
 
 // beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.
-func beamWeights(opt Options, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, rewardutil.WeightStats) {
+func beamWeights(opt Options, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, group.WeightStats) {
 	rewards := b.Rewards
 	switch {
 	case opt.Top1Only && opt.Compat:
@@ -277,7 +279,7 @@ func beamWeights(opt Options, b *selector.Batch, tau float64, normalize func([]f
 	if opt.Rewards == "normalized" && normalize != nil {
 		rewards = objective.NormalizeGroups(b, normalize)
 	}
-	w, stats := rewardutil.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
+	w, stats := group.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
 	if opt.Compat {
 		infiniteIsNaN(w, rewards, b.G)
 	}
@@ -296,10 +298,10 @@ func infiniteIsNaN(w, rewards []float64, g int) {
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
-func top1Weights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
-	sel := rewardutil.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
+func top1Weights(b *selector.Batch) ([]float64, group.WeightStats) {
+	sel := advantage.TopK(b.Rewards, b.Valid, b.B(), b.G, 1)
 	w := make([]float64, len(b.Valid))
-	stats := rewardutil.WeightStats{ESS: 1}
+	stats := group.WeightStats{ESS: 1}
 	for i := range b.B() {
 		if sel.Valid[i] {
 			w[i*b.G+sel.Index[i]] = 1
@@ -322,9 +324,9 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 
 // firstWeights puts 1/T on the first listed candidate of each query, as the reference does (defect D14):
 // the loss is then a mean over steps.
-func firstWeights(b *selector.Batch) ([]float64, rewardutil.WeightStats) {
+func firstWeights(b *selector.Batch) ([]float64, group.WeightStats) {
 	w := make([]float64, len(b.Valid))
-	stats := rewardutil.WeightStats{ESS: 1}
+	stats := group.WeightStats{ESS: 1}
 	for i := range b.B() {
 		if b.Valid[i*b.G] {
 			w[i*b.G] = 1 / float64(b.T)

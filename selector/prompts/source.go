@@ -15,7 +15,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil"
+	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
 )
 
@@ -33,13 +33,13 @@ type Source[P any] struct {
 	set     *conversation.Set
 	render  func(conversation.Sample) (P, error)
 	text    Text
-	rewards *rewardutil.TextRewards // nil: nothing can score
-	ctx     context.Context         // ends waiting for a slow scorer
+	rewards *reward.Rewards // nil: nothing can score
+	ctx     context.Context // ends waiting for a slow scorer
 }
 
 // New returns a source over set. rewards may be nil: completions cannot be scored then. ctx ends waiting for
 // external scorers.
-func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *rewardutil.TextRewards) *Source[P] {
+func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *reward.Rewards) *Source[P] {
 	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards, ctx: ctx}
 }
 
@@ -127,7 +127,7 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 		return fmt.Errorf("%s: no reward can score new completions: give a term of rewards a weight", s.name)
 	}
 	b.Texts = make([]string, len(b.Valid))
-	var items []rewardutil.TextItem
+	var items []reward.Item
 	var at []int
 	for i, q := range b.Queries {
 		sample, err := s.set.Sample(q)
@@ -141,7 +141,7 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			}
 			ids := b.Scored(i, g)
 			b.Texts[k] = s.text.Decode(s.withoutEOS(ids))
-			items = append(items, rewardutil.TextItem{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k], Reference: sample.Reference, Answers: sample.Answers,
+			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k], Reference: sample.Reference, Answers: sample.Answers,
 				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k], Tokens: len(ids)})
 			at = append(at, k)
 		}

@@ -1,0 +1,164 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"fulcrum/internal/option"
+)
+
+// KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
+type KLOptions struct {
+	// starting coefficient of the KL term; 0 leaves the term out and is never lifted
+	Beta float64 `koanf:"beta" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
+	// exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their
+	// tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ
+	// with ρ = policy/reference
+	Estimator string `koanf:"estimator" enum:"exact,k1,k2,k3,k3_reversed"`
+	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed:
+	// never
+	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
+	// lower end of the band, nats per sequence
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	// upper end of the band, nats per sequence
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
+	// beta is multiplied or divided by this outside the band
+	Factor float64 `koanf:"factor" range:"(1,inf)"`
+	// beta never falls below this
+	BetaMin float64 `koanf:"beta_min" range:"(0,inf)"`
+	// beta never rises above this
+	BetaMax float64 `koanf:"beta_max" range:"(0,inf)"`
+	// the policy that KL is measured against
+	Reference string `koanf:"reference" enum:"init,phase_start,epoch_start"`
+
+	// the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the
+	// reference's way, noisy)
+	Update string `koanf:"update" enum:"step,epoch,moving_average"`
+	// weight of the past in the moving average
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
+	// step of the proportional controller: beta changes by at most gain·0.2 of itself
+	Gain float64 `koanf:"gain" range:"(0,5)"`
+	// move the reference towards the policy every so many optimizer steps; null = never
+	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
+	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO,
+	// arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy
+	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha"`
+	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
+	LiftZero bool `koanf:"lift_zero"`
+}
+
+// DefaultKLOptions returns the plan's band, [0.01, 0.1] nats with factor 1.5, moved once an epoch.
+func DefaultKLOptions() KLOptions {
+	return KLOptions{
+		Beta: 0.1, Estimator: "exact", Controller: "band",
+		TargetMin: 0.01, TargetMax: 0.1, Factor: 1.5, BetaMin: 0.001, BetaMax: 10,
+		Reference: "phase_start", Update: "epoch", MovingAverageDecay: 0.9, Gain: 0.1, SyncMix: 1,
+	}
+}
+
+// Validate reports unknown names, an empty band, crossed bounds and a factor that moves nothing.
+func (o KLOptions) Validate() error {
+	errs := []error{
+		option.Want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
+		option.OneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3", "k3_reversed"),
+		option.OneOf("controller", o.Controller, "band", "proportional", "fixed"),
+		option.OneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
+		option.Want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),
+		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which refreshes the reference by the epoch"),
+		option.Want(o.SyncSteps == nil || o.SyncMix > 0 && o.SyncMix <= 1, "sync_mix", "want a number in (0, 1], got %v", o.SyncMix),
+	}
+	if o.Controller != "fixed" {
+		errs = append(errs, o.band().validate("beta"))
+		errs = append(errs, option.Want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v", o.Gain))
+	}
+	return errors.Join(errs...)
+}
+
+func (o KLOptions) band() band {
+	return band{
+		targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.BetaMin, max: o.BetaMax,
+		update: o.Update, decay: o.MovingAverageDecay,
+	}
+}
+
+// KLController holds β. It is told the KL of every step and the end of every epoch, and moves when its
+// options say so; between two moves it is a constant. Its whole state is State, for an exact resume.
+type KLController struct {
+	opt   KLOptions
+	state State
+}
+
+// NewKLController returns a controller at opt.Beta.
+func NewKLController(opt KLOptions) (*KLController, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	return &KLController{opt: opt, state: State{Value: opt.Beta}}, nil
+}
+
+// Beta returns the coefficient to use in the next step.
+func (c *KLController) Beta() float64 { return c.state.Value }
+
+// Step records the KL of an optimizer step that used Beta, in nats per sequence, and reports a move. A KL
+// that is not a number moves nothing and is counted.
+func (c *KLController) Step(kl float64) Change {
+	if c.inert() {
+		return Change{}
+	}
+	return c.opt.band().step(&c.state, kl, c.move)
+}
+
+// EndEpoch reports the move that the epoch's mean KL asks for (update epoch).
+func (c *KLController) EndEpoch() Change {
+	if c.inert() {
+		return Change{}
+	}
+	return c.opt.band().endEpoch(&c.state, c.move)
+}
+
+// State returns what an exact resume needs; it marshals to JSON.
+func (c *KLController) State() State { return c.state }
+
+// Restore sets a state that State returned.
+func (c *KLController) Restore(s State) error {
+	if math.IsNaN(s.Value) || s.Value < 0 || math.IsInf(s.Value, 0) {
+		return fmt.Errorf("restore KL controller: beta = %v: want a number of at least 0", s.Value)
+	}
+	c.state = s
+	return nil
+}
+
+func (c *KLController) inert() bool {
+	return c.opt.Controller == "fixed" || c.state.Value == 0 && !c.opt.LiftZero
+}
+
+// move returns the β that follows from a KL.
+func (c *KLController) move(beta, kl float64) float64 {
+	o := c.opt
+	if o.Controller == "proportional" {
+		return ProportionalBeta(beta, kl, math.Sqrt(max(o.TargetMin, 1e-6)*o.TargetMax), o.Gain, o.BetaMin, o.BetaMax)
+	}
+	return BandBeta(beta, kl, o.TargetMin, o.TargetMax, o.Factor, o.BetaMin, o.BetaMax)
+}
+
+// BandBeta returns β·factor for a KL above targetMax, β/factor for one below targetMin, else β, kept in
+// [betaMin, betaMax]. On an end of the band, or with a NaN KL, β stays. Source: parity specification §6.
+func BandBeta(beta, kl, targetMin, targetMax, factor, betaMin, betaMax float64) float64 {
+	switch {
+	case kl > targetMax:
+		beta *= factor
+	case kl < targetMin:
+		beta /= factor
+	}
+	return math.Max(betaMin, math.Min(betaMax, beta))
+}
+
+// ProportionalBeta returns β·(1 + gain·e) with e = KL/target - 1 cut to ±0.2, kept in [betaMin, betaMax].
+// Source: Ziegler et al. 2019 (arXiv:1909.08593) §2.2, whose gain is 0.1.
+func ProportionalBeta(beta, kl, target, gain, betaMin, betaMax float64) float64 {
+	if !math.IsNaN(kl) {
+		beta *= 1 + gain*math.Max(-0.2, math.Min(0.2, kl/target-1))
+	}
+	return math.Max(betaMin, math.Min(betaMax, beta))
+}

@@ -1,0 +1,113 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"fulcrum/internal/option"
+)
+
+// PolicyTemperatureOptions configures the second half of adaptive temperature: the temperature of the
+// policy itself in GRPO, its logits divided by τ. A KL below the band sharpens the policy (τ falls), one
+// above softens it (τ rises).
+type PolicyTemperatureOptions struct {
+	// let the KL steer the policy's temperature
+	Enabled bool `koanf:"enabled"`
+	// temperature of the first step; 1 is the policy as it is
+	Start float64 `koanf:"start" range:"(0,inf)"`
+	// the temperature never falls below this
+	Min float64 `koanf:"min" range:"(0,inf)"`
+	// the temperature never rises above this
+	Max float64 `koanf:"max" range:"(0,inf)"`
+	// the temperature is multiplied or divided by this outside the band
+	Factor float64 `koanf:"factor" range:"(1,inf)"`
+	// KL below this sharpens, nats per sequence
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	// KL above this softens, nats per sequence
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
+	// the KL that decides: each step's, each epoch's mean, or a moving average
+	Update string `koanf:"update" enum:"step,epoch,moving_average"`
+	// weight of the past in the moving average
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
+}
+
+// DefaultPolicyTemperatureOptions returns a controller that is off.
+func DefaultPolicyTemperatureOptions() PolicyTemperatureOptions {
+	return PolicyTemperatureOptions{
+		Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1,
+		Update: "epoch", MovingAverageDecay: 0.9,
+	}
+}
+
+// Validate reports an empty band, crossed bounds and a start outside them. Options that are off pass.
+func (o PolicyTemperatureOptions) Validate() error {
+	if !o.Enabled {
+		return nil
+	}
+	return errors.Join(
+		o.band().validate(""),
+		option.Want(o.Start >= o.Min && o.Start <= o.Max, "start", "want a number in [min, max] = [%v, %v], got %v", o.Min, o.Max, o.Start),
+	)
+}
+
+func (o PolicyTemperatureOptions) band() band {
+	return band{
+		targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.Min, max: o.Max,
+		update: o.Update, decay: o.MovingAverageDecay,
+	}
+}
+
+// PolicyTemperature holds the policy's temperature; its calls mirror KLController's.
+type PolicyTemperature struct {
+	opt   PolicyTemperatureOptions
+	state State
+}
+
+// NewPolicyTemperature returns a controller at opt.Start, or one that stays at 1 when it is off.
+func NewPolicyTemperature(opt PolicyTemperatureOptions) (*PolicyTemperature, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	start := opt.Start
+	if !opt.Enabled {
+		start = 1
+	}
+	return &PolicyTemperature{opt: opt, state: State{Value: start}}, nil
+}
+
+// Value returns the τ to divide logits by in the next step.
+func (c *PolicyTemperature) Value() float64 { return c.state.Value }
+
+// Step records the KL of an optimizer step, in nats per sequence, and reports a move.
+func (c *PolicyTemperature) Step(kl float64) Change {
+	if !c.opt.Enabled {
+		return Change{}
+	}
+	return c.opt.band().step(&c.state, kl, c.move)
+}
+
+// EndEpoch reports the move that the epoch's mean KL asks for (update epoch).
+func (c *PolicyTemperature) EndEpoch() Change {
+	if !c.opt.Enabled {
+		return Change{}
+	}
+	return c.opt.band().endEpoch(&c.state, c.move)
+}
+
+// State returns what an exact resume needs; it marshals to JSON.
+func (c *PolicyTemperature) State() State { return c.state }
+
+// Restore sets a state that State returned.
+func (c *PolicyTemperature) Restore(s State) error {
+	if !(s.Value > 0) || math.IsInf(s.Value, 0) {
+		return fmt.Errorf("restore policy temperature: %v: want a number above 0", s.Value)
+	}
+	c.state = s
+	return nil
+}
+
+func (c *PolicyTemperature) move(tau, kl float64) float64 {
+	o := c.opt
+	return BandBeta(tau, kl, o.TargetMin, o.TargetMax, o.Factor, o.Min, o.Max)
+}

@@ -1,0 +1,96 @@
+// Package group computes with the values of candidates in groups: moments, ranks, scales and RCE's weights.
+package group
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// counts says whether entry i counts; a nil mask counts everything.
+func Counts(valid []bool, i int) bool { return valid == nil || valid[i] }
+
+// gather returns the counted values of one group, and where they stand in it.
+func Gather(x []float64, valid []bool) (values []float64, at []int) {
+	values, at = make([]float64, 0, len(x)), make([]int, 0, len(x))
+	for i, v := range x {
+		if Counts(valid, i) {
+			values, at = append(values, v), append(at, i)
+		}
+	}
+	return values, at
+}
+
+// row returns group b of a flat [B, G] matrix and its part of the mask.
+func Row(x []float64, valid []bool, b, G int) ([]float64, []bool) {
+	x = x[b*G : (b+1)*G]
+	if valid == nil {
+		return x, nil
+	}
+	return x, valid[b*G : (b+1)*G]
+}
+
+// moments returns the mean, the sample standard deviation (n-1; NaN for one value) and the spread
+// max - min. Equal values give exactly their mean and a deviation of exactly 0.
+func Moments(x []float64) (mean, std, spread float64) {
+	if len(x) == 0 {
+		return math.NaN(), math.NaN(), 0
+	}
+	lo, hi := x[0], x[0]
+	for _, v := range x {
+		mean += v
+		lo, hi = math.Min(lo, v), math.Max(hi, v)
+	}
+	mean /= float64(len(x))
+	if lo == hi {
+		mean = lo
+	}
+	for _, v := range x {
+		std += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(std / float64(len(x)-1)), hi - lo
+}
+
+// averageRanks returns for each value its place in ascending order, 0..n-1; equal values share the
+// mean of their places.
+func averageRanks(x []float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	ranks := make([]float64, len(x))
+	for i := 0; i < len(order); {
+		j := i + 1
+		for j < len(order) && x[order[j]] == x[order[i]] {
+			j++
+		}
+		for _, at := range order[i:j] {
+			ranks[at] = float64(i+j-1) / 2
+		}
+		i = j
+	}
+	return ranks
+}
+
+// centredRanks maps averageRanks to [-1, 1], the best value at +1; a single value gets 0.
+func CentredRanks(x []float64) []float64 {
+	ranks := averageRanks(x)
+	for i := range ranks {
+		if len(x) > 1 {
+			ranks[i] = 2*ranks[i]/float64(len(x)-1) - 1
+		}
+	}
+	return ranks
+}
+
+// rounding is the relative difference at which two float32 rewards can no longer be told apart.
+const Rounding = 4e-7
+
+func MaxAbs(x []float64) float64 {
+	m := 0.0
+	for _, v := range x {
+		m = math.Max(m, math.Abs(v)) // math.Max keeps NaN
+	}
+	return m
+}

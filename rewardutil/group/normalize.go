@@ -1,0 +1,79 @@
+package group
+
+import (
+	"errors"
+	"math"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/torchorder"
+)
+
+// NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights and
+// for compat's advantages; GRPO's own advantages start from raw rewards).
+type NormalizeOptions struct {
+	// scale of the rewards within a query
+	Method string `koanf:"method" enum:"z_score,z_score_clamp,rank_normalize,none"`
+	// z-scores are cut to plus or minus this (z_score_clamp)
+	Clamp float64 `koanf:"clamp" range:"(0,inf]"`
+	// equal rewards share their mean rank, or are ranked by the reference's sort (rank_normalize)
+	Ties string `koanf:"ties" enum:"average,position"`
+}
+
+// DefaultNormalizeOptions returns z-scores cut to ±3.
+func DefaultNormalizeOptions() NormalizeOptions {
+	return NormalizeOptions{Method: "z_score_clamp", Clamp: 3, Ties: "average"}
+}
+
+// Validate reports unknown names and a clamp that is not positive.
+func (o NormalizeOptions) Validate() error {
+	return errors.Join(
+		option.OneOf("method", o.Method, "z_score", "z_score_clamp", "rank_normalize", "none"),
+		option.Want(o.Clamp > 0, "clamp", "want more than 0, got %v", o.Clamp),
+		option.OneOf("ties", o.Ties, "average", "position"),
+	)
+}
+
+// Normalize returns the rewards of one query on the scale of o.Method:
+//
+//	z_score          (r - mean) / std with the sample deviation, where std > 1e-12; else r itself
+//	z_score_clamp    the same, z-scores cut to ±clamp (r itself is not cut)
+//	rank_normalize   1 - 2k/(n-1) for the k-th best (from 0); 0 for a single reward
+//	none             r
+//
+// Equal rewards get equal ranks unless ties is position, which is the reference's order: that of the C++
+// library's sort, for reproducing its numbers only. Source: parity specification §3.
+func Normalize(r []float64, o NormalizeOptions) []float64 {
+	out := make([]float64, len(r))
+	copy(out, r)
+	switch o.Method {
+	case "z_score", "z_score_clamp":
+		mean, std, _ := Moments(r)
+		if !(std > 1e-12) { // NaN for a single reward
+			return out
+		}
+		for i, v := range r {
+			out[i] = (v - mean) / std
+			if o.Method == "z_score_clamp" {
+				out[i] = math.Max(-o.Clamp, math.Min(o.Clamp, out[i]))
+			}
+		}
+	case "rank_normalize":
+		if o.Ties == "position" {
+			return positionRanks(r)
+		}
+		return CentredRanks(r)
+	}
+	return out
+}
+
+// positionRanks ranks like the reference: ties apart, in the order of the C++ library's sort.
+func positionRanks(r []float64) []float64 {
+	out := make([]float64, len(r))
+	if len(r) == 1 {
+		return out
+	}
+	for k, i := range torchorder.Sort(r) {
+		out[i] = 1 - 2*float64(k)/float64(len(r)-1)
+	}
+	return out
+}

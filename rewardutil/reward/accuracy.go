@@ -1,0 +1,122 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/text"
+)
+
+// AccuracyOptions configures the reward for naming the reference's actions.
+type AccuracyOptions struct {
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// what an action is: numbered is (N) where the reference numbers its actions, else comma; comma is what
+	// commas, semicolons and line ends separate; any also splits at white space
+	Split string `koanf:"split" enum:"numbered,comma,any"`
+	// no partial credit: 1 for an exact match or the same option numbers, else 0
+	Exact bool `koanf:"exact"`
+	// a completion without <answer>…</answer> earns 0; false: all of it is its answer
+	Tagged bool `koanf:"tagged"`
+}
+
+// DefaultAccuracyOptions returns the Qwen-VL recipe's way; the term is off.
+func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "numbered"} }
+
+// Validate reports unknown names.
+func (o AccuracyOptions) Validate() error {
+	return errors.Join(
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.OneOf("split", o.Split, "numbered", "comma", "any"),
+	)
+}
+
+// Score compares the answer part of each completion with that of its reference: 1 where they are equal once
+// normalised, else the intersection over union of their sets of actions, in [0, 1].
+//
+// Normalised means lower case, runs of white space as one blank, and no white space, quotes, brackets or
+// full stops at either end. With split numbered an action is its option number wherever the reference numbers
+// its actions, "(1) pick up (2) attach": the words beside the numbers do not count, and a completion without
+// numbers names no action. Other actions are what commas, semicolons, line ends and (split: any) white space
+// separate, each normalised, empty ones left out.
+func (o AccuracyOptions) Score(_ context.Context, items []Item) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		if it.Reference == "" {
+			return nil, itemErrorf(items, i, "accuracy needs a reference completion, and the record has none")
+		}
+		if !o.Tagged || text.HasAnswer(it.Completion) {
+			out[i] = o.score(text.Answer(it.Completion), text.Answer(it.Reference))
+		}
+	}
+	return out, nil
+}
+
+func (o AccuracyOptions) score(answer, reference string) float64 {
+	if normalizeAction(answer) == normalizeAction(reference) {
+		return 1
+	}
+	if options := optionNumbers(reference); o.Split == "numbered" && len(options) > 0 {
+		iou := SetIoU(optionNumbers(answer), options)
+		if o.Exact && iou < 1 {
+			return 0
+		}
+		return iou
+	}
+	if o.Exact {
+		return 0
+	}
+	return SetIoU(o.actions(answer), o.actions(reference))
+}
+
+// actions returns the set of an answer's actions, as a list that may repeat.
+func (o AccuracyOptions) actions(s string) []string {
+	parts := strings.FieldsFunc(s, func(r rune) bool {
+		return r == ',' || r == ';' || r == '\n' || o.Split == "any" && unicode.IsSpace(r)
+	})
+	out := parts[:0]
+	for _, p := range parts {
+		if p = normalizeAction(p); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+var optionNumber = regexp.MustCompile(`\((\d+)\)`)
+
+// optionNumbers returns the numbers of "(1) pick up (2) attach", as a list that may repeat.
+func optionNumbers(s string) []string {
+	var out []string
+	for _, m := range optionNumber.FindAllStringSubmatch(s, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+func normalizeAction(s string) string {
+	s = strings.Join(strings.Fields(strings.ToLower(s)), " ")
+	return strings.Trim(s, " .\"'`()[]{}")
+}
+
+// SetIoU returns |A ∩ B| / |A ∪ B| of two lists taken as sets; 0 where both are empty.
+func SetIoU(a, b []string) float64 {
+	in := make(map[string]int, len(a)+len(b)) // bit 1: in a, bit 2: in b
+	for _, x := range a {
+		in[x] |= 1
+	}
+	for _, x := range b {
+		in[x] |= 2
+	}
+	both := 0
+	for _, bits := range in {
+		if bits == 3 {
+			both++
+		}
+	}
+	return float64(both) / float64(max(1, len(in)))
+}

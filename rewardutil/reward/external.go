@@ -1,0 +1,57 @@
+package reward
+
+import (
+	"context"
+	"errors"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/scorer"
+)
+
+// ExternalOptions configures a reward that a program of the user's gives: an LLM judge, a compiler, a game.
+type ExternalOptions struct {
+	// weight in the total; 0 = off, and nothing is started
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	scorer.Options
+}
+
+// DefaultExternalOptions returns a term that is off.
+func DefaultExternalOptions() ExternalOptions {
+	return ExternalOptions{Options: scorer.DefaultOptions()}
+}
+
+// Validate reports a negative weight, a weight without a scorer, and the scorer's keys.
+func (o ExternalOptions) Validate() error {
+	if o.Weight == 0 {
+		return nil
+	}
+	return errors.Join(
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Want(o.On(), "url", "want the address of a scorer, or its command"),
+		o.Options.Validate(),
+	)
+}
+
+// external is a TextReward whose scores come from elsewhere, as they are.
+type external struct{ scorer *scorer.Scorer }
+
+func newExternal(o ExternalOptions) (Reward, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := scorer.New(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	return external{s}, nil
+}
+
+func (e external) Score(ctx context.Context, items []Item) ([]float64, error) {
+	seen := make([]scorer.Item, len(items))
+	for i, it := range items {
+		seen[i] = newScorerItem(it)
+	}
+	return e.scorer.Score(ctx, seen)
+}
+
+func (e external) Close() error { return e.scorer.Close() }

@@ -1,0 +1,98 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"fulcrum/internal/option"
+)
+
+// FormatOptions configures the reward for answering as asked: <think>…</think><answer>…</answer>.
+type FormatOptions struct {
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// share for a <think> that a </think> follows
+	Think float64 `koanf:"think" range:"[0,1]"`
+	// share for an <answer> that an </answer> follows
+	Answer float64 `koanf:"answer" range:"[0,1]"`
+	// share for both pairs, the answer after the thought
+	Order float64 `koanf:"order" range:"[0,1]"`
+	// each of the four tags at most once, and nothing but white space outside the pairs; else 0
+	Strict bool `koanf:"strict"`
+}
+
+// DefaultFormatOptions returns the shares of the Qwen-VL recipe; the term is off.
+func DefaultFormatOptions() FormatOptions { return FormatOptions{Think: 0.3, Answer: 0.3, Order: 0.4} }
+
+// Validate reports shares that could only give 0.
+func (o FormatOptions) Validate() error {
+	return errors.Join(
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v", o.Think, o.Answer, o.Order),
+		option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
+	)
+}
+
+// Score returns, for each completion, the sum of the shares it earns, in [0, Think+Answer+Order]:
+//
+//	Think    a <think> has a </think> somewhere after it
+//	Answer   an <answer> has an </answer> somewhere after it
+//	Order    the tags <think>, </think>, <answer>, </answer> follow each other, with any text between them
+//
+// Tags are compared as they stand: lower case, no blanks. A completion that was cut off before a closing
+// tag earns what it has.
+func (o FormatOptions) Score(_ context.Context, items []Item) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		out[i] = o.score(it.Completion)
+	}
+	return out, nil
+}
+
+func (o FormatOptions) score(s string) float64 {
+	if o.Strict && !strictFormat(s) {
+		return 0
+	}
+	sum := 0.0
+	if inOrder(s, "<think>", "</think>") {
+		sum += o.Think
+	}
+	if inOrder(s, "<answer>", "</answer>") {
+		sum += o.Answer
+	}
+	if inOrder(s, "<think>", "</think>", "<answer>", "</answer>") {
+		sum += o.Order
+	}
+	return sum
+}
+
+// inOrder reports whether the tags occur one after the other.
+func inOrder(s string, tags ...string) bool {
+	for _, tag := range tags {
+		var found bool
+		if _, s, found = strings.Cut(s, tag); !found {
+			return false
+		}
+	}
+	return true
+}
+
+// strictFormat reports a completion that is nothing but the pairs, each at most once.
+func strictFormat(s string) bool {
+	for _, pair := range [...][2]string{{"<think>", "</think>"}, {"<answer>", "</answer>"}} {
+		before, rest, found := strings.Cut(s, pair[0])
+		if !found {
+			if strings.Contains(s, pair[1]) {
+				return false
+			}
+			continue
+		}
+		_, after, closed := strings.Cut(rest, pair[1])
+		if !closed {
+			return false
+		}
+		s = before + " " + after
+	}
+	return strings.TrimSpace(s) == ""
+}

@@ -1,0 +1,37 @@
+package reward
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// TextItem is one completion to score, with all that its record says about what it should be.
+type Item struct {
+	Name       string          // of the record, for messages
+	Prompt     string          // text of the conversation so far, without the chat template
+	Completion string          // what the policy wrote, special tokens left out
+	Reference  string          // the target completion, "" where there is none
+	Answers    []string        // of human annotators
+	Images     []string        // files of the prompt's images, for external scorers
+	Meta       json.RawMessage // the record's own meta object, or nil
+	Root       string          // folder that relative paths in Meta are taken from
+	Truncated  bool            // cut at the maximal length
+	Tokens     int             // of the completion
+}
+
+// TextReward scores completions: one finite number for each item, in order. It returns the same for the same
+// items and may be called from several goroutines at once. An item that lacks what the reward needs, such
+// as annotators' answers, is an error that names the item.
+type Reward interface {
+	Score(ctx context.Context, items []Item) ([]float64, error)
+}
+
+// itemErrorf names the item that an error is about.
+func itemErrorf(items []Item, i int, format string, args ...any) error {
+	name := items[i].Name
+	if name == "" {
+		name = fmt.Sprintf("item %d", i)
+	}
+	return fmt.Errorf("%s: "+format, append([]any{name}, args...)...)
+}

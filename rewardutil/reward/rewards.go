@@ -1,0 +1,206 @@
+// Package reward scores completions: one file a reward, and their weighted sum.
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/group"
+)
+
+// TextRewardOptions is the section rewards of the configuration: the terms of a completion's reward. A term
+// with weight 0 is off and is neither computed nor reported.
+type Options struct {
+	// <think> and <answer> tags and their order
+	Format FormatOptions `koanf:"format"`
+	// exact match with the reference, else IoU of the sets of actions
+	Accuracy AccuracyOptions `koanf:"accuracy"`
+	// a text or a regular expression that the answer must have
+	Match MatchOptions `koanf:"match"`
+	// VQA accuracy against the annotators' answers
+	VQA VQAOptions `koanf:"vqa"`
+	// ROUGE against the reference
+	Rouge RougeOptions `koanf:"rouge"`
+	// similarity of length to the reference
+	Length LengthOptions `koanf:"length"`
+	// negative points, scored on masks or by an external segmenter
+	Points PointsOptions `koanf:"points"`
+	// scores of a program: an HTTP address or a command
+	External ExternalOptions `koanf:"external"`
+
+	// factor of the total, before its bounds: with advantages that are not normalised, the reward's weight
+	// against the KL
+	Scale float64 `koanf:"scale" range:"(0,inf)"`
+	// lower bound of the total (null = none)
+	ClipMin *float64 `koanf:"clip_min"`
+	// upper bound of the total (null = none)
+	ClipMax *float64 `koanf:"clip_max"`
+}
+
+// DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
+func DefaultOptions() Options {
+	return Options{
+		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Match: DefaultMatchOptions(), Rouge: DefaultRougeOptions(),
+		Points: DefaultPointsOptions(), External: DefaultExternalOptions(), Scale: 1,
+	}
+}
+
+// Validate reports a scale or clip bounds that leave nothing; the terms report their own keys.
+func (o Options) Validate() error {
+	if !(o.Scale > 0) || math.IsInf(o.Scale, 0) {
+		return option.Errorf("scale", "want a number above 0, got %v", o.Scale)
+	}
+	if o.ClipMin != nil && o.ClipMax != nil && *o.ClipMin >= *o.ClipMax {
+		return option.Errorf("clip_max", "want more than clip_min %v, got %v", *o.ClipMin, *o.ClipMax)
+	}
+	return nil
+}
+
+// TextTerm is one weighted part of a reward.
+type Term struct {
+	Name   string // also in TextRewards.Score's terms and in metrics
+	Weight float64
+	Reward Reward
+}
+
+// textTerm is a term that may be on.
+type textTerm struct {
+	name   string
+	weight float64
+	build  func() (Reward, error)
+}
+
+// terms lists every term there is.
+func (o Options) terms() []textTerm {
+	return []textTerm{
+		{"format", o.Format.Weight, valid(o.Format)},
+		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
+		{"match", o.Match.Weight, func() (Reward, error) { return newMatch(o.Match) }},
+		{"vqa", o.VQA.Weight, valid(o.VQA)},
+		{"rouge", o.Rouge.Weight, valid(o.Rouge)},
+		{"length", o.Length.Weight, valid(o.Length)},
+		{"points", o.Points.Weight, func() (Reward, error) { return newPoints(o.Points) }},
+		{"external", o.External.Weight, func() (Reward, error) { return newExternal(o.External) }},
+	}
+}
+
+// Any reports whether a term is on.
+func (o Options) Any() bool {
+	for _, t := range o.terms() {
+		if t.weight != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Build returns the reward that the options describe. At least one term must be on.
+func (o Options) Build() (*Rewards, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("rewards.%w", err)
+	}
+	r := &Rewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+	for _, t := range o.terms() {
+		if t.weight == 0 {
+			continue
+		}
+		reward, err := t.build()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", t.name, err), r.Close())
+		}
+		r.Terms = append(r.Terms, Term{t.name, t.weight, reward})
+	}
+	if len(r.Terms) == 0 {
+		return nil, errors.New("rewards: every term has weight 0: switch one on, such as rewards.vqa.weight=1")
+	}
+	if o.ClipMin != nil {
+		r.clipMin = *o.ClipMin
+	}
+	if o.ClipMax != nil {
+		r.clipMax = *o.ClipMax
+	}
+	return r, nil
+}
+
+// valid returns a constructor for rewards that are their own options.
+func valid[O interface {
+	Reward
+	Validate() error
+}](o O) func() (Reward, error) {
+	return func() (Reward, error) { return o, o.Validate() }
+}
+
+// TextRewards is a weighted sum of rewards.
+type Rewards struct {
+	Terms            []Term
+	scale            float64
+	clipMin, clipMax float64
+}
+
+// measured is a reward that reports numbers of its own beside its scores [n], by name.
+type measured interface {
+	ScoreMeasured(ctx context.Context, items []Item) (scores []float64, measures map[string][]float64, err error)
+}
+
+// Score returns the total reward [n] of the items, and each term's own values, unweighted, by name; the numbers that a term
+// measures beside its value stand there too, and are in no total:
+//
+//	total_i = clip(scale · Σ_t weight_t · term_t,i, clip_min, clip_max)
+func (r *Rewards) Score(ctx context.Context, items []Item) (total []float64, terms map[string][]float64, err error) {
+	total, terms = make([]float64, len(items)), make(map[string][]float64, len(r.Terms))
+	for _, t := range r.Terms {
+		values, measures, err := scoreMeasured(ctx, t.Reward, items)
+		if err != nil {
+			return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, err)
+		}
+		if len(values) != len(items) {
+			return nil, nil, fmt.Errorf("rewards.%s: %d scores for %d completions", t.Name, len(values), len(items))
+		}
+		for i, v := range values {
+			if err := group.CheckReward(v); err != nil {
+				return nil, nil, fmt.Errorf("rewards.%s: %w", t.Name, itemErrorf(items, i, "score %v, %v", v, err))
+			}
+			total[i] += t.Weight * v
+		}
+		terms[t.Name] = values
+		maps.Copy(terms, measures)
+	}
+	for i, v := range total {
+		total[i] = max(r.clipMin, min(r.clipMax, r.scale*v))
+		if err := group.CheckReward(total[i]); err != nil {
+			return nil, nil, fmt.Errorf("rewards: %w", itemErrorf(items, i, "the weighted sum is %v, %v", total[i], err))
+		}
+	}
+	return total, terms, nil
+}
+
+func scoreMeasured(ctx context.Context, r Reward, items []Item) ([]float64, map[string][]float64, error) {
+	if m, ok := r.(measured); ok {
+		return m.ScoreMeasured(ctx, items)
+	}
+	scores, err := r.Score(ctx, items)
+	return scores, nil, err
+}
+
+// Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows
+// at once. Take the references as completions.
+func (r *Rewards) Check(ctx context.Context, probe []Item) error {
+	_, _, err := r.Score(ctx, probe)
+	return err
+}
+
+// Close ends the processes that external scorers keep.
+func (r *Rewards) Close() error {
+	var errs []error
+	for _, t := range r.Terms {
+		if c, ok := t.Reward.(io.Closer); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,35 @@
+package reward
+
+import (
+	"context"
+	"errors"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/text"
+	"fulcrum/rewardutil/vqa"
+)
+
+// VQARewardOptions configures the VQA accuracy of answers.
+type VQAOptions struct {
+	// weight in the total; 0 = off
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// normalise strings even where all annotators agree; the official evaluation does not
+	Normalize bool `koanf:"normalize"`
+}
+
+// Validate reports a negative weight.
+func (o VQAOptions) Validate() error {
+	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
+}
+
+// Score returns the official VQA accuracy (VQAAccuracy) of each completion's answer part, in [0, 1].
+func (o VQAOptions) Score(_ context.Context, items []Item) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		if len(it.Answers) == 0 {
+			return nil, itemErrorf(items, i, "VQA accuracy needs the annotators' answers, and the record has none")
+		}
+		out[i] = vqa.Accuracy(text.Answer(it.Completion), it.Answers, o.Normalize)
+	}
+	return out, nil
+}

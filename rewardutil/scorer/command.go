@@ -1,0 +1,235 @@
+package scorer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"fulcrum/internal/secret"
+)
+
+// commandTransport runs a program: once for each batch, or kept between batches.
+type commandTransport struct {
+	argv []string
+	keep bool
+	idle chan *child // kept processes that wait for a batch
+}
+
+func newCommandTransport(opt Options) *commandTransport {
+	return &commandTransport{argv: opt.Command, keep: opt.Keep, idle: make(chan *child, opt.Parallel)}
+}
+
+func (t *commandTransport) name() string { return secret.Arguments(t.argv) }
+
+// Close ends the kept processes by closing their input, then by force.
+func (t *commandTransport) Close() error {
+	for {
+		select {
+		case c := <-t.idle:
+			c.kill()
+		default:
+			return nil
+		}
+	}
+}
+
+// score sends a batch to an idle process or a new one. A process that failed is not used again.
+func (t *commandTransport) Score(ctx context.Context, items [][]byte) ([]float64, error) {
+	var c *child
+	select {
+	case c = <-t.idle:
+	default:
+		var err error
+		if c, err = startChild(t.argv); err != nil {
+			return nil, permanent{err}
+		}
+	}
+	stop := context.AfterFunc(ctx, c.kill)
+	defer stop()
+	var scores []float64
+	err := c.quiet()
+	if err == nil {
+		scores, err = c.Score(items, !t.keep)
+	}
+	if err != nil {
+		c.kill()
+		return nil, c.explain(ctx, err, t.keep)
+	}
+	if !t.keep {
+		select {
+		case <-c.ended: // it may have something to put away
+		case <-ctx.Done():
+		}
+		c.kill()
+		return scores, nil
+	}
+	if !stop() { // killed meanwhile
+		return scores, nil
+	}
+	select {
+	case t.idle <- c:
+	default:
+		c.kill()
+	}
+	return scores, nil
+}
+
+// child is a running scorer.
+type child struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	pipe   *os.File
+	out    *bufio.Reader // of pipe
+	stderr *lastBytes
+	ended  chan struct{} // closed when the process is gone and stderr is complete
+}
+
+// startChild starts the program. It dies with this process: the kernel's parent-death signal follows the thread
+// that started it, so that thread is held until the child has ended.
+func startChild(argv []string) (*child, error) {
+	c := &child{cmd: exec.Command(argv[0], argv[1:]...), stderr: &lastBytes{}, ended: make(chan struct{})}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.cmd.Stderr = c.stderr
+	c.cmd.WaitDelay = time.Second // a grandchild may hold stderr open
+	var err error
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	ours, theirs, err := os.Pipe() // of our own: exec's would be closed before all of it is read
+	if err != nil {
+		return nil, err
+	}
+	c.cmd.Stdout, c.pipe, c.out = theirs, ours, bufio.NewReader(ours)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			c.cmd.Wait() // what it printed counts, not how it ended
+			close(c.ended)
+		}
+	}()
+	err = <-started
+	theirs.Close()
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// kill ends the process, and reads and writes under way with it.
+func (c *child) kill() {
+	c.in.Close()
+	c.cmd.Process.Kill()
+	c.pipe.Close()
+}
+
+// quiet reports output that no item asked for: the scores after it would belong to other items.
+func (c *child) quiet() error {
+	c.pipe.SetReadDeadline(time.Now())
+	extra, _ := c.out.Peek(1)
+	c.pipe.SetReadDeadline(time.Time{})
+	if len(extra) > 0 {
+		line, _ := c.out.ReadString('\n')
+		return permanent{fmt.Errorf("more scores than items: then came %q", clipText(line))}
+	}
+	return nil
+}
+
+// score writes the items and reads a line for each. last closes the input after them: a program may read all of
+// it before it answers.
+func (c *child) Score(items [][]byte, last bool) ([]float64, error) {
+	written := make(chan error, 1)
+	go func() {
+		_, err := c.in.Write(append(bytes.Join(items, []byte("\n")), '\n'))
+		if last {
+			err = errors.Join(err, c.in.Close())
+		}
+		written <- err
+	}()
+	out := make([]float64, 0, len(items))
+	for len(out) < len(items) {
+		line, err := c.out.ReadString('\n')
+		if line = strings.TrimSpace(line); line != "" {
+			v, bad := parseScoreLine(line)
+			if bad != nil {
+				return nil, permanent{bad}
+			}
+			out = append(out, v)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the command ended after %d of %d scores", len(out), len(items))
+		}
+	}
+	if !last {
+		return out, errors.Join(<-written, c.quiet())
+	}
+	if rest, err := io.ReadAll(io.LimitReader(c.out, 1<<16)); err == nil && len(bytes.TrimSpace(rest)) > 0 {
+		return nil, permanent{fmt.Errorf("more scores than items: then came %q", clipText(string(rest)))}
+	}
+	return out, nil
+}
+
+// parseScoreLine reads a number or {"score": number}.
+func parseScoreLine(line string) (float64, error) {
+	var v *float64
+	if json.Unmarshal([]byte(line), &v) == nil && v != nil {
+		return *v, nil
+	}
+	var object struct {
+		Score *float64 `json:"score"`
+	}
+	if json.Unmarshal([]byte(line), &object) == nil && object.Score != nil {
+		return *object.Score, nil
+	}
+	return 0, fmt.Errorf(`line %q: want a number or {"score": number} (messages belong on stderr)`, clipText(line))
+}
+
+// explain adds what the command wrote on stderr and what may be the matter.
+func (c *child) explain(ctx context.Context, err error, keep bool) error {
+	<-c.ended // it was killed
+	if ctx.Err() != nil && keep {
+		err = fmt.Errorf("%w (with keep=true the command must flush after every line)", err)
+	}
+	if said := clipText(c.stderr.String()); said != "" {
+		err = fmt.Errorf("%w; stderr: %s", err, said)
+	}
+	return err
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, p...)
+	if over := len(l.buf) - 4096; over > 0 {
+		l.buf = append(l.buf[:0], l.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (l *lastBytes) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.buf)
+}

@@ -1,0 +1,293 @@
+// Package scorer asks a program of the user's for scores, over HTTP or as a command.
+package scorer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/secret"
+	"fulcrum/rewardutil/group"
+)
+
+// ScorerOptions says how a program of the user's scores completions: an HTTP address or a command, never both.
+// Without either nothing is started and no network is touched.
+//
+// Each item is the JSON object
+//
+//	{"prompt", "completion", "answer", "reference", "answers", "images", "meta", "points", "positive_points", "boxes"}
+//
+// without its empty fields; answer is the judged part of the completion (Answer). images are absolute paths, and so are
+// the texts in meta that name a file under the data's folder.
+//
+//	url      POST {"items": [item, …]} → {"scores": [number, …]}, or the list alone
+//	command  one item a line on stdin → one line a score on stdout: a number, or {"score": number}
+//
+// Scores are remembered by the content of the item, so a scorer must be deterministic or cache must be 0.
+type Options struct {
+	// http or https address that batches are posted to; redirects to another host are not followed
+	URL *string `koanf:"url"`
+	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}; secrets come from the environment
+	Headers map[string]string `koanf:"headers"`
+	// program and arguments, no shell: [python, judge.py]
+	Command []string `koanf:"command"`
+	// keep the command running between batches; it must flush its output after every line
+	Keep bool `koanf:"keep"`
+	// items in one request
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
+	// requests under way at a time; of a command: processes
+	Parallel int `koanf:"parallel" range:"[1,inf)"`
+	// for one request, start of the command included
+	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
+	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx, or a command that fails
+	Retries int `koanf:"retries" range:"[0,inf)"`
+	// wait before the first retry; doubles with each
+	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)"`
+	// scores remembered by the content of their item; 0 = none
+	Cache int `koanf:"cache" range:"[0,inf)"`
+}
+
+// DefaultScorerOptions returns a scorer without address or command.
+func DefaultOptions() Options {
+	return Options{BatchSize: 32, Parallel: 1, Timeout: 120, Retries: 2, Backoff: 1, Cache: 100_000}
+}
+
+// On reports whether an address or a command is given.
+func (o Options) On() bool { return o.URL != nil || len(o.Command) > 0 }
+
+// Validate reports what cannot work. That the address answers is found out by TextRewards.Check.
+func (o Options) Validate() error {
+	errs := []error{
+		option.Want(o.URL == nil || len(o.Command) == 0, "command", "url and command are both given: want one of them"),
+		option.Want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
+		option.Want(o.Parallel >= 1, "parallel", "want at least 1, got %d", o.Parallel),
+		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
+		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
+		option.Want(o.Backoff >= 0, "backoff_seconds", "want at least 0, got %v", o.Backoff),
+		option.Want(o.Cache >= 0, "cache", "want at least 0, got %d", o.Cache),
+	}
+	if o.URL != nil {
+		u, err := url.Parse(*o.URL)
+		errs = append(errs, option.Want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", secret.Mask(*o.URL)))
+	}
+	if len(o.Command) > 0 {
+		_, err := exec.LookPath(o.Command[0])
+		errs = append(errs, option.Want(err == nil, "command", "no program %q: %v", o.Command[0], err))
+	}
+	return errors.Join(errs...)
+}
+
+// scorer sends items to the user's program and remembers what it said. Safe for concurrent use.
+type Scorer struct {
+	opt   Options
+	via   transport
+	slots chan struct{} // one for each request under way
+
+	mu          sync.Mutex
+	fresh, aged map[[sha256.Size]byte]float64 // two generations: old scores go, half a cache at a time
+}
+
+// transport scores one batch of JSON objects. Errors that no further attempt can mend are permanent.
+type transport interface {
+	Score(ctx context.Context, items [][]byte) ([]float64, error)
+	name() string
+	Close() error
+}
+
+// permanent marks an error that a retry would meet again.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+func New(opt Options) (*Scorer, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	if !opt.On() {
+		return nil, errors.New("url: want the address of a scorer, or its command")
+	}
+	s := &Scorer{opt: opt, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
+	if opt.URL == nil {
+		s.via = newCommandTransport(opt)
+		return s, nil
+	}
+	var err error
+	s.via, err = newHTTPTransport(opt)
+	return s, err
+}
+
+func (s *Scorer) Close() error { return s.via.Close() }
+
+// scorerItem is what a scorer sees of a completion.
+type Item struct {
+	Prompt     string          `json:"prompt,omitempty"`
+	Completion string          `json:"completion"`
+	Answer     string          `json:"answer"`
+	Reference  string          `json:"reference,omitempty"`
+	Answers    []string        `json:"answers,omitempty"`
+	Images     []string        `json:"images,omitempty"`
+	Meta       json.RawMessage `json:"meta,omitempty"`
+	Points     [][2]float64    `json:"points,omitempty"` // negative ones
+	Positive   [][2]float64    `json:"positive_points,omitempty"`
+	Boxes      [][4]float64    `json:"boxes,omitempty"`
+}
+
+// score returns the scores of items in order. Equal items are sent once.
+func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
+	keys := make([][sha256.Size]byte, len(items))
+	known := make(map[[sha256.Size]byte]float64, len(items))
+	var missing [][]byte
+	var missingKeys [][sha256.Size]byte
+	for i, it := range items {
+		body, err := encode(it)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		keys[i] = sha256.Sum256(body)
+		if _, seen := known[keys[i]]; seen {
+			continue
+		}
+		v, ok := s.recall(keys[i])
+		if known[keys[i]] = v; !ok {
+			missing, missingKeys = append(missing, body), append(missingKeys, keys[i])
+		}
+	}
+	scores, err := s.ask(ctx, missing)
+	if err != nil {
+		return nil, fmt.Errorf("scorer %s: %w", s.via.name(), err)
+	}
+	for i, v := range scores {
+		known[missingKeys[i]] = v
+	}
+	s.remember(missingKeys, scores)
+	out := make([]float64, len(items))
+	for i, k := range keys {
+		out[i] = known[k]
+	}
+	return out, nil
+}
+
+// encode writes an item on one line, as it stands: no HTML escapes.
+func encode(it Item) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(it)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+func (s *Scorer) recall(key [sha256.Size]byte) (float64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.fresh[key]; ok {
+		return v, true
+	}
+	v, ok := s.aged[key]
+	return v, ok
+}
+
+func (s *Scorer) remember(keys [][sha256.Size]byte, scores []float64) {
+	if s.opt.Cache == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, k := range keys {
+		if len(s.fresh) >= max(1, s.opt.Cache/2) {
+			s.aged, s.fresh = s.fresh, map[[sha256.Size]byte]float64{}
+		}
+		s.fresh[k] = scores[i]
+	}
+}
+
+// ask scores bodies in batches, as many at a time as there are slots; the first error stops the rest.
+func (s *Scorer) ask(ctx context.Context, bodies [][]byte) ([]float64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := make([]float64, len(bodies))
+	var wg sync.WaitGroup
+	for from := 0; from < len(bodies); from += s.opt.BatchSize {
+		to := min(from+s.opt.BatchSize, len(bodies))
+		wg.Go(func() {
+			select {
+			case s.slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			defer func() { <-s.slots }()
+			scores, err := s.attempts(ctx, bodies[from:to])
+			if err != nil {
+				cancel(err)
+				return
+			}
+			copy(out[from:to], scores)
+		})
+	}
+	wg.Wait()
+	return out, context.Cause(ctx)
+}
+
+// attempts tries a batch until it succeeds, fails for good, or has been tried often enough.
+func (s *Scorer) attempts(ctx context.Context, bodies [][]byte) ([]float64, error) {
+	wait := time.Duration(s.opt.Backoff * float64(time.Second))
+	for try := 0; ; try++ {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(s.opt.Timeout*float64(time.Second)))
+		scores, err := s.via.Score(limited, bodies)
+		late := limited.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil {
+			err = CheckScores(scores, len(bodies))
+		}
+		var forGood permanent
+		switch {
+		case err == nil:
+			return scores, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case late:
+			err = fmt.Errorf("no scores for %d items within timeout_seconds=%v: %w", len(bodies), s.opt.Timeout, err)
+		}
+		if errors.As(err, &forGood) || s.opt.Retries == 0 {
+			return nil, err
+		}
+		if try == s.opt.Retries {
+			return nil, fmt.Errorf("%d attempts: %w", try+1, err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		wait *= 2
+	}
+}
+
+func CheckScores(scores []float64, n int) error {
+	if len(scores) != n {
+		return permanent{fmt.Errorf("%d scores for %d items", len(scores), n)}
+	}
+	for i, v := range scores {
+		if err := group.CheckReward(v); err != nil {
+			return permanent{fmt.Errorf("score %d is %v: %w", i, v, err)}
+		}
+	}
+	return nil
+}
+
+// clipText shortens what a scorer said for an error message.
+func clipText(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) > 400 {
+		s = "…" + strings.ToValidUTF8(s[len(s)-400:], "")
+	}
+	return strings.ReplaceAll(s, "\n", " | ")
+}

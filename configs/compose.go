@@ -61,7 +61,7 @@ type Composer struct {
 	lib        *library
 	env        *environment
 	overrides  []*Override
-	texts      map[*Node]string // canonical, of sections
+	texts      map[canonicalKey]string // of sections
 	hydraCheck *Schema
 	bases      map[string]*base
 	cwd        string

@@ -7,50 +7,67 @@ import (
 	"fulcrum/internal/digest"
 )
 
-// Fingerprint is a sha256 of the resolved job config without the excluded keys (dotted, sections
-// allowed). The order of keys does not matter.
+// Fingerprint returns a sha256 of the resolved job config without the excluded keys (dotted, sections
+// allowed) and without the keys at their schema's default: a key that is added later, with a default that
+// does what was done before, changes no fingerprint. The order of keys does not matter.
 func (c *Composed) Fingerprint(exclude ...string) (string, error) {
+	if s := c.composer.req.Schema; s != nil {
+		return c.fingerprint(s.root, s.defaults.tree, exclude)
+	}
+	return c.fingerprint(nil, nil, exclude)
+}
+
+// FullFingerprint returns the sha256 that Fingerprint returned before it left defaults out: of every key.
+func (c *Composed) FullFingerprint(exclude ...string) (string, error) {
+	return c.fingerprint(nil, nil, exclude)
+}
+
+func (c *Composed) fingerprint(f *field, defaults *Node, exclude []string) (string, error) {
 	n, err := c.Resolved()
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	c.composer.canonical(&b, n, exclude)
+	c.composer.canonical(&b, f, n, defaults, exclude)
 	return digest.Of([]byte(b.String())), nil
 }
+
+// canonicalKey is a value and the default that it is compared with.
+type canonicalKey struct{ value, base *Node }
 
 // maxCanonical bounds the texts that a Composer remembers.
 const maxCanonical = 1 << 14
 
-// canonical writes n with sorted keys. The jobs of a sweep share the sections that no override touches,
-// so their texts are remembered.
-func (c *Composer) canonical(b *strings.Builder, n *Node, exclude []string) {
-	if n.Kind != Map && n.Kind != List {
+// canonical writes n with sorted keys. f and base are the field of n and its default; without them every key is
+// written. The jobs of a sweep share the sections that no override touches, so their texts are remembered.
+func (c *Composer) canonical(b *strings.Builder, f *field, n, base *Node, exclude []string) {
+	if !n.container() {
 		b.WriteString(jsonText(n))
 		return
 	}
 	if len(exclude) > 0 {
-		c.writeCanonical(b, n, exclude)
+		c.writeCanonical(b, f, n, base, exclude)
 		return
 	}
-	text, ok := c.texts[n]
+	key := canonicalKey{n, base}
+	text, ok := c.texts[key]
 	if !ok {
 		var own strings.Builder
-		c.writeCanonical(&own, n, nil)
+		c.writeCanonical(&own, f, n, base, nil)
 		text = own.String()
 		if c.texts == nil || len(c.texts) >= maxCanonical {
-			c.texts = map[*Node]string{}
+			c.texts = map[canonicalKey]string{}
 		}
-		c.texts[n] = text
+		c.texts[key] = text
 	}
 	b.WriteString(text)
 }
 
-func (c *Composer) writeCanonical(b *strings.Builder, n *Node, exclude []string) {
+func (c *Composer) writeCanonical(b *strings.Builder, f *field, n, base *Node, exclude []string) {
 	if n.Kind == List {
 		b.WriteByte('[')
 		for i, v := range n.Vals {
-			c.canonical(b, v, below(exclude, itoa(i)))
+			c.canonical(b, nil, v, nil, below(exclude, itoa(i)))
 			b.WriteByte(',')
 		}
 		b.WriteByte(']')
@@ -63,13 +80,29 @@ func (c *Composer) writeCanonical(b *strings.Builder, n *Node, exclude []string)
 	slices.SortFunc(order, func(i, j int) int { return strings.Compare(n.Keys[i].Text, n.Keys[j].Text) })
 	b.WriteByte('{')
 	for _, i := range order {
-		if slices.Contains(exclude, n.Keys[i].Text) {
+		key, v := n.Keys[i].Text, n.Vals[i]
+		if slices.Contains(exclude, key) {
 			continue
 		}
-		b.WriteString(jsonQuote(n.Keys[i].Text))
-		b.WriteByte(':')
-		c.canonical(b, n.Vals[i], below(exclude, n.Keys[i].Text))
-		b.WriteByte(',')
+		var of *field
+		was := base.Get(key)
+		if f != nil {
+			of = f.sub(key)
+		}
+		section := was != nil && was.Kind == Map && v.Kind == Map && of != nil && of.elem == nil && of.kind == Map
+		if was != nil && !section && v.equal(was) {
+			continue
+		}
+		var own strings.Builder
+		if section {
+			c.canonical(&own, of, v, was, below(exclude, key))
+		} else {
+			c.canonical(&own, nil, v, nil, below(exclude, key))
+		}
+		if section && own.String() == "{}" {
+			continue
+		}
+		b.WriteString(jsonQuote(key) + ":" + own.String() + ",")
 	}
 	b.WriteByte('}')
 }

@@ -177,6 +177,65 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// grownOptions are appOptions of a later program.
+type grownOptions struct {
+	appOptions `koanf:",squash"`
+	Added      int `koanf:"added"`
+	Section    struct {
+		Key string `koanf:"key"`
+	} `koanf:"section"`
+}
+
+func TestFingerprintLeavesDefaultsOut(t *testing.T) {
+	grown, err := SchemaOf(&grownOptions{appOptions: *defaultApp(), Added: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compose := func(s *Schema, overrides ...string) *Composed {
+		req := request("--- config\nname: x\n", overrides...)
+		req.Schema = s
+		c, err := Compose(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	print := func(s *Schema, overrides ...string) string {
+		f, err := compose(s, overrides...).Fingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	app := appSchema(t)
+	for _, overrides := range [][]string{nil, {"seed=1"}, {"grpo.lr=0.5", "grpo.kl.beta=1"}, {"grpo.weights={vqa:2}"}} {
+		if print(app, overrides...) != print(grown, overrides...) {
+			t.Errorf("%v: a new key at its default changes the fingerprint", overrides)
+		}
+	}
+	if print(app) != print(app, "grpo.lr=0.001", "task=train", "schedule=[rce,grpo]") {
+		t.Error("a default that is written out changes the fingerprint")
+	}
+	seen := map[string]string{}
+	for _, override := range []string{
+		"seed=0", "seed=1", "grpo.lr=0.5", "grpo.weights={vqa:2}", "+grpo.weights.rouge=1",
+		"schedule=[grpo,rce]", "schedule=[]", "grpo.top_k=1", "extra={}", "extra=0", "added=4", "section.key=x",
+	} {
+		f := print(grown, override)
+		if other := seen[f]; other != "" {
+			t.Errorf("%s and %s have one fingerprint", override, other)
+		}
+		seen[f] = override
+	}
+	full, err := compose(app).FullFingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if with, err := compose(grown).FullFingerprint(); err != nil || with == full {
+		t.Errorf("the full fingerprint has every key: %v", err)
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	got := appSchema(t).Markdown()
 	for _, want := range []string{

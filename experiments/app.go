@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
@@ -20,11 +21,11 @@ import (
 type App struct{}
 
 // Schema returns the type of every configuration of ours.
-func (App) Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }
+func (App) Schema() (*configs.Schema, error) { return job.Schema() }
 
 // Check refuses a configuration from which no run could start.
 func (App) Check(c *configs.Composed) error {
-	_, err := decode(c)
+	_, err := job.Decode(c)
 	return err
 }
 

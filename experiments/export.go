@@ -2,31 +2,22 @@ package experiments
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
 
-	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
-	"fulcrum/internal/tensorfile"
-	"fulcrum/internal/tokenizer"
-	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
-	"fulcrum/selector/lora"
 	"fulcrum/selector/pointer"
-	"fulcrum/selector/seq2seq"
-	"fulcrum/selector/vl"
-	"fulcrum/selector/vl/processor"
 )
 
 // exportCheckpoint writes a checkpoint, or a run folder's best, in another layout:
@@ -61,7 +52,7 @@ func exportCheckpoint(args []string) error {
 	if !slices.Contains(exportFormats(), *format) {
 		return usage.Errorf("--format=%s: want one of %s", *format, strings.Join(exportFormats(), ", "))
 	}
-	path, err := resolveCheckpoint("", flags.Arg(0))
+	path, err := job.ResolveCheckpoint("", flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -80,19 +71,19 @@ func exportCheckpoint(args []string) error {
 		return fmt.Errorf("--out=%s: %w", *out, err)
 	}
 	var other *atomicfile.NotRegularError
-	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(folderFormats(), *format)) {
+	if _, err := atomicfile.Target(*out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(workload.FolderFormats(), *format)) {
 		return usage.Errorf("--out: %v", other)
 	}
-	if kind, err := policyOf(path); err != nil {
+	if kind, err := workload.PolicyOf(path); err != nil {
 		return err
-	} else if folders := slices.Contains(folderFormats(), *format); folders != isText(kind) {
+	} else if folders := slices.Contains(workload.FolderFormats(), *format); folders != workload.IsText(kind) {
 		formats := pointer.ExportFormats()
-		if isText(kind) {
-			formats = folderFormats()
+		if workload.IsText(kind) {
+			formats = workload.FolderFormats()
 		}
 		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", *format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
-		return exportModel(kind, path, *out, *format, *base, *dtype)
+		return workload.ExportModel(kind, path, *out, *format, *base, *dtype)
 	}
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
@@ -106,23 +97,7 @@ func exportCheckpoint(args []string) error {
 	return nil
 }
 
-// folderFormats are the formats that are folders, of the token policies.
-func folderFormats() []string { return []string{"hf", "peft"} }
-
-func exportFormats() []string { return append(pointer.ExportFormats(), folderFormats()...) }
-
-// policyOf is the policy that a safetensors checkpoint of ours names; "" for any other file.
-func policyOf(path string) (string, error) {
-	if filepath.Ext(path) != ".safetensors" {
-		return "", nil
-	}
-	f, err := tensorfile.MapSafetensors(path) // the tensors are checked where they are read
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return f.Metadata["policy"], nil
-}
+func exportFormats() []string { return append(pointer.ExportFormats(), workload.FolderFormats()...) }
 
 // exportPath stands beside the checkpoint: the reference's own names differ by extension only, but for v2.
 func exportPath(path, format string) string {
@@ -130,269 +105,8 @@ func exportPath(path, format string) string {
 	if format == "v2" {
 		return base + "_v2.ckpt"
 	}
-	if slices.Contains(folderFormats(), format) {
+	if slices.Contains(workload.FolderFormats(), format) {
 		return base + "_" + format
 	}
 	return base + "." + format
-}
-
-// exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
-// the metrics that it stores there and the KL coefficient after the epoch.
-func exportTrainer(j *job, checkpoint, phase string, epoch int, metrics map[string]any) error {
-	c, err := pointer.ReadCheckpoint(checkpoint)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	kept := map[string]any{"kl_beta": j.cfg.GRPO.KL.Beta}
-	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
-		x, ok := metrics[name].(float64)
-		switch {
-		case !ok:
-		case name == "kl_beta_next":
-			kept["kl_beta"] = x
-		case x-x != 0: // JSON has no such number
-			kept[name] = strconv.FormatFloat(x, 'g', -1, 64)
-		default:
-			kept[name] = x
-		}
-	}
-	text, err := json.Marshal(kept)
-	if err != nil {
-		return err
-	}
-	c.Metadata["metrics"] = string(text)
-	return c.Export(filepath.Join(j.dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
-}
-
-func isText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
-
-// folderModel is a token policy's model that can be written as a Hugging Face folder.
-type folderModel interface {
-	Adapted() *lora.Config
-	SaveAdapter(path, baseName string) error
-	SaveMerged(path, dtype string) error
-	Params() *torchx.Params
-	Free()
-}
-
-// openFolderModel rebuilds the model of a checkpoint onto its base ("": from scratch) and returns what writes the files
-// beside its weights, which lie in folder.
-func openFolderModel(kind, path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
-	if kind == seq2seq.Kind {
-		options := seq2seq.DefaultOptions()
-		options.Path = base
-		model, err := seq2seq.OpenCheckpoint(path, options, "cpu", 0, warn)
-		return model, func(out string) error {
-			tokens, err := tokenizer.Open(folder)
-			if err != nil {
-				return err
-			}
-			return tokens.Save(out)
-		}, err
-	}
-	options := vl.DefaultOptions()
-	options.Path = base
-	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
-	return model, func(out string) error {
-		proc, err := processor.Open(folder)
-		if err != nil {
-			return err
-		}
-		return proc.Save(out)
-	}, err
-}
-
-// exportModel writes a checkpoint of a token policy as a Hugging Face folder: the whole model with adapters merged (hf),
-// or its adapters alone (peft).
-func exportModel(kind, path, out, format, base, dtype string) error {
-	if err := torchx.Load(); err != nil {
-		return err
-	}
-	torchx.Attach(1)
-	trained, err := writeModel(kind, path, out, format, base, dtype)
-	if err != nil {
-		return err
-	}
-	stdout.Printf("%s: %d trained parameters as %s → %s\n", path, trained, format, out)
-	return nil
-}
-
-// writeModel writes the folder, complete or not at all, and returns how many weights of it were trained. libtorch is
-// there.
-func writeModel(kind, path, out, format, base, dtype string) (trained int, err error) {
-	if base == "" {
-		base = baseOf(path, kind)
-	}
-	folder, onto := besideCheckpoint(path), (*string)(nil)
-	if base != "" {
-		folder, onto = base, &base
-	}
-	warn := func(message string) { fmt.Fprintln(os.Stderr, "warning:", message) }
-	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
-	if err != nil {
-		return 0, err
-	}
-	defer model.Free()
-	tmp, err := os.MkdirTemp(filepath.Dir(out), ".export.tmp*") // complete or absent
-	if err != nil {
-		return 0, fmt.Errorf("--out=%s: %w", out, err)
-	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return 0, err
-	}
-	if format == "peft" {
-		if model.Adapted() == nil {
-			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
-		}
-		err = model.SaveAdapter(tmp, base)
-	} else {
-		if err = model.SaveMerged(tmp, dtype); err == nil {
-			err = saveText(tmp)
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	if err := atomicfile.RemoveAll(out); err != nil {
-		return 0, err
-	}
-	if err := os.Rename(tmp, out); err != nil {
-		return 0, fmt.Errorf("--out=%s: %w", out, err)
-	}
-	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
-}
-
-// sectionOf is the configuration section of a token policy.
-func sectionOf(kind string) string {
-	if kind == seq2seq.Kind {
-		return "seq2seq"
-	}
-	return "vl"
-}
-
-// origin is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
-// the run that wrote init.checkpoint says; and that checkpoint ("": none).
-func originOf(j *job, kind string, path *string) (folder *string, checkpoint string, err error) {
-	if from := j.cfg.Init.Checkpoint; from != nil {
-		if checkpoint, err = resolveCheckpoint("init.checkpoint", *from); err != nil {
-			return nil, "", err
-		}
-		j.warnUntrained(checkpoint)
-		if path == nil {
-			if base := baseOf(checkpoint, kind); base != "" { // the run trained a part of a model folder
-				return &base, checkpoint, nil
-			}
-		}
-	}
-	if path == nil {
-		return nil, checkpoint, nil
-	}
-	model, err := modelOf(j, kind, *path)
-	return &model, checkpoint, err
-}
-
-// modelOf resolves what PATH of vl.path or seq2seq.path stands for: a model folder is used as it is. A run of that
-// policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
-// folder of this run once, and found there by everything that opens this run later.
-func modelOf(j *job, kind, path string) (string, error) {
-	key := sectionOf(kind) + ".path"
-	out := filepath.Join(j.dir, runfolder.ModelFolder)
-	if isModel(out) { // a resume
-		return out, nil
-	}
-	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
-		return path, nil
-	}
-	checkpoint, err := resolveCheckpoint(key, path)
-	if err != nil {
-		return path, nil // what opens the folder says what is wrong with it
-	}
-	j.warnUntrained(checkpoint)
-	if real, err := filepath.EvalSymlinks(checkpoint); err == nil {
-		checkpoint = real
-	}
-	if of, err := policyOf(checkpoint); err != nil {
-		return "", fmt.Errorf("%s: %w", key, err)
-	} else if of != kind {
-		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
-	}
-	if j.cfg.DryRun { // leaves nothing behind
-		tmp, err := os.MkdirTemp("", "fulcrum-model")
-		if err != nil {
-			return "", err
-		}
-		j.atEnd(removed(tmp))
-		out = filepath.Join(tmp, runfolder.ModelFolder)
-	}
-	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
-		return "", fmt.Errorf("%s=%s: %w", key, path, err)
-	}
-	return out, nil
-}
-
-// removed is a folder that goes when it is closed.
-type removed string
-
-func (dir removed) Close() error { return os.RemoveAll(string(dir)) }
-
-// isModel reports whether a folder has weights: that of a run from scratch has none.
-func isModel(dir string) bool {
-	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
-	return err == nil && len(files) > 0
-}
-
-// baseOf is the model folder (vl.path, seq2seq.path) of the run that wrote a checkpoint of a kind of policy, or of the run
-// that it started from; "" where there was none or its run is not there.
-func baseOf(checkpoint, kind string) string {
-	const generations = 100 // runs may be edited into a circle
-	for range generations {
-		if own := besideCheckpoint(checkpoint); isModel(own) { // modelOf wrote it
-			return own
-		}
-		base, start := startOfRun(runOf(checkpoint), kind)
-		if base != "" || start == "" {
-			return base
-		}
-		next, err := resolveCheckpoint("", start)
-		if err != nil {
-			return ""
-		}
-		checkpoint = next
-	}
-	return ""
-}
-
-// startOfRun is what a run started from: a model folder, or a checkpoint; "" for what it did not.
-func startOfRun(dir, kind string) (base, checkpoint string) {
-	type section struct {
-		Path string `yaml:"path"`
-	}
-	var c struct {
-		VL      section `yaml:"vl"`
-		Seq2Seq section `yaml:"seq2seq"`
-		Init    struct {
-			Checkpoint string `yaml:"checkpoint"`
-		} `yaml:"init"`
-	}
-	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
-	if err != nil || yaml.Unmarshal(text, &c) != nil {
-		return "", ""
-	}
-	base = c.VL.Path
-	if kind == seq2seq.Kind {
-		base = c.Seq2Seq.Path
-	}
-	from := func(path string) string { // relative to where the run was started
-		if path == "" || filepath.IsAbs(path) {
-			return path
-		}
-		saved, err := runfolder.ReadSaved(dir)
-		if err != nil {
-			return path
-		}
-		return filepath.Join(saved.Hydra.Runtime.Cwd, path)
-	}
-	return from(base), from(c.Init.Checkpoint)
 }

@@ -14,7 +14,7 @@ import (
 // startMLflow copies the rows of a training run to the MLflow server that MLFLOW_TRACKING_URI names. Whatever is
 // wrong with it is a warning: the run does not depend on it.
 func (r *run) startMLflow() {
-	if r.cfg.Task != "train" || r.cfg.DryRun {
+	if r.Config.Task != "train" || r.Config.DryRun {
 		return
 	}
 	opt, asked, err := reports.MLflowFromEnv(os.Getenv)
@@ -22,20 +22,20 @@ func (r *run) startMLflow() {
 		return
 	}
 	if err == nil {
-		opt.Params, err = reports.MLflowParams(r.dir)
+		opt.Params, err = reports.MLflowParams(r.Dir)
 	}
 	if err != nil {
-		r.log.Warnf("%v", err)
+		r.Log.Warnf("%v", err)
 		return
 	}
-	dir, err := filepath.Abs(r.dir)
+	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
-		dir = r.dir
+		dir = r.Dir
 	}
-	opt.Dir, opt.Resumed = r.dir, r.resumed
+	opt.Dir, opt.Resumed = r.Dir, r.resumed
 	opt.Tags = map[string]string{
 		"mlflow.source.name": strings.Join(r.command(), " "), "mlflow.source.type": "LOCAL", "mlflow.user": os.Getenv("USER"),
-		"fulcrum.dir": dir, "fulcrum.config_hash": r.hash,
+		"fulcrum.dir": dir, "fulcrum.config_hash": r.Hash,
 	}
 	for name, version := range r.versions() {
 		switch name {
@@ -49,7 +49,7 @@ func (r *run) startMLflow() {
 	if name == "" {
 		name = r.title() + " " + filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
 	}
-	if saved, err := runfolder.ReadSaved(r.dir); err == nil {
+	if saved, err := runfolder.ReadSaved(r.Dir); err == nil {
 		if job, ok := saved.Hydra.Job.Num.(int); ok { // of a sweep, which all its jobs' variables name alike
 			opt.Tags["fulcrum.sweep"], opt.Tags["fulcrum.job"] = filepath.Dir(dir), strconv.Itoa(job)
 			if opt.RunName != "" {
@@ -63,13 +63,13 @@ func (r *run) startMLflow() {
 		if r.sealed.Load() {
 			fmt.Fprintln(os.Stderr, text)
 		} else if level == reports.LevelWarning {
-			r.log.Warnf("%s", text)
+			r.Log.Warnf("%s", text)
 		} else {
-			r.log.Infof("%s", text)
+			r.Log.Infof("%s", text)
 		}
 	}
 	r.mlflow = reports.StartMLflow(opt)
-	r.log.Mirror(r.mlflow)
+	r.Log.Mirror(r.mlflow)
 }
 
 // endMLflow tells the server how the run ended: its state, what was best, the report as the run's description.
@@ -78,13 +78,13 @@ func (r *run) endMLflow() {
 		return
 	}
 	state := reports.StateFailed
-	if s, err := reports.ReadSummary(r.dir); err == nil && s != nil {
+	if s, err := reports.ReadSummary(r.Dir); err == nil && s != nil {
 		state = s.State
 		if b := s.Best; b != nil {
 			r.mlflow.Tag("fulcrum.best", fmt.Sprintf("%s %.6g, %s epoch %d", b.Metric, float64(b.Value), b.Phase, b.Epoch))
 		}
 	}
-	if text, err := os.ReadFile(reports.ReportPath(r.dir)); err == nil && state != reports.StateInterrupted {
+	if text, err := os.ReadFile(reports.ReportPath(r.Dir)); err == nil && state != reports.StateInterrupted {
 		r.mlflow.Tag("mlflow.note.content", withoutImages(string(text)))
 	}
 	r.mlflow.Close(state, []string{"report.md", "report.html", "summary.json", ".hydra/config.yaml", ".hydra/overrides.yaml"})

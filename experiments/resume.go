@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
@@ -67,7 +68,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err := sameJob(c, dir); err != nil {
 		return err
 	}
-	cfg, err := decode(c)
+	cfg, err := job.Decode(c)
 	if err != nil {
 		return err
 	}
@@ -84,17 +85,17 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
-	r := &run{job: &job{cfg: cfg, overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
 	if cfg.Task == "train" {
-		if r.saved, err = phases.FindState(dir); err != nil {
+		if r.Saved, err = phases.FindState(dir); err != nil {
 			return err
 		}
-		if r.saved != nil {
-			hash, err := runfolder.Fingerprint(c)
+		if r.Saved != nil {
+			same, err := runfolder.HasFingerprint(c, r.Saved.ConfigHash())
 			if err != nil {
 				return err
 			}
-			if r.saved.ConfigHash() != hash {
+			if !same {
 				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runfolder.Marker, dir)
 			}
 		}
@@ -115,7 +116,7 @@ func sameJob(c *configs.Composed, dir string) error {
 
 // finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or
 // older than the summary is written now.
-func finished(dir, state string, cfg *Config) error {
+func finished(dir, state string, cfg *job.Config) error {
 	if state == reports.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
 	} else {

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
@@ -28,11 +30,9 @@ import (
 	"fulcrum/reports"
 )
 
-type taskFunc func(ctx context.Context, j *job) error
-
 // run is one run in progress.
 type run struct {
-	*job
+	*job.Job
 	composed *configs.Composed
 	exp      string // the chosen experiment, or ""
 	folder   *runfolder.Folder
@@ -97,7 +97,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 
 // start runs a configuration in dir. made is the outermost of its folders that was not there before; "": none.
 func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir, made string) error {
-	cfg, err := decode(c)
+	cfg, err := job.Decode(c)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{job: &job{cfg: cfg, overrides: overrides}, composed: c, exp: exp}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
@@ -155,7 +155,7 @@ func (r *run) refused(err error) bool {
 		return true
 	}
 	var interrupted *runfolder.InterruptedError
-	return err != nil && !r.begun && !errors.As(err, &interrupted) && os.Getenv(runfolder.ExpectedHash) == ""
+	return err != nil && !r.Begun && !errors.As(err, &interrupted) && os.Getenv(runfolder.ExpectedHash) == ""
 }
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
@@ -179,50 +179,38 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 	return err
 }
 
-func decode(c *configs.Composed) (*Config, error) {
-	cfg := DefaultConfig()
-	if err := c.Decode(cfg); err != nil {
-		return nil, err
-	}
-	cfg.Data.Compat = cfg.compatible()
-	if by := cfg.Eval.by(); by != "image" {
-		cfg.Data.Cluster = by
-	}
-	return cfg, nil
-}
-
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
-	cfg := r.cfg
-	task, err := Tasks().Get(cfg.Task)
+	cfg := r.Config
+	task, err := tasks.Tasks().Get(cfg.Task)
 	if err != nil {
 		return err
 	}
-	r.folder, r.dir, r.begin = f, f.Dir, time.Now()
-	r.recorder = func(of func(int64) asked) phases.Recorder {
-		return recorder{Log: r.log, folder: f, plotter: r.plotter, ask: of}
+	r.folder, r.Dir, r.begin = f, f.Dir, time.Now()
+	r.Recorder = func(of func(int64) job.Asked) phases.Recorder {
+		return recorder{Log: r.Log, folder: f, plotter: r.plotter, ask: of}
 	}
-	r.judge = func(epochs int) (sweep.Judge, error) { return sweep.JudgeOf(f.Dir, epochs) }
-	if r.hash, err = runfolder.Fingerprint(r.composed); err != nil {
+	r.Judge = func(epochs int) (job.JudgeFunc, error) { return sweep.JudgeOf(f.Dir, epochs) }
+	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
 	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
-	if r.log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
+	if r.Log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
-	defer r.log.Close()
+	defer r.Log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.log.Warnf("plots: %v", err) })
+		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.Log.Warnf("plots: %v", err) })
 	}
-	defer r.close()
-	taskErr := torchx.Try(func() error { return task(ctx, r.job) }) // an operation that fails outside a training step too
-	r.close()
+	defer r.Close()
+	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
+	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.cfg.Task != "train"}
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.Config.Task != "train"}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
-		r.log.Note(reports.LevelError, taskErr.Error())
+		r.Log.Note(reports.LevelError, taskErr.Error())
 	}
 	if err := r.finish(taskErr); taskErr == nil {
 		taskErr = err
@@ -233,38 +221,38 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
 func (r *run) logOptions() reports.LogOptions {
-	opt := reports.LogOptions{LoggingOptions: r.cfg.Logging}
-	opt.TensorBoard = opt.TensorBoard && r.cfg.Task == "train" && !r.cfg.DryRun
+	opt := reports.LogOptions{LoggingOptions: r.Config.Logging}
+	opt.TensorBoard = opt.TensorBoard && r.Config.Task == "train" && !r.Config.DryRun
 	if r.resumed {
 		at := reports.Position{}
-		if s := r.saved; s != nil {
+		if s := r.Saved; s != nil {
 			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
-		r.earlier = earlierSittings(r.dir)
+		r.earlier = earlierSittings(r.Dir)
 	}
 	return opt
 }
 
 // title is what the run is called in its first line and its report.
 func (r *run) title() string {
-	if r.exp != "" && r.cfg.Task == "train" {
+	if r.exp != "" && r.Config.Task == "train" {
 		return r.exp
 	}
-	return r.cfg.Task
+	return r.Config.Task
 }
 
 // headline says in the first line of output what runs, and plainly when it is not on real data.
 func (r *run) headline() string {
-	switch r.cfg.Task {
+	switch r.Config.Task {
 	case "evaluate":
-		return r.title() + " " + r.cfg.Evaluate.scored()
+		return r.title() + " " + r.Config.Evaluate.Judged()
 	case "generate":
-		return r.title() + " " + *r.cfg.Generate.In
+		return r.title() + " " + *r.Config.Generate.In
 	case "score":
-		return r.title() + " " + *r.cfg.Score.In
+		return r.title() + " " + *r.Config.Score.In
 	}
-	data := r.cfg.Data.Name
+	data := r.Config.Data.Name
 	if data == "shapes" {
 		data = "synthetic shapes (not real images)"
 	}
@@ -275,8 +263,8 @@ func (r *run) headline() string {
 type recorder struct {
 	*reports.Log
 	folder  *runfolder.Folder
-	plotter *reports.Plotter        // nil: no plots
-	ask     func(query int64) asked // nil: nothing is known of a query but its id
+	plotter *reports.Plotter            // nil: no plots
+	ask     func(query int64) job.Asked // nil: nothing is known of a query but its id
 }
 
 var _ phases.Recorder = recorder{}
@@ -309,12 +297,12 @@ func (r recorder) Scores(s phases.Scores) error {
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]reports.Completion, len(rows))
-	var of asked
+	var of job.Asked
 	for i, c := range rows {
 		if r.ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
 			of = r.ask(c.QueryID)
 		}
-		out[i] = reports.Completion{QueryID: c.QueryID, Question: of.question, Reference: of.reference, Answers: of.answers,
+		out[i] = reports.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
 			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
 	}
 	return r.Log.Completions(phase, epoch, step, out)
@@ -326,42 +314,42 @@ func (r *run) finish(taskErr error) error {
 	if err := r.folder.Held(); err != nil {
 		return err
 	}
-	if err := r.log.Sync(); err != nil { // a summary that says done says so of all rows
+	if err := r.Log.Sync(); err != nil { // a summary that says done says so of all rows
 		return err
 	}
 	s := r.summary(taskErr)
-	err := reports.WriteSummary(r.dir, s)
+	err := reports.WriteSummary(r.Dir, s)
 	var unjudged *reports.JudgeError
 	if errors.As(err, &unjudged) { // the run ends as a failed one that says why, without results
 		if s.Evaluations = []reports.StageResult{}; taskErr == nil {
 			s.State, s.Error, taskErr = reports.StateFailed, err.Error(), err
-			r.log.Note(reports.LevelError, s.Error)
+			r.Log.Note(reports.LevelError, s.Error)
 		}
-		err = reports.WriteSummary(r.dir, s)
+		err = reports.WriteSummary(r.Dir, s)
 	}
 	if r.plotter != nil {
 		if plotErr := r.plotter.Close(); plotErr != nil && err == nil && taskErr == nil {
-			r.log.Warnf("plots: %v", plotErr)
+			r.Log.Warnf("plots: %v", plotErr)
 		}
 	}
-	if err != nil || r.cfg.DryRun {
+	if err != nil || r.Config.DryRun {
 		return err
 	}
-	r.log.Unwatch()
+	r.Log.Unwatch()
 	r.sealed.Store(true)
-	if err := r.log.Sync(); err != nil { // the digests are of what a power cut leaves
+	if err := r.Log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := reports.WriteManifest(r.dir, build.Name()); err != nil {
+	if err := reports.WriteManifest(r.Dir, build.Name()); err != nil {
 		return err
 	}
-	if r.cfg.Task != "train" {
+	if r.Config.Task != "train" {
 		return taskErr
 	}
-	if err := reports.WriteReport(r.dir); err != nil || taskErr != nil {
+	if err := reports.WriteReport(r.Dir); err != nil || taskErr != nil {
 		return cmp.Or(taskErr, err)
 	}
-	done, err := reports.ReadSummary(r.dir)
+	done, err := reports.ReadSummary(r.Dir)
 	if err != nil {
 		return err
 	}
@@ -371,15 +359,15 @@ func (r *run) finish(taskErr error) error {
 	if b := done.Best; b.Untrained() {
 		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
 	}
-	stdout.Printf("report: %s\n", filepath.Join(r.dir, "report.md"))
+	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
 	return nil
 }
 
 // summary describes the run's end.
 func (r *run) summary(taskErr error) reports.Summary {
 	s := reports.Summary{
-		State: reports.StateDone, Title: r.title(), Task: r.cfg.Task, Command: r.command(), Overrides: r.overrides,
-		Seed: r.cfg.Seed, Device: r.device, Threads: r.threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
+		State: reports.StateDone, Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides,
+		Seed: r.Config.Seed, Device: r.Device, Threads: r.Threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
 		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
 	}
 	if r.earlier.seconds > 0 {
@@ -393,8 +381,8 @@ func (r *run) summary(taskErr error) reports.Summary {
 	case taskErr != nil:
 		s.State, s.Error = reports.StateFailed, taskErr.Error()
 	}
-	s.Data = r.data
-	if res := r.result; res != nil {
+	s.Data = r.Data
+	if res := r.Result; res != nil {
 		if res.Pruned != "" && taskErr == nil {
 			s.State = reports.StatePruned
 		}
@@ -403,11 +391,11 @@ func (r *run) summary(taskErr error) reports.Summary {
 			s.Best.Reason = res.Warnings[0]
 		}
 	}
-	if e := r.evaluation; e != nil {
+	if e := r.Evaluation; e != nil {
 		s.Evaluation, s.Best = e, e.Best()
 	}
-	if rows, err := reports.ReadRun(r.dir); err != nil {
-		r.log.Warnf("summary: %v", err)
+	if rows, err := reports.ReadRun(r.Dir); err != nil {
+		r.Log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
 		s.Findings = append(s.Findings, r.slowdowns(rows)...)
@@ -416,17 +404,17 @@ func (r *run) summary(taskErr error) reports.Summary {
 }
 
 // command is the argv that repeats the run.
-func (r *run) command() []string { return append([]string{"run"}, r.overrides...) }
+func (r *run) command() []string { return append([]string{"run"}, r.Overrides...) }
 
 func (r *run) versions() map[string]string {
-	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.hash}
+	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.Hash}
 	if c := build.Commit(); c != "" {
 		v["commit"] = c
 	}
 	if name := cpuName(); name != "" {
 		v["cpu"] = name
 	}
-	if r.device != "" {
+	if r.Device != "" {
 		v["libtorch"] = libtorchVersion()
 	}
 	return v
@@ -451,11 +439,11 @@ func cpuName() string {
 func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
 	var found []reports.Finding
 	for _, of := range rows.Steps {
-		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.cfg.Doctor) {
+		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
 			if f.Severity == doctor.Warning {
-				r.log.Warnf("%s", f.Message)
+				r.Log.Warnf("%s", f.Message)
 			} else {
-				r.log.Infof("%s", f.Message)
+				r.Log.Infof("%s", f.Message)
 			}
 			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
 				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})

@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/bench"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
@@ -190,7 +191,7 @@ func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error
 	if err != nil {
 		return bench.Measurement{}, err
 	}
-	cfg, err := decode(composed)
+	cfg, err := job.Decode(composed)
 	if err != nil {
 		return bench.Measurement{}, err
 	}

@@ -13,9 +13,11 @@ import (
 	"syscall"
 
 	"fulcrum/beamdata"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
@@ -59,7 +61,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		if page == "" {
 			return nil
 		}
-		if err := prepareOut(htmlFlag, page, nil); err != nil {
+		if err := tasks.PrepareOut(htmlFlag, page, nil); err != nil {
 			return err
 		}
 		return reports.WritePage(page, text)
@@ -78,7 +80,7 @@ func verbReport(_ context.Context, _ App, args []string) error {
 		}
 		rebuild := reports.RebuildReport
 		if runfolder.TaskOf(dir) == "evaluate" {
-			rebuild = rewriteEvaluation
+			rebuild = tasks.RewriteEvaluation
 		}
 		if err := rebuild(dir); err != nil {
 			return err
@@ -116,7 +118,7 @@ func verbCheckpoint(_ context.Context, _ App, args []string) error {
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
 		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
 	}
-	path, err := resolveCheckpoint("", args[1])
+	path, err := job.ResolveCheckpoint("", args[1])
 	if err != nil {
 		return err
 	}

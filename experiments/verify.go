@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -97,7 +98,7 @@ func verifyRun(_ context.Context, dir string, opt reports.VerifyOptions) (*repor
 	if err != nil || s == nil || s.Task != "evaluate" || s.State != reports.StateDone {
 		return v, err
 	}
-	text, err := evaluationReport(dir)
+	text, err := tasks.EvaluationReport(dir)
 	if err != nil {
 		return nil, err
 	}

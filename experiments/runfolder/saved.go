@@ -84,9 +84,22 @@ func Enter(cwd, dir string) error {
 	return nil
 }
 
-// Fingerprint returns the hash of the sections that decide what a run computes.
+// Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval")
+	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval",
+		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", // where and how it is computed
+		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store")
+}
+
+// HasFingerprint reports whether c is the configuration that a run was saved under. The first programs hashed the
+// values at their defaults too: their runs go on as long as no key has come since.
+func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
+	hash, err := Fingerprint(c)
+	if err != nil || hash == saved {
+		return err == nil, err
+	}
+	full, err := c.FullFingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval")
+	return full == saved, err
 }
 
 // ExpectedHash is the environment variable by which a sweep tells a job the configuration that it
@@ -99,8 +112,8 @@ func Unchanged(c *configs.Composed) error {
 	if want == "" {
 		return nil
 	}
-	hash, err := Fingerprint(c)
-	if err != nil || hash == want {
+	same, err := HasFingerprint(c, want)
+	if err != nil || same {
 		return err
 	}
 	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")

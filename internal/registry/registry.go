@@ -1,6 +1,6 @@
 // Package registry is a named table of things a user can choose: phases, policies, rewards, sweepers.
 // A miss lists the names and suggests the nearest one. Tables are built by ordinary functions
-// (experiments/catalog.go), never in init().
+// (experiments/workload, experiments/tasks and so on), never in init().
 package registry
 
 import (

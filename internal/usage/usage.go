@@ -2,7 +2,11 @@
 // nothing has run.
 package usage
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
 
 // Error is a mistake in a command line, in a file that it names, or in how settings fit together.
 type Error struct{ Msg string }
@@ -14,3 +18,12 @@ func (e *Error) ExitCode() int { return 2 }
 
 // Errorf returns an Error with a formatted message.
 func Errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// Reason returns err without the path of an fs.PathError, for messages that name the path already.
+func Reason(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

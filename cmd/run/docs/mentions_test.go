@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/golden"
 )
 
@@ -145,7 +146,7 @@ func existing(t *testing.T) names {
 		t.Fatal(err)
 	}
 	n.verbs = append(experiments.Verbs().Names(), "explain")
-	n.tasks = experiments.Tasks().Names()
+	n.tasks = tasks.Tasks().Names()
 	makefile, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "Makefile"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,51 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"fulcrum/internal/nearpath"
+	"fulcrum/phases"
+)
+
+// ResolveCheckpoint turns a run folder into its best checkpoint, else its last. key ("": none) is what names the path.
+func ResolveCheckpoint(key, path string) (string, error) {
+	if key != "" {
+		key += "="
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s%s: no such file or folder%s: want a run folder or a checkpoint file", key, path, nearpath.Hint(path))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s%w", key, err)
+	}
+	if !info.IsDir() {
+		return path, nil
+	}
+	for _, name := range []string{"best", "last"} {
+		file := filepath.Join(path, "checkpoints", name+".safetensors")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", key, path)
+}
+
+// Untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.
+func Untrained(checkpoint string) bool {
+	real, err := filepath.EvalSymlinks(checkpoint)
+	return err == nil && filepath.Base(checkpoint) == "best.safetensors" && filepath.Base(real) == phases.InitialCheckpoint
+}
+
+// WarnUntrained says so.
+func (j *Job) WarnUntrained(checkpoint string) {
+	if Untrained(checkpoint) {
+		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
+		j.Log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
+			checkpoint, last)
+	}
+}

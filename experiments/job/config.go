@@ -1,0 +1,234 @@
+package job
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+
+	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/internal/option"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
+	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
+	"fulcrum/reports"
+	"fulcrum/rewardutil/reward"
+	"fulcrum/rewardutil/schedule"
+	"fulcrum/selector/pointer"
+	"fulcrum/selector/seq2seq"
+	"fulcrum/selector/vl"
+)
+
+// Config is a run's whole configuration: the schema of our own YAML library.
+type Config struct {
+	// what the run does
+	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score" also:"mode"`
+	// seed of initial weights, batch order, dropout and sampling
+	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
+	// auto, cpu, cuda or cuda:N
+	Device string `koanf:"device"`
+	// threads of one tensor operation; 0 = 1, which suits small operations: a large model on the CPU wants its
+	// cores
+	Threads int `koanf:"threads" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
+	// refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic
+	Deterministic bool `koanf:"deterministic"`
+	// lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null
+	// = our defaults
+	Compat *string `koanf:"compat" enum:"lever_plus"`
+	// load and check everything, train nothing
+	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
+	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
+	// about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)
+	Policy string `koanf:"policy" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
+	// phases in order; each name is a section: sft, rce, grpo, grpo_online
+	Schedule []string `koanf:"schedule" also:"phases,stages"`
+
+	// queries, pools, beams and rewards
+	Data beamdata.Options `koanf:"data"`
+	// terms of a completion's reward (token policies)
+	Rewards reward.Options `koanf:"rewards"`
+	// where the initial weights come from
+	Init InitOptions `koanf:"init"`
+	// the pointer selector (policy=pointer)
+	Selector pointer.Options `koanf:"selector"`
+	// the vision-language model (policy=qwen2_5_vl)
+	VL vl.Options `koanf:"vl"`
+	// the encoder-decoder (policy=seq2seq)
+	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
+	// supervised fine-tuning on the best recorded beam
+	SFT rce.SFTOptions `koanf:"sft"`
+	// reward-weighted cross entropy on recorded beams
+	RCE rce.Options `koanf:"rce"`
+	// group-relative policy optimisation
+	GRPO grpo.Options `koanf:"grpo"`
+	// a second GRPO phase, on sampled groups scored by the reader
+	GRPOOnline grpo.Options `koanf:"grpo_online"`
+	// optimizer of every phase
+	Optim phases.OptimOptions `koanf:"optim"`
+	// learning rate over the steps of each phase
+	LRSchedule schedule.LROptions `koanf:"lr_schedule"`
+	// what is saved, and which checkpoint is best
+	Checkpoint phases.CheckpointOptions `koanf:"checkpoint"`
+	// what is watched while training, and what each finding leads to (docs/doctor.md)
+	Doctor doctor.Options `koanf:"doctor"`
+	// checks of data and phases before a fresh run's first step (docs/preflight.md)
+	Preflight preflight.Options `koanf:"preflight"`
+	// how evaluations are judged (docs/statistics.md)
+	Eval EvalOptions `koanf:"eval"`
+	// task=predict
+	Predict PredictOptions `koanf:"predict"`
+	// task=evaluate
+	Evaluate EvaluateOptions `koanf:"evaluate"`
+	// task=generate
+	Generate GenerateOptions `koanf:"generate"`
+	// task=score
+	Score ScoreOptions `koanf:"score"`
+	// plots and report.md
+	Report reports.ReportOptions `koanf:"report"`
+	// progress, TensorBoard, metrics.jsonl
+	Logging reports.LoggingOptions `koanf:"logging"`
+}
+
+// InitOptions names the initial weights.
+type InitOptions struct {
+	// .safetensors, .pt, .pth, .ckpt or a run folder (its best checkpoint, else its last); null = fresh weights
+	// from seed
+	Checkpoint *string `koanf:"checkpoint" also:"init_checkpoint,resume_from_checkpoint,ckpt,sft_ckpt,pretrained"`
+	// unknown or missing parameters are errors
+	Strict bool `koanf:"strict"`
+}
+
+// PredictOptions configures task=predict.
+type PredictOptions struct {
+	// file to write; null = predictions.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// queries to answer
+	Split string `koanf:"split" enum:"train,val,eval,all"`
+	// width of the beam search; 1 = greedy
+	BeamSize int `koanf:"beam_size" range:"[1,10000]"`
+}
+
+// DefaultConfig returns every key with its default. The YAML library overrides it.
+func DefaultConfig() *Config {
+	online := grpo.DefaultOptions()
+	online.Rollout, online.OldPolicy = "online", "batch"
+	return &Config{
+		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
+		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
+		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
+		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+	}
+}
+
+// Uses says whether a task looks at a section: what others hold is not checked against each other.
+func (c *Config) Uses(section string) bool {
+	text := c.Task == "generate" || c.Task == "score"
+	switch section {
+	case "evaluate", "generate", "score":
+		return c.Task == section
+	case "report", "logging":
+		return true
+	case "selector":
+		return c.Task != "evaluate" && c.Policy == "pointer"
+	case "vl":
+		return c.Task != "evaluate" && c.Policy == "qwen2_5_vl"
+	case "seq2seq":
+		return c.Task != "evaluate" && c.Policy == "seq2seq"
+	case "rewards":
+		return c.Task == "train" && c.Policy != "pointer"
+	}
+	return c.Task != "evaluate" && (!text || section == "init")
+}
+
+// Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
+func (c *Config) Scheduled(section string) bool {
+	if _, err := Phases().Get(section); err == nil {
+		return slices.Contains(c.Schedule, section)
+	}
+	return c.Uses(section)
+}
+
+// devices are the words that device takes.
+var devices = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
+
+// Validate checks what several sections decide together, before any data or model is loaded.
+func (c *Config) Validate() error {
+	if !devices.MatchString(c.Device) {
+		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)", c.Device)
+	}
+	names := Phases()
+	seen := map[string]bool{}
+	if c.Task == "train" {
+		for _, name := range c.Schedule {
+			if _, err := names.Get(name); err != nil {
+				return option.Errorf("schedule", "%v", err)
+			}
+			if seen[name] {
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online", name)
+			}
+			seen[name] = true
+		}
+		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" && c.Data.Reader == nil {
+			return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
+		}
+		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0 ||
+			seen["rce"] && c.RCE.Rollout == "online" && c.RCE.Epochs > 0
+		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
+			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
+		}
+	}
+	if c.Policy != "pointer" {
+		if err := c.validateTokens(seen); err != nil {
+			return err
+		}
+	}
+	if c.Task == "evaluate" && c.Evaluate.Metric == "rouge" && c.Eval.Cluster != nil {
+		return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
+	}
+	if c.Task == "predict" && c.Init.Checkpoint == nil {
+		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	}
+	return nil
+}
+
+// validateTokens checks what only token policies ask for; seen are the scheduled phases.
+func (c *Config) validateTokens(seen map[string]bool) error {
+	if c.Task == "predict" {
+		return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
+	}
+	for _, phase := range []struct {
+		name string
+		opt  grpo.Options
+	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
+		if !seen[phase.name] || phase.opt.Epochs == 0 {
+			continue
+		}
+		var bad *option.Error
+		if err := phase.opt.ValidateTokens(); errors.As(err, &bad) {
+			return option.Errorf(phase.name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
+		}
+	}
+	return nil
+}
+
+// Compatible reports whether the run reproduces the Python reference (compat: lever_plus).
+func (c *Config) Compatible() bool { return c.Compat != nil }
+
+// Decode returns the options of a composed configuration.
+func Decode(c *configs.Composed) (*Config, error) {
+	cfg := DefaultConfig()
+	if err := c.Decode(cfg); err != nil {
+		return nil, err
+	}
+	cfg.Data.Compat = cfg.Compatible()
+	if by := cfg.Eval.GroupedBy(); by != "image" {
+		cfg.Data.Cluster = by
+	}
+	return cfg, nil
+}
+
+// Schema returns the type of every configuration of ours.
+func Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }

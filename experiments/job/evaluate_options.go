@@ -1,0 +1,90 @@
+package job
+
+import (
+	"errors"
+
+	"fulcrum/internal/option"
+	"fulcrum/rewardutil/text"
+)
+
+// EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
+// needs no policy, no training data and no libtorch.
+type EvaluateOptions struct {
+	// vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as
+	// Google's rouge_score
+	Metric string `koanf:"metric" enum:"vqa,rouge"`
+	// metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)
+	Predictions *string `koanf:"predictions"`
+	// metric=rouge: the texts to score them against, one {id, text} a line
+	References *string `koanf:"references"`
+	// metric=rouge: compare Porter stems of words longer than three letters
+	Stemmer bool `koanf:"stemmer"`
+	// metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules
+	// where a text has no line break, as summarization recipes do first
+	Sentences string `koanf:"sentences" enum:"lines,split"`
+	// answers to score: an official result file [{question_id, answer}], or one such object a line (completion
+	// instead of answer: a raw generation, cut to its answer)
+	Results *string `koanf:"results"`
+	// official annotation file with the ground truths
+	Annotations *string `koanf:"annotations"`
+	// official question file; null = the annotations alone say which questions there are
+	Questions *string `koanf:"questions"`
+	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error
+	// for rouge)
+	Missing *string `koanf:"missing" enum:"skip,error,zero"`
+	// vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1:
+	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
+	Out *string `koanf:"out"`
+}
+
+// DefaultEvaluateOptions returns the official metric over the questions of the result file.
+func DefaultEvaluateOptions() EvaluateOptions {
+	return EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit}
+}
+
+// Judged returns the file that is judged.
+func (o EvaluateOptions) Judged() string {
+	if o.Metric == "rouge" {
+		return *o.Predictions
+	}
+	return *o.Results
+}
+
+// Rule returns what ground truths without a result count as.
+func (o EvaluateOptions) Rule() string {
+	switch {
+	case o.Missing != nil:
+		return *o.Missing
+	case o.Metric == "rouge":
+		return "error"
+	}
+	return "skip"
+}
+
+// Validate reports the files that are missing from the command line, all at once.
+func (o EvaluateOptions) Validate() error {
+	var errs []error
+	needs := func(key string, path *string, what string) {
+		if path == nil {
+			errs = append(errs, option.Errorf(key, "task=evaluate %s: evaluate.%s=FILE", what, key))
+		}
+	}
+	not := func(key string, path *string) {
+		if path != nil {
+			errs = append(errs, option.Errorf(key, "evaluate.metric=%s does not read it", o.Metric))
+		}
+	}
+	if o.Metric == "rouge" {
+		not("results", o.Results)
+		not("annotations", o.Annotations)
+		not("questions", o.Questions)
+		needs("predictions", o.Predictions, "with metric=rouge scores predictions")
+		needs("references", o.References, "with metric=rouge needs the references")
+		return errors.Join(errs...)
+	}
+	not("predictions", o.Predictions)
+	not("references", o.References)
+	needs("results", o.Results, "scores a result file")
+	needs("annotations", o.Annotations, "needs the ground truths")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,104 @@
+package job
+
+import (
+	"io"
+	"strings"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/reports"
+)
+
+// Job is one run's work: what is asked for and where it is written. A task fills in what comes of it.
+type Job struct {
+	Config    *Config
+	Overrides []string // of the command line
+	Dir       string   // the run folder
+	Hash      string   // of the configuration
+	Device    string   // "" until libtorch is there
+	Log       *reports.Log
+	Saved     *phases.Saved // the state a resume starts from; nil: none
+	Recorder  func(of func(query int64) Asked) phases.Recorder
+	Judge     func(epochs int) (JudgeFunc, error)
+	Begun     bool   // the first row, or answer, may be written from now on
+	Fresh     string // what of the policy starts fresh although there is a checkpoint; "" = nothing
+	Outcome
+	closers []io.Closer // at the end of the task
+}
+
+// Outcome is what a task leaves for summary.json.
+type Outcome struct {
+	Data       reports.DataSummary
+	Result     *phases.Result    // of task=train
+	Evaluation evaluated         // of task=evaluate
+	Found      []reports.Finding // of this attempt, that depend on the machine: they stand in no row
+}
+
+// JudgeFunc says after an epoch why the run should end here; "": it goes on.
+type JudgeFunc = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
+
+// Asked is what a query asks, for readers of completions.jsonl.
+type Asked struct {
+	Question, Reference string
+	Answers             []string
+}
+
+// evaluated is what task=evaluate leaves in summary.json.
+type evaluated interface {
+	Best() *reports.BestSummary // what a sweep compares
+}
+
+// Logf writes a line to the log.
+func (j *Job) Logf(format string, args ...any) { j.Log.Infof(format, args...) }
+
+// Threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
+// an idle machine, and on a busy one its spinning costs ten times what it gains.
+func (j *Job) Threads() int { return max(j.Config.Threads, 1) }
+
+// Overridden reports whether a key was set on the command line, the variant of a selector also by its
+// group (selector=v3).
+func (j *Job) Overridden(key string) bool {
+	if key == "selector.variant" && j.Overridden("selector") {
+		return true
+	}
+	for _, o := range j.Overrides {
+		if name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "="); ok && name == key {
+			return true
+		}
+	}
+	return false
+}
+
+// AtEnd closes c when the task has ended.
+func (j *Job) AtEnd(c io.Closer) { j.closers = append(j.closers, c) }
+
+// Close releases what the task keeps open until its end: the processes of external scorers.
+func (j *Job) Close() {
+	for _, c := range j.closers {
+		if err := c.Close(); err != nil {
+			j.Log.Warnf("%v", err)
+		}
+	}
+	j.closers = nil
+}
+
+// MapTorch reads the data while libtorch is being mapped, then makes the run's device ready.
+func (j *Job) MapTorch(read func() error) error {
+	loaded := make(chan error, 1)
+	go func() { loaded <- torchx.Load() }()
+	if err := read(); err != nil {
+		return err // at once: what is wrong with the data needs no tensor
+	}
+	if err := <-loaded; err != nil {
+		return err
+	}
+	torchx.Attach(j.Threads())
+	torchx.SetDeterministic(j.Config.Deterministic)
+	device, err := torchx.Device(j.Config.Device)
+	if err != nil {
+		return usage.Errorf("%v", err)
+	}
+	j.Device = device
+	return nil
+}

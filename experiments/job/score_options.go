@@ -1,0 +1,27 @@
+package job
+
+import (
+	"fulcrum/internal/option"
+)
+
+// ScoreOptions configures task=score.
+type ScoreOptions struct {
+	// prompts and completions: JSON lines {"id", "messages" …, "completion_ids" or "completion"}; "source" or
+	// "source_ids" in place of messages for policy=seq2seq
+	In *string `koanf:"in"`
+	// file to write; null = scores.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// lines scored at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
+}
+
+// DefaultScoreOptions scores eight lines at once.
+func DefaultScoreOptions() ScoreOptions { return ScoreOptions{BatchSize: 8} }
+
+// Validate asks for the input.
+func (o ScoreOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=score needs prompts and completions: score.in=FILE.jsonl")
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package job
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/configs"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/pointer"
+)
+
+// Every preset of the selector composes with exp=okvqa_online, says its own name and can be built; each is a selector of
+// its own but for v4_1, which is v3.
+func TestSelectorPresets(t *testing.T) {
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := torchx.Load(); err != nil {
+		t.Fatal(err)
+	}
+	torchx.Attach(1)
+	files, err := fs.Glob(configs.Library(), "selector/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := map[string][]string{}
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "selector/"), ".yaml")
+		cfg, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Now: time.Now(), AppName: "run", Overrides: []string{"exp=okvqa_online", "selector=" + name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := DefaultConfig()
+		if err := cfg.Decode(c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Selector.Variant != name {
+			t.Errorf("%s: variant %s", file, c.Selector.Variant)
+		}
+		p, err := pointer.New(c.Selector, 16, 0, "cpu")
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		facts := p.Metadata()
+		p.Free()
+		delete(facts, "selector.variant")
+		text := fmt.Sprint(facts) // sorted by key
+		same[text] = append(same[text], name)
+	}
+	twins := 0
+	for _, names := range same {
+		if len(names) > 1 && !slices.Equal(names, []string{"v3", "v4_1"}) {
+			t.Errorf("%v are the same selector", names)
+		}
+		twins += len(names) - 1
+	}
+	if len(files) < 16 || twins != 1 {
+		t.Errorf("%d presets, %d doubled, want v4_1 only", len(files), twins)
+	}
+}

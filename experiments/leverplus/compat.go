@@ -1,0 +1,46 @@
+package leverplus
+
+import (
+	"fulcrum/experiments/job"
+	"fulcrum/phases"
+	"fulcrum/rewardutil/group"
+)
+
+// Reproduce sets what the reference does and no key of ours says, once the format of the beams is known:
+// RL files train with batches of 1, legacy files are normalised by z-score whatever is asked for.
+// exp=lever_plus_compat sets the keys.
+func Reproduce(c *job.Config, format string) {
+	switch format {
+	case "legacy":
+		c.Data.Normalize.Method = "z_score"
+	case "rl":
+		c.Data.BatchSize = 1
+	}
+	c.RCE.Compat = true
+	c.RCE.KeepGradient = len(c.GRPO.Freeze) > 0
+	c.GRPO.Compat = true
+	c.Optim.GoOn = true
+}
+
+// CompatValLoss is the reference's: raw rewards at τ 1, averaged over batches (defect D16).
+func CompatValLoss(c *job.Config) phases.ValLoss {
+	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Selector.Smoothing, Batch: c.Data.BatchSize}
+}
+
+// CompatNormalize is data.normalize in the reference's precision: float32 in and out, so that rewards
+// which differ by less are ties.
+func CompatNormalize(opt group.NormalizeOptions) func([]float64) []float64 {
+	return func(rewards []float64) []float64 {
+		out := group.Normalize(float32s(rewards), opt)
+		return float32s(out)
+	}
+}
+
+// float32s rounds to float32.
+func float32s(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(float32(v))
+	}
+	return out
+}

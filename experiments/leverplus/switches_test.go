@@ -1,0 +1,234 @@
+package leverplus
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/golden"
+	"fulcrum/internal/usage"
+)
+
+// testdata/argparse.json is what Python's argparse makes of these lines, errors included.
+func TestParseSwitchesEqualsArgparse(t *testing.T) {
+	var rows []struct {
+		Argv   []string
+		Values map[string]string
+		Exit   *int
+		Error  string
+	}
+	golden.JSON(t, "testdata/argparse.json", &rows)
+	if len(rows) < 80 {
+		t.Fatalf("only %d rows", len(rows))
+	}
+	known := map[string]Argument{}
+	for _, s := range Switches() {
+		known[s.Name] = s
+	}
+	for _, row := range rows {
+		values, rest, err := Parse(Switches(), row.Argv)
+		if err == nil && len(rest) > 0 {
+			err = usage.Errorf("unrecognized arguments: %s", strings.Join(rest, " "))
+		}
+		if row.Exit != nil {
+			got := ""
+			if err != nil {
+				got, _, _ = strings.Cut(err.Error(), " (did you mean")
+			}
+			if got == "" && *row.Exit != 0 || !strings.HasPrefix(row.Error, got) || *row.Exit == 0 && values != nil {
+				t.Errorf("%q: got %q, want %q", row.Argv, got, row.Error)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", row.Argv, err)
+			continue
+		}
+		for name, value := range values {
+			s := known[name]
+			want, differs := row.Values[name]
+			if !differs { // argparse's default, given explicitly
+				want = map[Kind]string{Text: "'" + s.Initial + "'", Integer: s.Initial, Float: s.Initial}[s.Kind]
+			}
+			if got := pythonRepr(t, s, value); got != want {
+				t.Errorf("%q: %s is %s, want %s", row.Argv, name, got, want)
+			}
+		}
+		for name := range row.Values {
+			if _, ok := values[name]; !ok {
+				t.Errorf("%q: %s was not given, want %s", row.Argv, name, row.Values[name])
+			}
+		}
+	}
+}
+
+func pythonRepr(t *testing.T, s Argument, value string) string {
+	switch s.Kind {
+	case Flag:
+		return "True"
+	case Float:
+		x, err := strconv.ParseFloat(value, 64)
+		if err != nil && !math.IsInf(x, 0) {
+			t.Fatal(err)
+		}
+		return value
+	case Integer:
+		return value
+	}
+	return "'" + value + "'"
+}
+
+// The defaults of the reference's main are those of exp=lever_plus_compat: what was not given needs no
+// override. Every switch with a key sets one that exists.
+func TestSwitchDefaultsAreTheExperiments(t *testing.T) {
+	schema, err := job.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compose := func(overrides ...string) *configs.Composed {
+		t.Helper()
+		c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Now: time.Now(), AppName: "run",
+			Overrides: append([]string{"exp=lever_plus_compat", "data.beams=b", "data.embeddings=e"}, overrides...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	value := func(c *configs.Composed, key string) string {
+		t.Helper()
+		text, err := c.YAML("job", true, key)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		_, text, _ = strings.Cut("\n"+text, "\n# @package "+key+"\n")
+		if text == "" {
+			text, _ = c.YAML("job", true, key)
+		}
+		return strings.TrimSpace(text)
+	}
+	plain := compose()
+	seen := 0
+	for _, s := range Switches() {
+		if s.Key == "" || s.Key == "hydra.run.dir" || s.Key == "device" || s.Required || s.Name == "sft_ckpt" || s.Name == "img_emb" || s.Initial == "null" {
+			continue
+		}
+		seen++
+		before := value(plain, s.Key)
+		if s.Kind == Flag {
+			if after := value(compose(s.Key+"="+s.Value), s.Key); after == before {
+				t.Errorf("--%s: %s=%s changes nothing", s.Name, s.Key, s.Value)
+			}
+			continue
+		}
+		if after := value(compose(s.Key+"="+OverrideValue(s, s.Initial)), s.Key); after != before {
+			t.Errorf("--%s: default %s, exp=lever_plus_compat has %s", s.Name, s.Initial, before)
+		}
+	}
+	if seen < 26 {
+		t.Errorf("only %d switches", seen)
+	}
+}
+
+func TestLeverPlusOverrides(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	legacy := file("legacy.json", `{"_meta": {}, "3": {"id_list": [[1, 2, 3]], "score_list": [0.5]}}`)
+	rl := file("rl.json", `{"3": {"pointer_candidates": [{"pointer": [1, 2]}]}, "4": oops`)
+	for _, tc := range []struct {
+		name    string
+		args    []string
+		want    []string // after exp=lever_plus_compat
+		notices []string
+	}{
+		{"the least", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device", "cpu"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "device=cpu"}, nil},
+		{"flags and numbers", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--output_dir", "out", "--freeze", "--use_ppo", "--rce_lr", "3e-4", "--kl_beta", "1", "--disable", "--no_skip"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir=out", "data.embeddings=e.pt", "rce.lr=0.0003", "grpo.kl.beta=1.0", "grpo.kl.controller=fixed", "grpo.loss=ppo_clip", "device=cpu",
+				"grpo.freeze=[input_proj,query_proj,cand_proj]", "data.skip_fallback=false"}, nil},
+		{"RL data force batches of 1", []string{"--beam_data", rl, "--img_emb", "e.pt", "--device=cpu", "--batch_size", "16"},
+			[]string{"data.beams=" + rl, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "data.batch_size=1", "device=cpu"}, []string{"--batch_size 16 has no effect"}},
+		{"what the reference ignores", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--text_emb", "t.pt", "--candidate_size", "64"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "device=cpu"}, []string{"--text_emb has no effect", "--candidate_size has no effect"}},
+		{"odd paths are quoted", []string{"--beam_data", legacy, "--img_emb", "a b,c.pt", "--device=cpu", "--output_dir", "01", "--sft_ckpt", "", "--reward_correctness_mode", "01"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir='01'", "data.embeddings='a b,c.pt'", "device=cpu", "data.reward.correctness_mode='01'"}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			values, _, err := Parse(Switches(), tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, notices, err := Overrides(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := append([]string{"exp=lever_plus_compat"}, tc.want...); !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			if len(notices) != len(tc.notices) {
+				t.Fatalf("notices %q, want %q", notices, tc.notices)
+			}
+			for i, want := range tc.notices {
+				if !strings.Contains(notices[i], want) {
+					t.Errorf("notice %q, want %q", notices[i], want)
+				}
+			}
+		})
+	}
+}
+
+// docs/lever_plus.md maps every switch, with its default and the key that it sets, and nothing else.
+func TestLeverPlusPageIsCurrent(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "lever_plus.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) > 4 && strings.HasPrefix(cells[1], " `--") {
+			rows[strings.Trim(cells[1], " `-")] = cells
+		}
+	}
+	for _, s := range Switches() {
+		row, ok := rows[s.Name]
+		if !ok {
+			t.Errorf("no row for --%s", s.Name)
+			continue
+		}
+		initial := s.Initial
+		switch {
+		case s.Kind == Flag:
+			initial = "off"
+		case s.Required || s.Name == "img_emb":
+			initial = "required"
+		case initial == "":
+			initial = "none"
+		}
+		key := s.Key
+		if s.Kind == Flag && key != "" {
+			key += "=" + s.Value
+		}
+		if key == "" {
+			key = "–"
+		}
+		if got, gotKey := strings.Trim(row[2], " `"), strings.Trim(row[3], " `"); got != initial || gotKey != key {
+			t.Errorf("--%s: the page says %s and %s, want %s and %s", s.Name, got, gotKey, initial, key)
+		}
+		delete(rows, s.Name)
+	}
+	for name := range rows {
+		t.Errorf("--%s is no switch", name)
+	}
+}

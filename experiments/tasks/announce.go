@@ -1,0 +1,70 @@
+package tasks
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/experiments/job"
+)
+
+// announce says what is about to be read, which may take minutes: files and folders with their sizes, or the built-in
+// data.
+func announce(j *job.Job) {
+	var parts []string
+	data, d := j.Config.Data, j.Config.Data.Name
+	files := []*string{data.Beams, data.Records, data.ValBeams, data.Embeddings, data.Reader, data.Eval.Beams, data.Eval.Reader}
+	switch d {
+	case "okvqa":
+		files = []*string{data.Root}
+	case "conversations":
+		c := data.Conversations
+		files = []*string{c.Train, c.Val, c.Eval, c.SFT}
+	case "texts":
+		t := data.Texts
+		files = []*string{t.Train, t.Val, t.Test}
+	case "beams":
+	default:
+		files, parts = nil, []string{"data." + d + " (built in)"}
+	}
+	if j.Config.Policy == "qwen2_5_vl" {
+		files = append(files, j.Config.VL.Path, j.Config.VL.Adapter)
+	} else if j.Config.Policy == "seq2seq" {
+		files = append(files, j.Config.Seq2Seq.Path, j.Config.Seq2Seq.Adapter)
+	}
+	for _, path := range append(files, j.Config.Init.Checkpoint) {
+		if path != nil {
+			parts = append(parts, *path+sizeOf(*path))
+		}
+	}
+	j.Logf("reading %s and libtorch", strings.Join(parts, ", "))
+}
+
+// sizeOf is " (1.2 GB)", of a folder the files in it; "" for what cannot be read.
+func sizeOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	size := info.Size()
+	if info.IsDir() {
+		size = 0
+		files, err := os.ReadDir(path)
+		if err != nil {
+			return ""
+		}
+		for _, f := range files {
+			if info, err := os.Stat(filepath.Join(path, f.Name())); err == nil && info.Mode().IsRegular() {
+				size += info.Size()
+			}
+		}
+	}
+	switch {
+	case size >= 1e9:
+		return fmt.Sprintf(" (%.1f GB)", float64(size)/1e9)
+	case size >= 1e6:
+		return fmt.Sprintf(" (%.1f MB)", float64(size)/1e6)
+	}
+	return fmt.Sprintf(" (%.1f kB)", float64(size)/1e3)
+}

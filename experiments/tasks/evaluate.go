@@ -1,0 +1,448 @@
+package tasks
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports"
+	"fulcrum/rewardutil/vqa"
+)
+
+// evaluation is evaluate.json: the official accuracies, in percent, and what they were computed from.
+type evaluation struct {
+	Metric    string         `json:"metric"`
+	Compat    *string        `json:"compat"`
+	Results   string         `json:"results"`             // file
+	Truth     string         `json:"annotations"`         // file
+	Rule      string         `json:"missing"`             // what missing results count as
+	Questions int            `json:"questions"`           // scored
+	Annotated int            `json:"annotated_questions"` // in the annotation file
+	Missing   int            `json:"missing_results"`     // annotated, but without a result
+	ByType    map[string]int `json:"questionTypeCounts"`
+	ByAnswer  map[string]int `json:"answerTypeCounts"`
+	vqa.Report
+}
+
+// Best is what a sweep compares.
+func (e evaluation) Best() *reports.BestSummary {
+	return &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)}
+}
+
+// evaluate runs task=evaluate.
+func evaluate(_ context.Context, j *job.Job) error {
+	opt := j.Config.Evaluate
+	if opt.Metric == "rouge" {
+		return evaluateRouge(j)
+	}
+	annotations, err := readAnnotations(*opt.Annotations)
+	if err != nil {
+		return err
+	}
+	related, err := annotationClusters(*opt.Annotations, j.Config.Eval.GroupedBy())
+	if err != nil {
+		return err
+	}
+	if err := workload.RecordClusters(j, workload.Clusters{opt.Metric: related}); err != nil {
+		return err
+	}
+	results, err := readResults(*opt.Results)
+	if err != nil {
+		return err
+	}
+	if opt.Questions != nil {
+		if err := checkQuestions(*opt.Questions, annotations, results); err != nil {
+			return err
+		}
+	}
+	scored, missing, err := complete(opt, annotations, results)
+	if err != nil {
+		return err
+	}
+	report, err := vqa.Evaluate(annotations, scored, j.Config.Compat != nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", *opt.Results, err)
+	}
+	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
+	e.count(annotations)
+	if missing > 0 {
+		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
+		if opt.Rule() == "zero" {
+			how = "they score 0"
+		}
+		j.Log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
+	}
+	if err := writeEvaluation(j, e, results); err != nil {
+		return err
+	}
+	return recordEvaluation(j, e, scored)
+}
+
+func readAnnotations(path string) ([]vqa.Annotation, error) {
+	f, err := openNamed(path, "evaluate.annotations")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	annotations, err := vqa.ReadAnnotations(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	seen := make(map[int64]bool, len(annotations))
+	for _, a := range annotations {
+		switch {
+		case seen[a.QuestionID]:
+			return nil, fmt.Errorf("%s: question %d is annotated twice", path, a.QuestionID)
+		case len(a.Answers) == 0:
+			return nil, fmt.Errorf("%s: question %d has no answers", path, a.QuestionID)
+		}
+		seen[a.QuestionID] = true
+	}
+	return annotations, nil
+}
+
+// openNamed opens a file; an absent one is explained by the key that names it.
+func openNamed(path, key string) (*os.File, error) {
+	f, err := regular.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return f, nil
+}
+
+// readResults reads an official result file, a JSON list, or one object a line.
+func readResults(path string) ([]vqa.Result, error) {
+	f, err := openNamed(path, "evaluate.results")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var entries []json.RawMessage
+	kind := "line"
+	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
+		kind = "entry"
+		if err := jsonwords.Unmarshal(trimmed, &entries); err != nil {
+			return nil, fmt.Errorf("%s: not an official result file [{\"question_id\": 1, \"answer\": \"…\"}, …]: %w", path, err)
+		}
+	} else {
+		for line := range bytes.Lines(text) {
+			entries = append(entries, bytes.TrimSpace(line))
+		}
+	}
+	out := make([]vqa.Result, 0, len(entries))
+	at := make(map[int64]int, len(entries))
+	for i, entry := range entries {
+		if len(entry) == 0 {
+			continue
+		}
+		result, err := parseResult(entry)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %d: %w", path, kind, i+1, err)
+		}
+		if first, twice := at[result.QuestionID]; twice {
+			return nil, fmt.Errorf("%s: %s %d: question %d has a result already, in %s %d", path, kind, i+1, result.QuestionID, kind, first)
+		}
+		at[result.QuestionID] = i + 1
+		out = append(out, result)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: no results: want [{\"question_id\": 1, \"answer\": \"…\"}, …]", path)
+	}
+	return out, nil
+}
+
+// parseResult reads one result. A null answer is an empty one, as in the reference.
+func parseResult(entry []byte) (vqa.Result, error) {
+	var fields map[string]json.RawMessage
+	if err := jsonwords.Unmarshal(entry, &fields); err != nil {
+		return vqa.Result{}, fmt.Errorf("want an object with question_id and answer: %w", err)
+	}
+	id, ok := fields["question_id"]
+	if !ok {
+		if id, ok = fields["id"]; !ok {
+			return vqa.Result{}, errors.New("no question_id")
+		}
+	}
+	var out vqa.Result
+	if err := jsonwords.Unmarshal(bytes.Trim(id, `"`), &out.QuestionID); err != nil {
+		return out, fmt.Errorf("question_id is %s, want an integer", id)
+	}
+	key := "answer"
+	if _, ok := fields[key]; !ok {
+		key = "completion"
+	}
+	value, ok := fields[key]
+	if !ok {
+		return out, fmt.Errorf("question %d: no answer", out.QuestionID)
+	}
+	if err := jsonwords.Unmarshal(value, &out.Answer); err != nil { // null leaves it empty
+		return out, fmt.Errorf("question %d: %s is %.40s, want text", out.QuestionID, key, value)
+	}
+	if key == "completion" {
+		out.Answer = vqa.ExtractAnswer(out.Answer)
+	}
+	return out, nil
+}
+
+// checkQuestions refuses results and annotations that belong to other questions.
+func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Result) error {
+	f, err := openNamed(path, "evaluate.questions")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var file struct {
+		Questions []struct {
+			ID *int64 `json:"question_id"`
+		} `json:"questions"`
+	}
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
+		return fmt.Errorf("%s: not an official question file: %w", path, err)
+	}
+	known := make(map[int64]bool, len(file.Questions))
+	for i, q := range file.Questions {
+		if q.ID == nil {
+			return fmt.Errorf("%s: questions[%d] has no question_id", path, i)
+		}
+		known[*q.ID] = true
+	}
+	if len(known) == 0 {
+		return fmt.Errorf("%s: no questions: want an object with a list questions", path)
+	}
+	for _, r := range results {
+		if !known[r.QuestionID] {
+			return fmt.Errorf("%s: question %d, which has a result, is not among its %d questions", path, r.QuestionID, len(known))
+		}
+	}
+	for _, a := range annotations {
+		if !known[a.QuestionID] {
+			return fmt.Errorf("%s: question %d, which is annotated, is not among its %d questions: these files belong to different sets", path, a.QuestionID, len(known))
+		}
+	}
+	return nil
+}
+
+// noAnswer matches no ground truth, not even an empty one.
+const noAnswer = "\x00"
+
+// complete returns the results to score and how many annotated questions have none.
+func complete(opt job.EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
+	has := make(map[int64]bool, len(results))
+	for _, r := range results {
+		has[r.QuestionID] = true
+	}
+	var absent []string
+	scored = results
+	for _, a := range annotations {
+		if has[a.QuestionID] {
+			continue
+		}
+		missing++
+		if len(absent) < 5 {
+			absent = append(absent, fmt.Sprint(a.QuestionID))
+		}
+		if opt.Rule() == "zero" {
+			scored = append(slices.Clip(scored), vqa.Result{QuestionID: a.QuestionID, Answer: noAnswer})
+		}
+	}
+	if missing > 0 && opt.Rule() == "error" {
+		more := ""
+		if missing > len(absent) {
+			more = ", …"
+		}
+		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s%s", *opt.Results, missing, len(annotations), strings.Join(absent, ", "), more)
+	}
+	return scored, missing, nil
+}
+
+// count fills in how many scored questions each type has.
+func (e *evaluation) count(annotations []vqa.Annotation) {
+	e.ByType, e.ByAnswer = map[string]int{}, map[string]int{}
+	for _, a := range annotations {
+		if _, scored := e.ByQuestion[a.QuestionID]; scored {
+			e.ByType[cmp.Or(a.QuestionType, "other")]++
+			e.ByAnswer[cmp.Or(a.AnswerType, "other")]++
+		}
+	}
+}
+
+// writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
+func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
+	j.Begun = true
+	out := filepath.Join(j.Dir, "evaluate.json")
+	if j.Config.Evaluate.Out != nil {
+		out = *j.Config.Evaluate.Out
+	}
+	if err := PrepareOut("evaluate.out", out, nil); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		path  string
+		value any
+	}{{out, e}, {filepath.Join(j.Dir, "results.json"), results}} {
+		text, err := json.MarshalIndent(file.value, "", " ")
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(file.path, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := reports.WriteText(j.Dir, e.markdown()); err != nil {
+		return err
+	}
+	for _, row := range e.rows() {
+		stdout.Printf("%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
+	}
+	stdout.Printf("evaluation: %d questions → %s\n", e.Questions, out)
+	return nil
+}
+
+type accuracyRow struct {
+	name     string
+	n        int
+	accuracy float64 // percent
+}
+
+// rows lists the accuracies: overall, then by answer type and question type in alphabetical order.
+func (e evaluation) rows() []accuracyRow {
+	rows := []accuracyRow{{"overall", e.Questions, e.Overall}}
+	for _, table := range []struct {
+		title    string
+		accuracy map[string]float64
+		n        map[string]int
+	}{{"answer type ", e.ByAnswerType, e.ByAnswer}, {"question type ", e.ByQuestionType, e.ByType}} {
+		for _, name := range slices.Sorted(maps.Keys(table.accuracy)) {
+			rows = append(rows, accuracyRow{table.title + name, table.n[name], table.accuracy[name]})
+		}
+	}
+	return rows
+}
+
+func (e evaluation) markdown() string {
+	var b strings.Builder
+	how := "the standard evaluation"
+	if e.Compat != nil {
+		how = "compat=" + *e.Compat
+	}
+	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", e.Results, e.Truth, how, e.Questions, e.Annotated)
+	if e.Missing > 0 {
+		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, e.Rule)
+	}
+	b.WriteString(".\n\n| | Questions | Accuracy (%) |\n|---|---:|---:|\n")
+	cell := strings.NewReplacer("|", `\|`, "\n", " ")
+	for _, row := range e.rows() {
+		fmt.Fprintf(&b, "| %s | %d | %.2f |\n", cell.Replace(row.name), row.n, row.accuracy)
+	}
+	b.WriteString("\nTo compare two evaluations question by question, with intervals: `run report FOLDER_A FOLDER_B`.\n")
+	return b.String()
+}
+
+// recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
+// paired comparisons (run report A B).
+func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
+	j.Evaluation = e
+	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
+	for i, s := range scored {
+		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
+	}
+	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
+	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	return j.Log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
+}
+
+// RewriteEvaluation writes the report.md of a finished task=evaluate again.
+func RewriteEvaluation(dir string) error {
+	text, err := EvaluationReport(dir)
+	if err != nil {
+		return err
+	}
+	return reports.WriteText(dir, text)
+}
+
+// EvaluationReport is the report of a finished task=evaluate, from its summary.
+func EvaluationReport(dir string) (string, error) {
+	var summary struct{ Evaluation json.RawMessage }
+	path := filepath.Join(dir, "summary.json")
+	text, err := regular.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if err := jsonwords.Unmarshal(text, &summary); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if summary.Evaluation == nil {
+		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
+	}
+	var kind struct{ Metric string }
+	var vqa evaluation
+	var rouge rougeEvaluation
+	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	var outcome interface{ markdown() string } = &vqa
+	if kind.Metric == "rouge" {
+		outcome = &rouge
+	}
+	if err := jsonwords.Unmarshal(summary.Evaluation, outcome); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return outcome.markdown(), nil
+}
+
+// annotationClusters reads what the questions of an annotation file have in common: their image, or the value of a key.
+func annotationClusters(path, by string) (map[int64]string, error) {
+	f, err := openNamed(path, "evaluate.annotations")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var file struct {
+		Annotations []json.RawMessage `json:"annotations"`
+	}
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if by == "image" {
+		by = "image_id"
+	}
+	out := map[int64]string{}
+	for _, raw := range file.Annotations {
+		var id struct {
+			Question int64 `json:"question_id"`
+		}
+		if err := jsonwords.Unmarshal(raw, &id); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if name := conversation.Value(raw, by); name != "" {
+			out[id.Question] = name
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,394 @@
+package tasks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports"
+	"fulcrum/rewardutil/text"
+)
+
+// This file is task=evaluate with evaluate.metric=rouge: texts somebody generated, against reference texts.
+
+// textLine is one line of evaluate.predictions or evaluate.references. A prediction may be a line of
+// generate.out, whose text is its completion.
+type textLine struct {
+	ID         json.RawMessage `json:"id"`
+	Text       *string         `json:"text"`
+	Completion *string         `json:"completion"`
+}
+
+// rougeLine is one line of evaluate.out.
+type rougeLine struct {
+	ID        json.RawMessage `json:"id"`
+	Rouge1    rougeParts      `json:"rouge1"`
+	Rouge2    rougeParts      `json:"rouge2"`
+	RougeL    rougeParts      `json:"rougeL"`
+	RougeLsum rougeParts      `json:"rougeLsum"`
+}
+
+type rougeParts struct {
+	Precision float64 `json:"precision"`
+	Recall    float64 `json:"recall"`
+	FMeasure  float64 `json:"fmeasure"`
+}
+
+// rougeEvaluation is what summary.json keeps of the scores: means over the texts with 95 % intervals.
+type rougeEvaluation struct {
+	Metric      string         `json:"metric"`
+	Predictions string         `json:"predictions"` // file
+	References  string         `json:"references"`  // file
+	Stemmer     bool           `json:"stemmer"`
+	Sentences   string         `json:"sentences"`           // of rougeLsum: lines or split
+	Rule        string         `json:"missing"`             // what missing predictions count as
+	Texts       int            `json:"texts"`               // scored
+	Missing     int            `json:"missing_predictions"` // references without a prediction
+	Measures    []rougeMeasure `json:"measures"`
+}
+
+// rougeMeasure is one ROUGE over all texts.
+type rougeMeasure struct {
+	Name      string  `json:"name"`
+	Precision rougeCI `json:"precision"`
+	Recall    rougeCI `json:"recall"`
+	FMeasure  rougeCI `json:"fmeasure"`
+}
+
+// rougeCI is a mean and its 95 % interval, which a single text has not.
+type rougeCI struct {
+	Mean     float64           `json:"mean"`
+	Interval *reports.Interval `json:"interval,omitempty"`
+}
+
+// idText is a line with the bytes of its id as the key that joins files.
+type idText struct {
+	id     string // JSON
+	text   string
+	number int // of the line, from 1
+}
+
+// evaluateRouge scores every prediction against the reference of the same id.
+func evaluateRouge(j *job.Job) error {
+	opt := j.Config.Evaluate
+	out := outOr(opt.Out, j.Dir, "rouge.jsonl")
+	err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions, "evaluate.references": *opt.References})
+	if err != nil {
+		return err
+	}
+	predictions, err := readTexts(*opt.Predictions, "evaluate.predictions", true)
+	if err != nil {
+		return err
+	}
+	references, err := readTexts(*opt.References, "evaluate.references", false)
+	if err != nil {
+		return err
+	}
+	predictions, missing, err := matchTexts(opt, predictions, references)
+	if err != nil {
+		return err
+	}
+	target := make(map[string]string, len(references))
+	for _, x := range references {
+		target[x.id] = x.text
+	}
+	lines := scoreTexts(predictions, target, opt.Stemmer, opt.Sentences)
+	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer, Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
+	e.measure(lines)
+	if missing > 0 {
+		how := "they are left out"
+		if e.Rule == "zero" {
+			how = "they count as empty texts"
+		}
+		j.Log.Warnf("%s: %d of %d references have no prediction: %s", *opt.Predictions, missing, len(references), how)
+	}
+	if err := writeRouge(j, e, lines, out); err != nil {
+		return err
+	}
+	e.print(stdout.Writer(), out)
+	return recordRouge(j, e, lines)
+}
+
+// readTexts reads a file of one {"id", "text"} a line.
+func readTexts(path, key string, completions bool) ([]idText, error) {
+	f, err := openNamed(path, key)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []idText
+	first := map[string]int{} // line of each id
+	err = eachLine(path, f, func(number int, raw []byte, err error) error {
+		var x idText
+		if err == nil {
+			x, err = parseText(raw, completions)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+		if line, twice := first[x.id]; twice {
+			return fmt.Errorf("%s:%d: the id %s is that of line %d already", path, number, x.id, line)
+		}
+		first[x.id], x.number = number, number
+		out = append(out, x)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s holds no text: want one {\"id\", \"text\"} a line", path)
+	}
+	return out, nil
+}
+
+func parseText(raw []byte, completions bool) (idText, error) {
+	var line textLine
+	if err := json.Unmarshal(raw, &line); err != nil {
+		return idText{}, jsonFault(err)
+	}
+	if len(line.ID) == 0 || strings.ContainsRune("{[ntf", rune(line.ID[0])) { // an object, a list, null, true, false
+		return idText{}, errors.New(`want an "id", a text or a number`)
+	}
+	id, err := oneSpelling(line.ID)
+	if err != nil {
+		return idText{}, err
+	}
+	text := line.Text
+	if text == nil && completions {
+		text = line.Completion
+	}
+	if text == nil {
+		return idText{}, fmt.Errorf(`id %s: want a "text"`, id)
+	}
+	return idText{id: id, text: *text}, nil
+}
+
+// oneSpelling writes a JSON text without needless escapes: "é" and "\u00e9" are one id.
+func oneSpelling(id json.RawMessage) (string, error) {
+	var name string
+	if json.Unmarshal(id, &name) != nil {
+		return string(id), nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(name)
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// otherKind says that an id is there as a text in place of a number, or the reverse.
+func otherKind(id string, known map[string]bool) string {
+	if quoted := `"` + id + `"`; known[quoted] {
+		return ": there it is the text " + quoted
+	}
+	if bare := strings.Trim(id, `"`); bare != id && known[bare] {
+		return ": there it is the number " + bare
+	}
+	return ""
+}
+
+// matchTexts refuses predictions without a reference and treats references without a prediction as
+// evaluate.missing says.
+func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
+	known, has := map[string]bool{}, map[string]bool{}
+	for _, x := range references {
+		known[x.id] = true
+	}
+	for _, x := range predictions {
+		if !known[x.id] {
+			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References, otherKind(x.id, known))
+		}
+		has[x.id] = true
+	}
+	var absent []string
+	scored = predictions
+	for _, x := range references {
+		if has[x.id] {
+			continue
+		}
+		if missing++; len(absent) < 5 {
+			absent = append(absent, x.id)
+		}
+		if opt.Rule() == "zero" {
+			scored = append(scored, idText{id: x.id})
+		}
+	}
+	if missing > len(absent) {
+		absent = append(absent, "…")
+	}
+	if missing > 0 && opt.Rule() == "error" {
+		return nil, 0, fmt.Errorf("%s: %d of %d references have no prediction: %s (evaluate.missing=skip leaves them out, zero scores them 0)", *opt.Predictions, missing, len(references), strings.Join(absent, ", "))
+	}
+	return scored, missing, nil
+}
+
+// scoreTexts computes all measures, on all processors.
+func scoreTexts(predictions []idText, target map[string]string, stem bool, sentences string) []rougeLine {
+	lines := make([]rougeLine, len(predictions))
+	parts := func(s text.RougeScore) rougeParts { return rougeParts{s.Precision, s.Recall, s.F1} }
+	var wait sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for w := range workers {
+		wait.Go(func() {
+			for i := w; i < len(predictions); i += workers {
+				x := predictions[i]
+				s := text.RougeBySentences(target[x.id], x.text, stem, sentences)
+				lines[i] = rougeLine{json.RawMessage(x.id), parts(s.Rouge1), parts(s.Rouge2), parts(s.RougeL), parts(s.RougeLsum)}
+			}
+		})
+	}
+	wait.Wait()
+	return lines
+}
+
+// rougeNames are the measures in the order of reports, with where a line keeps them.
+func rougeNames() []struct {
+	name string
+	of   func(rougeLine) rougeParts
+} {
+	return []struct {
+		name string
+		of   func(rougeLine) rougeParts
+	}{
+		{"rouge1", func(l rougeLine) rougeParts { return l.Rouge1 }},
+		{"rouge2", func(l rougeLine) rougeParts { return l.Rouge2 }},
+		{"rougeL", func(l rougeLine) rougeParts { return l.RougeL }},
+		{"rougeLsum", func(l rougeLine) rougeParts { return l.RougeLsum }},
+	}
+}
+
+// measure fills in the means.
+func (e *rougeEvaluation) measure(lines []rougeLine) {
+	mean := func(of func(rougeLine) float64) rougeCI {
+		values := make([]float64, len(lines))
+		for i, l := range lines {
+			values[i] = of(l)
+		}
+		m, interval := reports.MeanInterval(values, reports.DefaultStatsOptions().Level)
+		return rougeCI{m, interval}
+	}
+	for _, m := range rougeNames() {
+		e.Measures = append(e.Measures, rougeMeasure{
+			Name:      m.name,
+			Precision: mean(func(l rougeLine) float64 { return m.of(l).Precision }),
+			Recall:    mean(func(l rougeLine) float64 { return m.of(l).Recall }),
+			FMeasure:  mean(func(l rougeLine) float64 { return m.of(l).FMeasure }),
+		})
+	}
+}
+
+// writeRouge writes the scores of every text to out, and report.md.
+func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := encoder.Encode(l); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return reports.WriteText(j.Dir, e.markdown())
+}
+
+func (e rougeEvaluation) print(w io.Writer, out string) {
+	for _, m := range e.Measures {
+		fmt.Fprintf(w, "%-10s precision %.4f  recall %.4f  F1 %s\n", m.Name, m.Precision.Mean, m.Recall.Mean, m.FMeasure)
+	}
+	fmt.Fprintf(w, "evaluation: %d texts → %s\n", e.Texts, out)
+}
+
+// String is the mean, and the interval where there is one.
+func (c rougeCI) String() string {
+	if c.Interval == nil {
+		return fmt.Sprintf("%.4f", c.Mean)
+	}
+	return fmt.Sprintf("%.4f [%.4f, %.4f]", c.Mean, c.Interval.Low, c.Interval.High)
+}
+
+func (e rougeEvaluation) markdown() string {
+	var b strings.Builder
+	stems := "without stemming"
+	if e.Stemmer {
+		stems = "with Porter stems"
+	}
+	by := "rougeLsum by lines"
+	if e.Sentences == text.SentencesSplit {
+		by = "rougeLsum by sentences"
+	}
+	fmt.Fprintf(&b, "# ROUGE\n\n`%s` against `%s`, %s, %s: %d texts", e.Predictions, e.References, stems, by, e.Texts)
+	if e.Missing > 0 {
+		fmt.Fprintf(&b, ", %d references without a prediction (evaluate.missing=%s)", e.Missing, e.Rule)
+	}
+	b.WriteString(". Means over the texts with 95 % intervals (Student's t).\n\n| | Precision | Recall | F1 |\n|---|---:|---:|---:|\n")
+	for _, m := range e.Measures {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.Name, m.Precision, m.Recall, m.FMeasure)
+	}
+	b.WriteString("\nTo compare two evaluations text by text, with intervals: `run report FOLDER_A FOLDER_B`.\n")
+	return b.String()
+}
+
+// Best is what a sweep compares.
+func (e rougeEvaluation) Best() *reports.BestSummary {
+	for _, m := range e.Measures {
+		if m.Name == "rougeL" {
+			return &reports.BestSummary{Metric: m.Name, Mode: "max", Value: reports.Number(m.FMeasure.Mean)}
+		}
+	}
+	return nil
+}
+
+// recordRouge puts the scores where reports find them: an eval row, and every text's F1 for paired comparisons.
+func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
+	j.Evaluation = e
+	fields := map[string]any{"split": e.Metric, "policy": "predictions"}
+	for _, m := range e.Measures {
+		fields[m.Name] = m.FMeasure.Mean
+	}
+	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	ids := numbered(lines)
+	for _, m := range rougeNames() {
+		scores := make([]float64, len(lines))
+		for i, l := range lines {
+			scores[i] = m.of(l).FMeasure
+		}
+		if err := j.Log.Scores(reports.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered gives every id a number that another file with the same ids gives it too: itself where all are
+// integers, else a hash.
+func numbered(lines []rougeLine) []int64 {
+	ids := make([]int64, len(lines))
+	for i, l := range lines {
+		n, err := strconv.ParseInt(string(l.ID), 10, 64)
+		if err != nil {
+			for k, l := range lines {
+				h := fnv.New64a()
+				h.Write(l.ID)
+				ids[k] = int64(h.Sum64() >> 1)
+			}
+			return ids
+		}
+		ids[i] = n
+	}
+	return ids
+}

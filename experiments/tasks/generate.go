@@ -1,0 +1,70 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+)
+
+// generated is a line of generate.out.
+type generated struct {
+	ID            json.RawMessage `json:"id"`
+	PromptTokens  int             `json:"prompt_tokens"`
+	CompletionIDs []int64         `json:"completion_ids"`
+	Completion    string          `json:"completion"`
+	FinishReason  string          `json:"finish_reason"` // stop or length
+}
+
+// generate runs task=generate.
+func generate(ctx context.Context, j *job.Job) error {
+	o := j.Config.Generate
+	if err := linesOnly("generate.in", *o.In); err != nil {
+		return err
+	}
+	model, err := workload.OpenTextModel(j)
+	if err != nil {
+		return err
+	}
+	defer model.Free()
+	if j.Config.DryRun {
+		j.Logf("dry_run: the model loads; nothing was generated")
+		return nil
+	}
+	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.Dir, "generations.jsonl"), batch: o.BatchSize, model: model,
+		answer: func(ctx context.Context, requests []request, first int) ([]any, error) {
+			answers, err := model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
+			if err != nil {
+				return nil, err
+			}
+			var lines []any
+			for i, req := range requests {
+				for _, c := range answers[i] {
+					finish := "stop"
+					if c.Cut {
+						finish = "length"
+					}
+					lines = append(lines, generated{req.line.ID, req.tokens, c.IDs, model.Decode(c.IDs), finish})
+				}
+			}
+			return lines, nil
+		}}
+	return t.do(ctx)
+}
+
+func promptsOf(requests []request) []any {
+	out := make([]any, len(requests))
+	for i, r := range requests {
+		out[i] = r.prompt
+	}
+	return out
+}
+
+func outOr(path *string, dir, name string) string {
+	if path != nil {
+		return *path
+	}
+	return filepath.Join(dir, name)
+}

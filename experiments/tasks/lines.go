@@ -1,0 +1,95 @@
+package tasks
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/usage"
+)
+
+// This file reads and writes files of one JSON object a line, as task=generate, task=score and task=evaluate do.
+
+// eachLine hands the lines of a file to use, with their numbers from 1, without the white space around them. Blank lines
+// and a byte order mark are skipped; of bytes that are no UTF-8 fault says so. The first error of use ends it.
+func eachLine(path string, f io.Reader, use func(number int, line []byte, fault error) error) error {
+	r := bufio.NewReaderSize(f, 1<<20)
+	for number := 1; ; number++ {
+		line, readErr := r.ReadBytes('\n')
+		if readErr != nil && !errors.Is(readErr, io.EOF) {
+			return fmt.Errorf("cannot read %s: %w", path, usage.Reason(readErr))
+		}
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			var fault error
+			if !utf8.Valid(line) {
+				fault = errors.New("not UTF-8: save the file in that encoding")
+			}
+			if err := use(number, line, fault); err != nil {
+				return err
+			}
+		}
+		if readErr != nil {
+			return nil
+		}
+	}
+}
+
+// PrepareOut makes the folder of a file that is to be written, and refuses anything in its place but a file that is no input. key names
+// the file's option, inputs the options of the files that are read.
+func PrepareOut(key, path string, inputs map[string]string) error {
+	for input, in := range inputs {
+		if sameFile(in, path) {
+			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
+		}
+	}
+	var other *atomicfile.NotRegularError
+	if _, err := atomicfile.Target(path); errors.As(err, &other) {
+		return usage.Errorf("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
+		return usage.Errorf("%s=%s: %v", key, path, err)
+	}
+	return nil
+}
+
+// sameFile reports whether two paths lead to one existing file.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
+}
+
+// jsonFault says what is wrong with a line in the terms of JSON.
+func jsonFault(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) && mismatch.Field != "" {
+		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "text": "a text", "completion": "a text", "completion_ids": "a list of token ids",
+			"source": "a text", "source_ids": "a list of token ids"}
+		field, _, _ := strings.Cut(mismatch.Field, ".")
+		return fmt.Errorf("%q: want %s, got %s", mismatch.Field, cmp.Or(want[field], "another type"), withArticle(mismatch.Value))
+	}
+	if mismatch != nil {
+		return fmt.Errorf("want one JSON object, got %s", withArticle(mismatch.Value))
+	}
+	return fmt.Errorf("want one JSON object: %w", err)
+}
+
+// withArticle puts a or an before a kind of JSON value.
+func withArticle(kind string) string {
+	if strings.ContainsRune("aeiou", rune(kind[0])) {
+		return "an " + kind
+	}
+	return "a " + kind
+}

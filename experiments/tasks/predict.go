@@ -1,0 +1,144 @@
+package tasks
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"fulcrum/beamdata"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// prediction is a line of predictions.jsonl.
+type prediction struct {
+	QueryID    int64     `json:"query_id"`
+	Pointer    []int64   `json:"pointer"`     // global ids, in order of choice
+	PointerPos []int64   `json:"pointer_pos"` // positions in candidate_pool_ids
+	LogProb    float64   `json:"logprob"`     // of the sequence, nats
+	Scores     []float64 `json:"scores"`      // log-probability of each choice, nats
+}
+
+// predict runs task=predict: the best selection of every query of a split, in file order.
+func predict(ctx context.Context, j *job.Job) error {
+	j.Config.Data.QueriesOnly = true // what a file records about its queries must not matter
+	bundle, err := workload.LoadData(j)
+	if err != nil {
+		return err
+	}
+	workload.TellSkipped(j, j.Data)
+	set, err := splitOf(bundle, j.Config.Predict.Split)
+	if err != nil {
+		return err
+	}
+	policy, err := workload.OpenPointer(j, set.Table.Dim)
+	if err != nil {
+		return err
+	}
+	defer policy.Free()
+	shots := workload.ShotsOf(policy, bundle)
+	if j.Config.DryRun {
+		j.Logf("dry_run: everything loads and checks; nothing was predicted")
+		return nil
+	}
+	j.Begun = true
+	path := filepath.Join(j.Dir, "predictions.jsonl")
+	if j.Config.Predict.Out != nil {
+		path = *j.Config.Predict.Out
+	}
+	if err := PrepareOut("predict.out", path, nil); err != nil {
+		return err
+	}
+	out, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	w := bufio.NewWriterSize(out, 1<<20)
+	src := pointer.NewSource(set)
+	const batch = 128
+	for queries := range selector.Chunks(set.Len(), batch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		lines, err := answer(policy, src, set, queries, shots, j.Config.Predict.BeamSize)
+		if err != nil {
+			return err
+		}
+		for _, p := range lines {
+			text, err := json.Marshal(p)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(append(text, '\n')); err != nil {
+				return fmt.Errorf("cannot write %s: %w", path, err)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	by := ""
+	if from, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint); err == nil && job.Untrained(from) {
+		by = ", by an untrained policy: the best of its run is the initial one"
+	}
+	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
+	return nil
+}
+
+// splitOf returns the queries that predict.split names.
+func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
+	var set *beamdata.Set
+	switch split {
+	case "train":
+		set = b.RCE
+		if set == nil {
+			set = b.Online
+		}
+	case "val":
+		set = b.Val
+	case "eval":
+		set = b.Eval
+	default:
+		set = b.All
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usage.Errorf("predict.split=%s: data.name=%s has no such queries", split, b.Name)
+	}
+	return set, nil
+}
+
+// answer decodes one batch of queries.
+func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	b, scores := policy.Decode(src, queries, shots, width)
+	best := selector.NewBatch(src, queries, 1, shots)
+	for i := range queries {
+		best.Set(i, 0, b.Scored(i, 0), 0)
+	}
+	steps := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
+	for i, q := range queries {
+		pool := set.Pool(q)
+		p := prediction{QueryID: set.IDs[q], LogProb: scores[i*width], Pointer: []int64{}, PointerPos: []int64{}, Scores: []float64{}}
+		for t, at := range b.Chosen(i, 0) {
+			p.PointerPos = append(p.PointerPos, int64(set.FilePosition(q, int32(at))))
+			p.Pointer = append(p.Pointer, int64(pool[at]))
+			p.Scores = append(p.Scores, steps[i*shots+t])
+		}
+		lines = append(lines, p)
+	}
+	return lines, nil
+}

@@ -1,0 +1,87 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+)
+
+// scored is a line of score.out.
+type scored struct {
+	ID            json.RawMessage `json:"id"`
+	CompletionIDs []int64         `json:"completion_ids"`
+	LogProbs      []float64       `json:"logprobs"` // nats, temperature 1
+	Sum           float64         `json:"sum"`
+}
+
+// score runs task=score: the log-probability of every token of given completions.
+func score(ctx context.Context, j *job.Job) error {
+	o := j.Config.Score
+	if err := linesOnly("score.in", *o.In); err != nil {
+		return err
+	}
+	model, err := workload.OpenTextModel(j)
+	if err != nil {
+		return err
+	}
+	defer model.Free()
+	if j.Config.DryRun {
+		j.Logf("dry_run: the model loads; nothing was scored")
+		return nil
+	}
+	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.Dir, "scores.jsonl"), batch: o.BatchSize, model: model,
+		parse: func(req *request) error {
+			ids, err := completionOf(req.line, model)
+			req.ids = ids
+			if c, ok := model.(workload.CompletionChecker); ok && err == nil {
+				err = c.CheckCompletion(ids)
+			}
+			return err
+		},
+		answer: func(_ context.Context, requests []request, _ int) ([]any, error) {
+			completions := make([][]int64, len(requests))
+			for i, req := range requests {
+				completions[i] = req.ids
+			}
+			logp, err := model.LogProbs(promptsOf(requests), completions)
+			if err != nil {
+				return nil, err
+			}
+			lines := make([]any, len(requests))
+			for i, req := range requests {
+				sum := 0.0
+				for _, x := range logp[i] {
+					sum += x
+				}
+				lines[i] = scored{req.line.ID, req.ids, logp[i], sum}
+			}
+			return lines, nil
+		}}
+	return t.do(ctx)
+}
+
+// completionOf is the completion of a line as token ids.
+func completionOf(line workload.PromptLine, model workload.TextModel) ([]int64, error) {
+	ids := line.CompletionIDs
+	switch {
+	case ids != nil && line.Completion != nil:
+		return nil, errors.New("want completion_ids or completion, got both")
+	case ids == nil && line.Completion == nil:
+		return nil, errors.New("want completion_ids (token ids) or completion (text)")
+	case ids == nil:
+		ids = model.Encode(*line.Completion)
+	}
+	if len(ids) == 0 {
+		return nil, errors.New("the completion has no tokens")
+	}
+	for k, id := range ids {
+		if id < 0 || id >= int64(model.VocabSize()) {
+			return nil, fmt.Errorf("completion_ids[%d] = %d: want 0 to %d", k, id, model.VocabSize()-1)
+		}
+	}
+	return ids, nil
+}

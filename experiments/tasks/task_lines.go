@@ -1,0 +1,204 @@
+package tasks
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/nearpath"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/reports"
+)
+
+// This file is what task=generate and task=score share: JSONL in, JSONL out, in the same order.
+
+// request is a line that was read: its prompt, or what is wrong with it.
+type request struct {
+	number int // of the line, from 1
+	line   workload.PromptLine
+	prompt any
+	tokens int
+	ids    []int64 // completion to score
+}
+
+// shown is how many bad lines are named one by one.
+const shown = 10
+
+// badLine is a line that cannot be used.
+type badLine struct {
+	number int
+	err    error
+}
+
+// textTask streams the lines of in through answer, batch at a time, into out. Bad lines are named and left
+// out; they end the task with an error once the good ones are written.
+type textTask struct {
+	job    *job.Job
+	name   string // generate or score
+	in     string
+	out    string
+	batch  int
+	model  workload.TextModel
+	parse  func(*request) error
+	answer func(ctx context.Context, requests []request, first int) ([]any, error)
+}
+
+// do runs the task.
+func (t *textTask) do(ctx context.Context) error {
+	file, err := regular.Open(t.in)
+	if err != nil {
+		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, usage.Reason(err), nearpath.Hint(t.in))
+	}
+	defer file.Close()
+	if err := PrepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
+		return err
+	}
+	t.job.Begun = true
+	out, err := atomicfile.Create(t.out)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	w := bufio.NewWriterSize(out, 1<<20)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	var bad []badLine
+	done, written, told := 0, 0, time.Now()
+	flush := func(requests []request) error {
+		if len(requests) == 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		lines, err := t.answer(ctx, requests, done)
+		if err != nil {
+			return fmt.Errorf("%s: lines %d to %d: %w", t.in, requests[0].number, requests[len(requests)-1].number, err)
+		}
+		done += len(requests)
+		written += len(lines)
+		for _, line := range lines {
+			if err := encoder.Encode(line); err != nil {
+				return fmt.Errorf("cannot write %s: %w", t.out, err)
+			}
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			t.job.Logf("%s: %d lines answered", t.name, done)
+		}
+		return nil
+	}
+	var batch []request
+	err = eachLine(t.in, file, func(number int, text []byte, fault error) error {
+		req, err := t.request(number, text, fault)
+		if err != nil {
+			bad = append(bad, badLine{number, err})
+			if len(bad) <= shown {
+				t.job.Log.Warnf("%s:%d: %v", t.in, number, err)
+			}
+			return nil
+		}
+		if batch = append(batch, req); len(batch) < t.batch {
+			return nil
+		}
+		full := batch
+		batch = nil
+		return flush(full)
+	})
+	if err != nil {
+		return err
+	}
+	if err := flush(batch); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", t.out, err)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	stdout.Printf("%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
+	t.job.Data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
+	if len(bad) > 0 {
+		t.job.Data.Skipped["bad_lines"] = len(bad)
+		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)
+	}
+	return nil
+}
+
+// linesOnly refuses a file whose objects stand in a JSON list: every line of it would be a bad one.
+func linesOnly(key, path string) error {
+	f, err := regular.Open(path)
+	if err != nil {
+		return usage.Errorf("%s=%s: %v%s", key, path, usage.Reason(err), nearpath.Hint(path))
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil // what reads it says so
+	}
+	r := bufio.NewReader(f)
+	for {
+		c, err := r.ReadByte()
+		switch {
+		case err != nil:
+			return nil
+		case c == '[':
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
+		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
+			return nil
+		}
+	}
+}
+
+// badLines names the lines that were left out.
+func badLines(bad []badLine) string {
+	if len(bad) == 1 {
+		return "1 bad line"
+	}
+	var numbers []string
+	for _, b := range bad[:min(len(bad), shown)] {
+		numbers = append(numbers, fmt.Sprint(b.number))
+	}
+	if len(bad) > shown {
+		numbers = append(numbers, "…")
+	}
+	return fmt.Sprintf("%d bad lines: %s", len(bad), strings.Join(numbers, ", "))
+}
+
+// request reads one line, which fault says is unreadable.
+func (t *textTask) request(number int, text []byte, fault error) (request, error) {
+	req := request{number: number}
+	if fault != nil {
+		return req, fault
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&req.line); err != nil {
+		return req, jsonFault(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return req, errors.New("want one JSON object a line, got more")
+	}
+	if len(req.line.ID) == 0 {
+		return req, errors.New(`want an "id"`)
+	}
+	var err error
+	if req.prompt, req.tokens, err = t.model.Prompt(req.line, filepath.Dir(t.in)); err != nil {
+		return req, err
+	}
+	if t.parse != nil {
+		err = t.parse(&req)
+	}
+	return req, err
+}

@@ -1,0 +1,104 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+
+	"fulcrum/experiments/checks"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/reports"
+)
+
+// train runs task=train: data, policy, baselines, the schedule, the report.
+func train(ctx context.Context, j *job.Job) error {
+	c := j.Config
+	make, err := workload.Policies().Get(c.Policy)
+	if err != nil {
+		return err
+	}
+	if from := c.Init.Checkpoint; from != nil { // before any data is read
+		if _, err := job.ResolveCheckpoint("init.checkpoint", *from); err != nil {
+			return err
+		}
+	}
+	announce(j)
+	w, err := make(ctx, j)
+	if err != nil {
+		return err
+	}
+	policy := w.Policy()
+	defer policy.Free()
+	j.Data = w.Summary()
+	related, err := w.Clusters(c.Eval.GroupedBy())
+	if err != nil {
+		return err
+	}
+	if err := workload.RecordClusters(j, related); err != nil {
+		return err
+	}
+	plan, err := job.PlanOf(c, w)
+	if err != nil {
+		return err
+	}
+	j.Data = w.Summary() // with what the phases leave out
+	workload.TellSkipped(j, j.Data)
+	initial := policy.Clone()
+	defer initial.Free()
+	j.Logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), j.Device, torchx.Threads())
+	export, err := w.Export()
+	if err != nil {
+		return err
+	}
+	var ask func(query int64) job.Asked
+	if asker, ok := w.(interface{ Asked(query int64) job.Asked }); ok {
+		ask = asker.Asked
+	}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.Recorder(ask), Dir: j.Dir, ConfigHash: j.Hash, Export: export, GoOn: c.Compatible()}
+	j.Begun = true
+	if j.Saved == nil {
+		if err := checks.Preflight(j, ctx, w, plan); err != nil {
+			return err
+		}
+		if err := phases.Check(plan, env); err != nil {
+			return err
+		}
+	}
+	if c.DryRun {
+		j.Logf("dry_run: everything loads and checks; nothing was trained")
+		return nil
+	}
+	if j.Saved == nil && j.Fresh != "" {
+		if err := j.Log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": j.Fresh}); err != nil {
+			return err
+		}
+	}
+	if j.Saved == nil {
+		if err := w.Baselines(); err != nil {
+			return err
+		}
+	}
+	var planned []reports.PhasePlan
+	epochs := 0
+	for _, p := range plan.Phases {
+		epochs += p.Epochs()
+		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+	}
+	j.Log.Plan(planned)
+	if env.Judge, err = j.Judge(epochs); err != nil {
+		return err
+	}
+	result, err := phases.Run(ctx, plan, env, j.Saved)
+	var unknown *phases.MetricError
+	if errors.As(err, &unknown) { // the initial policy has shown it
+		return usage.Errorf("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	j.Result = &result
+	return w.Examples(env, result)
+}

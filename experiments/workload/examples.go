@@ -1,0 +1,108 @@
+package workload
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/selector"
+)
+
+// examples writes examples.json: what the initial and the best policy select for a few held-out
+// questions. They are taken evenly along the change of reward, from the largest loss to the largest
+// gain, so that they flatter nobody.
+func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result phases.Result) error {
+	set, src := b.Eval, env.Data.Eval
+	if src == nil {
+		set, src = b.Val, env.Data.Val
+	}
+	if set.Scorer == nil || b.Items == nil {
+		return nil
+	}
+	before, after, err := initialAndBest(env, src, result)
+	if err != nil {
+		return err
+	}
+	out := []reports.Example{}
+	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
+		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
+		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
+		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
+		out = append(out, e)
+	}
+	return writeExamples(j, out)
+}
+
+// initialAndBest are the evaluations on src that examples compare. A resumed run has not evaluated the start.
+func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) (before, after *phases.Validation, err error) {
+	before = result.InitialEval
+	if before == nil {
+		v, err := phases.Validate(env.Initial, env.Initial, src, env.Data)
+		if err != nil {
+			return nil, nil, err
+		}
+		before = &v
+	}
+	return before, result.BestEval, nil
+}
+
+func writeExamples(j *job.Job, out []reports.Example) error {
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(j.Dir, "examples.json"), append(text, '\n'), 0o644)
+}
+
+// pickExamples picks a few of the queries that changed, evenly along the change of reward: the largest gain, the
+// largest loss and what lies between.
+func pickExamples(before, after []float64, changed func(i int) bool) []int {
+	const shown = 6
+	var all, out []int
+	for i := range after {
+		if changed(i) {
+			all = append(all, i)
+		}
+	}
+	gain := func(i int) float64 { return after[i] - before[i] }
+	sort.SliceStable(all, func(x, y int) bool { return gain(all[x]) > gain(all[y]) })
+	for k := range min(shown, len(all)) {
+		out = append(out, all[k*(len(all)-1)/max(min(shown, len(all))-1, 1)])
+	}
+	return out
+}
+
+func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []reports.ItemText {
+	pool := set.Pool(query)
+	var out []reports.ItemText
+	for _, p := range selection {
+		q, a := questionAnswer(b.Text(int(pool[p])))
+		out = append(out, reports.ItemText{Question: q, Answer: a})
+	}
+	return out
+}
+
+// questionAnswer splits what beamdata.Bundle.Text joins.
+func questionAnswer(text string) (question, answer string) {
+	question, answer, _ = strings.Cut(text, " — ")
+	return question, answer
+}
+
+func sameSet(a, b []int64) bool {
+	in := map[int64]bool{}
+	for _, x := range a {
+		in[x] = true
+	}
+	for _, x := range b {
+		if !in[x] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}

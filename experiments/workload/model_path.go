@@ -1,0 +1,70 @@
+package workload
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/nearpath"
+	"fulcrum/internal/usage"
+)
+
+// hubName is the name of a model on the Hub: ORGANISATION/MODEL.
+var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+
+// warnOfLoRA says that adapters that were asked for are not made: a model from random weights is trained whole.
+func warnOfLoRA(j *job.Job, section string) {
+	for _, o := range j.Overrides {
+		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
+			j.Log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
+		}
+	}
+}
+
+// checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
+func checkModelPath(j *job.Job) error {
+	key, path := "vl.path", j.Config.VL.Path
+	if j.Config.Policy == "seq2seq" {
+		key, path = "seq2seq.path", j.Config.Seq2Seq.Path
+	}
+	if path == nil || isModel(filepath.Join(j.Dir, runfolder.ModelFolder)) { // a resume has its model
+		return nil
+	}
+	p := *path
+	info, err := os.Stat(p)
+	if err != nil {
+		text := fmt.Sprintf("%s=%s: no such folder%s: nothing is downloaded", key, p, nearpath.Hint(p))
+		if hubName.MatchString(p) {
+			local := "models/" + filepath.Base(p)
+			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s", key, p, p, local, key, local)
+		}
+		return usage.Errorf("%s", text)
+	}
+	if !info.IsDir() {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(p, "config.json")); err == nil {
+		return nil
+	}
+	if _, err := job.ResolveCheckpoint(key, p); err == nil {
+		return nil
+	}
+	names, err := os.ReadDir(p)
+	if err != nil {
+		return usage.Errorf("%s=%s: %v", key, p, usage.Reason(err))
+	}
+	holds := "the folder is empty"
+	if len(names) > 0 {
+		const most = 5
+		var list []string
+		for _, n := range names[:min(most, len(names))] {
+			list = append(list, n.Name())
+		}
+		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
+	}
+	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, j.Config.Policy)
+}

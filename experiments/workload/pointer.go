@@ -1,0 +1,314 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/keycheck"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/reports"
+	"fulcrum/rewardutil/recorded"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// Pointer trains the pointer selector: beams, recorded groups and a reader over one embedding table.
+type Pointer struct {
+	*PointerData
+	job    *job.Job
+	policy *pointer.Policy
+}
+
+// newPointerWorkload reads the data and builds the selector.
+func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
+	c := j.Config
+	bundle, err := LoadData(j)
+	if err != nil {
+		return nil, err
+	}
+	if c.Compatible() {
+		leverplus.Reproduce(c, bundle.Format)
+	}
+	if bundle.Val == nil || bundle.Val.Len() == 0 {
+		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+	}
+	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
+		return nil, err
+	}
+	data := NewPointerData(bundle)
+	if n := c.Data.Eval.TrainQueries; n != nil {
+		if data.seen = data.trained(*n); data.seen == nil {
+			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+		}
+	}
+	if _, err := job.PlanOf(c, &Pointer{PointerData: data, job: j}); err != nil { // before any weight is read
+		return nil, err
+	}
+	policy, err := OpenPointer(j, bundle.Val.Table.Dim)
+	if err != nil {
+		return nil, err
+	}
+	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
+	data.Serve(policy)
+	return &Pointer{data, j, policy}, nil
+}
+
+func (w *Pointer) Policy() selector.Policy { return w.policy }
+
+func (w *Pointer) PhasesData() phases.Data { return w.ValidationData(w.job.Config, w.shots()) }
+
+func (w *Pointer) shots() int { return *w.policy.Options().ShotNum }
+
+// Export writes the reference trainer's files beside ours with checkpoint.format=pt.
+func (w *Pointer) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
+	if w.job.Config.Checkpoint.Format != "pt" {
+		return nil, nil
+	}
+	if err := w.policy.FitsReference(); err != nil {
+		return nil, usage.Errorf("checkpoint.format=pt: %v", err)
+	}
+	return func(checkpoint, phase string, epoch int, metrics map[string]any) error {
+		return exportTrainer(w.job, checkpoint, phase, epoch, metrics)
+	}, nil
+}
+
+func (w *Pointer) Summary() reports.DataSummary { return dataSummary(w.bundle) }
+
+func (w *Pointer) Examples(env *phases.Env, result phases.Result) error {
+	return pointerExamples(w.job, w.bundle, env, result)
+}
+
+func (w *Pointer) Baselines() error { return baselines(w.job, w.splits(), w.shots()) }
+
+// evaluatedSet is a set of queries on which policies are scored.
+type evaluatedSet struct {
+	name string
+	set  *beamdata.Set
+}
+
+// splits are the sets that are evaluated.
+func (w *Pointer) splits() []evaluatedSet {
+	all := []evaluatedSet{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}}
+	return slices.DeleteFunc(all, func(s evaluatedSet) bool { return s.set.Len() == 0 })
+}
+
+// LoadData reads the selector's data and makes the device ready.
+func LoadData(j *job.Job) (*beamdata.Bundle, error) {
+	var bundle *beamdata.Bundle
+	err := j.MapTorch(func() (err error) {
+		bundle, err = beamdata.Load(j.Config.Data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	j.Data = dataSummary(bundle)
+	if bundle.Notice != "" {
+		j.Logf("data: %s", bundle.Notice)
+	}
+	return bundle, nil
+}
+
+// TellSkipped says what of the data is not used, and which keys are not read.
+func TellSkipped(j *job.Job, d reports.DataSummary) {
+	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
+		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		if at := d.SkippedAt[reason]; at != "" {
+			text += " (" + at + ")"
+		}
+		j.Logf("%s", text)
+	}
+	for _, u := range d.UnknownKeys {
+		if text := "data: " + keycheck.Unknown(u).String(); u.Nearest != "" {
+			j.Log.Warnf("%s", text)
+		} else {
+			j.Logf("%s", text)
+		}
+	}
+}
+
+// unknownKeys are keys of records as a summary keeps them.
+func unknownKeys(keys []keycheck.Unknown) []reports.UnknownKey {
+	var out []reports.UnknownKey
+	for _, u := range keys {
+		out = append(out, reports.UnknownKey(u))
+	}
+	return out
+}
+
+// dataSummary describes a bundle for summary.json.
+func dataSummary(b *beamdata.Bundle) reports.DataSummary {
+	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
+		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	for name, n := range b.Counts {
+		if strings.HasSuffix(name, "_queries") {
+			s.Counts[name] = n
+			continue
+		}
+		s.Skipped[name] = n
+		if at := b.Skipped[name]; at != "" {
+			s.SkippedAt[name] = "the first: " + at
+		}
+	}
+	return s
+}
+
+// checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.
+func checkBestMetric(metric *string, b *beamdata.Bundle) error {
+	if metric == nil {
+		return nil
+	}
+	switch *metric {
+	case "val_reward", "val_accuracy":
+		if b.Val.Scorer == nil {
+			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
+		}
+	case "val_loss", "val_advantage":
+		for i := range b.Val.Len() {
+			if b.Val.NumCandidates(i) > 0 {
+				return nil
+			}
+		}
+		return usage.Errorf("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
+	}
+	return nil
+}
+
+// OpenPointer builds the policy for d-wide embeddings: fresh, or from init.checkpoint.
+func OpenPointer(j *job.Job, d int) (*pointer.Policy, error) {
+	if j.Config.Init.Checkpoint == nil {
+		return pointer.New(j.Config.Selector, d, j.Config.Seed, j.Device)
+	}
+	path, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	j.WarnUntrained(path)
+	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: d, Seed: j.Config.Seed, Device: j.Device, Strict: j.Config.Init.Strict,
+		Warn: func(message string) { j.Log.Warnf("%s", message) }}
+	if j.Config.Task == "train" {
+		how.Fresh = func(names []string) {
+			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), j.Config.Seed, path)
+			j.Logf("init.checkpoint: %s", j.Fresh)
+		}
+	}
+	p, err := pointer.Open(path, how)
+	var conflict *pointer.ConflictError
+	if errors.As(err, &conflict) {
+		return nil, usage.Errorf("%v", err)
+	}
+	return p, err
+}
+
+// baselines scores random, similarity and oracle selections, and the best recorded beams where there are
+// some, on the validation and held-out queries.
+func baselines(j *job.Job, splits []evaluatedSet, shots int) error {
+	for _, split := range splits {
+		if split.set.Scorer == nil {
+			if err := recordedBaselines(j, split.name, split.set, shots); err != nil {
+				return err
+			}
+			continue
+		}
+		similar := beamdata.Similarity(split.set, shots)
+		type baseline struct {
+			name string
+			sel  beamdata.Selections
+		}
+		all := []baseline{
+			{"random", beamdata.Random(split.set, j.Config.Data.SplitSeed, 20, shots)},
+			{"similarity", beamdata.ScoreAll(split.set, similar)},
+		}
+		if beams := beamdata.BestBeam(split.set, shots, similar); beams != nil {
+			all = append(all, baseline{"best_beam", beamdata.ScoreAll(split.set, beams)})
+		}
+		all = append(all, baseline{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))})
+		for _, of := range all {
+			if err := recordBaseline(j, split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
+// most similar to the query, the one that the file lists first.
+func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) error {
+	var random, similarity, order recorded.Scores
+	for i := range set.Len() {
+		var rewards, near, place []float64
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards, near, place = append(rewards, c.Reward), append(near, set.Nearness(i, c.Positions)), append(place, -float64(g))
+		}
+		if len(rewards) == 0 {
+			continue
+		}
+		id := set.IDs[i]
+		random.Follow(id, make([]float64, len(rewards)), rewards)
+		similarity.Follow(id, near, rewards)
+		order.Follow(id, place, rewards)
+	}
+	for _, of := range []struct {
+		name   string
+		scores recorded.Scores
+	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
+		fields := map[string]any{"split": split, "policy": of.name}
+		for metric, mean := range of.scores.Means() {
+			fields[metric] = mean
+		}
+		if len(fields) == 2 { // no query has two candidates
+			continue
+		}
+		if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+			return err
+		}
+		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
+			return j.Log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportTrainer writes the reference trainer's file of an epoch (checkpoint.format=pt): RUN/rce_epoch1.pt, with
+// the metrics that it stores there and the KL coefficient after the epoch.
+func exportTrainer(j *job.Job, checkpoint, phase string, epoch int, metrics map[string]any) error {
+	c, err := pointer.ReadCheckpoint(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	kept := map[string]any{"kl_beta": j.Config.GRPO.KL.Beta}
+	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
+		x, ok := metrics[name].(float64)
+		switch {
+		case !ok:
+		case name == "kl_beta_next":
+			kept["kl_beta"] = x
+		case x-x != 0: // JSON has no such number
+			kept[name] = strconv.FormatFloat(x, 'g', -1, 64)
+		default:
+			kept[name] = x
+		}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	c.Metadata["metrics"] = string(text)
+	return c.Export(filepath.Join(j.Dir, fmt.Sprintf("%s_epoch%d.pt", phase, epoch)), "pt")
+}

@@ -1,0 +1,283 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/tokenizer"
+	"fulcrum/internal/usage"
+	"fulcrum/reports"
+	"fulcrum/selector/prompts"
+	"fulcrum/selector/seq2seq"
+)
+
+// seq2seqWorkload trains T5 or BART to write the targets of source texts.
+type seq2seqWorkload struct {
+	textWorkload[[]int64]
+}
+
+// newSeq2SeqWorkload reads the data and builds the model.
+func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (Workload, error) {
+	data, err := newTextWorkload[[]int64](ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if !j.Config.Seq2Seq.Trains() {
+		return nil, usage.Errorf("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
+	}
+	model, words, err := openSeq2Seq(j, data.bundle)
+	if err != nil {
+		return nil, err
+	}
+	w := &seq2seqWorkload{data}
+	w.policy, w.model = seq2seq.NewPolicy(model), model
+	w.length = func(ids []int64) int { return len(ids) }
+	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
+	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: j.Config.Seq2Seq.Generation.MaxNewTokens}
+	w.limit = "seq2seq.generation.max_new_tokens"
+	err = w.check(model)
+	if err == nil {
+		err = w.warnOfCutSources(words)
+	}
+	if err != nil {
+		w.policy.Free()
+		return nil, err
+	}
+	return w, nil
+}
+
+// warnOfCutSources says how many sources are longer than the model reads.
+func (w *seq2seqWorkload) warnOfCutSources(words words) error {
+	const looked = 256
+	n, cut := min(looked, w.bundle.Train.Len()), 0
+	for i := range n {
+		s, err := w.bundle.Train.Sample(i)
+		if err != nil {
+			return err
+		}
+		if len(words.tokens.EncodeSpecial(s.Messages[0].Text)) > words.longest {
+			cut++
+		}
+	}
+	if cut > 0 {
+		w.job.Log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+	}
+	return nil
+}
+
+// check refuses data and lengths that the model cannot do, and reads a few samples.
+func (w *seq2seqWorkload) check(m *seq2seq.Model) error {
+	if len(m.EOS()) == 0 {
+		return usage.Errorf("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
+	}
+	if p := m.Config().Positions; p > 0 && w.text.MaxTokens > p {
+		return usage.Errorf("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
+	}
+	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {
+		if set.Len() == 0 {
+			continue
+		}
+		s, err := set.Sample(0)
+		if err != nil {
+			return err
+		}
+		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
+			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+		}
+	}
+	return w.probe()
+}
+
+// words turns texts into what the model reads and writes, and back.
+type words struct {
+	tokens  *tokenizer.Tokenizer
+	longest int // tokens of a source
+}
+
+// source returns the ids of a source with its special tokens, cut to the longest that is read.
+func (w words) source(text string) []int64 { return w.cut(w.tokens.EncodeSpecial(text)) }
+
+// cut shortens the ids of a source; the special token at its end stays.
+func (w words) cut(ids []int64) []int64 {
+	if len(ids) <= w.longest {
+		return ids
+	}
+	_, after := w.tokens.Special()
+	return append(ids[:w.longest-len(after):w.longest-len(after)], after...)
+}
+
+// target returns the ids of a target but for the token that ends it: with the <s> that BART's begin with.
+func (w words) target(text string) []int64 {
+	before, _ := w.tokens.Special()
+	return append(before, w.tokens.Encode(text)...)
+}
+
+// text returns what ids say, without special tokens.
+func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
+
+// seq2seqModel opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
+func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
+	c := j.Config
+	warn := func(message string) { j.Log.Warnf("%s", message) }
+	var w words
+	folder, checkpoint, err := originOf(j, seq2seq.Kind, c.Seq2Seq.Path)
+	if err != nil {
+		return nil, w, err
+	}
+	c.Seq2Seq.Path = folder
+	switch {
+	case c.Seq2Seq.Path != nil:
+		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
+			err = usage.Errorf("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
+		}
+	case checkpoint != "":
+		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
+	case bundle == nil:
+		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+	default:
+		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
+	}
+	if err != nil {
+		return nil, w, err
+	}
+	var model *seq2seq.Model
+	switch {
+	case checkpoint != "":
+		model, err = seq2seq.OpenCheckpoint(checkpoint, c.Seq2Seq, j.Device, c.Seed, warn)
+	case c.Seq2Seq.Path != nil:
+		model, err = seq2seq.Open(c.Seq2Seq, j.Device, c.Seed, warn)
+	default:
+		warnOfLoRA(j, "seq2seq")
+		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), j.Device, c.Seed)
+	}
+	if err != nil {
+		return nil, w, err
+	}
+	w.longest = model.MaxSourceTokens()
+	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
+		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
+	}
+	if err == nil && bundle != nil && c.Seq2Seq.Path == nil && !c.DryRun {
+		err = keepModel(j, model.Config().Raw, w.tokens.Save)
+	}
+	if err != nil {
+		model.Free()
+		return nil, w, err
+	}
+	return model, w, nil
+}
+
+// builtinWords trains a small vocabulary on the texts of the data.
+func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokenizer.Tokenizer, error) {
+	var corpus []string
+	for _, set := range []*conversation.Set{b.Train, b.Demos} {
+		if set == nil {
+			continue
+		}
+		step := max(1, set.Len()/corpusSamples)
+		for i := 0; i < set.Len(); i += step {
+			s, err := set.Sample(i)
+			if err != nil {
+				return nil, err
+			}
+			corpus = append(corpus, s.Text(), s.Reference)
+		}
+	}
+	layout := tokenizer.T5
+	if sizes.Model == "bart" {
+		layout = tokenizer.BART
+	}
+	t, err := tokenizer.Scratch(corpus, sizes.VocabSize, layout)
+	if err != nil {
+		return nil, usage.Errorf("seq2seq.scratch.vocab_size: %v", err)
+	}
+	return t, nil
+}
+
+// specialOf tells a model from random weights what its tokenizer needs.
+func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
+	v := seq2seq.Vocabulary{Size: t.Size()}
+	v.Pad, _ = t.ID("<pad>")
+	v.EOS, _ = t.ID("</s>")
+	if before, _ := t.Special(); len(before) > 0 {
+		v.BOS = &before[0]
+	}
+	return v
+}
+
+// --- task=generate and task=score
+
+// seq2seqText answers and scores source texts.
+type seq2seqText struct {
+	words
+	model *seq2seq.Model
+	log   *reports.Log
+	told  bool // that a source was cut
+}
+
+func newSeq2SeqText(j *job.Job) (TextModel, error) {
+	if err := j.MapTorch(func() error { return nil }); err != nil {
+		return nil, err
+	}
+	j.Config.Seq2Seq.LoRA.Enabled = false // fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+	model, w, err := openSeq2Seq(j, nil)
+	if err != nil {
+		return nil, err
+	}
+	if refused := model.Generation().Refused; len(refused) > 0 && j.Config.Task == "generate" {
+		j.Log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
+	}
+	if p := model.Config().Positions; p > 0 && j.Config.Task == "generate" && j.Config.Generate.MaxNewTokens > p {
+		model.Free()
+		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", j.Config.Generate.MaxNewTokens, p)
+	}
+	return &seq2seqText{words: w, model: model, log: j.Log}, nil
+}
+
+func (t *seq2seqText) Free() { t.model.Free() }
+
+func (t *seq2seqText) Prompt(line PromptLine, _ string) (any, int, error) {
+	ids := []int64(line.SourceIDs)
+	switch {
+	case line.Source != nil && ids != nil:
+		return nil, 0, errors.New("want source or source_ids, got both")
+	case line.Source != nil:
+		all := t.tokens.EncodeSpecial(*line.Source)
+		if ids = t.cut(all); len(ids) < len(all) && !t.told {
+			t.told = true
+			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a word", line.ID, len(all), len(ids))
+		}
+	case len(ids) == 0:
+		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
+	}
+	if err := t.model.CheckSource(ids); err != nil {
+		return nil, 0, err
+	}
+	return ids, len(ids), nil
+}
+
+func (t *seq2seqText) Encode(text string) []int64 { return t.target(text) }
+
+func (t *seq2seqText) Decode(ids []int64) string { return t.text(ids) }
+
+func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
+
+// CheckCompletion refuses completions longer than the model's positions.
+func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
+
+func (t *seq2seqText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
+	how := seq2seq.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
+		how.First, how.Last = []int64{}, []int64{}
+	}
+	how.Streams = streams(first, len(ps))
+	return answered(t.model.Generate(typed[[]int64](ps), o.NumReturn, how))
+}
+
+func (t *seq2seqText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
+	return logProbs(ps, completions, t.model.LogProbs)
+}

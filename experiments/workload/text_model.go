@@ -1,0 +1,203 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulcrum/experiments/job"
+	"fulcrum/internal/chat"
+	"fulcrum/internal/usage"
+	"fulcrum/selector/tokens"
+)
+
+// PromptLine is one line of generate.in or score.in.
+type PromptLine struct {
+	ID            json.RawMessage `json:"id"`
+	Messages      json.RawMessage `json:"messages"`
+	Source        *string         `json:"source"`     // of an encoder-decoder
+	SourceIDs     tokenIDs        `json:"source_ids"` // or its token ids
+	Images        []string        `json:"images"`
+	Videos        []videoEntry    `json:"videos"`
+	Completion    *string         `json:"completion"`
+	CompletionIDs tokenIDs        `json:"completion_ids"`
+}
+
+// videoEntry is a list of frames at a rate, or a video file.
+type videoEntry struct {
+	Frames []string `json:"frames"`
+	FPS    float64  `json:"fps"`
+	Path   string   `json:"path"`
+}
+
+// UnmarshalJSON accepts a path in place of the object.
+func (v *videoEntry) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &v.Path); err == nil {
+		return nil
+	}
+	type plain videoEntry
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode((*plain)(v))
+}
+
+// TextModel is a token policy as the tasks generate and score see it. prompt is whatever Prompt returned.
+type TextModel interface {
+	// Prompt renders a line. Paths in it are relative to dir.
+	Prompt(line PromptLine, dir string) (prompt any, tokens int, err error)
+	Encode(text string) []int64
+	Decode(ids []int64) string
+	VocabSize() int
+	// Generate answers each prompt n times; cut says that a completion ended at the length limit.
+	Generate(ctx context.Context, prompts []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error)
+	// LogProbs returns log π of every token of one completion a prompt, nats at temperature 1.
+	LogProbs(prompts []any, completions [][]int64) ([][]float64, error)
+	Free()
+}
+
+// completion is a generated sequence of token ids, with the EOS that ended it.
+type completion struct {
+	IDs []int64
+	Cut bool
+}
+
+// sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
+func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
+	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
+	if !first(false, o.DoSample, folder.DoSample) {
+		return s
+	}
+	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK, folder.TopK)
+	return s
+}
+
+// streams names the random streams of n prompts, of which the first is number from of its file.
+func streams(from, n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = from + i
+	}
+	return out
+}
+
+// answered is what Generate of a policy's package returned, as textModel's Generate has it.
+func answered(answers [][]tokens.Completion, err error) ([][]completion, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]completion, len(answers))
+	for i, group := range answers {
+		for _, c := range group {
+			out[i] = append(out[i], completion{c.IDs, !c.Finished})
+		}
+	}
+	return out, nil
+}
+
+// logProbs scores one completion a prompt; score takes groups.
+func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[P]) ([][][]float64, error)) ([][]float64, error) {
+	groups := make([]tokens.Group[P], len(ps))
+	for i, p := range typed[P](ps) {
+		groups[i] = tokens.Group[P]{Prompt: p, Completions: [][]int64{completions[i]}}
+	}
+	logp, err := score(groups)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, len(logp))
+	for i := range logp {
+		out[i] = logp[i][0]
+	}
+	return out, nil
+}
+
+// typed are the prompts that textModel's Prompt returned, as the policy's package takes them.
+func typed[P any](ps []any) []P {
+	out := make([]P, len(ps))
+	for i, p := range ps {
+		out[i] = p.(P)
+	}
+	return out
+}
+
+// conversationOf reads the messages of a line; parts without a path take the lists' entries in order.
+func conversationOf(line PromptLine, dir string) ([]chat.Message, error) {
+	if len(line.Messages) == 0 {
+		return nil, errors.New(`want "messages": a list of chat messages`)
+	}
+	msgs, err := chat.ParseMessages(line.Messages)
+	if err != nil {
+		return nil, err
+	}
+	images, videos := line.Images, line.Videos
+	for _, m := range msgs {
+		for k := range m.Parts {
+			part := &m.Parts[k]
+			switch {
+			case part.Type == "image" && part.Path == "" && part.Picture == nil:
+				if len(images) == 0 {
+					return nil, fmt.Errorf("the messages have more image parts than \"images\" has entries (%d)", len(line.Images))
+				}
+				part.Path, images = images[0], images[1:]
+			case part.Type == "video" && part.Path == "" && len(part.Frames) == 0:
+				if len(videos) == 0 {
+					return nil, fmt.Errorf("the messages have more video parts than \"videos\" has entries (%d)", len(line.Videos))
+				}
+				part.Path, part.Frames, part.FPS, videos = videos[0].Path, videos[0].Frames, videos[0].FPS, videos[1:]
+			}
+		}
+	}
+	if len(images) > 0 || len(videos) > 0 {
+		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
+	}
+	return chat.Resolve(msgs, dir), nil
+}
+
+// first returns the first value that is given.
+func first[T any](otherwise T, values ...*T) T {
+	for _, v := range values {
+		if v != nil {
+			return *v
+		}
+	}
+	return otherwise
+}
+
+// OpenTextModel opens the token policy that the configuration names.
+func OpenTextModel(j *job.Job) (TextModel, error) {
+	if err := checkModelPath(j); err != nil {
+		return nil, err
+	}
+	make, err := textModels().Get(j.Config.Policy)
+	if err != nil {
+		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task, strings.Join(textModels().Names(), ", "))
+	}
+	return make(j)
+}
+
+// tokenIDs is a JSON list of token ids. A null in it, which Go would read as 0, is an error.
+type tokenIDs []int64
+
+// UnmarshalJSON reads the list; null is nil.
+func (t *tokenIDs) UnmarshalJSON(text []byte) error {
+	var ids []*int64
+	if err := json.Unmarshal(text, &ids); err != nil {
+		return err
+	}
+	if *t = nil; ids != nil {
+		*t = make(tokenIDs, len(ids))
+	}
+	for k, id := range ids {
+		if id == nil {
+			return fmt.Errorf("entry %d of a list of token ids is null", k)
+		}
+		(*t)[k] = *id
+	}
+	return nil
+}
+
+// CompletionChecker is a textModel that cannot score every completion.
+type CompletionChecker interface{ CheckCompletion(ids []int64) error }

@@ -1,0 +1,110 @@
+package workload
+
+import (
+	"fulcrum/beamdata"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// PointerData is a run's data as the phases see it. Sources over the same set are shared, so that what
+// they cache (cosines) is computed once.
+type PointerData struct {
+	bundle  *beamdata.Bundle
+	sources map[*beamdata.Set]*pointer.Source
+	seen    *beamdata.Set // training queries that are evaluated; nil: none
+	endAt   int           // recorded candidates of fewer examples end with a Stop; 0 = none do
+}
+
+func NewPointerData(b *beamdata.Bundle) *PointerData {
+	return &PointerData{bundle: b, sources: map[*beamdata.Set]*pointer.Source{}}
+}
+
+func (d *PointerData) source(set *beamdata.Set) *pointer.Source {
+	if d.sources[set] == nil {
+		d.sources[set] = pointer.NewSource(set)
+		d.sources[set].EndRecorded(d.endAt)
+	}
+	return d.sources[set]
+}
+
+// Serve makes recorded candidates end as the policy's own selections do.
+func (d *PointerData) Serve(p *pointer.Policy) {
+	if opt := p.Options(); opt.Stop.Enabled {
+		d.endAt = *opt.ShotNum
+	}
+	for _, src := range d.sources {
+		src.EndRecorded(d.endAt)
+	}
+}
+
+// trained returns n training queries, evenly spread, whose selections can be scored; nil where none can.
+func (d *PointerData) trained(n int) *beamdata.Set {
+	for _, set := range []*beamdata.Set{d.bundle.Online, d.bundle.RCE, d.bundle.Records} {
+		if set != nil && set.Len() > 0 && set.Scorer != nil {
+			return set.Subset(beamdata.Spread(n, set.Len()))
+		}
+	}
+	return nil
+}
+
+// Beams are the recorded beams that sft and rce imitate.
+func (d *PointerData) Beams(phase string) (selector.Source, error) {
+	set := d.bundle.RCE
+	if set == nil || set.Len() == 0 {
+		set = d.bundle.Records
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usage.Errorf("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
+	}
+	return d.source(set), nil
+}
+
+// Records are the recorded groups of offline GRPO.
+func (d *PointerData) Records(phase string) (selector.Source, error) {
+	set := d.bundle.Records
+	if set == nil || set.Len() == 0 {
+		set = d.bundle.RCE
+	}
+	if set == nil || set.Len() == 0 {
+		return nil, usage.Errorf("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
+	}
+	return d.source(set), nil
+}
+
+// Online are the queries of rollouts, with the reader that scores them.
+func (d *PointerData) Online(phase string) (selector.Source, error) {
+	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
+		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
+	}
+	return d.source(d.bundle.Online), nil
+}
+
+// ValidationData returns what validation needs.
+func (d *PointerData) ValidationData(c *job.Config, shots int) phases.Data {
+	out := phasesData(c, c.RCE.Average)
+	out.Val, out.EvalName, out.Shots = d.source(d.bundle.Val), d.bundle.EvalName, shots
+	if c.Compatible() {
+		out.Normalize, out.ValLoss = leverplus.CompatNormalize(c.Data.Normalize), leverplus.CompatValLoss(c)
+	}
+	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
+		out.Eval = d.source(d.bundle.Eval)
+	}
+	if d.seen != nil {
+		out.Train = d.source(d.seen)
+	}
+	return out
+}
+
+// ShotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.
+func ShotsOf(p *pointer.Policy, b *beamdata.Bundle) int {
+	if n := p.Options().ShotNum; n != nil {
+		return *n
+	}
+	return max(b.Shots, 1)
+}
+
+var _ selector.Scorer = (*pointer.Source)(nil)

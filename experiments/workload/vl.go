@@ -1,0 +1,230 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/usage"
+	"fulcrum/selector/prompts"
+	"fulcrum/selector/vl"
+	"fulcrum/selector/vl/pixels"
+	"fulcrum/selector/vl/processor"
+)
+
+// vlWorkload trains Qwen2.5-VL on conversations.
+type vlWorkload struct {
+	textWorkload[*processor.Prompt]
+	processor *processor.Processor
+	vocab     int // rows of the vocabulary
+}
+
+// newVLWorkload reads the data and builds the model.
+func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
+	data, err := newTextWorkload[*processor.Prompt](ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if !j.Config.VL.Trains() {
+		return nil, usage.Errorf("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
+	}
+	model, proc, err := openVL(j, data.bundle)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.CheckTraining(); err != nil {
+		model.Free()
+		return nil, usage.Errorf("%v", err)
+	}
+	w := &vlWorkload{data, proc, model.Config().Vocab}
+	w.policy, w.model = vl.NewPolicy(model), model
+	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
+	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
+		p, err := proc.Prompt(s.Messages)
+		if err == nil {
+			err = model.CheckPrompt(len(p.IDs), j.Config.VL.Generation.MaxNewTokens)
+		}
+		return p, err
+	}
+	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
+		EOS: model.EOS(), MaxTokens: j.Config.VL.Generation.MaxNewTokens}
+	w.limit = "vl.generation.max_new_tokens"
+	if err = w.checkPictures(); err == nil {
+		err = w.probe()
+	}
+	if err != nil {
+		w.policy.Free()
+		return nil, err
+	}
+	return w, nil
+}
+
+// vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
+func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
+	c := j.Config
+	warn := func(message string) { j.Log.Warnf("%s", message) }
+	named := c.VL.Path != nil
+	folder, checkpoint, err := originOf(j, vl.Kind, c.VL.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.VL.Path = folder
+	var proc *processor.Processor
+	switch {
+	case folder != nil:
+		if proc, err = processor.Open(*folder); err != nil && named {
+			err = usage.Errorf("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
+		}
+	case checkpoint != "":
+		proc, err = processor.Open(besideCheckpoint(checkpoint))
+	case bundle == nil:
+		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+	default:
+		proc, err = builtinProcessor(bundle, c.VL.Scratch)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := proc.Limit(c.VL.MinPixels, c.VL.MaxPixels); err != nil {
+		return nil, nil, usage.Errorf("vl.min_pixels, vl.max_pixels: %v", err)
+	}
+	var model *vl.Model
+	switch {
+	case checkpoint != "":
+		model, err = vl.OpenCheckpoint(checkpoint, c.VL, j.Device, c.Seed, warn)
+	case c.VL.Path != nil:
+		model, err = vl.Open(c.VL, j.Device, c.Seed, warn)
+	default:
+		warnOfLoRA(j, "vl")
+		model, err = vl.New(c.VL, vocabularyOf(proc), j.Device, c.Seed)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if bundle != nil && c.VL.Path == nil && !c.DryRun {
+		err = keepModel(j, model.Config().Raw, proc.Save)
+	}
+	if err != nil {
+		model.Free()
+		return nil, nil, err
+	}
+	return model, proc, nil
+}
+
+// corpusSamples bounds what a built-in vocabulary is trained on.
+const corpusSamples = 4000
+
+// builtinProcessor trains a small vocabulary on the texts of the data.
+func builtinProcessor(b *conversation.Bundle, sizes vl.ScratchOptions) (*processor.Processor, error) {
+	var corpus []string
+	taught := b.Train
+	if b.Demos != nil {
+		taught = b.Demos
+	}
+	step := max(1, taught.Len()/corpusSamples) // evenly: demonstrations of one kind may lie together
+	for i := 0; i < taught.Len(); i += step {
+		s, err := taught.Sample(i)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range s.Messages {
+			corpus = append(corpus, m.Text)
+			for _, part := range m.Parts {
+				corpus = append(corpus, part.Text)
+			}
+		}
+		corpus = append(corpus, s.Reference)
+		for _, c := range s.Completions {
+			corpus = append(corpus, c.Text)
+		}
+		corpus = append(corpus, s.Answers...)
+	}
+	config := pixels.DefaultConfig()
+	config.MinPixels, config.MaxPixels = sizes.ImagePixels, sizes.ImagePixels
+	return processor.Train(corpus, sizes.VocabSize, config)
+}
+
+// vocabularyOf tells a model from random weights what its processor needs.
+func vocabularyOf(p *processor.Processor) vl.Vocabulary {
+	ids := p.IDs()
+	return vl.Vocabulary{Size: p.Tokenizer().Size(), EOS: ids.EOS, Pad: ids.Pad, Image: ids.ImagePad, Video: ids.VideoPad,
+		VisionStart: ids.VisionStart, VisionEnd: ids.VisionEnd, VisionPad: ids.VisionPad}
+}
+
+// checkPictures reads the headers of the pictures of the first check_records samples of each set: one that is
+// too small, or no picture at all, would end the run hours later.
+func (w *vlWorkload) checkPictures() error {
+	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Demos, w.bundle.Val, w.bundle.Eval} {
+		n := set.Len()
+		if limit := w.job.Config.Data.Conversations.CheckRecords; limit != nil {
+			n = min(n, *limit)
+		}
+		for i := range n {
+			if err := w.ctx.Err(); err != nil {
+				return err
+			}
+			s, err := set.Sample(i)
+			if err == nil {
+				err = w.processor.Check(s.Messages)
+			}
+			if err != nil {
+				return fmt.Errorf("%s set, %s: %w", set.Name, s.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// --- task=generate and task=score
+
+// vlText answers and scores prompts.
+type vlText struct {
+	model     *vl.Model
+	processor *processor.Processor
+}
+
+func newVLText(j *job.Job) (TextModel, error) {
+	if err := j.MapTorch(func() error { return nil }); err != nil {
+		return nil, err
+	}
+	j.Config.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
+	model, proc, err := openVL(j, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &vlText{model, proc}, nil
+}
+
+func (t *vlText) Free() { t.model.Free() }
+
+func (t *vlText) Prompt(line PromptLine, dir string) (any, int, error) {
+	msgs, err := conversationOf(line, dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := t.processor.Prompt(msgs)
+	if err == nil {
+		err = t.model.CheckPrompt(len(p.IDs), 1)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return p, len(p.IDs), nil
+}
+
+func (t *vlText) Encode(text string) []int64 { return t.processor.Tokenizer().Encode(text) }
+
+func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Decode(ids, true) }
+
+func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
+
+func (t *vlText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
+	how := vl.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, Suppressed: []int64{}} // as Hugging Face generates
+	how.Streams = streams(first, len(ps))
+	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
+}
+
+func (t *vlText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
+	return logProbs(ps, completions, t.model.LogProbs)
+}

@@ -1,0 +1,111 @@
+package workload
+
+import (
+	"context"
+	"math"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/audit"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/registry"
+	"fulcrum/phases"
+	"fulcrum/phases/preflight"
+	"fulcrum/reports"
+	"fulcrum/rewardutil/group"
+	"fulcrum/selector"
+)
+
+// Workload is what a policy kind brings to task=train: its data, the policy itself, and what only that
+// kind can show. The schedule, checkpoints, resume and report are the same for all kinds.
+type Workload interface {
+	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
+	Policy() selector.Policy
+	job.Sources
+	// PhasesData is what validation needs.
+	PhasesData() phases.Data
+	// Baselines records the evaluations that need no policy of ours.
+	Baselines() error
+	// Examples writes what the initial and the best policy did on a few held-out queries.
+	Examples(env *phases.Env, result phases.Result) error
+	// Export is phases.Env.Export; nil: checkpoints are written in our own layout alone.
+	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
+	// Audit looks for faults of the data that training would not notice.
+	Audit(lim audit.Limits) ([]audit.Fault, error)
+	// Recompute holds what phases and validation read of the data against values read query by query.
+	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
+	// Largest returns the n queries of a source that make the largest batch.
+	Largest(src selector.Source, n int) []int
+	// Clusters are the groups of queries that are not independent, by split and query id: those about one image, or with
+	// one value of the key by. Splits of which nothing is known are left out.
+	Clusters(by string) (Clusters, error)
+	// Summary describes the data for summary.json and the report.
+	Summary() reports.DataSummary
+}
+
+// workloadMaker reads the data and builds the policy that a configuration describes.
+type workloadMaker func(ctx context.Context, j *job.Job) (Workload, error)
+
+// phasesData is what validation needs of the configuration, whatever the policy. average is that of the
+// phase whose loss val_loss compares with.
+func phasesData(c *job.Config, average string) phases.Data {
+	return phases.Data{
+		Shuffle:   c.Data.Shuffle,
+		Normalize: func(r []float64) []float64 { return group.Normalize(r, c.Data.Normalize) },
+		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
+		Advantage: c.GRPO.Advantage,
+	}
+}
+
+// recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is
+// unknown.
+func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Selections, shots int) error {
+	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
+	known := !math.IsNaN(sel.MeanAccuracy())
+	if known {
+		fields["accuracy"] = sel.MeanAccuracy()
+	}
+	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	scores := reports.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
+	if err := j.Log.Scores(scores); err != nil || !known {
+		return err
+	}
+	scores.Metric, scores.Scores = "accuracy", sel.Accuracy
+	return j.Log.Scores(scores)
+}
+
+// Policies returns what policy may name.
+func Policies() *registry.Table[workloadMaker] {
+	t := registry.New[workloadMaker]("policy")
+	t.Add("pointer", newPointerWorkload)
+	t.Add("qwen2_5_vl", newVLWorkload)
+	t.Add("seq2seq", newSeq2SeqWorkload)
+	return t
+}
+
+// textModels returns the token policies, which tasks generate and score can open.
+func textModels() *registry.Table[func(j *job.Job) (TextModel, error)] {
+	t := registry.New[func(j *job.Job) (TextModel, error)]("token policy")
+	t.Add("qwen2_5_vl", newVLText)
+	t.Add("seq2seq", newSeq2SeqText)
+	return t
+}
+
+// Prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
+type Prober interface {
+	// effort says how much may be tried.
+	Effort(most int) Effort
+	// unused is preflight.Trial.Unused.
+	Unused(b *selector.Batch, name string) string
+	// Senses tries the policy outside of any phase.
+	Senses(report *preflight.Report, e Effort) error
+}
+
+// Effort is how much a trial may do.
+type Effort struct {
+	Queries int  // of a batch
+	Short   bool // completions and groups must be small
+	Long    bool // a whole step takes minutes: its memory is not measured
+	Rough   bool // log-probabilities have less than 24 bits
+}

@@ -208,7 +208,9 @@ func TestPolicy(t *testing.T) {
 			p := policy(t, opt, width(name))
 			policytest.Run(t, policytest.Case{Policy: p, Batch: scene(t, width(name), 3).Recorded([]int{4, 0, 5, 2}), Dropout: opt.Encoder != "none",
 				Flat: func(tensor string) bool { return true },
-				Open: func(file string) (selector.Policy, error) { return Open(file, OpenOptions{Options: opt, Dim: width(name), Device: "cpu", Strict: true}) }})
+				Open: func(file string) (selector.Policy, error) {
+					return Open(file, OpenOptions{Options: opt, Dim: width(name), Device: "cpu", Strict: true})
+				}})
 		})
 	}
 }

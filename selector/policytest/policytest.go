@@ -191,7 +191,9 @@ func (c Case) ratios(t *testing.T) {
 
 func (c Case) draws(t *testing.T) {
 	src, most := c.Batch.Source, c.Batch.T
-	sample := func(queries []int, seed uint64) *selector.Batch { return c.Policy.Sample(src, queries, 6, most, 1, seed) }
+	sample := func(queries []int, seed uint64) *selector.Batch {
+		return c.Policy.Sample(src, queries, 6, most, 1, seed)
+	}
 	b := sample([]int{2, 0}, 9)
 	if b.G != 6 || b.B() != 2 || b.NumValid() != 12 || b.T > most {
 		t.Fatalf("got %d queries, %d candidates of at most %d steps, %d valid", b.B(), b.G, b.T, b.NumValid())

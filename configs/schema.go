@@ -36,7 +36,10 @@ type field struct {
 	fields   []*field // section
 	elem     *field   // of a list, or of a map with free keys
 	typ      reflect.Type
-	index    []int // of the struct field
+	index    []int     // of the struct field
+	free     *sections // of the outermost section
+	of       string    // kind of a free section
+	base     decoded   // its defaults
 }
 
 // numRange is an interval with open or closed ends.
@@ -63,7 +66,8 @@ func SchemaOf(defaults any) (*Schema, error) {
 	if err := root.describe(v.Elem().Type()); err != nil {
 		return nil, err
 	}
-	return &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}, nil
+	s := &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}
+	return s, s.freeSections()
 }
 
 // describe fills in what f's Go type says.
@@ -115,6 +119,9 @@ func (f *field) section(t reflect.Type, index []int) error {
 				return err
 			}
 			continue
+		}
+		if opts == "sections" && f.path == "" {
+			f.free = &sections{index: at, at: len(f.fields)}
 		}
 		if !tagged || key == "" || key == "-" || !sf.IsExported() {
 			continue

@@ -2,7 +2,9 @@ package configs
 
 import (
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +72,7 @@ type Composer struct {
 
 // base is a tree with all groups merged and no value override applied.
 type base struct {
+	schema  *Schema // nil: none; with the sections that files and overrides name a kind for
 	tree    *Node
 	choices []choiceEntry
 	list    []content
@@ -314,26 +317,30 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if multirun {
 		signature.WriteString("multirun")
 	}
+	given := c.req.Schema.kindsGiven(nil, values)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		signature.WriteString(name + " " + given[name].Text + "\n")
+	}
 	b := c.bases[signature.String()]
 	if b == nil {
 		var err error
-		if b, err = c.base(groups, multirun); err != nil {
+		if b, err = c.base(groups, values, multirun); err != nil {
 			return nil, err
 		}
 		c.bases[signature.String()] = b
 	}
-	if b.jobs++; b.jobs == 2 && c.req.Schema != nil { // one job alone is not worth it
-		b.learn(c.req.Schema)
+	if b.jobs++; b.jobs == 2 && b.schema != nil { // one job alone is not worth it
+		b.learn(b.schema)
 	}
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
 		for i, o := range values {
-			if c.knows(o) != known {
+			if knows(b.schema, o) != known {
 				continue
 			}
-			if err := c.edit(ed, o, job.inside); err != nil {
+			if err := c.edit(b.schema, ed, o, job.inside); err != nil {
 				e, ok := err.(*Error)
 				if !ok {
 					return nil, err
@@ -382,23 +389,22 @@ func savedHydra(tree *Node, file string) (*Node, error) {
 }
 
 // knows reports whether the schema, where it applies, has the key of an override.
-func (c *Composer) knows(o *Override) bool {
-	return c.req.Schema == nil || o.isHydra() || o.HasPackage || c.req.Schema.find(o.Key) != nil
+func knows(s *Schema, o *Override) bool {
+	return s == nil || o.isHydra() || o.HasPackage || s.find(o.Key) != nil
 }
 
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
 // jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
-func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
+func (c *Composer) edit(s *Schema, ed *editor, o *Override, sweep bool) error {
 	if o.Op == opDelete && sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
 		plain := *o
 		plain.value = nil
 		o = &plain
 	}
-	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
 		case f == nil:
-			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", c.unknown(o.Key, ed.root)))
+			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", s.notFound(o.Key, c.suggest(s, o.Key, ed.root))))
 		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
@@ -451,7 +457,7 @@ func (c *Composer) hintGroup(o *Override, err error) error {
 }
 
 // base merges the contents chosen by group overrides.
-func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
+func (c *Composer) base(groups, values []*Override, multirun bool) (*base, error) {
 	tb := newTreeBuilder(c.lib, multirun)
 	for _, o := range groups {
 		if err := tb.add(o); err != nil {
@@ -466,9 +472,12 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 	if err := tb.check(list); err != nil {
 		return nil, err
 	}
-	tree := newMap()
-	if c.req.Schema != nil {
-		tree = c.req.Schema.defaults.tree
+	tree, schema := newMap(), c.req.Schema
+	if schema != nil {
+		if schema, err = schema.with(schema.kindsGiven(list, values)); err != nil {
+			return nil, err
+		}
+		tree = schema.defaults.tree
 	}
 	for _, item := range list {
 		src := item.file.content
@@ -490,7 +499,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 	if tree, err = c.fitHydra(tree); err != nil {
 		return nil, err
 	}
-	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+	return &base{schema: schema, tree: tree, choices: tb.choices, list: list, root: root}, nil
 }
 
 // mergeKeys lays a config over a tree key by key: a link in the tree, which a mapping is laid over, is

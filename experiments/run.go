@@ -415,7 +415,7 @@ func (r *run) versions() map[string]string {
 		v["cpu"] = name
 	}
 	if r.Device != "" {
-		v["libtorch"] = libtorchVersion()
+		v["libtorch"] = torchx.Version()
 	}
 	return v
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/reports"
 )
@@ -267,25 +266,6 @@ func TestFolderInTheWay(t *testing.T) {
 	}
 	if read(t, file) != "theirs" {
 		t.Error("the file in the way was changed")
-	}
-}
-
-// Every command says how it is called.
-func TestVerbHelp(t *testing.T) {
-	t.Parallel()
-	for _, verb := range append(experiments.Verbs().Names(), "explain") {
-		if verb == launcher.TaskVerb || verb == "rerun" { // a queue's, and a flag's
-			continue
-		}
-		first := "run " + verb
-		for _, args := range [][]string{{verb, "--help"}, {verb, "-h"}} {
-			if r := run(t, args...); r.code != 0 || !strings.Contains(r.stdout, first) || r.stderr != "" {
-				t.Errorf("run %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
-			}
-		}
-	}
-	if r := run(t, "resume", "some/folder", "--help"); r.code != 0 || !strings.Contains(r.stdout, "run resume SWEEP_FOLDER [--accept-changes]") {
-		t.Errorf("help behind a folder: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 

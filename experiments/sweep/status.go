@@ -43,13 +43,13 @@ func PrintStatus(dir string) error {
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
 	if runfolder.Locked(dir) {
 		controlled = "its controller is running (follow: run attach " + dir + ")"
-	} else if n := CountEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
+	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
 		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
-	opt, rows := ReportInput(dir, s, jobs)
+	opt, rows := reportInput(dir, s, jobs)
 	stdout.Print(reports.SweepTable(rows, opt))
 	for _, job := range jobs {
 		switch job.State {
@@ -66,7 +66,7 @@ func PrintStatus(dir string) error {
 	return nil
 }
 
-func CountEnded(jobs []ledger.Job) int {
+func countEnded(jobs []ledger.Job) int {
 	n := 0
 	for _, job := range jobs {
 		if launcher.Ended(job.State) {

@@ -17,7 +17,7 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	opt, rows := ReportInput(dir, s, jobs)
+	opt, rows := reportInput(dir, s, jobs)
 	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
 		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
@@ -30,8 +30,8 @@ func WriteReport(dir string) error {
 // more for each change that was accepted (multirun.2.yaml, …).
 const generationKey = "configuration"
 
-// ReportInput returns what a report says of a sweep: its options and its jobs.
-func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
+// reportInput returns what a report says of a sweep: its options and its jobs.
+func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
 	opt := reports.SweepOptions{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
 		Pruner: s.Pruner, Constraints: s.Constraints,

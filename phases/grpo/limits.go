@@ -13,7 +13,7 @@ func (g *Phase) Limits() doctor.Limits {
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{
 		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,
-		Centred:     o.Advantage.Method != "none" && o.Advantage.BaselineShift == 0 && o.Advantage.NegativeWeight == 1 && !o.Compat,
+		Centred:     o.Advantage.Centred() && !o.Compat,
 		EarlyEpochs: o.Curriculum.EarlyEpochs, EarlyTopK: o.Curriculum.EarlyTopK,
 		OldPolicy: o.OldPolicy, UpdateOldAfter: o.UpdateOldAfter, OldIsRebuilt: o.OldPolicyHeads != nil,
 		SumOfParts:     !o.Compat || o.EntropyWeight == 0,

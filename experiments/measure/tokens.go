@@ -1,9 +1,10 @@
-package experiments
+package measure
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -11,7 +12,6 @@ import (
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
-	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector"
@@ -20,20 +20,17 @@ import (
 	"fulcrum/selector/vl/processor"
 )
 
-// measureTokensArgument makes `run bench` a measuring process of a token policy: what follows is its bench.TokenSpec.
-const measureTokensArgument = "--measure-tokens"
-
-// measureTokens measures one case of one size and prints a bench.TokenMeasurement.
-func measureTokens(ctx context.Context, text string) (err error) {
+// PrintTokens measures one case of one size and prints a bench.TokenMeasurement.
+func PrintTokens(ctx context.Context, out io.Writer, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.TokenSpec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usage.Errorf("bench: %s: %v", measureTokensArgument, err)
+		return usage.Errorf("bench: --measure-tokens: %v", err)
 	}
 	at := slices.IndexFunc(bench.TokenWorkloads(), func(w bench.TokenWorkload) bool { return w.Name == spec.Workload })
 	which := slices.IndexFunc(bench.TokenCases(), func(c bench.TokenCase) bool { return c.Name == spec.Case })
 	if at < 0 || which < 0 {
-		return usage.Errorf("bench: %s: no case %s of %s", measureTokensArgument, spec.Case, spec.Workload)
+		return usage.Errorf("bench: --measure-tokens: no case %s of %s", spec.Case, spec.Workload)
 	}
 	if err := torchx.Load(); err != nil {
 		return err
@@ -68,7 +65,7 @@ func measureTokens(ctx context.Context, text string) (err error) {
 	slices.Sort(wall)
 	slices.Sort(cpu)
 	m.Value, m.CPU, m.PeakMB = wall[len(wall)/2], cpu[len(cpu)/2], hostmem.Peak()/mb
-	return json.NewEncoder(stdout.Writer()).Encode(m)
+	return json.NewEncoder(out).Encode(m)
 }
 
 // tokenBench is a policy of random weights and its prompts.

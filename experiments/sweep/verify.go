@@ -1,117 +1,27 @@
-package experiments
+package sweep
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/experiments/tasks"
-	"fulcrum/internal/build"
-	"fulcrum/internal/stdout"
-	"fulcrum/internal/usage"
 	"fulcrum/reports"
 )
 
-// skipWeights checks a report that was handed in without its checkpoints.
-const skipWeights = "--no-checkpoints"
-
-// verbVerify computes every number of a report again from the raw records.
-func verbVerify(ctx context.Context, _ App, args []string) error {
-	opt := reports.VerifyOptions{Version: build.Name()}
-	var paths []string
-	for _, arg := range args {
-		if arg == skipWeights {
-			opt.SkipWeights = true
-		} else {
-			paths = append(paths, arg)
-		}
-	}
-	if err := want(paths, 1, "verify REPORT_OR_FOLDER ["+skipWeights+"]"); err != nil {
-		return err
-	}
-	dir, err := reportFolder(paths[0])
-	if err != nil {
-		return err
-	}
-	if runfolder.Locked(dir) {
-		return fmt.Errorf("%s: it is still being written: verify it when it has ended", dir)
-	}
-	check := verifyRun
-	if ledger.Exists(dir) {
-		check = verifySweep
-	}
-	v, err := check(ctx, dir, opt)
-	if err != nil {
-		return err
-	}
-	for _, m := range v.Mismatches {
-		stdout.Println(m)
-	}
-	for _, note := range v.Notes {
-		stdout.Printf("note: %s\n", note)
-	}
-	if n := len(v.Mismatches); n > 0 {
-		return fmt.Errorf("%s: %d of its statements differ from its records", paths[0], n)
-	}
-	stdout.Printf("%s: everything agrees: %s\n", paths[0], v.Summary())
-	return nil
-}
-
-// reportFolder is the folder of the run or sweep that path names: itself, or the one that a report stands in.
-func reportFolder(path string) (string, error) {
-	if err := runfolder.CheckExists(path); err != nil {
-		return "", err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", usage.Errorf("%v", err)
-	}
-	dir := path
-	if !info.IsDir() {
-		if name := filepath.Base(path); name != "report.md" && name != "report.html" {
-			return "", usage.Errorf("%s: want report.md, report.html or the folder of a run or sweep", path)
-		}
-		dir = filepath.Dir(path)
-	}
-	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
-		return "", usage.Errorf("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
-	}
-	return dir, nil
-}
-
-// verifyRun checks a run of any task.
-func verifyRun(_ context.Context, dir string, opt reports.VerifyOptions) (*reports.Verification, error) {
-	s, err := reports.ReadSummary(dir)
-	if err != nil {
-		return nil, err
-	}
-	v, err := reports.VerifyRun(dir, opt)
-	if err != nil || s == nil || s.Task != "evaluate" || s.State != reports.StateDone {
-		return v, err
-	}
-	text, err := tasks.EvaluationReport(dir)
-	if err != nil {
-		return nil, err
-	}
-	return v, v.CompareReport(dir, text)
-}
-
-// verifySweep checks a sweep's report, what its ledger says of each job, and each job's own report.
-func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*reports.Verification, error) {
+// Verify checks a sweep's report, what its ledger says of each job and, with run, each job's own report.
+func Verify(ctx context.Context, dir string, run func(dir string) (*reports.Verification, error)) (*reports.Verification, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	options, rows := sweep.ReportInput(dir, s, jobs)
+	options, rows := reportInput(dir, s, jobs)
 	v, err := reports.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err
@@ -129,7 +39,7 @@ func verifySweep(ctx context.Context, dir string, opt reports.VerifyOptions) (*r
 		if err := verifyResult(v, s, job, at); err != nil {
 			return nil, err
 		}
-		of, err := verifyRun(ctx, at, opt)
+		of, err := run(at)
 		if err != nil {
 			return nil, err
 		}

@@ -8,15 +8,16 @@ import (
 
 // Query is one query of a set made in memory.
 type Query struct {
-	ID         int64     // global id = embedding row
-	Pool       []int32   // [K] global rows of the candidates
-	Candidates [][]int32 // recorded selections: [G][S] positions in Pool
-	Rewards    []float64 // [G]
-	Methods    []string  // [G] beam, retrieval, sample, random; nil = all beam
+	ID         int64                 // global id = embedding row
+	Pool       []int32               // [K] global rows of the candidates
+	Candidates [][]int32             // recorded selections: [G][S] positions in Pool
+	Rewards    []float64             // [G]
+	Methods    []string              // [G] beam, retrieval, sample, random; nil = all beam
+	Scores     []recorded.Trajectory // [G] recorded scores; nil = the rewards are those of beams
 }
 
-// NewSet returns a set over table from queries made in memory: what a generator of data calls. Every
-// recorded selection has shots positions. scorer may be nil.
+// NewSet returns a set over table from queries made in memory. Every recorded selection has shots positions. scorer may
+// be nil.
 func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer) (*Set, error) {
 	st := &store{shots: shots, start: []int64{0}}
 	for _, q := range queries {
@@ -47,7 +48,11 @@ func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer
 			st.rewards = append(st.rewards, q.Rewards[g])
 			st.methods = append(st.methods, method)
 			t := recorded.Trajectory{}
-			t.Set(recorded.BeamScore, q.Rewards[g])
+			if q.Scores != nil {
+				t = q.Scores[g]
+			} else {
+				t.Set(recorded.BeamScore, q.Rewards[g])
+			}
 			st.scores = append(st.scores, t)
 		}
 		st.start = append(st.start, int64(len(st.rewards)))

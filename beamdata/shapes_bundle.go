@@ -18,18 +18,19 @@ func (l *loader) shapes() error {
 		return err
 	}
 	l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)
-	l.build = newBuilder(l.opt, l.table.Rows, b.Counts)
 	b.Items = shapesItems(data.Items, l.opt.Cluster)
 	l.prior = shapesPrior(data.Prior)
 	b.Shots = data.Options.Shots
 	set := func(name string, queries []shapes.Query, records bool) (*Set, error) {
 		r := shapesReader(queries)
 		l.addAnswers(r)
-		f, err := l.shapesFile(queries, data.Options.Shots, records)
-		if err != nil {
-			return nil, err
+		candidates := make([]Query, len(queries))
+		for i, q := range queries {
+			if candidates[i], err = l.shapesQuery(q, records); err != nil {
+				return nil, err
+			}
 		}
-		return l.readerSet(name, r, f)
+		return NewSet(name, l.table, data.Options.Shots, candidates, r)
 	}
 	if b.All, err = set("all", slices.Concat(data.Train, data.Val), false); err != nil {
 		return err
@@ -72,40 +73,43 @@ func shapesReader(queries []shapes.Query) *Reader {
 	return r
 }
 
-// shapesFile gives the set's beams, or its recorded groups, the form of a beam file's content.
-func (l *loader) shapesFile(queries []shapes.Query, shots int, records bool) (*beamFile, error) {
-	f := &beamFile{path: "data=shapes", format: "legacy", shots: shots, start: []int64{0}}
-	for _, q := range queries {
-		f.ids = append(f.ids, int64(q.Row))
-		add := func(positions []int32, reward float64) {
-			for _, p := range positions {
-				f.picks = append(f.picks, q.Pool[p])
-			}
-			f.reward = append(f.reward, reward)
-		}
-		if !records {
-			for _, beam := range q.Beams {
-				add(beam.Positions, beam.Soft)
-			}
-			f.start = append(f.start, int64(len(f.reward)))
-			continue
-		}
-		for _, rec := range q.Records {
-			t := shapesTrajectory(rec)
-			if missing := l.opt.Reward.Missing(t); missing != "" {
-				return nil, fmt.Errorf("data=shapes: query %d: no %s, which data.reward.mode=%s wants", q.Row, missing, l.opt.Reward.Mode)
-			}
-			reward, err := l.opt.Reward.Reward(t)
-			if err != nil {
-				return nil, fmt.Errorf("data=shapes: query %d: %w", q.Row, err)
-			}
-			add(rec.Positions, reward)
-			f.scores = append(f.scores, t)
-			f.method = append(f.method, methodIndex([]byte(rec.Method)))
-		}
-		f.start = append(f.start, int64(len(f.reward)))
+// shapesQuery returns a query with its beams, or with its recorded group. A candidate that data.pool_size cuts off is
+// left out and counted.
+func (l *loader) shapesQuery(q shapes.Query, records bool) (Query, error) {
+	out := Query{ID: int64(q.Row), Pool: q.Pool}
+	if n := l.opt.PoolSize; n != nil {
+		out.Pool = q.Pool[:min(*n, len(q.Pool))]
 	}
-	return f, nil
+	inPool := func(positions []int32) bool {
+		in := int(slices.Max(positions)) < len(out.Pool)
+		if !in {
+			l.bundle.Counts["candidate_behind_pool_cut"]++
+		}
+		return in
+	}
+	if !records {
+		for _, beam := range q.Beams {
+			if inPool(beam.Positions) {
+				out.Candidates, out.Rewards = append(out.Candidates, beam.Positions), append(out.Rewards, beam.Soft)
+			}
+		}
+		return out, nil
+	}
+	for _, rec := range q.Records {
+		t := shapesTrajectory(rec)
+		if missing := l.opt.Reward.Missing(t); missing != "" {
+			return out, fmt.Errorf("data=shapes: query %d: no %s, which data.reward.mode=%s wants", q.Row, missing, l.opt.Reward.Mode)
+		}
+		reward, err := l.opt.Reward.Reward(t)
+		if err != nil {
+			return out, fmt.Errorf("data=shapes: query %d: %w", q.Row, err)
+		}
+		if inPool(rec.Positions) {
+			out.Candidates, out.Rewards = append(out.Candidates, rec.Positions), append(out.Rewards, reward)
+			out.Scores, out.Methods = append(out.Scores, t), append(out.Methods, rec.Method)
+		}
+	}
+	return out, nil
 }
 
 func shapesTrajectory(rec shapes.Record) recorded.Trajectory {

@@ -60,7 +60,7 @@ func train(ctx context.Context, j *job.Job) error {
 	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.Recorder(ask), Dir: j.Dir, ConfigHash: j.Hash, Export: export, GoOn: c.Compatible()}
 	j.Begun = true
 	if j.Saved == nil {
-		if err := checks.Preflight(j, ctx, w, plan); err != nil {
+		if err := checks.Preflight(ctx, j, w, plan); err != nil {
 			return err
 		}
 		if err := phases.Check(plan, env); err != nil {

@@ -252,7 +252,7 @@ func (s *Schema) check(root *Node, m *memo) (*Node, error) {
 	if m != nil {
 		base = m.base
 	}
-	v, err := base.with(s.root, out)
+	v, err := s.decode(base, out)
 	if err != nil && len(c.faults) == 0 && !out.hasMissing() {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 		if choosy && !chooser.Uses(sf.key) {
 			continue
 		}
-		c.validate(v.FieldByIndex(sf.index), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))
+		c.validate(f.in(v, sf), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))
 	}
 	val, ok := v.Addr().Interface().(interface{ Validate() error })
 	if !ok || c.spoiled(n, path) {

@@ -2,7 +2,9 @@ package configs
 
 import (
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,23 +38,6 @@ func Compose(req Request) (*Composed, error) {
 	return c.Compose()
 }
 
-// ExpandSweep returns the override lists of all jobs of a sweep, each checked by composing it.
-func ExpandSweep(req Request) ([][]string, error) {
-	req.Multirun = true
-	c, err := NewComposer(req)
-	if err != nil {
-		return nil, err
-	}
-	master, err := c.Compose()
-	if err != nil {
-		return nil, err
-	}
-	if s := master.Choice("hydra/sweeper"); s != "basic" {
-		return nil, errorf("hydra/sweeper=%s chooses its jobs while they run: only the basic sweeper's can be listed", s)
-	}
-	return c.Expand(master)
-}
-
 // Composer composes many jobs over one library: files are parsed once, and jobs with the same
 // choices share their tree. Not for concurrent use; the Composed it returns may be read concurrently
 // once Resolved has been called.
@@ -70,6 +55,7 @@ type Composer struct {
 
 // base is a tree with all groups merged and no value override applied.
 type base struct {
+	schema  *Schema // nil: none; with the sections that files and overrides name a kind for
 	tree    *Node
 	choices []choiceEntry
 	list    []content
@@ -201,92 +187,9 @@ func (c *Composer) searchPathEntries() (entries []string, provider string, where
 	return entries, provider, list.Origin, nil
 }
 
-// checkSweeps refuses sweeps where they cannot run.
-func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
-	var faults Errors
-	for _, o := range overrides {
-		if !o.isSweep() {
-			continue
-		}
-		switch {
-		case multirun && o.isHydra():
-			faults = append(faults, errorf("Sweeping over Hydra's configuration is not supported : '%s'", o.Text))
-		case multirun:
-		case o.value.kind == choiceSweep && o.value.plain:
-			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
-		default:
-			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun: add it to run every value, or give one value", o.Text))
-		}
-	}
-	return faults.err()
-}
-
 // Compose builds the config of the request itself.
 func (c *Composer) Compose() (*Composed, error) {
 	return c.compose(c.overrides, c.req.Multirun, jobInfo{})
-}
-
-// Jobs expands the sweep of a composed multirun request to the override lists of its jobs.
-func (c *Composer) Jobs(master *Composed) ([][]string, error) {
-	params, err := master.hydraValue("sweeper.params")
-	if err != nil {
-		return nil, err
-	}
-	axes, err := c.axes(params)
-	if err != nil {
-		return nil, err
-	}
-	return product(axes)
-}
-
-// Expand returns the override lists of a sweep's jobs after composing each of them.
-func (c *Composer) Expand(master *Composed) ([][]string, error) {
-	jobs, err := c.Jobs(master)
-	if err != nil {
-		return nil, err
-	}
-	for i, j := range jobs {
-		if _, err := c.Job(master, i, j); err != nil {
-			return nil, err
-		}
-	}
-	return jobs, nil
-}
-
-// Job composes job number num of a sweep: Hydra's overrides of the request, then the job's own.
-func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed, error) {
-	own, err := parseOverrides(overrides)
-	if err != nil {
-		return nil, err
-	}
-	var all []*Override
-	for _, o := range c.overrides {
-		if o.isHydra() {
-			all = append(all, o)
-		}
-	}
-	all = append(all, own...)
-	if err := c.checkSweeps(all, false); err != nil {
-		return nil, err
-	}
-	job, err := c.compose(all, false, jobInfo{num: num, inside: true})
-	if err != nil {
-		return nil, err
-	}
-	if master == nil {
-		return job, nil
-	}
-	for _, part := range []string{"launcher", "sweeper"} {
-		where := "job " + itoa(num) + " [" + strings.Join(overrides, " ") + "]"
-		if was, is := master.Choice("hydra/"+part), job.Choice("hydra/"+part); was != is {
-			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on the command line", where, part, was, is)
-		}
-		was, is := master.tree.Find("hydra."+part), job.tree.Find("hydra."+part)
-		if was != is && (was == nil || is == nil || !was.equal(is)) {
-			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command line", where, part)
-		}
-	}
-	return job, nil
 }
 
 // isGroup reports whether an override is about the defaults list: it chooses an option of a config
@@ -314,26 +217,30 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if multirun {
 		signature.WriteString("multirun")
 	}
+	given := c.req.Schema.kindsGiven(nil, values)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		signature.WriteString(name + " " + given[name].Text + "\n")
+	}
 	b := c.bases[signature.String()]
 	if b == nil {
 		var err error
-		if b, err = c.base(groups, multirun); err != nil {
+		if b, err = c.base(groups, values, multirun); err != nil {
 			return nil, err
 		}
 		c.bases[signature.String()] = b
 	}
-	if b.jobs++; b.jobs == 2 && c.req.Schema != nil { // one job alone is not worth it
-		b.learn(c.req.Schema)
+	if b.jobs++; b.jobs == 2 && b.schema != nil { // one job alone is not worth it
+		b.learn(b.schema)
 	}
 	ed := &editor{root: b.tree, env: c.env}
 	var faults Errors
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
 		for i, o := range values {
-			if c.knows(o) != known {
+			if knows(b.schema, o) != known {
 				continue
 			}
-			if err := c.edit(ed, o, job.inside); err != nil {
+			if err := c.edit(b.schema, ed, o, job.inside); err != nil {
 				e, ok := err.(*Error)
 				if !ok {
 					return nil, err
@@ -382,23 +289,22 @@ func savedHydra(tree *Node, file string) (*Node, error) {
 }
 
 // knows reports whether the schema, where it applies, has the key of an override.
-func (c *Composer) knows(o *Override) bool {
-	return c.req.Schema == nil || o.isHydra() || o.HasPackage || c.req.Schema.find(o.Key) != nil
+func knows(s *Schema, o *Override) bool {
+	return s == nil || o.isHydra() || o.HasPackage || s.find(o.Key) != nil
 }
 
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
 // jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
-func (c *Composer) edit(ed *editor, o *Override, sweep bool) error {
+func (c *Composer) edit(s *Schema, ed *editor, o *Override, sweep bool) error {
 	if o.Op == opDelete && sweep && o.value != nil && o.value.node != nil && o.value.node.Kind == Null {
 		plain := *o
 		plain.value = nil
 		o = &plain
 	}
-	s := c.req.Schema
 	if s != nil && !o.isHydra() && !o.HasPackage {
 		switch f := s.find(o.Key); {
 		case f == nil:
-			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", c.unknown(o.Key, ed.root)))
+			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", s.notFound(o.Key, c.suggest(s, o.Key, ed.root))))
 		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
@@ -451,7 +357,7 @@ func (c *Composer) hintGroup(o *Override, err error) error {
 }
 
 // base merges the contents chosen by group overrides.
-func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
+func (c *Composer) base(groups, values []*Override, multirun bool) (*base, error) {
 	tb := newTreeBuilder(c.lib, multirun)
 	for _, o := range groups {
 		if err := tb.add(o); err != nil {
@@ -466,9 +372,12 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 	if err := tb.check(list); err != nil {
 		return nil, err
 	}
-	tree := newMap()
-	if c.req.Schema != nil {
-		tree = c.req.Schema.defaults.tree
+	tree, schema := newMap(), c.req.Schema
+	if schema != nil {
+		if schema, err = schema.with(schema.kindsGiven(list, values)); err != nil {
+			return nil, err
+		}
+		tree = schema.defaults.tree
 	}
 	for _, item := range list {
 		src := item.file.content
@@ -490,7 +399,7 @@ func (c *Composer) base(groups []*Override, multirun bool) (*base, error) {
 	if tree, err = c.fitHydra(tree); err != nil {
 		return nil, err
 	}
-	return &base{tree: tree, choices: tb.choices, list: list, root: root}, nil
+	return &base{schema: schema, tree: tree, choices: tb.choices, list: list, root: root}, nil
 }
 
 // mergeKeys lays a config over a tree key by key: a link in the tree, which a mapping is laid over, is

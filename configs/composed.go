@@ -24,7 +24,7 @@ func (c *Composed) check() error {
 			break
 		}
 	}
-	if s := c.composer.req.Schema; s != nil {
+	if s := c.base.schema; s != nil {
 		err := c.checkJob(s)
 		more := flatten(err)
 		if err != nil && len(more) == 0 {

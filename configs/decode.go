@@ -19,8 +19,12 @@ type decoded struct {
 func (d decoded) with(f *field, n *Node) (reflect.Value, error) {
 	v := reflect.New(d.value.Type()).Elem()
 	v.Set(d.value)
+	values := f.changes(v, n, d.tree)
+	if len(values) == 0 {
+		return v, nil
+	}
 	k := koanf.New(".")
-	if err := k.Load(provider(f.changes(v, n, d.tree)), nil); err != nil {
+	if err := k.Load(provider(values), nil); err != nil {
 		return v, err
 	}
 	return v, k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
@@ -39,6 +43,9 @@ func (p provider) ReadBytes() ([]byte, error)    { return nil, errorf("not bytes
 func (f *field) changes(v reflect.Value, n, was *Node) map[string]any {
 	out := map[string]any{}
 	for _, c := range f.fields {
+		if c.index == nil { // a free section, or its kind
+			continue
+		}
 		is, to := n.Get(c.key), v.FieldByIndex(c.index)
 		switch {
 		case is == nil || is == was.Get(c.key):
@@ -106,13 +113,14 @@ func (c *Composed) Decode(dst any) error {
 	if ck.given(n, ""); len(ck.faults) > 0 {
 		return ck.faults.err()
 	}
-	root := &field{kind: Map}
-	if s := c.composer.req.Schema; s != nil && s.root.typ == v.Type() {
-		root = s.root
-	} else if err := root.describe(v.Type()); err != nil {
-		return err
+	s := c.base.schema
+	if s == nil || s.root.typ != v.Type() {
+		s = &Schema{root: &field{kind: Map}}
+		if err := s.root.describe(v.Type()); err != nil {
+			return err
+		}
 	}
-	filled, err := decoded{value: v}.with(root, n)
+	filled, err := s.decode(decoded{value: v}, n)
 	if err == nil {
 		v.Set(filled)
 	}

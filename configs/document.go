@@ -44,8 +44,27 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 		b.WriteString("\n")
 	}
 	for _, c := range sections {
+		if model := f.sub(c.of); model != nil {
+			b.WriteString("## `" + c.path + "`\n\n" + prose(upperFirst(c.help)) + ". The keys are those of `" + c.of + "`, with other defaults: " +
+				strings.Join(otherDefaults(defaults.Get(c.key), defaults.Get(c.of), c.path), ", ") + ".\n\n")
+			continue
+		}
 		c.document(b, defaults.Get(c.key))
 	}
+}
+
+// otherDefaults lists key: value of n where another section of the same kind has another value.
+func otherDefaults(n, other *Node, path string) []string {
+	var out []string
+	for i, k := range n.Keys {
+		v, was := n.Vals[i], other.Get(k.Text)
+		if v.Kind == Map && was.Kind == Map {
+			out = append(out, otherDefaults(v, was, path+"."+k.Text)...)
+		} else if !v.equal(was) {
+			out = append(out, "`"+path+"."+k.Text+": "+oneLine(v)+"`")
+		}
+	}
+	return out
 }
 
 // prose keeps tags that a text is about, such as <think>, from being taken for HTML.

@@ -60,7 +60,7 @@ func (c *Composed) Explain(key string) (string, error) {
 	for old := n.Over; old != nil; old = old.Over {
 		b.WriteString("  over " + oneLine(old) + " set by " + old.Origin.String() + "\n")
 	}
-	if s := c.composer.req.Schema; s != nil {
+	if s := c.base.schema; s != nil {
 		if f := s.find(key); f != nil && f.help != "" {
 			b.WriteString("  " + f.help + " (" + f.want() + ")\n")
 		}
@@ -81,7 +81,7 @@ func (c *Composed) explainChoice(key string) string {
 
 // unknownKey is the error for a key that the config does not have, with the nearest one.
 func (c *Composed) unknownKey(key string) error {
-	if s := c.composer.req.Schema; s != nil && !strings.HasPrefix(key, "hydra.") {
+	if s := c.base.schema; s != nil && !strings.HasPrefix(key, "hydra.") {
 		return errorf("%s", s.unknown(key, nil))
 	}
 	var names []string

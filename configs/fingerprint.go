@@ -11,7 +11,7 @@ import (
 // allowed) and without the keys at their schema's default: a key that is added later, with a default that
 // does what was done before, changes no fingerprint. The order of keys does not matter.
 func (c *Composed) Fingerprint(exclude ...string) (string, error) {
-	if s := c.composer.req.Schema; s != nil {
+	if s := c.base.schema; s != nil {
 		return c.fingerprint(s.root, s.defaults.tree, exclude)
 	}
 	return c.fingerprint(nil, nil, exclude)

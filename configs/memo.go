@@ -27,7 +27,7 @@ func (b *base) learn(s *Schema) {
 	b.memo.notePlain(b.tree)
 	c := &checker{schema: s, root: job, memo: b.memo, learning: true}
 	c.fit(s.root, job, "")
-	v, _ := s.defaults.with(s.root, job) // what does not fit has been noticed
+	v, _ := s.decode(s.defaults, job) // what does not fit has been noticed
 	b.memo.base = decoded{v, job}
 	c.validate(v, s.root, job, "")
 }

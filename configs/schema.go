@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -13,11 +14,11 @@ import (
 //
 // Struct tags: koanf:"key" (required; a field without it is not part of the config), enum:"a,b",
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
-// values: for messages only). The field's doc comment says what the key means (option_help.go). A pointer
-// may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
+// values: for messages only). The field's doc comment says what the key means (option_help.go). Where the
+// names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
+// names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
 // struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
-// for the values that it holds. It may have Choices() map[string][]string, which stands for enum tags of its keys and of
-// those of its sub-sections (kl.estimator). The outermost one may have Scheduled(section string) bool: of several keys
+// for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
 // that a short name may stand for, those of its scheduled sections are suggested.
 type Schema struct {
 	root     *field
@@ -31,28 +32,17 @@ type field struct {
 	kind     Kind // Map: section or map; Null: anything
 	nullable bool
 	enum     []string
-	also     []string          // other libraries' names of the key
-	words    map[string]string // other libraries' words for the values of enum
+	choices  map[string][]string // of a section's keys, from the tables that its struct and those above name
+	also     []string            // other libraries' names of the key
+	words    map[string]string   // other libraries' words for the values of enum
 	rng      *numRange
-	fields   []*field            // section
-	elem     *field              // of a list, or of a map with free keys
-	choices  map[string][]string // values of keys of this section, by their path in it, that tables decide
+	fields   []*field // section
+	elem     *field   // of a list, or of a map with free keys
 	typ      reflect.Type
-	index    []int // of the struct field
-}
-
-// chooser is an option struct whose tables decide what some of its keys may be, by their path in it.
-type chooser interface{ Choices() map[string][]string }
-
-// choicesBelow returns the choices of a sub-section.
-func choicesBelow(choices map[string][]string, key string) map[string][]string {
-	out := map[string][]string{}
-	for path, names := range choices {
-		if rest, ok := strings.CutPrefix(path, key+"."); ok {
-			out[rest] = names
-		}
-	}
-	return out
+	index    []int     // of the struct field
+	free     *sections // of the outermost section
+	of       string    // kind of a free section
+	base     decoded   // its defaults
 }
 
 // numRange is an interval with open or closed ends.
@@ -79,7 +69,8 @@ func SchemaOf(defaults any) (*Schema, error) {
 	if err := root.describe(v.Elem().Type()); err != nil {
 		return nil, err
 	}
-	return &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}, nil
+	s := &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}
+	return s, s.freeSections()
 }
 
 // describe fills in what f's Go type says.
@@ -121,8 +112,10 @@ func (f *field) describe(t reflect.Type) error {
 }
 
 func (f *field) section(t reflect.Type, index []int) error {
-	if c, ok := reflect.Zero(t).Interface().(chooser); ok {
-		f.choices = c.Choices()
+	own := map[string][]string{}
+	if c, ok := reflect.Zero(t).Interface().(interface{ Choices() map[string][]string }); ok {
+		own = c.Choices()
+		f.choices = merged(f.choices, own)
 	}
 	for i := 0; i < t.NumField(); i++ {
 		sf := t.Field(i)
@@ -135,17 +128,25 @@ func (f *field) section(t reflect.Type, index []int) error {
 			}
 			continue
 		}
+		if opts == "sections" && f.path == "" {
+			f.free = &sections{index: at, at: len(f.fields)}
+		}
 		if !tagged || key == "" || key == "-" || !sf.IsExported() {
 			continue
 		}
 		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: helpOf(t, sf), index: at}
+		c.enum = f.choices[key]
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
 		}
-		if e := f.choices[key]; e != nil {
-			c.enum = e
+		for name, values := range f.choices {
+			if sub, ok := strings.CutPrefix(name, key+"."); ok {
+				if c.choices == nil {
+					c.choices = map[string][]string{}
+				}
+				c.choices[sub] = values
+			}
 		}
-		c.choices = choicesBelow(f.choices, key)
 		c.synonyms(sf.Tag.Get("also"))
 		if r := sf.Tag.Get("range"); r != "" {
 			rng, err := parseRange(r)
@@ -162,7 +163,19 @@ func (f *field) section(t reflect.Type, index []int) error {
 		}
 		f.fields = append(f.fields, c)
 	}
+	for name := range own {
+		if key, _, _ := strings.Cut(name, "."); f.sub(key) == nil {
+			return errorf("schema: choices for the key %s, which the struct does not have", name)
+		}
+	}
 	return nil
+}
+
+// merged returns the entries of both maps, those of a where both have a key.
+func merged(a, b map[string][]string) map[string][]string {
+	out := maps.Clone(b)
+	maps.Copy(out, a)
+	return out
 }
 
 // parseRange reads (0,1], [0,inf) and the like.

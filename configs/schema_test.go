@@ -9,7 +9,7 @@ import (
 
 type klOptions struct {
 	Beta      float64 `koanf:"beta" help:"starting coefficient" range:"[0,inf)"`
-	Estimator string  `koanf:"estimator" help:"how KL is estimated" enum:"exact,k1,k2,k3"`
+	Estimator string  `koanf:"estimator" help:"how KL is estimated"`
 	TargetMin float64 `koanf:"target_min" help:"nats per sequence"`
 	TargetMax float64 `koanf:"target_max" help:"nats per sequence"`
 }
@@ -30,14 +30,23 @@ type grpoOptions struct {
 	Weights map[string]float64 `koanf:"weights" help:"by reward"`
 }
 
+// Choices stands for a table that a section above the key knows.
+func (grpoOptions) Choices() map[string][]string {
+	return map[string][]string{"kl.estimator": {"exact", "k1", "k2", "k3"}}
+}
+
 type appOptions struct {
-	Task     string      `koanf:"task" help:"what to do" enum:"train,predict"`
+	Task     string      `koanf:"task" help:"what to do"`
 	Seed     int         `koanf:"seed" help:"of everything"`
 	Name     string      `koanf:"name" help:"free text"`
 	Schedule []string    `koanf:"schedule" help:"phases in order"`
 	GRPO     grpoOptions `koanf:"grpo"`
 	Extra    any         `koanf:"extra" help:"anything"`
 	Internal int
+}
+
+func (appOptions) Choices() map[string][]string {
+	return map[string][]string{"task": {"train", "predict"}}
 }
 
 func defaultApp() *appOptions {
@@ -262,6 +271,7 @@ func TestSchemaOfRefuses(t *testing.T) {
 		{"a channel", &struct {
 			A chan int `koanf:"a"`
 		}{}, "a: cannot hold a chan int"},
+		{"choices of a key that is none", &strayChoices{}, "choices for the key a, which the struct does not have"},
 		{"a key twice", &struct {
 			A int `koanf:"a"`
 			B int `koanf:"a"`
@@ -272,6 +282,12 @@ func TestSchemaOfRefuses(t *testing.T) {
 		}
 	}
 }
+
+type strayChoices struct {
+	B string `koanf:"b"`
+}
+
+func (strayChoices) Choices() map[string][]string { return map[string][]string{"a": {"x"}} }
 
 // BenchmarkTypedSweep composes and checks 10,000 jobs.
 func BenchmarkTypedSweep(b *testing.B) {

@@ -116,7 +116,7 @@ func (s *Schema) scheduled(root *Node, paths []string) []string {
 			choosing = choosing.set(strKey(f.key), n)
 		}
 	}
-	v, _ := s.defaults.with(s.root, choosing) // a value that does not fit is another's fault
+	v, _ := s.decode(s.defaults, choosing) // a value that does not fit is another's fault
 	plan, ok := v.Addr().Interface().(interface{ Scheduled(section string) bool })
 	if !ok {
 		return nil
@@ -131,10 +131,10 @@ func (s *Schema) scheduled(root *Node, paths []string) []string {
 }
 
 // suggest adds Hydra's own keys to what the schema suggests.
-func (c *Composer) suggest(key string, root *Node) []string {
+func (c *Composer) suggest(s *Schema, key string, root *Node) []string {
 	var found []string
-	if c.req.Schema != nil {
-		found = c.req.Schema.Suggest(key, root)
+	if s != nil {
+		found = s.Suggest(key, root)
 	}
 	if parts := splitPath(key); len(found) == 0 {
 		c.hydraCheck.root.walk(func(f *field) {
@@ -183,7 +183,7 @@ func Settings(req Request, word, value string) []string {
 	if len(out) > 0 {
 		return out
 	}
-	for _, key := range c.suggest(name, nil) {
+	for _, key := range c.suggest(c.req.Schema, name, nil) {
 		out = append(out, key+"="+value)
 	}
 	if near, ok := registry.Nearest(word, all); ok && len(out) == 0 {
@@ -194,11 +194,6 @@ func Settings(req Request, word, value string) []string {
 		}
 	}
 	return out
-}
-
-// unknown is the message for a key that the schema does not have. root is the configuration so far.
-func (c *Composer) unknown(key string, root *Node) string {
-	return c.req.Schema.notFound(key, c.suggest(key, root))
 }
 
 // unknown is the message for a key the schema does not have. root is the configuration so far.

@@ -20,7 +20,7 @@ import (
 // Phase is one stage of the schedule. A phase owns its schedules and its optimizer; the scheduler owns
 // epochs, validation, checkpoints and resume. What else a phase can do it declares by the small interfaces below.
 type Phase interface {
-	// Info describes the phase to the scheduler and to the preflight.
+	// Info describes the phase to the scheduler.
 	Info() Info
 	// Begin prepares the phase for env.Policy: its optimizer, its frozen policies.
 	Begin(env *Env, totalSteps int) error
@@ -43,12 +43,7 @@ type Info struct {
 	BatchSize    int  // queries in a step
 	Passes       int  // optimizer steps on each batch
 	EpochQueries *int // queries of an epoch, a new draw each time where the order is shuffled; nil: all
-
-	// What the preflight has to know.
-	Online     bool     // candidates are sampled from the policy
-	Freeze     []string // parameters whose name contains one of these must not move
-	SampleTemp float64  // temperature of the samples
-	Steered    bool     // that temperature moves
+	Online       bool // candidates are sampled from the policy
 }
 
 // EpochFollower is a Phase that acts at the start and the end of its epochs.

@@ -11,7 +11,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // train runs task=train: data, policy, baselines, the schedule, the report.
@@ -62,7 +62,7 @@ func train(ctx context.Context, j *job.Job) error {
 		AllowNonFinite: c.Compatible(), Gradients: leverplus.Gradients(c), WithHeads: workload.WithHeads(policy)}
 	j.Begun = true
 	if j.Saved == nil {
-		if err := checks.Preflight(j, ctx, w, plan); err != nil {
+		if err := checks.Preflight(ctx, j, w, plan); err != nil {
 			return err
 		}
 		if err := phases.Check(plan, env); err != nil {
@@ -83,12 +83,12 @@ func train(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
-	var planned []reports.PhasePlan
+	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
 		info := p.Info()
 		epochs += info.Epochs
-		planned = append(planned, reports.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
+		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
 	if env.Judge, err = j.Judge(epochs); err != nil {

@@ -63,8 +63,7 @@ func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LRO
 // Info implements phases.Phase.
 func (g *Phase) Info() phases.Info {
 	return phases.Info{Name: g.name, Epochs: g.opt.Epochs, Source: g.src, BatchSize: g.batchSize, Passes: g.opt.NumIterations,
-		EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples, Freeze: g.opt.Freeze, SampleTemp: g.opt.SampleTemp,
-		Steered: g.opt.Temperature.Enabled}
+		EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples}
 }
 
 // Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.

@@ -11,7 +11,7 @@ func (g *Phase) Expected() doctor.Limits {
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{
 		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,
-		Centred:     o.Advantage.Method != "none" && o.Advantage.BaselineShift == 0 && o.Advantage.NegativeWeight == 1 && o.Hooks.Advantages == nil,
+		Centred:     o.Advantage.Centred() && o.Hooks.Advantages == nil,
 		EarlyEpochs: o.Curriculum.EarlyEpochs, EarlyTopK: o.Curriculum.EarlyTopK,
 		OldPolicy:      o.OldPolicy,
 		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },

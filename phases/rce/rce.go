@@ -119,7 +119,7 @@ func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions,
 // Info implements phases.Phase.
 func (r *Phase) Info() phases.Info {
 	return phases.Info{Name: r.name, Epochs: r.opt.Epochs, Source: r.src, BatchSize: r.batch, Passes: 1, EpochQueries: r.opt.EpochQueries,
-		Online: r.opt.Rollout == "online", SampleTemp: r.opt.SampleTemp}
+		Online: r.opt.Rollout == "online"}
 }
 
 // Expected implements phases.Expecter.

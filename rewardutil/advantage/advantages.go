@@ -4,15 +4,16 @@ package advantage
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/group"
 )
 
-// AdvantageOptions says how rewards become advantages within their groups.
+// Options says how rewards become advantages within their groups.
 type Options struct {
 	// how a group's rewards are centred and scaled
-	Method string `koanf:"method" enum:"z_score,mean_only,batch_std,leave_one_out,rank,none"`
+	Method string `koanf:"method"`
 	// advantages are cut to plus or minus this
 	Clip float64 `koanf:"clip" range:"(0,inf]"`
 	// floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing
@@ -28,24 +29,32 @@ type Options struct {
 	NegativeWeight float64 `koanf:"negative_weight" range:"[0,inf)"`
 }
 
-// DefaultAdvantageOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
+// DefaultOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
 func DefaultOptions() Options {
 	return Options{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample", NegativeWeight: 1}
 }
 
+// Choices returns the names that method takes.
+func (Options) Choices() map[string][]string { return map[string][]string{"method": methodNames()} }
+
 // Validate reports an unknown method and numbers that make no sense.
 func (o Options) Validate() error {
-	return errors.Join(
-		option.OneOf("method", o.Method, "z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"),
+	if err := option.OneOf("method", o.Method, methodNames()...); err != nil {
+		return err
+	}
+	errs := []error{
 		option.OneOf("std", o.Std, "sample", "population"),
 		option.Want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
-		option.Want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd),
 		option.Want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
 		option.Want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
-	)
+	}
+	if check := o.method().Validate; check != nil {
+		errs = append(errs, check(o))
+	}
+	return errors.Join(errs...)
 }
 
-// AdvantageStats describes the advantages of a batch. The moments are over the entries of groups
+// Stats describes the advantages of a batch. The moments are over the entries of groups
 // with a signal; they are 0 where there is none.
 type Stats struct {
 	Groups       int // all groups, empty ones included
@@ -70,75 +79,47 @@ func (s Stats) SignalShare() float64 {
 	return float64(s.Signal) / float64(s.Groups-s.Empty)
 }
 
-// Advantages returns group-relative advantages [B*G] of rewards [B*G], and their statistics. With m, s
-// and n the mean, deviation (sample or population, as Std says) and size of the counted part of a group:
+// Compute returns group-relative advantages [B*G] of rewards [B*G], and their statistics: those of the method (a file
+// each), then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to ±clip.
 //
-//	z_score        (r - m) / max(s, min_std)           GRPO, DeepSeekMath (arXiv:2402.03300) §4.1.2
-//	mean_only      r - m                               Dr. GRPO (arXiv:2503.20783)
-//	batch_std      (r - m) / deviation within groups, pooled over the batch
-//	leave_one_out  r - mean of the others              RLOO (arXiv:2402.14740)
-//	rank           ranks mapped to [-1, 1], ties share their mean
-//	none           r
-//
-// Then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to
-// ±clip. A group of equal rewards (spread up to precision, or up to float32 rounding of its largest
-// reward), a single candidate and a masked entry get exactly 0, whatever the method and the shift. The
-// baseline is always the whole group: a curriculum takes its top k afterwards (see Curriculum.Apply).
-// A NaN reward makes its group's advantages NaN, for the training step to refuse.
-//
-// The floor and the clip are not the paper's: without a floor, groups whose rewards hardly differ get
-// full-size advantages, which is noise where rewards are tiny and skewed.
+// A group of equal rewards (they differ by at most precision, or by float32 rounding of the largest), a single candidate
+// and a masked entry get exactly 0, whatever the method and the shift. The baseline is always the whole group: a
+// curriculum takes its top k afterwards (CurriculumOptions.Apply). A NaN reward makes its group's advantages NaN, for the
+// training step to refuse. The clip is not in the methods' papers.
 func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64, Stats) {
+	method := opt.method()
 	adv := make([]float64, B*G)
 	stats := Stats{Groups: B}
-	hasSignal := make([]bool, B)
 	var all []float64       // counted rewards
 	var constants []float64 // the common rewards of constant groups
-	var squares, freedom float64
+	var groups [][]float64  // advantages of the groups with a signal
+	var places []int        // where their entries stand in adv
 	for b := range B {
 		r, at := group.Gather(group.Row(rewards, valid, b, G))
 		all = append(all, r...)
-		m, _, spread := group.Moments(r)
+		m, _, width := group.Moments(r)
 		switch {
 		case len(r) == 0:
 			stats.Empty++
 		case len(r) == 1 && !math.IsNaN(m):
 			stats.Single++
-		case !differ(r, spread, opt):
+		case !differ(r, width, opt):
 			constants = append(constants, m)
 		default:
 			stats.Signal++
-			hasSignal[b] = true
-			for i, v := range centre(r, m, opt) {
-				adv[b*G+at[i]] = v
+			groups = append(groups, method.Group(r, opt))
+			for _, g := range at {
+				places = append(places, b*G+g)
 			}
-			for _, v := range r {
-				squares += (v - m) * (v - m)
-			}
-			freedom += degrees(len(r), opt)
 		}
 	}
-	good, _, spread := group.Moments(all)
-	if spread == 0 {
-		good = 0
+	stats.countConstants(constants, all)
+	if method.Batch != nil {
+		method.Batch(groups, opt)
 	}
-	for _, c := range constants {
-		if c > good {
-			stats.ConstantGood++
-		} else {
-			stats.ConstantBad++
-		}
-	}
-	scale := 1.0
-	if opt.Method == "batch_std" && freedom > 0 {
-		scale = math.Sqrt(squares / freedom)
-	}
-	var kept []float64
-	for i := range adv {
-		if !hasSignal[i/G] || !group.Counts(valid, i) {
-			continue
-		}
-		a := adv[i]/scale - opt.BaselineShift
+	kept := slices.Concat(groups...)
+	for i, a := range kept {
+		a -= opt.BaselineShift
 		if a < 0 {
 			a *= opt.NegativeWeight
 		}
@@ -146,62 +127,41 @@ func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64,
 			a = math.Copysign(opt.Clip, a)
 			stats.Clipped++
 		}
-		adv[i] = a
-		kept = append(kept, a)
+		kept[i], adv[places[i]] = a, a
 	}
 	stats.describe(kept)
 	return adv, stats
 }
 
-// centre applies the part of a method that needs one group only.
-func centre(r []float64, mean float64, opt Options) []float64 {
-	if opt.Method == "rank" {
-		return group.CentredRanks(r)
+// countConstants counts groups of equal rewards as good or bad, by the mean of all rewards.
+func (s *Stats) countConstants(constants, all []float64) {
+	good, _, width := group.Moments(all)
+	if width == 0 {
+		good = 0
 	}
-	if opt.Method == "none" {
-		return r
-	}
-	scale := 1.0
-	switch opt.Method {
-	case "z_score":
-		_, std, _ := group.Moments(r)
-		if opt.Std == "population" {
-			std *= math.Sqrt(float64(len(r)-1) / float64(len(r)))
+	for _, c := range constants {
+		if c > good {
+			s.ConstantGood++
+		} else {
+			s.ConstantBad++
 		}
-		scale = max(std, opt.MinStd)
-	case "leave_one_out":
-		scale = float64(len(r)-1) / float64(len(r)) // r - mean of the others = n/(n-1)·(r - mean)
 	}
-	out := make([]float64, len(r))
-	for i, v := range r {
-		out[i] = (v - mean) / scale
-	}
-	return out
 }
 
-// degrees is what a sum of n squares is divided by for a variance.
-func degrees(n int, opt Options) float64 {
-	if opt.Std == "population" {
-		return float64(n)
-	}
-	return float64(n - 1)
-}
-
-// HasSignal says for each group whether its rewards tell its candidates apart: whether Advantages counts
-// it under Signal.
+// HasSignal reports for each group whether its rewards differ, so that Compute counts it under Signal.
 func HasSignal(rewards []float64, valid []bool, B, G int, opt Options) []bool {
 	out := make([]bool, B)
 	for b := range B {
 		r, _ := group.Gather(group.Row(rewards, valid, b, G))
-		_, _, spread := group.Moments(r)
-		out[b] = differ(r, spread, opt)
+		_, _, width := group.Moments(r)
+		out[b] = differ(r, width, opt)
 	}
 	return out
 }
 
-// differ reports whether rewards with this spread count as different.
-func differ(r []float64, spread float64, opt Options) bool {
-	return !(spread <= max(opt.Precision, group.Rounding*group.MaxAbs(r))) // NaN counts, for the training step to refuse
+// differ reports whether rewards that lie within this width count as different. NaN does: the training step refuses it.
+func differ(r []float64, width float64, opt Options) bool {
+	return !(width <= max(opt.Precision, group.Rounding*group.MaxAbs(r)))
 }
 
 // GroupStd returns the mean over groups of the deviation of their counted rewards; 0 where no group has two.

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -15,10 +18,6 @@ func advOptions(method string) Options {
 	o := DefaultOptions()
 	o.Method = method
 	return o
-}
-
-func methods() []string {
-	return []string{"z_score", "mean_only", "batch_std", "leave_one_out", "rank", "none"}
 }
 
 func TestAdvantages(t *testing.T) {
@@ -97,7 +96,7 @@ func TestAdvantageStats(t *testing.T) {
 }
 
 func TestAdvantagesPassNaNOn(t *testing.T) {
-	for _, method := range []string{"z_score", "mean_only", "leave_one_out"} {
+	for _, method := range []string{"z_score", "mean_only", "leave_one_out"} { // batch_std makes all NaN
 		adv, _ := Compute([]float64{0, math.NaN(), 1, 0, 1, 2}, nil, 2, 3, advOptions(method))
 		if !math.IsNaN(adv[0]) || math.IsNaN(adv[3]) {
 			t.Errorf("%s: got %v, want NaN in the first group only", method, adv)
@@ -105,8 +104,9 @@ func TestAdvantagesPassNaNOn(t *testing.T) {
 	}
 }
 
-// Properties over random groups with ties, masks and three scales.
-func TestAdvantageProperties(t *testing.T) {
+// Every method keeps what it promises, over random groups with ties, masks and three scales, and what holds for all: equal
+// rewards give 0, masked entries do not matter, the clip holds, values are finite, the page of algorithms names it.
+func TestMethodsConform(t *testing.T) {
 	const B, G = 7, 6
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for trial := range 200 {
@@ -116,15 +116,15 @@ func TestAdvantageProperties(t *testing.T) {
 			valid[i] = rnd.IntN(5) > 0
 		}
 		for _, method := range methods() {
-			name := fmt.Sprint(method, " trial ", trial)
-			o := advOptions(method)
+			name := fmt.Sprint(method.Name, " trial ", trial)
+			o := advOptions(method.Name)
 			base, stats := Compute(rewards, valid, B, G, o)
 
 			moved := slices.Clone(rewards)
 			for i := range moved {
 				moved[i] += 8 // shift invariance: the baseline takes it away
 			}
-			if method != "none" {
+			if method.ShiftInvariant {
 				got, _ := Compute(moved, valid, B, G, o)
 				golden.Close(t, got, base, 1e-10)
 			}
@@ -138,7 +138,7 @@ func TestAdvantageProperties(t *testing.T) {
 			before, _ := Compute(rewards, valid, B, G, free)
 			after, _ := Compute(scaled, valid, B, G, free)
 			factor := 4.0
-			if method == "z_score" || method == "batch_std" || method == "rank" {
+			if method.ScaleInvariant {
 				factor = 1
 			}
 			for i := range before {
@@ -170,6 +170,24 @@ func TestAdvantageProperties(t *testing.T) {
 			if gotStats != stats {
 				t.Fatalf("%s: statistics depend on masked entries: %+v, %+v", name, gotStats, stats)
 			}
+			open, tight := o, o
+			open.Clip, tight.Clip = math.Inf(1), 0.25
+			whole, _ := Compute(rewards, valid, B, G, open)
+			got, _ = Compute(rewards, valid, B, G, tight)
+			for b := range B {
+				sum := 0.0
+				for i := b * G; i < (b+1)*G; i++ {
+					sum += whole[i]
+					if math.IsNaN(whole[i]) || math.IsInf(whole[i], 0) || got[i] != max(-tight.Clip, min(tight.Clip, whole[i])) {
+						t.Fatalf("%s: advantage %v, with clip %v: %v", name, whole[i], tight.Clip, got[i])
+					}
+				}
+				if method.Centred && math.Abs(sum) > 1e-9 {
+					t.Fatalf("%s: group %d sums to %v, want 0", name, b, sum)
+				}
+			}
+			flat, _ := Compute(slices.Repeat([]float64{rewards[0]}, B*G), valid, B, G, o)
+			golden.Close(t, flat, make([]float64, B*G), 0)
 			for b := range B { // equal rewards get equal advantages
 				for i := range G {
 					for j := range G {
@@ -185,6 +203,32 @@ func TestAdvantageProperties(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestMethodsAreNamedAndDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "algorithms.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, m := range methods() {
+		if m.Name == "" || seen[m.Name] || m.Group == nil {
+			t.Errorf("method %q: want a name of its own and a function", m.Name)
+		}
+		seen[m.Name] = true
+		if err := advOptions(m.Name).Validate(); err != nil {
+			t.Errorf("%s with the defaults: %v", m.Name, err)
+		}
+		if !strings.Contains(string(page), "| `"+m.Name+"`") {
+			t.Errorf("docs/algorithms.md has no row for %s", m.Name)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an unknown method computes something")
+		}
+	}()
+	Compute([]float64{0, 1}, nil, 1, 2, advOptions("z_scores"))
 }
 
 // Recorded by running the reference model's compute_advantage (float32).
@@ -226,11 +270,6 @@ func TestCompatAdvantagesStatistics(t *testing.T) {
 }
 
 func TestAdvantageOptionsValidate(t *testing.T) {
-	for _, m := range methods() {
-		if err := advOptions(m).Validate(); err != nil {
-			t.Errorf("%s: %v", m, err)
-		}
-	}
 	for _, bad := range []Options{
 		{Method: "zscore", Clip: 5}, {Method: "rank"}, {Method: "rank", Clip: 5, MinStd: -1},
 		{Method: "rank", Clip: 5, Precision: math.NaN()}, {Method: "rank", Clip: 5, NegativeWeight: -1},

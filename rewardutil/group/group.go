@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// counts says whether entry i counts; a nil mask counts everything.
+// Counts reports whether entry i counts; a nil mask counts everything.
 func Counts(valid []bool, i int) bool { return valid == nil || valid[i] }
 
-// gather returns the counted values of one group, and where they stand in it.
+// Gather returns the counted values of one group, and where they stand in it.
 func Gather(x []float64, valid []bool) (values []float64, at []int) {
 	values, at = make([]float64, 0, len(x)), make([]int, 0, len(x))
 	for i, v := range x {
@@ -21,7 +21,7 @@ func Gather(x []float64, valid []bool) (values []float64, at []int) {
 	return values, at
 }
 
-// row returns group b of a flat [B, G] matrix and its part of the mask.
+// Row returns group b of a flat [B, G] matrix and its part of the mask.
 func Row(x []float64, valid []bool, b, G int) ([]float64, []bool) {
 	x = x[b*G : (b+1)*G]
 	if valid == nil {
@@ -30,7 +30,7 @@ func Row(x []float64, valid []bool, b, G int) ([]float64, []bool) {
 	return x, valid[b*G : (b+1)*G]
 }
 
-// moments returns the mean, the sample standard deviation (n-1; NaN for one value) and the spread
+// Moments returns the mean, the sample standard deviation (n-1; NaN for one value) and the width
 // max - min. Equal values give exactly their mean and a deviation of exactly 0.
 func Moments(x []float64) (mean, std, spread float64) {
 	if len(x) == 0 {
@@ -73,7 +73,7 @@ func averageRanks(x []float64) []float64 {
 	return ranks
 }
 
-// centredRanks maps averageRanks to [-1, 1], the best value at +1; a single value gets 0.
+// CentredRanks maps averageRanks to [-1, 1], the best value at +1; a single value gets 0.
 func CentredRanks(x []float64) []float64 {
 	ranks := averageRanks(x)
 	for i := range ranks {
@@ -84,9 +84,10 @@ func CentredRanks(x []float64) []float64 {
 	return ranks
 }
 
-// rounding is the relative difference at which two float32 rewards can no longer be told apart.
+// Rounding is the relative difference at which two float32 rewards can no longer be told apart.
 const Rounding = 4e-7
 
+// MaxAbs returns the largest absolute value, 0 of none; NaN where a value is.
 func MaxAbs(x []float64) float64 {
 	m := 0.0
 	for _, v := range x {

@@ -1,0 +1,170 @@
+package configs
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/registry"
+)
+
+// Section holds the options of a section whose name is free: schedule: [my_grpo], my_grpo: {kind: grpo, lr: 1e-6}.
+// The outermost option struct holds such sections by name in a map[string]Section tagged koanf:",sections". Those in
+// its defaults are always there; others a user adds by a mapping with a key kind. The outermost struct's
+// Kinds() map[string]any returns a pointer to the default options of every kind.
+type Section struct {
+	Kind    string
+	Options any    // pointer to the kind's options
+	Help    string // what a section of the defaults is for
+}
+
+// sections describes what may be in the map of free sections.
+type sections struct {
+	index []int          // of the map in the outermost struct
+	at    int            // the sections stand before this field
+	kinds map[string]any // pointers to default options
+}
+
+// freeSections reads what the outermost struct says about sections, and adds those of its defaults to the schema.
+func (s *Schema) freeSections() error {
+	v := s.defaults.value
+	if s.root.free == nil {
+		return nil
+	}
+	if of, ok := v.Addr().Interface().(interface{ Kinds() map[string]any }); ok {
+		s.root.free.kinds = of.Kinds()
+	}
+	present := v.FieldByIndex(s.root.free.index).Interface().(map[string]Section)
+	for _, name := range slices.Sorted(maps.Keys(present)) {
+		if err := s.add(name, present[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add puts a section into the schema, behind those that are there.
+func (s *Schema) add(name string, is Section) error {
+	options := reflect.ValueOf(is.Options).Elem()
+	c := &field{key: name, path: name, of: is.Kind, help: is.Help}
+	if err := c.describe(options.Type()); err != nil {
+		return err
+	}
+	tree := defaultNode(options, c)
+	c.base = decoded{options, tree}
+	c.fields = append(c.fields, &field{
+		key: "kind", path: name + ".kind", kind: String, typ: reflect.TypeFor[string](), enum: s.kindsFor(name, is.Kind),
+		help: "what the section's phase does, and so which keys it has",
+	})
+	all := *s.defaults.tree
+	all.Keys = slices.Insert(slices.Clone(all.Keys), s.root.free.at, strKey(name))
+	all.Vals = slices.Insert(slices.Clone(all.Vals), s.root.free.at, tree)
+	s.defaults.tree = &all
+	root, free := *s.root, *s.root.free
+	root.fields = slices.Insert(slices.Clone(root.fields), free.at, c)
+	free.at++
+	root.free = &free
+	s.root = &root
+	return nil
+}
+
+// kindsFor lists the kinds that a section may be given: one that is always there has its own.
+func (s *Schema) kindsFor(name, kind string) []string {
+	present := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)
+	if _, ok := present[name]; ok {
+		return []string{kind}
+	}
+	return slices.Sorted(maps.Keys(s.root.free.kinds))
+}
+
+// with returns the schema with the sections of given, the nodes that name their kinds.
+func (s *Schema) with(given map[string]*Node) (*Schema, error) {
+	if len(given) == 0 {
+		return s, nil
+	}
+	more := *s
+	var faults Errors
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		n := given[name]
+		options, ok := s.root.free.kinds[n.Text]
+		if !ok || n.Kind != String {
+			kinds := slices.Sorted(maps.Keys(s.root.free.kinds))
+			hint := ""
+			if near, ok := registry.Suggest(n.pyStr(), kinds); ok {
+				hint = " (did you mean " + near + "?)"
+			}
+			ck := &checker{}
+			ck.fault(n, name+".kind", "want one of %s, got %s%s", strings.Join(kinds, ", "), n.pyStr(), hint)
+			faults = append(faults, ck.faults...)
+			continue
+		}
+		if err := more.add(name, Section{Kind: n.Text, Options: options}); err != nil {
+			return nil, err
+		}
+	}
+	return &more, faults.err()
+}
+
+// kindsGiven returns the kinds that files and overrides give to sections which the schema does not have.
+func (s *Schema) kindsGiven(list []content, values []*Override) map[string]*Node {
+	given := map[string]*Node{}
+	if s == nil || s.root.free == nil {
+		return given
+	}
+	note := func(name string, n *Node) {
+		if kind := n.Get("kind"); kind != nil && kind.tmpl == nil && s.root.sub(name) == nil && name != "hydra" {
+			given[name] = kind
+		}
+	}
+	for _, item := range list {
+		if item.pkg != "" {
+			note(item.pkg, item.file.content)
+			continue
+		}
+		for i, k := range item.file.content.Keys {
+			note(k.Text, item.file.content.Vals[i])
+		}
+	}
+	for _, o := range values {
+		if o.value == nil || o.isHydra() {
+			continue
+		}
+		n := o.value.toNode().at(o.where())
+		if name, ok := strings.CutSuffix(o.Key, ".kind"); ok {
+			n = newMap().set(strKey("kind"), n)
+			note(name, n)
+		} else {
+			note(o.Key, n)
+		}
+	}
+	return given
+}
+
+// decode returns a copy of base with the values of n, free sections included.
+func (s *Schema) decode(base decoded, n *Node) (reflect.Value, error) {
+	v, err := base.with(s.root, n)
+	if s.root.free == nil {
+		return v, err
+	}
+	all := map[string]Section{}
+	for _, c := range s.root.fields {
+		if c.of == "" || n.Get(c.key) == nil {
+			continue
+		}
+		options, fault := c.base.with(c, n.Get(c.key))
+		err = errors.Join(err, fault)
+		all[c.key] = Section{Kind: c.of, Options: options.Addr().Interface()}
+	}
+	v.FieldByIndex(s.root.free.index).Set(reflect.ValueOf(all))
+	return v, err
+}
+
+// in returns the value of sub-section c in v, a section of type f.
+func (f *field) in(v reflect.Value, c *field) reflect.Value {
+	if c.of == "" {
+		return v.FieldByIndex(c.index)
+	}
+	return reflect.ValueOf(v.FieldByIndex(f.free.index).Interface().(map[string]Section)[c.key].Options)
+}

@@ -1,0 +1,71 @@
+package advantage
+
+// Method is a way to turn the rewards of groups into advantages. Each has a file of its own; what may be named, its check,
+// the doctor's expectations and the conformance tests follow from methods.
+type Method struct {
+	Name string
+	// Validate checks the options that only this method reads; nil: there are none.
+	Validate func(o Options) error
+
+	// Group returns the advantages of one group's counted rewards, which differ.
+	Group func(rewards []float64, o Options) []float64
+	// Batch scales what Group returned for all groups of the batch; nil: nothing more is done.
+	Batch func(groups [][]float64, o Options)
+
+	Centred        bool // the advantages of a group have mean 0
+	ShiftInvariant bool // a number added to all rewards of a group changes nothing
+	ScaleInvariant bool // a factor of all rewards changes nothing, where min_std is 0
+}
+
+// methods is the table of advantage methods, in the order of messages and documentation.
+func methods() []Method {
+	return []Method{
+		zScore(),
+		meanOnly(),
+		batchStd(),
+		leaveOneOut(),
+		rank(),
+		none(),
+	}
+}
+
+// methodNames lists the table's names.
+func methodNames() []string {
+	var names []string
+	for _, m := range methods() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// method returns the entry that the options name. Validate has refused other names before.
+func (o Options) method() Method {
+	for _, m := range methods() {
+		if m.Name == o.Method {
+			return m
+		}
+	}
+	panic("advantage: no method " + o.Method)
+}
+
+// Centred reports whether the advantages of a whole group have mean 0 before the clip.
+func (o Options) Centred() bool {
+	return o.method().Centred && o.BaselineShift == 0 && o.NegativeWeight == 1
+}
+
+// minus returns r - m, divided by scale.
+func minus(r []float64, m, scale float64) []float64 {
+	out := make([]float64, len(r))
+	for i, v := range r {
+		out[i] = (v - m) / scale
+	}
+	return out
+}
+
+// freedom returns what a sum of n squares is divided by for a variance.
+func (o Options) freedom(n int) float64 {
+	if o.Std == "population" {
+		return float64(n)
+	}
+	return float64(n - 1)
+}

@@ -42,7 +42,7 @@ type run struct {
 	mlflow   *reports.MLflow // nil: none
 	sealed   atomic.Bool     // run.log is complete: its digest is being taken
 	plotter  *reports.Plotter
-	earlier  sittings // before a resume
+	earlier  attempts // before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -229,7 +229,7 @@ func (r *run) logOptions() reports.LogOptions {
 			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
-		r.earlier = earlierSittings(r.Dir)
+		r.earlier = earlierAttempts(r.Dir)
 	}
 	return opt
 }

@@ -52,7 +52,8 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*reports.Veri
 // verifyResult compares what the ledger says of a job with what the job's own records say.
 func verifyResult(v *reports.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
 	differ := func(what string, stated, recomputed any) {
-		v.Mismatches = append(v.Mismatches, reports.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
+		v.Mismatches = append(v.Mismatches, reports.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num,
+			what), Stated: inline(stated), Recomputed: inline(recomputed)})
 	}
 	summary, err := reports.ReadSummary(dir)
 	if err != nil {

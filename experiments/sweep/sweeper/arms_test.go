@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 func name(s string) *string { return &s }
@@ -22,11 +22,11 @@ func TestStudyOf(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := &reports.Study{
-		Arms: []reports.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
+	want := &sweepreport.Study{
+		Arms: []sweepreport.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
 			Checkpoint: "last", Overrides: []string{"a=1"}},
 			{Name: "late", Label: "the last", From: "middle", Checkpoint: "best"}, {Name: "other", Label: "other"}},
-		Questions: []reports.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
+		Questions: []sweepreport.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
 			{Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
 	}
 	if got := o.StudyOf([]string{"late", "middle", "root", "other"}); !reflect.DeepEqual(got, want) {

@@ -87,11 +87,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	data.Serve(policy)
 	initial := policy.Clone()
 	defer initial.Free()
-	build, err := job.Phases().Get(spec.Phase)
-	if err != nil {
-		return m, err
-	}
-	phase, err := build(cfg, data)
+	phase, err := cfg.BuildPhase(spec.Phase, data)
 	if err != nil {
 		return m, err
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"fulcrum/experiments/sweep/launcher"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // A sweep's jobs do not depend on who reads what they print.
@@ -182,7 +182,7 @@ func TestHangup(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("the run: %v", err)
 		}
-		if s, err := reports.ReadSummary(dir); err != nil || s.State != reports.StateDone {
+		if s, err := record.ReadSummary(dir); err != nil || s.State != record.StateDone {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -273,13 +273,13 @@ func TestFolderInTheWay(t *testing.T) {
 func TestNumericMetrics(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	rows, err := reports.ReadRun(dir)
+	rows, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for _, row := range slices.Concat(rows.Epochs, rows.EvalRows, rows.Events) {
-		for _, m := range reports.Metrics() {
+		for _, m := range record.Metrics() {
 			if _, ok := row.Fields[m.Name]; !ok {
 				continue
 			}

@@ -9,7 +9,7 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/compare"
 )
 
 // differError ends run diff with exit code 1, as diff(1) ends where its files differ.
@@ -35,14 +35,14 @@ that counts differs; 1: something does; 2: A or B is none of these.
 			if err := want(args, 2, "diff A B [--json]: two run folders, two sweep folders or two config files"); err != nil {
 				return err
 			}
-			var sides [2]reports.DiffSide
+			var sides [2]compare.DiffSide
 			for i, path := range args {
 				var err error
 				if sides[i], err = diffSide(path); err != nil {
 					return err
 				}
 			}
-			diff, err := reports.DiffOf(sides[0], sides[1])
+			diff, err := compare.DiffOf(sides[0], sides[1])
 			if err != nil {
 				return err
 			}
@@ -68,26 +68,26 @@ that counts differs; 1: something does; 2: A or B is none of these.
 }
 
 // diffSide reads what a path holds: a sweep, a run or a config file. What it cannot be is a mistake in the command.
-func diffSide(path string) (reports.DiffSide, error) {
+func diffSide(path string) (compare.DiffSide, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return reports.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
+		return compare.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
 	}
 	if !info.IsDir() {
-		side, err := reports.ReadDiffConfig(path)
+		side, err := compare.ReadDiffConfig(path)
 		if err != nil {
 			return side, usage.Errorf("%v", err)
 		}
 		return side, nil
 	}
 	if err := sweep.LostLedger(path); err != nil {
-		return reports.DiffSide{}, err
+		return compare.DiffSide{}, err
 	}
 	switch {
 	case ledger.Exists(path):
 		return sweep.ReadDiff(path)
 	case runfolder.IsRun(path):
-		return reports.ReadDiffRun(path)
+		return compare.ReadDiffRun(path)
 	}
-	return reports.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
+	return compare.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
 }

@@ -9,7 +9,10 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/compare"
+	"fulcrum/reports/page"
+	"fulcrum/reports/published"
+	"fulcrum/reports/runreport"
 )
 
 // htmlFlag writes a report that is printed as a page too.
@@ -37,7 +40,7 @@ of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + 
 }
 
 // report does what run report asks for; page is the file of --html, "" for none.
-func report(paths []string, page string) error {
+func report(paths []string, htmlPath string) error {
 	if len(paths) == 0 {
 		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
@@ -53,25 +56,25 @@ func report(paths []string, page string) error {
 		var text string
 		var err error
 		if len(paths) > 1 {
-			text, err = reports.Compare(paths)
+			text, err = compare.Compare(paths)
 		} else {
-			text, err = reports.Published(paths[0])
+			text, err = published.Published(paths[0])
 		}
 		if err != nil {
 			return err
 		}
 		stdout.Print(text)
-		if page == "" {
+		if htmlPath == "" {
 			return nil
 		}
-		if err := tasks.PrepareOut(htmlFlag, page, nil); err != nil {
+		if err := tasks.PrepareOut(htmlFlag, htmlPath, nil); err != nil {
 			return err
 		}
-		return reports.WritePage(page, text)
+		return page.WritePage(htmlPath, text)
 	}
 	dir := paths[0]
-	if page != "" {
-		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, page)
+	if htmlPath != "" {
+		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, htmlPath)
 	}
 	if ledger.Exists(dir) {
 		if err := sweep.WriteReport(dir); err != nil {
@@ -81,7 +84,7 @@ func report(paths []string, page string) error {
 		if !runfolder.IsRun(dir) {
 			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 		}
-		rebuild := reports.RebuildReport
+		rebuild := runreport.RebuildReport
 		if runfolder.TaskOf(dir) == "evaluate" {
 			rebuild = tasks.RewriteEvaluation
 		}

@@ -11,13 +11,14 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/verify"
 )
 
 // verifyVerb computes every number of a report again from the raw records.
 func verifyVerb() *verb {
 	const skipWeights = "no-checkpoints"
-	opt := reports.VerifyOptions{Version: build.Name()}
+	opt := verify.VerifyOptions{Version: build.Name()}
 	f := noFlags()
 	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
 	return &verb{
@@ -30,13 +31,13 @@ one line for each difference, exit 1 if there is any. --` + skipWeights + ` acce
 			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"]"); err != nil {
 				return err
 			}
-			return verify(s, args, opt)
+			return printVerification(s, args, opt)
 		},
 	}
 }
 
-// verify prints every mismatch between a report and its records.
-func verify(s *session, args []string, opt reports.VerifyOptions) error {
+// printVerification prints every mismatch between a report and its records.
+func printVerification(s *session, args []string, opt verify.VerifyOptions) error {
 	dir, err := reportFolder(args[0])
 	if err != nil {
 		return err
@@ -44,8 +45,8 @@ func verify(s *session, args []string, opt reports.VerifyOptions) error {
 	if runfolder.Locked(dir) {
 		return fmt.Errorf("%s: it is still being written: verify it when it has ended", dir)
 	}
-	check := func(dir string) (*reports.Verification, error) { return verifyRun(dir, opt) }
-	v, err := (*reports.Verification)(nil), error(nil)
+	check := func(dir string) (*verify.Verification, error) { return verifyRun(dir, opt) }
+	v, err := (*verify.Verification)(nil), error(nil)
 	if ledger.Exists(dir) {
 		v, err = sweep.Verify(s.ctx, dir, check)
 	} else {
@@ -90,13 +91,13 @@ func reportFolder(path string) (string, error) {
 }
 
 // verifyRun checks a run of any task.
-func verifyRun(dir string, opt reports.VerifyOptions) (*reports.Verification, error) {
-	s, err := reports.ReadSummary(dir)
+func verifyRun(dir string, opt verify.VerifyOptions) (*verify.Verification, error) {
+	s, err := record.ReadSummary(dir)
 	if err != nil {
 		return nil, err
 	}
-	v, err := reports.VerifyRun(dir, opt)
-	if err != nil || s == nil || s.Task != "evaluate" || s.State != reports.StateDone {
+	v, err := verify.VerifyRun(dir, opt)
+	if err != nil || s == nil || s.Task != "evaluate" || s.State != record.StateDone {
 		return v, err
 	}
 	text, err := tasks.EvaluationReport(dir)

@@ -12,7 +12,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
 
@@ -101,8 +101,8 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 		} else {
 			j.Log.Warnf("%s", f.Message)
 		}
-		j.Found = append(j.Found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-			Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: preflight.Name})
+		j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+			Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: preflight.Name})
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
 		}
@@ -154,7 +154,7 @@ func tellFindings(j *job.Job, findings []preflight.Finding) error {
 			stdout.Printf("%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
 			continue
 		}
-		if err := j.Log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
+		if err := j.Log.Record(record.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
@@ -84,9 +84,9 @@ type Config struct {
 	// task=score
 	Score ScoreOptions `koanf:"score"`
 	// plots and report.md
-	Report reports.ReportOptions `koanf:"report"`
+	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
-	Logging reports.LoggingOptions `koanf:"logging"`
+	Logging record.LoggingOptions `koanf:"logging"`
 }
 
 // InitOptions names the initial weights.
@@ -115,7 +115,7 @@ func DefaultConfig() *Config {
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"

@@ -9,14 +9,14 @@ import (
 
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/reports"
+	"fulcrum/reports/compare"
 )
 
 // ReadDiff reads what run diff compares of a sweep.
-func ReadDiff(dir string) (reports.DiffSide, error) {
+func ReadDiff(dir string) (compare.DiffSide, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
-		return reports.DiffSide{}, err
+		return compare.DiffSide{}, err
 	}
 	swept := map[string]string{"sweep.sweeper": s.Sweeper, "sweep.pruner": s.Pruner, "hydra.launcher": s.Launcher}
 	if s.Sweeper != sweeper.Basic {
@@ -32,15 +32,15 @@ func ReadDiff(dir string) (reports.DiffSide, error) {
 		}
 		swept["sweep."+d.Key] = values
 	}
-	rows := make([]reports.DiffJob, len(jobs))
+	rows := make([]compare.DiffJob, len(jobs))
 	for i, j := range jobs {
 		params := make([]string, len(s.Dimensions))
 		for k, d := range s.Dimensions {
 			params[k] = d.Key + "=" + j.Params[k]
 		}
 		slices.Sort(params)
-		rows[i] = reports.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
+		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}
 	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))
-	return reports.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
+	return compare.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
 }

@@ -18,7 +18,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // AcceptChanges is the flag that lets a sweep go on with configuration files and a program that have changed.
@@ -194,8 +194,8 @@ func keysOf(dims []configs.Dimension) string {
 
 // hasResult reports whether the folder of a job that has ended well still says so.
 func hasResult(dir string, job ledger.Job) bool {
-	s, err := reports.ReadSummary(filepath.Join(dir, job.Dir))
-	return err != nil || s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) // an unreadable one is not gone
+	s, err := record.ReadSummary(filepath.Join(dir, job.Dir))
+	return err != nil || s != nil && (s.State == record.StateDone || s.State == record.StatePruned) // an unreadable one is not gone
 }
 
 // rejudge reads the results of the jobs that have ended again: the objectives may be others now.

@@ -12,17 +12,18 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/verify"
 )
 
 // Verify checks a sweep's report, what its ledger says of each job and, with run, each job's own report.
-func Verify(ctx context.Context, dir string, run func(dir string) (*reports.Verification, error)) (*reports.Verification, error) {
+func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verification, error)) (*verify.Verification, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return nil, err
 	}
 	options, rows := reportInput(dir, s, jobs)
-	v, err := reports.VerifySweep(dir, rows, options)
+	v, err := verify.VerifySweep(dir, rows, options)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +51,11 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*reports.Veri
 }
 
 // verifyResult compares what the ledger says of a job with what the job's own records say.
-func verifyResult(v *reports.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
+func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
 	differ := func(what string, stated, recomputed any) {
-		v.Mismatches = append(v.Mismatches, reports.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
+		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
 	}
-	summary, err := reports.ReadSummary(dir)
+	summary, err := record.ReadSummary(dir)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func verifyResult(v *reports.Verification, s ledger.Sweep, job ledger.Job, dir s
 		}
 		return nil
 	}
-	if job.State != summary.State && !(job.State == launcher.Failed && summary.State == reports.StateInterrupted) {
+	if job.State != summary.State && !(job.State == launcher.Failed && summary.State == record.StateInterrupted) {
 		differ("state", job.State, summary.State)
 	}
 	if job.State == launcher.Failed {

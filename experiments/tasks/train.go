@@ -10,7 +10,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // train runs task=train: data, policy, baselines, the schedule, the report.
@@ -81,11 +81,11 @@ func train(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
-	var planned []reports.PhasePlan
+	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
 		epochs += p.Epochs()
-		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+		planned = append(planned, record.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
 	if env.Judge, err = j.Judge(epochs); err != nil {

@@ -54,7 +54,7 @@ func TestScoreDifferencesOfTheRewardTable(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("{\"name\": %q, \"metric\": %q, \"thousandths_and_counts\": [%s]}", tc.name, of.metric, strings.Join(pairs, ",")))
 		}
 	}
-	golden.File(t, filepath.Join("..", "reports", "testdata", "differences.json"), []byte("[\n"+strings.Join(lines, ",\n")+"\n]\n"))
+	golden.File(t, filepath.Join("..", "reports", "stats", "testdata", "differences.json"), []byte("[\n"+strings.Join(lines, ",\n")+"\n]\n"))
 }
 
 // nearness keeps the cosines of a set's queries with their candidates, [Q][K].

@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ func TestReaderRefusesHugeNumbers(t *testing.T) {
 			numbers[change][len(numbers[change])-1] = x
 		}
 		arrays := map[string]*tensorfile.Array{
-			"query_id":         {Tensor: tensorfile.FromInt64s("", []int{2}, []int64{1, 2})},
-			"pool":             {Tensor: tensorfile.FromInt64s("", []int{2, 2}, []int64{3, 4, 4, 5})},
+			"query_id":         {Tensor: int64s([]int{2}, 1, 2)},
+			"pool":             {Tensor: int64s([]int{2, 2}, 3, 4, 4, 5)},
 			"prior_top_answer": {Tensor: tensorfile.Tensor{Shape: []int{2}}, Strings: []string{"a", "b"}},
 		}
 		for name, v := range numbers {
@@ -44,4 +45,12 @@ func TestReaderRefusesHugeNumbers(t *testing.T) {
 			t.Errorf("%s = %v: error %v, want %q", tc.array, tc.x, err, tc.want)
 		}
 	}
+}
+
+func int64s(shape []int, values ...int64) tensorfile.Tensor {
+	t := tensorfile.Tensor{DType: tensorfile.I64, Shape: shape}
+	for _, v := range values {
+		t.Data = binary.LittleEndian.AppendUint64(t.Data, uint64(v))
+	}
+	return t
 }

@@ -53,21 +53,7 @@ func parseItem(n *Node) (*item, *Error) {
 	bad := func(format string, args ...any) (*item, *Error) { return nil, errorAt(n.Origin, format, args...) }
 	switch n.Kind {
 	case String:
-		it := &item{path: n.Text}
-		it.splitPackage(&it.path)
-		it.self = it.path == "_self_"
-		switch {
-		case it.self && it.hasPkg:
-			return bad("_self_@PACKAGE is not supported")
-		case it.path == "" || it.path == missing:
-			return bad("%q in a defaults list: want a config, group: option or _self_", n.Text)
-		case strings.ContainsAny(it.path, " \t") && !strings.Contains(it.path, "${"):
-			return bad("%q in a defaults list: keywords are for group: option", n.Text)
-		}
-		if err := checkPath(it.path); err != "" {
-			return bad("%s", err)
-		}
-		return it, nil
+		return parseConfigItem(n)
 	case Map:
 	default:
 		return bad("Unsupported type in defaults: %s: want a config, group: option or _self_", n.Kind)
@@ -103,14 +89,38 @@ func parseItem(n *Node) (*item, *Error) {
 	if err := checkPath(it.group); err != "" {
 		return bad("%s", err)
 	}
-	v := n.Vals[0]
+	return it, it.takeOption(n.Vals[0])
+}
+
+// parseConfigItem reads a config or _self_.
+func parseConfigItem(n *Node) (*item, *Error) {
+	bad := func(format string, args ...any) (*item, *Error) { return nil, errorAt(n.Origin, format, args...) }
+	it := &item{path: n.Text}
+	it.splitPackage(&it.path)
+	it.self = it.path == "_self_"
+	switch {
+	case it.self && it.hasPkg:
+		return bad("_self_@PACKAGE is not supported")
+	case it.path == "" || it.path == missing:
+		return bad("%q in a defaults list: want a config, group: option or _self_", n.Text)
+	case strings.ContainsAny(it.path, " \t") && !strings.Contains(it.path, "${"):
+		return bad("%q in a defaults list: keywords are for group: option", n.Text)
+	}
+	if err := checkPath(it.path); err != "" {
+		return bad("%s", err)
+	}
+	return it, nil
+}
+
+// takeOption reads what stands behind group: an option, a list of them or null.
+func (it *item) takeOption(v *Node) *Error {
 	switch v.Kind {
 	case Null:
 		it.isNull = true
 	case String:
 		it.name = v.Text
 		if err := checkPath(v.Text); err != "" {
-			return nil, errorAt(v.Origin, "%s", err)
+			return errorAt(v.Origin, "%s", err)
 		}
 		// `group: sub/x` means `group/sub: x`: the package gains sub
 		if i := strings.LastIndexByte(v.Text, '/'); i > 0 && !strings.Contains(v.Text, "${") {
@@ -122,20 +132,20 @@ func parseItem(n *Node) (*item, *Error) {
 		it.isList = true
 		for _, o := range v.Vals {
 			if o.Kind != String {
-				return nil, errorAt(o.Origin, "Unsupported item value in defaults: %s as an option: nested list items must be strings", o.Kind)
+				return errorAt(o.Origin, "Unsupported item value in defaults: %s as an option: nested list items must be strings", o.Kind)
 			}
 			if strings.Contains(o.Text, "${") {
-				return nil, errorAt(o.Origin, "Defaults List interpolation is not supported in options list items")
+				return errorAt(o.Origin, "Defaults List interpolation is not supported in options list items")
 			}
 			if err := checkPath(o.Text); err != "" {
-				return nil, errorAt(o.Origin, "%s", err)
+				return errorAt(o.Origin, "%s", err)
 			}
 			it.options = append(it.options, o.Text)
 		}
 	default:
-		return nil, errorAt(v.Origin, "Unsupported item value in defaults: %s as an option: want a string, a list of strings or null", v.Kind)
+		return errorAt(v.Origin, "Unsupported item value in defaults: %s as an option: want a string, a list of strings or null", v.Kind)
 	}
-	return it, nil
+	return nil
 }
 
 // checkPath refuses paths that could leave the search path.

@@ -20,33 +20,6 @@ type treeNode struct {
 	limit    int  // of a deferred item: the overrides met before it
 }
 
-// content is one entry of the final list: what to merge, and where.
-type content struct {
-	file    *configFile
-	pkg     string
-	self    bool
-	key     string // override key of a group choice
-	parent  string // config path of the file that asked for it
-	primary bool
-}
-
-// choiceOverride is a selection from the command line or an `override` item.
-type choiceOverride struct {
-	item     *item // carries name, options, isList, isNull
-	external string
-	parent   string // config path of the file with the override item
-	used     bool
-	at       int             // how many overrides were met before it
-	alias    *choiceOverride // of `override group: sub/x`: the same as group/sub: x
-}
-
-type deletion struct {
-	name    string // "" = whatever is selected
-	text    string
-	used    bool
-	hasName bool
-}
-
 type treeBuilder struct {
 	lib         *library
 	skipMissing bool
@@ -73,76 +46,9 @@ const rootName = "<root>"
 // everything is the limit of items that all overrides met so far may change.
 const everything = int(^uint(0) >> 1)
 
-// choiceEntry is the option chosen for an override key, and by whom.
-type choiceEntry struct {
-	key, name string
-	origin    Origin
-}
-
 func newTreeBuilder(lib *library, skipMissing bool) *treeBuilder {
 	return &treeBuilder{lib: lib, skipMissing: skipMissing, overrides: map[string]*choiceOverride{},
 		deletions: map[string]*deletion{}, chosen: map[string]*item{}, perGroup: map[string]map[string]bool{}, shorthand: map[string]string{}}
-}
-
-// add takes a group override from the command line.
-func (b *treeBuilder) add(o *Override) error {
-	where := Origin{Source: o.Text}
-	if o.Op == opForce {
-		return errorAt(where, "force-add of config groups is not supported: '%s'", o.Text)
-	}
-	v := o.value
-	isText := v != nil && v.kind == scalarElem && v.node.Kind == String
-	if o.Op == opDelete {
-		if v != nil && v.node != nil && v.node.Kind == Null {
-			v = nil
-		}
-		switch group := b.lib.group(o.Key); {
-		case v != nil && !group:
-			return errorAt(where, "the deletion of a config from the defaults list takes no value: want ~%s", o.fullKey())
-		case v != nil && !isText:
-			return errorAt(where, "config group deletion value must be a string, got %s", v.describe())
-		}
-		d := &deletion{text: o.Text}
-		if v != nil {
-			d.name, d.hasName = v.node.Text, true
-		}
-		if b.deletions[o.fullKey()] == nil {
-			b.deleted = append(b.deleted, o.fullKey())
-		}
-		b.deletions[o.fullKey()] = d
-		return nil
-	}
-	it := &item{origin: where, group: o.Key, pkg: o.Package, hasPkg: o.HasPackage}
-	switch {
-	case isText:
-		it.name = v.node.Text
-	case v.kind == listElem:
-		it.isList = true
-		for _, x := range v.items {
-			if x.kind != scalarElem || x.node.Kind != String {
-				return errorAt(where, "config group override must be a string or a list of strings, got a list with %s", x.describe())
-			}
-			it.options = append(it.options, x.node.Text)
-		}
-	default:
-		return errorAt(where, "config group override must be a string or a list of strings, got %s (to unselect the group use ~%s)", v.describe(), o.fullKey())
-	}
-	for _, name := range append(it.options, it.name) {
-		if fault := checkPath(name); fault != "" {
-			return errorAt(where, "%s", fault)
-		}
-	}
-	if o.Op == opAdd {
-		it.appended = true
-		b.appends = append(b.appends, it)
-		return nil
-	}
-	key := o.fullKey()
-	if b.overrides[key] == nil {
-		b.order = append(b.order, key)
-	}
-	b.overrides[key] = &choiceOverride{item: it, external: o.Text, at: -1}
-	return nil
 }
 
 // build unfolds the tree below hydra/config and the primary config.
@@ -319,26 +225,6 @@ func (b *treeBuilder) fault(err error) error {
 	return nil
 }
 
-// choose records the option of a group and refuses a second, different one.
-func (b *treeBuilder) choose(key string, it *item) error {
-	if prev := b.chosen[key]; prev == nil {
-		b.chosen[key] = it
-		name := it.name
-		if it.isNull {
-			name = "null"
-		}
-		b.choices = append(b.choices, choiceEntry{key, name, it.origin})
-	} else if prev.name != it.name || prev.isNull != it.isNull {
-		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.choice())
-	}
-	g := it.groupPath()
-	if b.perGroup[g] == nil {
-		b.perGroup[g] = map[string]bool{}
-	}
-	b.perGroup[g][key] = true
-	return nil
-}
-
 // itemsOf copies the defaults of n's file (items are changed while the tree grows) and places _self_.
 func (b *treeBuilder) itemsOf(n *treeNode) ([]*item, error) {
 	var items []*item
@@ -394,41 +280,6 @@ func (b *treeBuilder) place(n *treeNode, items []*item, limit int) error {
 		}
 	}
 	return nil
-}
-
-// noteOverride registers an override item. Of several with one key the first met counts: the last
-// in reading order, or the command line's.
-func (b *treeBuilder) noteOverride(n *treeNode, d *item) {
-	key := d.overrideKey()
-	if b.overrides[key] != nil {
-		return
-	}
-	o := &choiceOverride{item: d, parent: n.item.configPath(), at: len(b.order)}
-	b.overrides[key] = o
-	b.order = append(b.order, key)
-	if d.shortGroup == "" {
-		return
-	}
-	long := *d // `override group: sub/x` also replaces an option of group, as before Hydra 1.4
-	long.group, long.shortGroup = d.shortGroup, ""
-	long.name = strings.TrimPrefix(d.group, d.shortGroup+"/") + "/" + d.name
-	if key := long.overrideKey(); b.overrides[key] == nil {
-		b.overrides[key] = &choiceOverride{item: &long, parent: o.parent, at: o.at, alias: o}
-	}
-}
-
-// choiceFor applies the override of a group item.
-func (b *treeBuilder) choiceFor(d *item, limit int) {
-	o := b.overrides[d.overrideKey()]
-	if o == nil || o.at >= limit {
-		return
-	}
-	d.name, d.options, d.isList, d.isNull = o.item.name, o.item.options, o.item.isList, o.item.isNull
-	d.origin = o.item.origin
-	o.used = true
-	if o.alias != nil {
-		o.alias.used = true
-	}
 }
 
 // children expands items from the last to the first; interpolated ones wait.
@@ -554,106 +405,4 @@ func (b *treeBuilder) searchPath() string {
 		out.WriteString("\n\tprovider=" + s.provider + ", path=" + s.path)
 	}
 	return out.String()
-}
-
-// flatten lists the contents in merge order.
-func (b *treeBuilder) flatten(n *treeNode, out []content) []content {
-	if n.item != nil && n.item.deleted {
-		return out
-	}
-	if len(n.children) > 0 {
-		for _, c := range n.children {
-			out = b.flatten(c, out)
-		}
-		return out
-	}
-	if n.item == nil {
-		return out
-	}
-	owner := n
-	if n.item.self {
-		owner = n.parent
-	}
-	if owner.file == nil {
-		return out
-	}
-	c := content{file: owner.file, pkg: owner.item.finalPackage(true), self: n.item.self, primary: owner.item.primary}
-	switch {
-	case owner.parent == nil:
-	case owner.parent.item == nil:
-		c.parent = rootName
-	default:
-		c.parent = owner.parent.item.configPath()
-	}
-	if !n.item.self && n.item.isGroup() {
-		c.key = n.item.overrideKey()
-	}
-	return append(out, c)
-}
-
-// check reports overrides and deletions that met no item, and choices listed twice.
-func (b *treeBuilder) check(list []content) error {
-	seen := map[string]bool{}
-	for _, c := range list {
-		if c.key == "" {
-			continue
-		}
-		if seen[c.key] {
-			return errorf("%s appears more than once in the final defaults list", c.key)
-		}
-		seen[c.key] = true
-	}
-	var faults Errors
-	for _, key := range b.order {
-		o := b.overrides[key]
-		if o.used {
-			continue
-		}
-		group, _, _ := strings.Cut(key, "@")
-		var known []string
-		for k := range b.perGroup[group] {
-			known = append(known, k)
-		}
-		sort.Strings(known)
-		msg := "Could not override '" + key + "'."
-		if o.external == "" {
-			msg = "In '" + o.parent + "': " + msg + " Invalid Defaults List override '" + o.item.typed() +
-				"': No earlier Group Default for '" + key + "' exists to override."
-		}
-		switch short := b.shorthand[group]; {
-		case len(known) > 1:
-			msg += " Did you mean to override one of " + strings.Join(known, ", ") + "?"
-		case len(known) == 1 && known[0] != key:
-			msg += " Did you mean to override " + known[0] + "?"
-		case short != "":
-			msg += " No match in the defaults list. The item " + group + ": " + strings.TrimPrefix(short, group+"/") +
-				"/… stands for the group " + short + ": did you mean to override " + short + "?"
-		case o.external != "":
-			msg += " No match in the defaults list." + didYouMean(group, b.groupNames())
-		}
-		if o.external != "" {
-			msg += " To append to your default list use +" + o.external
-		}
-		faults = append(faults, errorAt(o.item.origin, "%s", msg))
-	}
-	for _, key := range b.deleted {
-		if d := b.deletions[key]; !d.used {
-			desc := key
-			if d.hasName {
-				desc += "=" + d.name
-			}
-			faults = append(faults, errorAt(Origin{Source: d.text}, "Could not delete '%s'. No match in the defaults list", desc))
-		}
-	}
-	return faults.err()
-}
-
-// groupNames lists the groups of the defaults list.
-func (b *treeBuilder) groupNames() []string {
-	var out []string
-	for g := range b.perGroup {
-		out = append(out, g)
-	}
-	sort.Strings(out)
-	return out
 }

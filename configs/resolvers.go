@@ -2,10 +2,14 @@ package configs
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ncruces/go-strftime"
 )
 
 func itoa(i int) string { return strconv.Itoa(i) }
@@ -17,8 +21,40 @@ type environment struct {
 	warn   func(string)
 }
 
-var resolverNames = [...]string{"hydra", "hydra_override_dirname", "now", "oc.create", "oc.decode", "oc.deprecated",
-	"oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "python_version"}
+// builtin is a call ${name:args} at a place of the tree.
+type builtin struct {
+	*resolver
+	name string
+	args []*Node
+	at   *place
+}
+
+func (b builtin) fail(format string, args ...any) (*place, error) {
+	return nil, errorf("${%s:}: %s", b.name, fmt.Sprintf(format, args...))
+}
+
+// gives returns a computed value in the place of the call.
+func (b builtin) gives(n *Node) (*place, error) {
+	return &place{b.at.up, b.computed(n, b.at), b.at.key}, nil
+}
+
+// text returns the only argument where it is text.
+func (b builtin) text() (string, bool) {
+	if len(b.args) != 1 || b.args[0].Kind != String {
+		return "", false
+	}
+	return b.args[0].Text, true
+}
+
+// resolvers are OmegaConf's and Hydra's.
+func resolvers() map[string]func(builtin) (*place, error) {
+	return map[string]func(builtin) (*place, error){
+		"oc.env": builtin.env, "oc.decode": builtin.decode, "oc.create": builtin.create,
+		"oc.select": builtin.withKey, "oc.deprecated": builtin.withKey, "oc.dict.keys": builtin.withKey, "oc.dict.values": builtin.withKey,
+		"hydra": builtin.hydraKey, "hydra_override_dirname": builtin.overrideDirname,
+		"now": builtin.formatNow, "python_version": builtin.pythonVersion,
+	}
+}
 
 // call evaluates ${name:args} met at l.
 func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) {
@@ -30,143 +66,146 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		}
 		args[i] = n
 	}
-	fail := func(format string, a ...any) (*place, error) {
-		return nil, errorf("${%s:}: %s", name, fmt.Sprintf(format, a...))
+	table := resolvers()
+	if f := table[name]; f != nil {
+		return f(builtin{r, name, args, l})
 	}
-	here := func(n *Node) (*place, error) { return &place{l.up, r.computed(n, l), l.key}, nil }
-	counts := func(low, high int) bool { return len(args) >= low && len(args) <= high }
+	return nil, errorf("unsupported interpolation type %s%s", name, didYouMean(name, slices.Collect(maps.Keys(table))))
+}
 
-	switch name {
-	case "oc.env":
-		if !counts(1, 2) || args[0].Kind != String {
-			return fail("want NAME[,default]")
-		}
-		if v, ok := r.getenv(args[0].Text); ok {
-			return here(plainString(v))
-		}
-		if len(args) == 1 {
-			return fail("environment variable '%s' not found", args[0].Text)
-		}
-		if args[1].Kind == Null {
-			return here(args[1])
-		}
-		return here(plainString(args[1].pyStr()))
-	case "oc.decode":
-		if !counts(1, 1) {
-			return fail("want one argument")
-		}
-		if args[0].Kind == Null {
-			return here(args[0])
-		}
-		if args[0].Kind != String {
-			return fail("got %s: want text", args[0].Kind)
-		}
-		p := &valueParser{s: args[0].Text, nested: true}
-		e, err := p.element()
-		if err != nil {
-			return fail("%s: %v", clip(p.s), err)
-		}
-		if t, n := p.peek(); t != tokEnd {
-			return fail("%s: %v", clip(p.s), p.unexpected(t, n, "the end"))
-		}
-		if part := e.parts.only(); part != nil && part.node != nil && e.quote == 0 {
-			return r.eval(e.parts, l) // a link stays one
-		}
-		n, err := r.evalElem(e, l)
-		if err != nil {
-			return nil, err
-		}
-		return here(n)
-	case "oc.create":
-		if !counts(1, 1) {
-			return fail("want one argument")
-		}
-		n := args[0]
-		if n.Kind == String {
-			var err error
-			if n, err = ParseYAML("oc.create", []byte(n.Text)); err != nil {
-				return nil, err
-			}
-			switch n.Kind {
-			case Null:
-				n = newMap()
-			case String:
-				n = newMap().set(strKey(n.Text), newNull())
-			}
-		}
-		if !n.container() && n.Kind != Null {
-			return fail("object of unsupported type %s: want a mapping, a list or YAML text of one", n.Kind)
-		}
-		return &place{l.up, n, l.key}, nil
-	case "oc.select", "oc.deprecated", "oc.dict.keys", "oc.dict.values":
-		return r.callWithKey(name, args, l, fail)
-	case "hydra":
-		if !counts(1, 1) || args[0].Kind != String {
-			return fail("want a path in the hydra config, as in ${hydra:job.name}")
-		}
-		whole := *r
-		whole.root = &place{node: r.hydra}
-		whole.active, whole.done, whole.expanded, whole.settled = map[string]bool{}, map[string]resolved{}, map[string]*Node{}, map[string]*Node{}
-		if len(r.active) > maxDepth {
-			return fail("nested too deeply")
-		}
-		for k := range r.active { // cycles through hydra: are cycles still
-			whole.active["task "+k] = true
-		}
-		at, err := whole.find(0, append([]string{"hydra"}, splitPath(args[0].Text)...), nil)
-		if err != nil {
-			return nil, err
-		}
-		if at == nil || at.node.isMissing() {
-			return here(newNull())
-		}
-		n, err := whole.expand(at)
-		if err != nil {
-			return nil, err
-		}
-		return here(n)
-	case "hydra_override_dirname":
-		if len(args) > 1 {
-			return fail("want at most one mapping of options")
-		}
-		return r.overrideDirname(args, l, fail)
-	case "now":
-		if !counts(1, 1) {
-			return fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")
-		}
-		return here(plainString(strftime(args[0].pyStr(), r.now)))
-	case "python_version":
-		// There is no Python here; configs that ask get the version Hydra 1.4 is tested with.
-		level := "minor"
-		if len(args) > 0 {
-			level = args[0].pyStr()
-		}
-		switch level {
-		case "major":
-			return here(plainString("3"))
-		case "minor":
-			return here(plainString("3.11"))
-		case "micro":
-			return here(plainString("3.11.2"))
-		}
-		return here(newNull())
+func (b builtin) env() (*place, error) {
+	if len(b.args) < 1 || len(b.args) > 2 || b.args[0].Kind != String {
+		return b.fail("want NAME[,default]")
 	}
-	return nil, errorf("unsupported interpolation type %s%s", name, didYouMean(name, resolverNames[:]))
+	if v, ok := b.getenv(b.args[0].Text); ok {
+		return b.gives(plainString(v))
+	}
+	if len(b.args) == 1 {
+		return b.fail("environment variable '%s' not found", b.args[0].Text)
+	}
+	if b.args[1].Kind == Null {
+		return b.gives(b.args[1])
+	}
+	return b.gives(plainString(b.args[1].pyStr()))
+}
+
+func (b builtin) decode() (*place, error) {
+	if len(b.args) != 1 {
+		return b.fail("want one argument")
+	}
+	if b.args[0].Kind == Null {
+		return b.gives(b.args[0])
+	}
+	if b.args[0].Kind != String {
+		return b.fail("got %s: want text", b.args[0].Kind)
+	}
+	p := &valueParser{s: b.args[0].Text, nested: true}
+	e, err := p.element()
+	if err != nil {
+		return b.fail("%s: %v", clip(p.s), err)
+	}
+	if t, n := p.peek(); t != tokEnd {
+		return b.fail("%s: %v", clip(p.s), p.unexpected(t, n, "the end"))
+	}
+	if part := e.parts.only(); part != nil && part.node != nil && e.quote == 0 {
+		return b.eval(e.parts, b.at) // a link stays one
+	}
+	n, err := b.evalElem(e, b.at)
+	if err != nil {
+		return nil, err
+	}
+	return b.gives(n)
+}
+
+func (b builtin) create() (*place, error) {
+	if len(b.args) != 1 {
+		return b.fail("want one argument")
+	}
+	n := b.args[0]
+	if n.Kind == String {
+		var err error
+		if n, err = ParseYAML("oc.create", []byte(n.Text)); err != nil {
+			return nil, err
+		}
+		switch n.Kind {
+		case Null:
+			n = newMap()
+		case String:
+			n = newMap().set(strKey(n.Text), newNull())
+		}
+	}
+	if !n.container() && n.Kind != Null {
+		return b.fail("object of unsupported type %s: want a mapping, a list or YAML text of one", n.Kind)
+	}
+	return &place{b.at.up, n, b.at.key}, nil
+}
+
+// hydraKey evaluates ${hydra:path} in the whole tree, of which the job's is a part.
+func (b builtin) hydraKey() (*place, error) {
+	path, ok := b.text()
+	if !ok {
+		return b.fail("want a path in the hydra config, as in ${hydra:job.name}")
+	}
+	whole := *b.resolver
+	whole.root = &place{node: b.hydra}
+	whole.active, whole.done, whole.expanded, whole.settled = map[string]bool{}, map[string]resolved{}, map[string]*Node{}, map[string]*Node{}
+	if len(b.active) > maxDepth {
+		return b.fail("nested too deeply")
+	}
+	for k := range b.active { // cycles through hydra: are found so
+		whole.active["task "+k] = true
+	}
+	at, err := whole.find(0, append([]string{"hydra"}, splitPath(path)...), nil)
+	if err != nil {
+		return nil, err
+	}
+	if at == nil || at.node.isMissing() {
+		return b.gives(newNull())
+	}
+	n, err := whole.expand(at)
+	if err != nil {
+		return nil, err
+	}
+	return b.gives(n)
+}
+
+func (b builtin) formatNow() (*place, error) {
+	if len(b.args) != 1 {
+		return b.fail("want a strftime format, as in ${now:%%Y-%%m-%%d}")
+	}
+	naive := strings.NewReplacer("%%", "%%", "%z", "", "%Z", "").Replace(b.args[0].pyStr()) // as Python's times without a zone
+	return b.gives(plainString(strftime.Format(naive, b.now)))
+}
+
+// pythonVersion gives configs that ask the version that Hydra 1.4 is tested with: there is no Python here.
+func (b builtin) pythonVersion() (*place, error) {
+	level := "minor"
+	if len(b.args) > 0 {
+		level = b.args[0].pyStr()
+	}
+	version, ok := map[string]string{"major": "3", "minor": "3.11", "micro": "3.11.2"}[level]
+	if !ok {
+		return b.gives(newNull())
+	}
+	return b.gives(plainString(version))
 }
 
 // overrideDirname names a job by its task overrides: sorted, with their interpolations resolved, and
 // joined. The options kv_sep, item_sep and exclude_keys default to hydra.job.config.override_dirname
 // when no options are given at all; element_resolver is called with each item.
-func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...any) (*place, error)) (*place, error) {
-	options := r.hydra.Find("hydra.job.config.override_dirname")
-	if len(args) == 1 {
-		options = args[0]
+func (b builtin) overrideDirname() (*place, error) {
+	if len(b.args) > 1 {
+		return b.fail("want at most one mapping of options")
+	}
+	options := b.hydra.Find("hydra.job.config.override_dirname")
+	if len(b.args) == 1 {
+		options = b.args[0]
 	}
 	if options == nil || options.Kind == Null {
 		options = newMap()
 	}
 	if options.Kind != Map {
-		return fail("options must be a mapping, got %s", options.Kind)
+		return b.fail("options must be a mapping, got %s", options.Kind)
 	}
 	kvSep, itemSep, element := "=", ",", ""
 	excluded := map[string]bool{}
@@ -178,12 +217,12 @@ func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...
 				continue
 			}
 			if v.Kind != String {
-				return fail("%s must be text, got %s", k.Text, v.Kind)
+				return b.fail("%s must be text, got %s", k.Text, v.Kind)
 			}
 			*map[string]*string{"kv_sep": &kvSep, "item_sep": &itemSep, "element_resolver": &element}[k.Text] = v.Text
 		case "exclude_keys":
 			if v.Kind != List {
-				return fail("exclude_keys must be a list, got %s", v.Kind)
+				return b.fail("exclude_keys must be a list, got %s", v.Kind)
 			}
 			for _, x := range v.Vals {
 				excluded[x.pyStr()] = true
@@ -191,7 +230,7 @@ func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...
 		}
 	}
 	var items []string
-	if task := r.hydra.Find("hydra.overrides.task"); task != nil {
+	if task := b.hydra.Find("hydra.overrides.task"); task != nil {
 		for _, v := range task.Vals {
 			if o, err := ParseOverride(v.Text); err == nil && excluded[o.Key] {
 				continue
@@ -206,12 +245,12 @@ func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...
 			return nil, err
 		}
 		if n.tmpl != nil {
-			if n, err = r.joined(n.tmpl, l); err != nil {
+			if n, err = b.joined(n.tmpl, b.at); err != nil {
 				return nil, err
 			}
 		}
 		if element != "" {
-			at, err := r.call(element, &resolverCall{args: []*elem{scalarOf(plainString(n.Text))}}, l)
+			at, err := b.call(element, &resolverCall{args: []*elem{scalarOf(plainString(n.Text))}}, b.at)
 			if err != nil {
 				return nil, err
 			}
@@ -219,63 +258,63 @@ func (r *resolver) overrideDirname(args []*Node, l *place, fail func(string, ...
 		}
 		items[i] = n.Text
 	}
-	return &place{l.up, r.computed(plainString(strings.Join(items, itemSep)), l), l.key}, nil
+	return b.gives(plainString(strings.Join(items, itemSep)))
 }
 
-// callWithKey evaluates the resolvers whose first argument is a key of the tree, possibly relative.
-func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(string, ...any) (*place, error)) (*place, error) {
+// withKey evaluates the resolvers whose first argument is a key of the tree, possibly relative.
+func (b builtin) withKey() (*place, error) {
+	name, args := b.name, b.args
 	most := 2
 	if strings.HasPrefix(name, "oc.dict.") {
 		most = 1
 	}
 	if len(args) < 1 || len(args) > most || args[0].Kind != String {
-		return fail("want a key of the config as text")
+		return b.fail("want a key of the config as text")
 	}
 	if name == "oc.deprecated" && len(args) == 2 && args[1].Kind != String {
-		return fail("got %s as the message: want text", args[1].Kind)
+		return b.fail("got %s as the message: want text", args[1].Kind)
 	}
 	key := args[0].Text
 	up := span(key, ".")
-	at, err := r.find(up, splitPath(key[up:]), l)
+	at, err := b.find(up, splitPath(key[up:]), b.at)
 	if m, miss := err.(*missingError); miss && m.ahead {
 		at, err = nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	here := func(n *Node) (*place, error) { return &place{l.up, r.computed(n, l), l.key}, nil }
 	switch name {
 	case "oc.select":
 		if at == nil || at.node.isMissing() {
 			if len(args) == 2 {
-				return here(args[1])
+				return b.gives(args[1])
 			}
-			return here(newNull())
+			return b.gives(newNull())
 		}
 		return at, nil
 	case "oc.deprecated":
 		if at == nil {
-			return fail("key '%s' not found", key)
+			return b.fail("key '%s' not found", key)
 		}
-		msg := fmt.Sprintf("'%s' is deprecated. Change your code and config to use '%s'", l.path(), key)
+		msg := fmt.Sprintf("'%s' is deprecated. Change your code and config to use '%s'", b.at.path(), key)
 		if len(args) == 2 {
-			msg = strings.NewReplacer("$OLD_KEY", l.path(), "$NEW_KEY", key).Replace(args[1].pyStr())
+			msg = strings.NewReplacer("$OLD_KEY", b.at.path(), "$NEW_KEY", key).Replace(args[1].pyStr())
 		}
-		r.warn(msg)
+		b.warn(msg)
 		return at, nil
 	}
 	if at == nil || at.node.isMissing() {
-		return fail("key '%s' not found", key)
+		return b.fail("key '%s' not found", key)
 	}
 	if at.node.Kind != Map {
-		return fail("key '%s' is %s: want a mapping", key, at.node.Kind)
+		return b.fail("key '%s' is %s: want a mapping", key, at.node.Kind)
 	}
 	out := newList()
 	if name == "oc.dict.keys" {
 		for _, k := range at.node.Keys {
 			out.Vals = append(out.Vals, k.node())
 		}
-		return here(out)
+		return b.gives(out)
 	}
 	link := key // the values stay linked
 	if up > 0 {
@@ -288,88 +327,5 @@ func (r *resolver) callWithKey(name string, args []*Node, l *place, fail func(st
 		}
 		out.Vals = append(out.Vals, v)
 	}
-	return here(out)
-}
-
-// strftime formats t as C does, for the conversions people use in paths.
-func strftime(format string, t time.Time) string {
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
-		}
-		i++
-		switch format[i] {
-		case 'Y':
-			b.WriteString(t.Format("2006"))
-		case 'y':
-			b.WriteString(t.Format("06"))
-		case 'm':
-			b.WriteString(t.Format("01"))
-		case 'd':
-			b.WriteString(t.Format("02"))
-		case 'e':
-			b.WriteString(t.Format("_2"))
-		case 'H':
-			b.WriteString(t.Format("15"))
-		case 'I':
-			b.WriteString(t.Format("03"))
-		case 'M':
-			b.WriteString(t.Format("04"))
-		case 'S':
-			b.WriteString(t.Format("05"))
-		case 'f':
-			fmt.Fprintf(&b, "%06d", t.Nanosecond()/1000)
-		case 'p':
-			b.WriteString(t.Format("PM"))
-		case 'a':
-			b.WriteString(t.Format("Mon"))
-		case 'A':
-			b.WriteString(t.Format("Monday"))
-		case 'b', 'h':
-			b.WriteString(t.Format("Jan"))
-		case 'B':
-			b.WriteString(t.Format("January"))
-		case 'j':
-			fmt.Fprintf(&b, "%03d", t.YearDay())
-		case 'w':
-			b.WriteString(itoa(int(t.Weekday())))
-		case 'u':
-			b.WriteString(itoa((int(t.Weekday())+6)%7 + 1))
-		case 'U':
-			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-int(t.Weekday()))/7)
-		case 'W':
-			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-(int(t.Weekday())+6)%7)/7)
-		case 'V':
-			_, week := t.ISOWeek()
-			fmt.Fprintf(&b, "%02d", week)
-		case 'G':
-			year, _ := t.ISOWeek()
-			b.WriteString(itoa(year))
-		case 'F':
-			b.WriteString(t.Format("2006-01-02"))
-		case 'T', 'X':
-			b.WriteString(t.Format("15:04:05"))
-		case 'D', 'x':
-			b.WriteString(t.Format("01/02/06"))
-		case 'R':
-			b.WriteString(t.Format("15:04"))
-		case 'c':
-			b.WriteString(t.Format("Mon Jan _2 15:04:05 2006"))
-		case 's':
-			b.WriteString(strconv.FormatInt(t.Unix(), 10))
-		case 'n':
-			b.WriteByte('\n')
-		case 't':
-			b.WriteByte('\t')
-		case '%':
-			b.WriteByte('%')
-		default: // %z and %Z are empty for Python's naive times; others stay
-			if format[i] != 'z' && format[i] != 'Z' {
-				b.WriteString(format[i-1 : i+1])
-			}
-		}
-	}
-	return b.String()
+	return b.gives(out)
 }

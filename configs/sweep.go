@@ -3,6 +3,7 @@ package configs
 import (
 	"math/big"
 	"math/rand/v2"
+	"strings"
 )
 
 // The basic sweeper: overrides with sweeps to the override lists of jobs.
@@ -267,4 +268,104 @@ func product(axes []axis) ([][]string, error) {
 		jobs[j] = row
 	}
 	return jobs, nil
+}
+
+// ExpandSweep returns the override lists of all jobs of a sweep, each checked by composing it.
+func ExpandSweep(req Request) ([][]string, error) {
+	req.Multirun = true
+	c, err := NewComposer(req)
+	if err != nil {
+		return nil, err
+	}
+	master, err := c.Compose()
+	if err != nil {
+		return nil, err
+	}
+	if s := master.Choice("hydra/sweeper"); s != "basic" {
+		return nil, errorf("hydra/sweeper=%s chooses its jobs while they run: only the basic sweeper's can be listed", s)
+	}
+	return c.Expand(master)
+}
+
+// checkSweeps refuses sweeps where they cannot run.
+func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
+	var faults Errors
+	for _, o := range overrides {
+		if !o.isSweep() {
+			continue
+		}
+		switch {
+		case multirun && o.isHydra():
+			faults = append(faults, errorf("Sweeping over Hydra's configuration is not supported : '%s'", o.Text))
+		case multirun:
+		case o.value.kind == choiceSweep && o.value.plain:
+			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
+		default:
+			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun: add it to run every value, or give one value", o.Text))
+		}
+	}
+	return faults.err()
+}
+
+// Jobs expands the sweep of a composed multirun request to the override lists of its jobs.
+func (c *Composer) Jobs(master *Composed) ([][]string, error) {
+	params, err := master.hydraValue("sweeper.params")
+	if err != nil {
+		return nil, err
+	}
+	axes, err := c.axes(params)
+	if err != nil {
+		return nil, err
+	}
+	return product(axes)
+}
+
+// Expand returns the override lists of a sweep's jobs after composing each of them.
+func (c *Composer) Expand(master *Composed) ([][]string, error) {
+	jobs, err := c.Jobs(master)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := range jobs {
+		if _, err := c.Job(master, i, j); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
+// Job composes job number num of a sweep: Hydra's overrides of the request, then the job's own.
+func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed, error) {
+	own, err := parseOverrides(overrides)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Override
+	for _, o := range c.overrides {
+		if o.isHydra() {
+			all = append(all, o)
+		}
+	}
+	all = append(all, own...)
+	if err := c.checkSweeps(all, false); err != nil {
+		return nil, err
+	}
+	job, err := c.compose(all, false, jobInfo{num: num, inside: true})
+	if err != nil {
+		return nil, err
+	}
+	if master == nil {
+		return job, nil
+	}
+	for _, part := range []string{"launcher", "sweeper"} {
+		where := "job " + itoa(num) + " [" + strings.Join(overrides, " ") + "]"
+		if was, is := master.Choice("hydra/"+part), job.Choice("hydra/"+part); was != is {
+			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on the command line", where, part, was, is)
+		}
+		was, is := master.tree.Find("hydra."+part), job.tree.Find("hydra."+part)
+		if was != is && (was == nil || is == nil || !was.equal(is)) {
+			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command line", where, part)
+		}
+	}
+	return job, nil
 }

@@ -47,6 +47,12 @@ func wordLen(s string) int {
 
 func blanks(s string) int { return span(s, " \t") }
 
+// closers end at themselves; joiners take the blanks behind them.
+var (
+	closers = map[byte]token{')': tokParenClose, ']': tokListClose, '}': tokDictClose}
+	joiners = map[byte]token{':': tokColon, ',': tokComma, '=': tokEqual, '(': tokParenOpen}
+)
+
 // peek returns the token at the current position and its length: the longest match.
 func (p *valueParser) peek() (token, int) {
 	s := p.s[p.pos:]
@@ -54,32 +60,17 @@ func (p *valueParser) peek() (token, int) {
 		return tokEnd, 0
 	}
 	c := s[0]
-	if blank(c) { // blanks belong to the punctuation behind them
-		n := blanks(s)
+	if n := blanks(s); n > 0 { // blanks belong to the punctuation behind them
 		if n == len(s) {
 			return tokBlank, n
 		}
-		kind := tokBlank
-		switch s[n] {
-		case ':':
-			kind = tokColon
-		case ',':
-			kind = tokComma
-		case '=':
-			kind = tokEqual
-		case '(':
-			kind = tokParenOpen
-		case ')':
-			return tokParenClose, n + 1
-		case ']':
-			return tokListClose, n + 1
-		case '}':
-			return tokDictClose, n + 1
+		if kind, ok := closers[s[n]]; ok {
+			return kind, n + 1
 		}
-		if kind == tokBlank {
-			return kind, n
+		if kind, ok := joiners[s[n]]; ok {
+			return kind, n + 1 + blanks(s[n+1:])
 		}
-		return kind, n + 1 + blanks(s[n+1:])
+		return tokBlank, n
 	}
 	if letter(c) {
 		n := wordLen(s)
@@ -99,25 +90,17 @@ func (p *valueParser) peek() (token, int) {
 		}
 		return tokInt, n
 	}
+	if kind, ok := closers[c]; ok {
+		return kind, 1
+	}
+	if kind, ok := joiners[c]; ok {
+		return kind, 1 + blanks(s[1:])
+	}
 	switch c {
-	case ':':
-		return tokColon, 1 + blanks(s[1:])
-	case ',':
-		return tokComma, 1 + blanks(s[1:])
-	case '=':
-		return tokEqual, 1 + blanks(s[1:])
-	case '(':
-		return tokParenOpen, 1 + blanks(s[1:])
 	case '[':
 		return tokListOpen, 1 + blanks(s[1:])
 	case '{':
 		return tokDictOpen, 1 + blanks(s[1:])
-	case ')':
-		return tokParenClose, 1
-	case ']':
-		return tokListClose, 1
-	case '}':
-		return tokDictClose, 1
 	case '\'', '"':
 		return tokQuote, 1
 	case '\\':

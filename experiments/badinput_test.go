@@ -21,7 +21,7 @@ func TestBadInput(t *testing.T) {
 	write(t, truncated, half(read(t, filepath.Join(run0, "checkpoints/last.safetensors"))))
 	notBeams := filepath.Join(filepath.Dir(beamFile), "torn.json")
 	write(t, notBeams, half(read(t, beamFile)))
-	bad := func(change func(rs []record)) []string {
+	bad := func(change func(rs []beamRecord)) []string {
 		rs := records()
 		change(rs)
 		return small(beams(t, rs))
@@ -67,8 +67,8 @@ func TestBadInput(t *testing.T) {
 		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2, []string{"checkpoint.best.metric", "val_accuracy", "data.reader"}},
 		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2, []string{"data.reader"}},
 
-		{"a beam that names an id outside the table", bad(func(rs []record) { rs[3].Pool[4] = fixtureRows }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},
-		{"a trajectory outside its pool", bad(func(rs []record) { rs[3].Candidates[1]["pointer"] = []int64{id, rs[3].Pool[0]} }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "pointer_candidates[1]"}},
+		{"a beam that names an id outside the table", bad(func(rs []beamRecord) { rs[3].Pool[4] = fixtureRows }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},
+		{"a trajectory outside its pool", bad(func(rs []beamRecord) { rs[3].Candidates[1]["pointer"] = []int64{id, rs[3].Pool[0]} }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "pointer_candidates[1]"}},
 		{"a NaN score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":NaN,"x":0.`, 1))), 1, []string{beamFileName, "query", "beam_score"}},
 		{"an infinite score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":1e999,"x":0.`, 1))), 1, []string{beamFileName, "query", "beam_score"}},
 		{"a verb without its folder", []string{"resume"}, 2, []string{"run resume"}},

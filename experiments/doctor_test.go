@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // A finding of severity stop ends the run with exit code 1; summary.json, run.log and metrics.jsonl say it. Once its
@@ -20,11 +20,11 @@ func TestTheDoctorStopsARun(t *testing.T) {
 	}
 	check := func(state, severity string, phases ...string) {
 		t.Helper()
-		s, err := reports.ReadSummary(dir)
+		s, err := record.ReadSummary(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var found []reports.Finding
+		var found []record.Finding
 		for _, f := range s.Findings {
 			if f.Check == "no_signal" {
 				found = append(found, f)
@@ -66,7 +66,7 @@ func TestTheDoctorIsSilent(t *testing.T) {
 	for i, enabled := range []string{"true", "false"} {
 		dir := folder(t)
 		mustRun(t, tiny("doctor.enabled="+enabled, "report.plots=false", "hydra.run.dir="+dir)...)
-		if s, err := reports.ReadSummary(dir); err != nil || len(s.Findings) > 0 {
+		if s, err := record.ReadSummary(dir); err != nil || len(s.Findings) > 0 {
 			t.Errorf("enabled=%s: findings %+v, %v", enabled, s.Findings, err)
 		}
 		weights[i] = read(t, filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"))

@@ -13,7 +13,7 @@ import (
 )
 
 // record is one query of an RL beam file.
-type record struct {
+type beamRecord struct {
 	ID         int64            `json:"-"`
 	Query      map[string]int64 `json:"query"`
 	Pool       []int64          `json:"candidate_pool_ids"`
@@ -26,11 +26,11 @@ const (
 )
 
 // records makes 24 queries with ids in no order, each with a pool of ten others and four trajectories.
-func records() []record {
+func records() []beamRecord {
 	random := rand.New(rand.NewPCG(1, 2))
-	var out []record
+	var out []beamRecord
 	for _, id := range random.Perm(fixtureRows)[:24] {
-		r := record{ID: int64(id), Query: map[string]int64{"query_id": int64(id)}}
+		r := beamRecord{ID: int64(id), Query: map[string]int64{"query_id": int64(id)}}
 		for _, other := range random.Perm(fixtureRows) {
 			if other != id && len(r.Pool) < fixturePool {
 				r.Pool = append(r.Pool, int64(other))
@@ -50,13 +50,13 @@ func records() []record {
 
 // beams writes an RL beam file, in the order of its records, and an embedding table beside it, and
 // returns the overrides that read them.
-func beams(t *testing.T, rs []record) []string {
+func beams(t *testing.T, rs []beamRecord) []string {
 	t.Helper()
 	return beamText(t, beamLines(t, rs))
 }
 
 // beamLines is the text of an RL beam file.
-func beamLines(t *testing.T, rs []record) string {
+func beamLines(t *testing.T, rs []beamRecord) string {
 	t.Helper()
 	var b bytes.Buffer
 	b.WriteString(`{"_meta": {}`)

@@ -92,7 +92,7 @@ var goName = regexp.MustCompile(`Go (struct|value)|cannot unmarshal|\*?json\.[A-
 func mistakes(t *testing.T) []mistake {
 	good := beams(t, records())
 	emb, beamPath := good[2], strings.TrimPrefix(good[1], "data.beams=")
-	rl := func(change func(rs []record)) []string {
+	rl := func(change func(rs []beamRecord)) []string {
 		rs := records()
 		change(rs)
 		return small(beams(t, rs))
@@ -132,10 +132,10 @@ func mistakes(t *testing.T) []mistake {
 	goodTalks := talks(func([]map[string]any) {})
 	run0, _ := trained(t)
 	return []mistake{
-		{"a row number for an id", 5, 1, rl(func(rs []record) { rs[3].Pool[4] = fixtureRows }), nil},
+		{"a row number for an id", 5, 1, rl(func(rs []beamRecord) { rs[3].Pool[4] = fixtureRows }), nil},
 		{"candidates and candidate_ids", 5, 1, raw(strings.NewReplacer(`"pointer_candidates"`, `"candidates"`,
 			`"candidate_pool_ids"`, `"candidate_ids"`).Replace(beamLines(t, records()))), nil},
-		{"only a reward in trajectories", 4, 1, rl(func(rs []record) {
+		{"only a reward in trajectories", 4, 1, rl(func(rs []beamRecord) {
 			for _, r := range rs {
 				for i, c := range r.Candidates {
 					r.Candidates[i] = map[string]any{"pointer": c["pointer"], "reward": c["beam_score"]}
@@ -177,19 +177,19 @@ func mistakes(t *testing.T) []mistake {
 		{"a table of integers", 5, 1, table(npyFile(t, "<i8", "(3, 2)", 48)), nil},
 		{"a table in JSON", 5, 1, table(beamPath), nil},
 		{"no data.embeddings", 5, 2, small(good[:2]), nil},
-		{"one candidate a query", 4, 1, rl(func(rs []record) {
+		{"one candidate a query", 4, 1, rl(func(rs []beamRecord) {
 			for i := range rs {
 				rs[i].Candidates = rs[i].Candidates[:1]
 			}
 		}), nil},
-		{"positions in pointer", 5, 1, rl(func(rs []record) {
+		{"positions in pointer", 5, 1, rl(func(rs []beamRecord) {
 			for _, r := range rs {
 				for i, c := range r.Candidates {
 					c["pointer"] = []int{i, i + 1}
 				}
 			}
 		}), nil},
-		{"candidates of different lengths", 5, 1, rl(func(rs []record) {
+		{"candidates of different lengths", 5, 1, rl(func(rs []beamRecord) {
 			c := rs[3].Candidates[1]
 			c["pointer"] = c["pointer"].([]int64)[:1]
 		}), nil},

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/reports"
+	"fulcrum/reports/mlflow"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 )
 
 // startMLflow copies the rows of a training run to the MLflow server that MLFLOW_TRACKING_URI names. Whatever is
@@ -17,12 +19,12 @@ func (r *run) startMLflow() {
 	if r.Config.Task != "train" || r.Config.DryRun {
 		return
 	}
-	opt, asked, err := reports.MLflowFromEnv(os.Getenv)
+	opt, asked, err := mlflow.MLflowFromEnv(os.Getenv)
 	if !asked {
 		return
 	}
 	if err == nil {
-		opt.Params, err = reports.MLflowParams(r.Dir)
+		opt.Params, err = mlflow.MLflowParams(r.Dir)
 	}
 	if err != nil {
 		r.Log.Warnf("%v", err)
@@ -59,16 +61,16 @@ func (r *run) startMLflow() {
 		}
 	}
 	opt.RunName = name
-	opt.Say = func(level reports.Level, text string) {
+	opt.Say = func(level record.Level, text string) {
 		if r.sealed.Load() {
 			fmt.Fprintln(os.Stderr, text)
-		} else if level == reports.LevelWarning {
+		} else if level == record.LevelWarning {
 			r.Log.Warnf("%s", text)
 		} else {
 			r.Log.Infof("%s", text)
 		}
 	}
-	r.mlflow = reports.StartMLflow(opt)
+	r.mlflow = mlflow.StartMLflow(opt)
 	r.Log.Mirror(r.mlflow)
 }
 
@@ -77,14 +79,14 @@ func (r *run) endMLflow() {
 	if r.mlflow == nil {
 		return
 	}
-	state := reports.StateFailed
-	if s, err := reports.ReadSummary(r.Dir); err == nil && s != nil {
+	state := record.StateFailed
+	if s, err := record.ReadSummary(r.Dir); err == nil && s != nil {
 		state = s.State
 		if b := s.Best; b != nil {
 			r.mlflow.Tag("fulcrum.best", fmt.Sprintf("%s %.6g, %s epoch %d", b.Metric, float64(b.Value), b.Phase, b.Epoch))
 		}
 	}
-	if text, err := os.ReadFile(reports.ReportPath(r.Dir)); err == nil && state != reports.StateInterrupted {
+	if text, err := os.ReadFile(page.ReportPath(r.Dir)); err == nil && state != record.StateInterrupted {
 		r.mlflow.Tag("mlflow.note.content", withoutImages(string(text)))
 	}
 	r.mlflow.Close(state, []string{"report.md", "report.html", "summary.json", ".hydra/config.yaml", ".hydra/overrides.yaml"})

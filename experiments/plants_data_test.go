@@ -18,7 +18,7 @@ func recorded(t *testing.T, s scenes, more ...string) []string {
 
 // scenes are queries with recorded candidates, and the embeddings of all rows.
 type scenes struct {
-	records []record
+	records []beamRecord
 	rows    [][]float32
 }
 
@@ -49,7 +49,7 @@ func newScenes() scenes {
 		s.rows = append(s.rows, v)
 	}
 	for id := range 120 {
-		r := record{ID: int64(id), Query: map[string]int64{"query_id": int64(id)}}
+		r := beamRecord{ID: int64(id), Query: map[string]int64{"query_id": int64(id)}}
 		for _, k := range random.Perm(rows / subjects) {
 			if other := int64(k*subjects + id%subjects); other != r.ID && len(r.Pool) < 12 {
 				r.Pool = append(r.Pool, other)
@@ -109,7 +109,7 @@ func (s scenes) rewards(reward func(query, candidate int) float64) scenes {
 }
 
 // twin is a query under another id: a row with the same embedding.
-func (s *scenes) twin(r record) record {
+func (s *scenes) twin(r beamRecord) beamRecord {
 	s.rows = append(s.rows, s.rows[r.ID])
 	r.ID = int64(len(s.rows) - 1)
 	r.Query = map[string]int64{"query_id": r.ID}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // A plant is a fault that trains on without an error and that nobody would notice: it is put into the code, the
@@ -412,7 +412,7 @@ func guarded(test, cases string) string {
 
 // outcome of a run with a plant in it: the findings of severity warning or stop within plantSteps steps.
 type caught struct {
-	events []reports.Row
+	events []record.Row
 	result result
 }
 
@@ -434,7 +434,7 @@ func runPlant(t *testing.T, binary string, p plant, env ...string) caught {
 	process := startProgram(t, binary, "", env, append(args, "hydra.run.dir="+dir)...)
 	process.limit = 20 * time.Minute // of a machine that has other things to do
 	c := caught{result: process.wait()}
-	recorded, err := reports.ReadRun(dir)
+	recorded, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

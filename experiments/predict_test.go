@@ -129,7 +129,7 @@ func TestPredict(t *testing.T) {
 		if len(train)+len(val) != len(rs) || len(val) != 5 { // 20 % of 24
 			t.Errorf("%d train and %d val queries of %d", len(train), len(val), len(rs))
 		}
-		other := append([]record{}, rs[5:11]...)
+		other := append([]beamRecord{}, rs[5:11]...)
 		file := beams(t, other)
 		eval := predict(t, data, best, "predict.split=eval", "data.eval.beams="+strings.TrimPrefix(file[1], "data.beams="))
 		if len(eval) != 6 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Data of a user's own has a verdict without a reader: how the policy orders the recorded candidates, against the
@@ -25,14 +25,14 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	data, dir := beams(t, rs), folder(t)
 	held := strings.Replace(data[1], "data.beams=", "data.eval.beams=", 1)
 	got := mustRun(t, small(data, "data.reward.field=merit", "data.train_ratio=0.5", held, "hydra.run.dir="+dir)...)
-	evals, err := reports.ReadEvals(dir)
+	evals, err := record.ReadEvals(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, split := range []string{"val", "eval"} {
 		for _, metric := range []string{"recorded_reward", "top1_accuracy", "pair_accuracy"} {
 			for _, policy := range []string{"random", "similarity", "recorded_order", "init", "rce", "grpo", "best"} {
-				i := slices.IndexFunc(evals, func(e reports.Evaluation) bool { return e.Split == split && e.Metric == metric && e.Policy == policy })
+				i := slices.IndexFunc(evals, func(e record.Evaluation) bool { return e.Split == split && e.Metric == metric && e.Policy == policy })
 				if i < 0 {
 					t.Errorf("evals.jsonl lacks %s of %s on %s", metric, policy, split)
 					continue
@@ -48,7 +48,7 @@ func TestVerdictWithoutAReader(t *testing.T) {
 			}
 		}
 	}
-	var summary reports.Summary
+	var summary record.Summary
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "summary.json"))), &summary); err != nil {
 		t.Fatal(err)
 	}

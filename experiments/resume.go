@@ -13,7 +13,8 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/runreport"
 )
 
 // openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
@@ -80,9 +81,9 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err := f.Clean(); err != nil {
 		return err
 	}
-	if s, err := reports.ReadSummary(dir); err != nil {
+	if s, err := record.ReadSummary(dir); err != nil {
 		return err
-	} else if s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) {
+	} else if s != nil && (s.State == record.StateDone || s.State == record.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
@@ -117,7 +118,7 @@ func sameJob(c *configs.Composed, dir string) error {
 // finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or
 // older than the summary is written now.
 func finished(dir, state string, cfg *job.Config) error {
-	if state == reports.StatePruned {
+	if state == record.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
@@ -132,12 +133,12 @@ func finished(dir, state string, cfg *job.Config) error {
 	}
 	page, err := os.Stat(filepath.Join(dir, "report.html")) // written after report.md
 	if err != nil || page.ModTime().Before(summary.ModTime()) {
-		if err := reports.WriteManifest(dir, build.Name()); err != nil {
+		if err := record.WriteManifest(dir, build.Name()); err != nil {
 			return err
 		}
-		write := reports.WriteReport
+		write := runreport.WriteReport
 		if cfg.Report.Plots {
-			write = reports.RebuildReport
+			write = runreport.RebuildReport
 		}
 		if err := write(dir); err != nil {
 			return err

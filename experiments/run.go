@@ -27,7 +27,10 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/reports"
+	"fulcrum/reports/mlflow"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
 )
 
 // run is one run in progress.
@@ -39,9 +42,9 @@ type run struct {
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
 	begin    time.Time
-	mlflow   *reports.MLflow // nil: none
-	sealed   atomic.Bool     // run.log is complete: its digest is being taken
-	plotter  *reports.Plotter
+	mlflow   *mlflow.MLflow // nil: none
+	sealed   atomic.Bool    // run.log is complete: its digest is being taken
+	plotter  *runreport.Plotter
 	earlier  sittings // before a resume
 }
 
@@ -195,13 +198,13 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
-	if r.Log, err = reports.OpenLog(f.Dir, r.logOptions()); err != nil {
+	if r.Log, err = record.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
 	defer r.Log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = reports.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.Log.Warnf("plots: %v", err) })
+		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.Log.Warnf("plots: %v", err) })
 	}
 	defer r.Close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
@@ -210,7 +213,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.Config.Task != "train"}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
-		r.Log.Note(reports.LevelError, taskErr.Error())
+		r.Log.Note(record.LevelError, taskErr.Error())
 	}
 	if err := r.finish(taskErr); taskErr == nil {
 		taskErr = err
@@ -220,13 +223,13 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
-func (r *run) logOptions() reports.LogOptions {
-	opt := reports.LogOptions{LoggingOptions: r.Config.Logging}
+func (r *run) logOptions() record.LogOptions {
+	opt := record.LogOptions{LoggingOptions: r.Config.Logging}
 	opt.TensorBoard = opt.TensorBoard && r.Config.Task == "train" && !r.Config.DryRun
 	if r.resumed {
-		at := reports.Position{}
+		at := record.Position{}
 		if s := r.Saved; s != nil {
-			at = reports.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
+			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
 		r.earlier = earlierSittings(r.Dir)
@@ -261,9 +264,9 @@ func (r *run) headline() string {
 
 // recorder writes a run's rows and has its plots redrawn after every epoch.
 type recorder struct {
-	*reports.Log
+	*record.Log
 	folder  *runfolder.Folder
-	plotter *reports.Plotter            // nil: no plots
+	plotter *runreport.Plotter          // nil: no plots
 	ask     func(query int64) job.Asked // nil: nothing is known of a query but its id
 }
 
@@ -274,7 +277,7 @@ func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
 		return err
 	}
-	if r.plotter != nil && kind == reports.KindEpoch {
+	if r.plotter != nil && kind == record.KindEpoch {
 		r.plotter.Redraw()
 	}
 	return nil
@@ -290,19 +293,19 @@ func (r recorder) Mark() (rows, evals, completions int, err error) {
 
 // Scores implements phases.Recorder.
 func (r recorder) Scores(s phases.Scores) error {
-	return r.Log.Scores(reports.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
 		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
 }
 
 // Completions implements phases.Recorder.
 func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
-	out := make([]reports.Completion, len(rows))
+	out := make([]record.Completion, len(rows))
 	var of job.Asked
 	for i, c := range rows {
 		if r.ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
 			of = r.ask(c.QueryID)
 		}
-		out[i] = reports.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
+		out[i] = record.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
 			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
 	}
 	return r.Log.Completions(phase, epoch, step, out)
@@ -318,14 +321,14 @@ func (r *run) finish(taskErr error) error {
 		return err
 	}
 	s := r.summary(taskErr)
-	err := reports.WriteSummary(r.Dir, s)
-	var unjudged *reports.JudgeError
+	err := results.WriteSummary(r.Dir, s)
+	var unjudged *results.JudgeError
 	if errors.As(err, &unjudged) { // the run ends as a failed one that says why, without results
-		if s.Evaluations = []reports.StageResult{}; taskErr == nil {
-			s.State, s.Error, taskErr = reports.StateFailed, err.Error(), err
-			r.Log.Note(reports.LevelError, s.Error)
+		if s.Evaluations = []record.StageResult{}; taskErr == nil {
+			s.State, s.Error, taskErr = record.StateFailed, err.Error(), err
+			r.Log.Note(record.LevelError, s.Error)
 		}
-		err = reports.WriteSummary(r.Dir, s)
+		err = results.WriteSummary(r.Dir, s)
 	}
 	if r.plotter != nil {
 		if plotErr := r.plotter.Close(); plotErr != nil && err == nil && taskErr == nil {
@@ -340,20 +343,20 @@ func (r *run) finish(taskErr error) error {
 	if err := r.Log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := reports.WriteManifest(r.Dir, build.Name()); err != nil {
+	if err := record.WriteManifest(r.Dir, build.Name()); err != nil {
 		return err
 	}
 	if r.Config.Task != "train" {
 		return taskErr
 	}
-	if err := reports.WriteReport(r.Dir); err != nil || taskErr != nil {
+	if err := runreport.WriteReport(r.Dir); err != nil || taskErr != nil {
 		return cmp.Or(taskErr, err)
 	}
-	done, err := reports.ReadSummary(r.Dir)
+	done, err := record.ReadSummary(r.Dir)
 	if err != nil {
 		return err
 	}
-	if err := reports.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
+	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
 		return err
 	}
 	if b := done.Best; b.Untrained() {
@@ -364,11 +367,11 @@ func (r *run) finish(taskErr error) error {
 }
 
 // summary describes the run's end.
-func (r *run) summary(taskErr error) reports.Summary {
-	s := reports.Summary{
-		State: reports.StateDone, Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides,
+func (r *run) summary(taskErr error) record.Summary {
+	s := record.Summary{
+		State: record.StateDone, Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides,
 		Seed: r.Config.Seed, Device: r.Device, Threads: r.Threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
-		Versions: r.versions(), Phases: []reports.PhaseSummary{}, Warnings: []string{}, Findings: []reports.Finding{},
+		Versions: r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{}, Findings: []record.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)
@@ -377,16 +380,16 @@ func (r *run) summary(taskErr error) reports.Summary {
 	var interrupted *runfolder.InterruptedError
 	switch {
 	case errors.As(taskErr, &interrupted):
-		s.State, s.Error = reports.StateInterrupted, taskErr.Error()
+		s.State, s.Error = record.StateInterrupted, taskErr.Error()
 	case taskErr != nil:
-		s.State, s.Error = reports.StateFailed, taskErr.Error()
+		s.State, s.Error = record.StateFailed, taskErr.Error()
 	}
 	s.Data = r.Data
 	if res := r.Result; res != nil {
 		if res.Pruned != "" && taskErr == nil {
-			s.State = reports.StatePruned
+			s.State = record.StatePruned
 		}
-		s.Best = &reports.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: reports.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
+		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
 		}
@@ -394,7 +397,7 @@ func (r *run) summary(taskErr error) reports.Summary {
 	if e := r.Evaluation; e != nil {
 		s.Evaluation, s.Best = e, e.Best()
 	}
-	if rows, err := reports.ReadRun(r.Dir); err != nil {
+	if rows, err := record.ReadRun(r.Dir); err != nil {
 		r.Log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
@@ -415,7 +418,7 @@ func (r *run) versions() map[string]string {
 		v["cpu"] = name
 	}
 	if r.Device != "" {
-		v["libtorch"] = libtorchVersion()
+		v["libtorch"] = torchx.Version()
 	}
 	return v
 }
@@ -436,8 +439,8 @@ func cpuName() string {
 
 // slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
 // run.log and summary.json, not to metrics.jsonl.
-func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
-	var found []reports.Finding
+func (r *run) slowdowns(rows *record.Run) []record.Finding {
+	var found []record.Finding
 	for _, of := range rows.Steps {
 		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
 			if f.Severity == doctor.Warning {
@@ -445,8 +448,8 @@ func (r *run) slowdowns(rows *reports.Run) []reports.Finding {
 			} else {
 				r.Log.Infof("%s", f.Message)
 			}
-			found = append(found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
-				Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: of.Phase})
+			found = append(found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
+				Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: of.Phase})
 		}
 	}
 	return found

@@ -4,7 +4,7 @@ import (
 	"sort"
 	"time"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // sittings is the time that a run was at work before a resume.
@@ -17,10 +17,10 @@ type sittings struct {
 // summary, or from the summary, which knows the time before the first row and after the last.
 func earlierSittings(dir string) sittings {
 	var s sittings
-	if rows, err := reports.ReadRun(dir); err == nil {
+	if rows, err := record.ReadRun(dir); err == nil {
 		s = sittingsOf(rows)
 	}
-	if former, _ := reports.ReadSummary(dir); former != nil && former.WallSeconds > s.seconds {
+	if former, _ := record.ReadSummary(dir); former != nil && former.WallSeconds > s.seconds {
 		if start, err := time.Parse(time.RFC3339, former.Start); err == nil {
 			return sittings{start, former.WallSeconds}
 		}
@@ -29,13 +29,13 @@ func earlierSittings(dir string) sittings {
 }
 
 // sittingsOf adds up the time between the first and the last row of each sitting; a resume event begins one.
-func sittingsOf(rows *reports.Run) sittings {
+func sittingsOf(rows *record.Run) sittings {
 	type moment struct {
 		at    float64
 		first bool
 	}
 	var all []moment
-	for _, list := range [][]reports.Row{rows.Epochs, rows.EvalRows, rows.Events} {
+	for _, list := range [][]record.Row{rows.Epochs, rows.EvalRows, rows.Events} {
 		for _, row := range list {
 			all = append(all, moment{row.Time, row.Text("event") == "resume"})
 		}

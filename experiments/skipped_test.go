@@ -64,7 +64,7 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 // trained for hours.
 func TestDryRunAsksThePhases(t *testing.T) {
 	t.Parallel()
-	rewards := func(value func(i, g int) float64) []record {
+	rewards := func(value func(i, g int) float64) []beamRecord {
 		rs := records()
 		for i := range rs {
 			for g, c := range rs[i].Candidates {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/tensorfile"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // smallStudy is a study of summaries in seconds.
@@ -21,7 +21,7 @@ func smallStudy(more ...string) []string {
 // lossOf is a policy's loss on a split, of the last row that evaluates it.
 func lossOf(t *testing.T, dir, split, policy string) float64 {
 	t.Helper()
-	run, err := reports.ReadRun(dir)
+	run, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // A sweep's jobs do not depend on who reads what they print.
@@ -183,7 +182,7 @@ func TestHangup(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("the run: %v", err)
 		}
-		if s, err := reports.ReadSummary(dir); err != nil || s.State != reports.StateDone {
+		if s, err := record.ReadSummary(dir); err != nil || s.State != record.StateDone {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -270,36 +269,17 @@ func TestFolderInTheWay(t *testing.T) {
 	}
 }
 
-// Every command says how it is called.
-func TestVerbHelp(t *testing.T) {
-	t.Parallel()
-	for _, verb := range append(experiments.Verbs().Names(), "explain") {
-		if verb == launcher.TaskVerb || verb == "rerun" { // a queue's, and a flag's
-			continue
-		}
-		first := "run " + verb
-		for _, args := range [][]string{{verb, "--help"}, {verb, "-h"}} {
-			if r := run(t, args...); r.code != 0 || !strings.Contains(r.stdout, first) || r.stderr != "" {
-				t.Errorf("run %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
-			}
-		}
-	}
-	if r := run(t, "resume", "some/folder", "--help"); r.code != 0 || !strings.Contains(r.stdout, "run resume SWEEP_FOLDER [--accept-changes]") {
-		t.Errorf("help behind a folder: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
-	}
-}
-
 // A metric that counts as a number is one in every row of a run that has it, and no other is.
 func TestNumericMetrics(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	rows, err := reports.ReadRun(dir)
+	rows, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for _, row := range slices.Concat(rows.Epochs, rows.EvalRows, rows.Events) {
-		for _, m := range reports.Metrics() {
+		for _, m := range record.Metrics() {
 			if _, ok := row.Fields[m.Name]; !ok {
 				continue
 			}

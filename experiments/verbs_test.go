@@ -25,7 +25,7 @@ func TestVerbs(t *testing.T) {
 		{"data inspect embeddings", []string{"data", "inspect", emb}, []string{"60", "24"}},
 		{"status of a run", []string{"status", dir}, []string{"done"}},
 		{"doctor", []string{"doctor"}, []string{"libtorch", "threads", "cuda", "disk", "512×512"}},
-		{"judge a published table", []string{"report", "../reports/testdata/published/metrics.json"}, []string{"# What these published numbers allow to conclude", "19 variants against Baseline (V2), 95 comparisons"}},
+		{"judge a published table", []string{"report", "../reports/published/testdata/published/metrics.json"}, []string{"# What these published numbers allow to conclude", "19 variants against Baseline (V2), 95 comparisons"}},
 		{"compare a run with itself", []string{"report", dir, dir}, []string{"Reward on val", "same scores"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // A run whose best policy is the initial one says so on the console, in its report and to whoever predicts with it.
@@ -37,13 +37,13 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 }
 
 // evaluations reads evals.jsonl of a run.
-func evaluations(t *testing.T, dir string) map[string]reports.Evaluation {
+func evaluations(t *testing.T, dir string) map[string]record.Evaluation {
 	t.Helper()
-	evals, err := reports.ReadEvals(dir)
+	evals, err := record.ReadEvals(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]reports.Evaluation{}
+	out := map[string]record.Evaluation{}
 	for _, e := range evals {
 		out[e.Split+"/"+e.Policy+"/"+e.Metric] = e
 	}
@@ -64,7 +64,7 @@ func TestARunKnowsWhatItChoseFrom(t *testing.T) {
 	if e := evals["val/best/reward"]; e.Clusters != nil { // one question of each scene
 		t.Errorf("clusters %v, want none", e.Clusters)
 	}
-	summary, err := reports.ReadSummary(dir)
+	summary, err := record.ReadSummary(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

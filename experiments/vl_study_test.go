@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // What exp=shapes_vl promises: on held-out questions GRPO beats SFT that its own validation has stopped, and
@@ -29,7 +30,7 @@ func TestStudyShapesVL(t *testing.T) {
 			"init.checkpoint="+filepath.Join(dir, "checkpoints", "sft_epoch"+epoch+".safetensors"), "hydra.run.dir="+control)
 		grpo := devAccuracy(t, dir, "best")
 		for name, other := range map[string][]float64{"sft": devAccuracy(t, dir, "sft"), "further sft": devAccuracy(t, control, "sft")} {
-			p, err := reports.ComparePaired(grpo, other, nil, reports.DefaultStatsOptions())
+			p, err := stats.ComparePaired(grpo, other, nil, stats.DefaultStatsOptions())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +55,7 @@ func slow(t *testing.T, args ...string) {
 // devAccuracy are the accuracies of a policy on the held-out questions, the last evaluation of that name.
 func devAccuracy(t *testing.T, dir, policy string) []float64 {
 	t.Helper()
-	all, err := reports.ReadEvals(dir)
+	all, err := record.ReadEvals(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

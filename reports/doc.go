@@ -1,11 +1,22 @@
-// Package reports turns what happens in a run into files that people and tools read, and reads them
-// back: metrics.jsonl, TensorBoard events, run.log and the progress line while it runs; summary.json,
-// evals.jsonl, plots and report.md at its end; comparisons of runs with intervals and a verdict.
+// Package reports holds, in its rooms, what turns a run into files that people and tools read, and reads them back.
+// A room imports only rooms above it in this list:
 //
-// It knows metric names, units and the run folder. It knows no tensor, no policy and no phase: a
-// phase is a name and a range of steps.
+//	page         number formats, markdown documents, HTML pages
+//	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
+//	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
+//	mlflow       mirrors the rows to an MLflow server
+//	chart        figures, panels, layers and axes → SVG and PNG
+//	results      the stages of a run and arms over seeds, compared
+//	runreport    report.md, table and plots of a run
+//	sweepreport  report.md, table and plots of a sweep or study
+//	compare      reports and differences of several runs
+//	published    what published tables of metrics allow to conclude
+//	verify       recomputes every number of a report from its records
 //
-//	log, err := reports.OpenLog(dir, reports.LogOptions{LoggingOptions: reports.DefaultLoggingOptions()})
+// They know metric names, units and the run folder. They know no tensor, no policy and no phase: a phase is a name and
+// a range of steps.
+//
+//	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions()})
 //	err = log.Record("step", "grpo", epoch, step, globalStep, map[string]any{"loss": 0.19, "kl": 0.04})
-//	err = reports.WriteReport(dir)
+//	err = runreport.WriteReport(dir)
 package reports

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes experiments/selftest.json: the losses of `run selftest` in PyTorch, float64.
+"""Writes experiments/measure/selftest.json: the losses of `run selftest` in PyTorch, float64.
 
-    scripts/selftest_golden.py > experiments/selftest.json
+    scripts/selftest_golden.py > experiments/measure/selftest.json
 
 Written from the equations (docs/algorithms.md), one candidate at a time, with autograd and torch.optim;
 nothing is shared with the program but its data files and initial weights. Needs torch and NumPy.

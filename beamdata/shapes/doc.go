@@ -7,7 +7,6 @@
 //	q := d.Dev[0]                                   // a held-out question, its pool and reward row
 //	text := d.Items[q.Row].Question                 // "how many circles are there?"
 //	reward := q.Soft([]int32{3, 7})                 // exact reward of showing pool positions 3 and 7
-//	picture := d.Image(int(q.Row))                  // the scene it is about
 //
 // The recipe is that of open-book beam data: pools of near and random training examples, a copy reader
 // that answers with the votes of the examples shown, a beam search under it, and recorded groups for

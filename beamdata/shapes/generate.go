@@ -2,7 +2,6 @@ package shapes
 
 import (
 	"fmt"
-	"image"
 	"math"
 	"runtime"
 	"slices"
@@ -62,9 +61,6 @@ type Data struct {
 
 	scenes []scene
 }
-
-// Image renders the scene that row is about.
-func (d *Data) Image(row int) image.Image { return d.scenes[d.Items[row].Scene].render() }
 
 // Generate makes the set. It uses all processors; the result depends on the options only.
 func Generate(opt Options) (*Data, error) {
@@ -230,19 +226,6 @@ func (d *Data) cosines(e *blocks, row int) cosines {
 		c.whole[j] = float64(questionShare*c.question[j]) + float64((1-questionShare)*c.image[j]) // never fused
 	}
 	return c
-}
-
-// Similarity returns the positions of the n candidates nearest by cosine, ties by position.
-func (d *Data) Similarity(q *Query, n int) []int32 {
-	cos := make([]float64, len(q.Pool))
-	a := d.Embeddings[int(q.Row)*Dim : int(q.Row+1)*Dim]
-	for p, j := range q.Pool {
-		b := d.Embeddings[int(j)*Dim : int(j+1)*Dim]
-		for k, v := range a {
-			cos[p] += float64(v) * float64(b[k])
-		}
-	}
-	return order(cos)[:n]
 }
 
 // order returns the indices of x from largest to smallest, ties by index.

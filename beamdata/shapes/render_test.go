@@ -58,7 +58,7 @@ func TestRenderCoversTheOutline(t *testing.T) {
 func TestImageShowsTheScene(t *testing.T) {
 	d := generate(t, small())
 	for row := range d.Items {
-		img := d.Image(row)
+		img := d.scenes[d.Items[row].Scene].render()
 		if b := img.Bounds(); b.Dx() != ImageSize || b.Dy() != ImageSize {
 			t.Fatalf("row %d: picture of %v", row, b)
 		}
@@ -80,7 +80,7 @@ func TestImageShowsTheScene(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := png.Encode(f, d.Image(0)); err != nil {
+	if err := png.Encode(f, d.scenes[0].render()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -39,7 +39,7 @@ func story(t *testing.T, app fakeApp, args ...string) (stdout, stderr string, co
 	t.Chdir(dir)
 	var out, errOut bytes.Buffer
 	ctx := context.Background()
-	err := realMain(ctx, args, &out, &errOut, app)
+	err := sessionOf(app, &out, &errOut).call(args)
 	text := errOut.String()
 	if err != nil {
 		text += err.Error()
@@ -83,13 +83,17 @@ func TestCommandLine(t *testing.T) {
 		{"explain", "-cp conf explain lr lr=3", "=lr: 3\n  set by lr=3\n  over 0.1 set by conf/config.yaml:3:5\n", "", 0, ""},
 		{"explain before its flags", "explain net.w -cp conf", "set by conf/net/mlp.yaml:1:4", "", 0, ""},
 		{"explain has a help", "explain --help", "run explain KEY", "", 0, ""},
-		{"help before a verb is the verb's", "--help status", "", "", 0, "status --help"},
-		{"help behind a verb is the verb's", "status -h DIR", "", "", 0, "status -h DIR"},
+		{"help before a verb is the verb's", "--help status", "run status SWEEP_OR_RUN_FOLDER\n", "", 0, ""},
+		{"help behind a verb is the verb's", "status -h DIR", "run status SWEEP_OR_RUN_FOLDER\n", "", 0, ""},
 		{"completion", "-sc install=bash", "complete -o nospace", "", 0, ""},
 		{"a run", "-cp conf -cn typed seed=3", "", "", 0, "run seed=3"},
 		{"a sweep", "-cp conf -cn typed -m seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
 		{"the config can ask for a sweep", "-cp conf -cn typed hydra.mode=MULTIRUN seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
-		{"a verb keeps its arguments", "report --out x DIR", "", "", 0, "report --out x DIR"},
+		{"a verb gets its arguments", "toy x --loud DIR", "", "", 0, "toy loudly [x DIR]"},
+		{"a verb behind a run's flags", "-cp conf toy x", "", "", 0, "toy [x]"},
+		{"a verb has a help", "toy --help", "=run toy [--loud] WORD…\nSays the words.\n", "", 0, ""},
+		{"a verb's flags are known", "toy --luod x", "", "=run toy: unknown flag --luod (did you mean --loud?); run toy --help says what it takes", 2, ""},
+		{"a verb without flags", "status --json x", "", "=run status: unknown flag --json (it has none); run status --help says what it takes", 2, ""},
 		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
 
 		{"a tree of one's own is typed when it runs", "-cp conf seed=3", "", "conf/net/mlp.yaml:1:1: unknown key net", 2, ""},

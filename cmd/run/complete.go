@@ -118,18 +118,6 @@ var flagValues = map[string]func(req configs.Request, word string) []string{
 	"--rerun":       func(_ configs.Request, word string) []string { return folders(word) },
 }
 
-// verbWords completes the arguments of verbs; others take files.
-var verbWords = map[string][]string{
-	"checkpoint": {"export", "inspect", "verify"},
-	"data":       {"inspect"},
-}
-
-// verbFlags are the flags of verbs.
-var verbFlags = map[string][]string{
-	"diff":   {"--help", "--json"},
-	"resume": {"--accept-changes", "--detach", "--help"},
-}
-
 // candidates completes the last word of a command line.
 func (s *session) candidates(line string) []string {
 	words, word := shellWords(line)
@@ -141,10 +129,10 @@ func (s *session) candidates(line string) []string {
 	}
 	words = words[1:] // the program
 	verb := ""
-	if len(words) > 0 && isVerb(words[0]) {
+	if len(words) > 0 && s.isVerb(words[0]) {
 		verb, words = words[0], words[1:]
 	}
-	if verb != "" && verb != "explain" {
+	if verb != "" && verb != explainName {
 		return s.verbCandidates(verb, words, word)
 	}
 	flag, head := "", ""
@@ -167,7 +155,7 @@ func (s *session) candidates(line string) []string {
 		}
 	}
 	if strings.HasPrefix(word, "-") {
-		return starting(word, flagNames())
+		return starting(word, longFlags(flagSet(&invocation{})))
 	}
 	inv, err := parseArgs(words)
 	switch {
@@ -178,10 +166,10 @@ func (s *session) candidates(line string) []string {
 			all = append(all, "install="+name, "uninstall="+name, "query="+name)
 		}
 		return starting(word, all)
-	case verb == "explain" && len(inv.args) == 0 || len(inv.args) == 1 && inv.args[0] == "explain":
+	case verb == explainName && len(inv.args) == 0 || len(inv.args) == 1 && inv.args[0] == explainName:
 		return configs.CompleteKey(s.tolerantRequest(words), word)
 	case verb == "" && len(words) == 0:
-		out := append(configs.Complete(s.tolerantRequest(nil), word), starting(word, verbs[:])...)
+		out := append(configs.Complete(s.tolerantRequest(nil), word), starting(word, s.verbs.Names())...)
 		sort.Strings(out)
 		return out
 	}
@@ -189,14 +177,23 @@ func (s *session) candidates(line string) []string {
 }
 
 // verbCandidates completes an argument of a verb other than explain.
-func (s *session) verbCandidates(verb string, words []string, word string) []string {
+func (s *session) verbCandidates(name string, words []string, word string) []string {
+	make, err := s.verbs.Get(name)
+	if err != nil {
+		return nil
+	}
+	v := make()
 	switch {
-	case verbWords[verb] != nil && len(words) == 0:
-		return starting(word, verbWords[verb])
 	case strings.Contains(word, "="):
 		return configs.Complete(s.tolerantRequest(nil), word)
 	case strings.HasPrefix(word, "-"):
-		return starting(word, verbFlags[verb])
+		flags := []string{"--help"}
+		if v.flags != nil {
+			flags = append(flags, longFlags(v.flags)...)
+		}
+		return starting(word, flags)
+	case v.words != nil && len(words) == 0:
+		return starting(word, v.words)
 	}
 	return configs.CompleteFile(word)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -34,9 +35,7 @@ var infoKinds = [...]string{"all", "config", "defaults", "defaults-tree", "plugi
 
 // flagSet declares the flags; the usages are what --hydra-help prints.
 func flagSet(inv *invocation) *pflag.FlagSet {
-	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.Usage = func() {}
+	f := noFlags()
 	f.BoolVarP(&inv.help, "help", "h", false, "Application's help")
 	f.BoolVar(&inv.hydraHelp, "hydra-help", false, "Hydra's help")
 	f.BoolVar(&inv.version, "version", false, "Show the version and exit")
@@ -125,7 +124,7 @@ func parseArgs(args []string) (*invocation, error) {
 	}
 	inv.rerun = rerunFolder(inv.rerun)
 	inv.args = f.Args()
-	if inv.info != "" && !contains(infoKinds[:], inv.info) {
+	if inv.info != "" && !slices.Contains(infoKinds[:], inv.info) {
 		return nil, usage.Errorf("%v", registry.Unknown("--info", inv.info, infoKinds[:]))
 	}
 	commands := 0
@@ -139,7 +138,7 @@ func parseArgs(args []string) (*invocation, error) {
 		return nil, usage.Errorf("%s", "only one of --run, --multirun, --cfg, --info and --shell-completion can be specified")
 	case inv.resolve && inv.cfg == "" && !inv.help:
 		return nil, usage.Errorf("%s", "--resolve works only with --cfg or --help")
-	case inv.cfg != "" && !contains(cfgKinds[:], inv.cfg):
+	case inv.cfg != "" && !slices.Contains(cfgKinds[:], inv.cfg):
 		return nil, usage.Errorf("%v", registry.Unknown("--cfg", inv.cfg, cfgKinds[:]))
 	case inv.cfg == "sweep" && !inv.multirun:
 		return nil, usage.Errorf("%s", "--cfg sweep prints the jobs of a sweep: add --multirun")
@@ -167,15 +166,6 @@ func unknownFlag(f *pflag.FlagSet, err error) error {
 	return e
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
 // flagsHelp is the text of $FLAGS_HELP.
 func flagsHelp() string {
 	var b strings.Builder
@@ -196,9 +186,13 @@ func flagsHelp() string {
 	return b.String()
 }
 
-// flagNames lists the flags with two dashes.
-func flagNames() []string {
+// longFlags lists the flags of a set with two dashes, without the hidden ones.
+func longFlags(f *pflag.FlagSet) []string {
 	var out []string
-	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) { out = append(out, "--"+f.Name) })
+	f.VisitAll(func(fl *pflag.Flag) {
+		if !fl.Hidden {
+			out = append(out, "--"+fl.Name)
+		}
+	})
 	return out
 }

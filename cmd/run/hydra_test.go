@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"fulcrum/configs"
 	"fulcrum/internal/golden"
@@ -48,8 +50,19 @@ func (a fakeApp) Jobs(req configs.Request) (string, error) {
 	jobs, err := configs.ExpandSweep(req)
 	return configs.JobsYAML(jobs), err
 }
-func (a fakeApp) Verb(_ context.Context, name string, args []string) error {
-	return a.note(name + " " + strings.Join(args, " "))
+func (a fakeApp) Check(*configs.Composed) error { return nil }
+func (a fakeApp) Resume(_ context.Context, dir string) error {
+	return a.note("resume " + dir)
+}
+func (a fakeApp) Rerun(_ context.Context, dir string, overrides []string) error {
+	return a.note("rerun " + strings.Join(append([]string{dir}, overrides...), " "))
+}
+
+// sessionOf is a call of the program with one verb more than it has.
+func sessionOf(app fakeApp, out, errOut io.Writer) *session {
+	table := verbs()
+	table.Add("toy", toyVerb(app))
+	return &session{ctx: context.Background(), out: out, errOut: errOut, app: app, verbs: table, now: time.Now()}
 }
 
 type hydraCase struct {
@@ -123,7 +136,7 @@ func runCase(t *testing.T, c hydraCase, conf string) string {
 		t.Setenv(k, v)
 	}
 	var out, errOut bytes.Buffer
-	err := realMain(context.Background(), args, &out, &errOut, fakeApp{})
+	err := sessionOf(fakeApp{}, &out, &errOut).call(args)
 	first := ""
 	for _, want := range append([]json.RawMessage{c.Expected}, c.Alt...) {
 		why := judge(want, c, out.Bytes(), err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) {
 	}
 	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"})
 	if err == nil {
-		err = realMain(context.Background(), os.Args[1:], os.Stdout, os.Stderr, fakeApp{schema: schema})
+		err = sessionOf(fakeApp{schema: schema}, os.Stdout, os.Stderr).call(os.Args[1:])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

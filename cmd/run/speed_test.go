@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments"
 )
 
 // sweepRequest is a sweep over our own tree with the schema of the program: n jobs of two groups and
 // three values.
 func sweepRequest(tb testing.TB, n int) configs.Request {
 	tb.Helper()
-	schema, err := newApp().Schema()
+	schema, err := experiments.App{}.Schema()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func BenchmarkSweep10000(b *testing.B) {
 // BenchmarkCompose is one config of eight groups and more, from nothing.
 func BenchmarkCompose(b *testing.B) {
 	for b.Loop() {
-		schema, err := newApp().Schema()
+		schema, err := experiments.App{}.Schema()
 		if err != nil {
 			b.Fatal(err)
 		}

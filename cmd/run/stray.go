@@ -12,12 +12,13 @@ import (
 // This file answers words that are neither flags nor overrides: exp okvqa_v3, --seed 3.
 
 // overrides refuses arguments that are neither a verb nor an override.
-func overrides(req configs.Request) error {
+func (s *session) overrides(req configs.Request) error {
+	verbs := s.verbs.Names()
 	for i, a := range req.Overrides {
 		if strings.Contains(a, "=") || strings.HasPrefix(a, "~") {
 			continue
 		}
-		if near, ok := registry.Nearest(a, verbs[:]); ok && i == 0 {
+		if near, ok := registry.Nearest(a, verbs); ok && i == 0 {
 			return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)
 		}
 		value := ""
@@ -27,7 +28,7 @@ func overrides(req configs.Request) error {
 		if meant := configs.Settings(req, a, value); len(meant) > 0 {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
 		}
-		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs[:], ", "))
+		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs, ", "))
 	}
 	return nil
 }

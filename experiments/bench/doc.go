@@ -5,5 +5,5 @@
 //	err := bench.Run(ctx, opt, os.Stdout)   // generates the data, measures, prints the table
 //
 // It generates the data, starts the processes and prints; it knows nothing of tensors. What is measured
-// is package experiments' business (benchmark.go): the same files, loaders, phases and policy as a run's.
+// is package measure's business: the same files, loaders, phases and policy as a run's.
 package bench

@@ -1,3 +1,4 @@
+// Package checks looks at a fresh run before its first step: at its data, and at its phases on copies of the policy.
 package checks
 
 import (
@@ -10,10 +11,8 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
-	"fulcrum/phases/rce"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
 
@@ -21,7 +20,7 @@ import (
 // step. What it finds goes to the log and, as events before the first row, to metrics.jsonl; a finding of
 // severity stop is the error that ends the run. Nothing of the run notices: weights, random numbers and
 // rows of training are the same without it.
-func Preflight(j *job.Job, ctx context.Context, w workload.Workload, plan phases.Plan) error {
+func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases.Plan) error {
 	c := j.Config
 	if !c.Preflight.Enabled {
 		return nil
@@ -36,7 +35,11 @@ func Preflight(j *job.Job, ctx context.Context, w workload.Workload, plan phases
 		opt.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
 	}
 	if !e.Long {
-		if err := checkMemory(j, ctx, trial, stagesOf(j, w, plan, false)); err != nil {
+		stages, err := stagesOf(j, w, plan, false)
+		if err != nil {
+			return err
+		}
+		if err := checkMemory(ctx, j, trial, stages); err != nil {
 			return err
 		}
 	}
@@ -57,7 +60,11 @@ func Preflight(j *job.Job, ctx context.Context, w workload.Workload, plan phases
 	if e.Short {
 		trial.Data.Shots = min(trial.Data.Shots, 8)
 	}
-	if err := report.Try(ctx, trial, stagesOf(j, w, plan, e.Short)); err != nil {
+	stages, err := stagesOf(j, w, plan, e.Short)
+	if err != nil {
+		return err
+	}
+	if err := report.Try(ctx, trial, stages); err != nil {
 		return err
 	}
 	if c.Compatible() {
@@ -75,9 +82,9 @@ func Preflight(j *job.Job, ctx context.Context, w workload.Workload, plan phases
 	return report.Judge()
 }
 
-// memory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
+// checkMemory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
 // summary.json alone.
-func checkMemory(j *job.Job, ctx context.Context, t preflight.Trial, stages []preflight.Stage) error {
+func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []preflight.Stage) error {
 	line, found, err := preflight.Memory(ctx, j.Config.Preflight, t, stages, j.Device)
 	if err != nil {
 		return err
@@ -94,8 +101,8 @@ func checkMemory(j *job.Job, ctx context.Context, t preflight.Trial, stages []pr
 		} else {
 			j.Log.Warnf("%s", f.Message)
 		}
-		j.Found = append(j.Found, reports.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-			Value: reports.Number(f.Value), Limit: reports.Number(f.Limit), Phase: preflight.Name})
+		j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+			Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: preflight.Name})
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
 		}
@@ -103,55 +110,34 @@ func checkMemory(j *job.Job, ctx context.Context, t preflight.Trial, stages []pr
 	return nil
 }
 
-// stages are the phases of a plan with the way to make each anew, on other data and without weight decay. A
+// stagesOf returns the phases of a plan with the way to make each anew, on other data and without weight decay. A
 // batch is as the configuration says, but groups are not filled with other queries, and small where short says so.
-func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) []preflight.Stage {
-	const few = 4 // candidates of a short group
-	c := *j.Config
-	c.Optim.WeightDecay = 0
-	for _, o := range []*grpo.Options{&c.GRPO, &c.GRPOOnline} {
-		if o.ZeroVariance == "resample" {
-			o.ZeroVariance = "keep"
-		}
-		if short {
-			o.GroupSize = min(o.GroupSize, few)
-		}
-	}
+func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]preflight.Stage, error) {
+	groupSize := 0
 	if short {
-		c.RCE.GroupSize = min(c.RCE.GroupSize, few)
+		groupSize = 4
 	}
+	c := j.Config.ForTrial(groupSize)
 	var out []preflight.Stage
 	for _, p := range plan.Phases {
-		s := preflight.Stage{Name: p.Name(), Source: p.Source(), Optim: c.Optim, Largest: func(n int) []int { return w.Largest(p.Source(), n) }}
-		switch p.Name() {
-		case "sft":
-			s.Credit = imitated(&c, rce.Options{Top1Only: true})
-		case "grpo":
-			s.Online, s.Freeze, s.Credit = c.GRPO.Rollout == "online", c.GRPO.Freeze, compared(c.GRPO)
-			s.SampleTemp = drawnAt(&c, c.GRPO.SampleTemp, c.GRPO.Temperature.Enabled)
-		case "grpo_online":
-			s.Online, s.Freeze, s.Credit = true, c.GRPOOnline.Freeze, compared(c.GRPOOnline)
-			s.SampleTemp = drawnAt(&c, c.GRPOOnline.SampleTemp, c.GRPOOnline.Temperature.Enabled)
-		case "rce":
-			s.Online, s.Credit = c.RCE.Rollout == "online", imitated(&c, c.RCE)
-			s.SampleTemp = drawnAt(&c, c.RCE.SampleTemp, false)
+		section, err := c.Phases().Get(p.Name())
+		if err != nil {
+			return nil, err
 		}
-		build := func(c *job.Config, src selector.Source) (phases.Phase, error) {
-			make, err := job.Phases().Get(p.Name())
-			if err != nil {
-				return nil, err
-			}
-			return make(c, otherData{src})
-		}
-		s.Build = func(src selector.Source) (phases.Phase, error) { return build(&c, src) }
-		s.Clipped = func(src selector.Source, norm float64) (phases.Phase, error) {
-			harder := c
-			harder.Optim.GradClipNorm = norm
-			return build(&harder, src)
-		}
-		out = append(out, s)
+		traits := section.Traits(c)
+		out = append(out, preflight.Stage{
+			Name: p.Name(), Source: p.Source(), Optim: c.Optim, Online: traits.Online, Freeze: traits.Freeze, Credit: traits.Credit,
+			SampleTemp: traits.SampleTemp,
+			Largest:    func(n int) []int { return w.Largest(p.Source(), n) },
+			Build:      func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(p.Name(), otherData{src}) },
+			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {
+				harder := *c
+				harder.Optim.GradClipNorm = norm
+				return harder.BuildPhase(p.Name(), otherData{src})
+			},
+		})
 	}
-	return out
+	return out, nil
 }
 
 // otherData gives every phase one source.
@@ -161,14 +147,14 @@ func (d otherData) Beams(string) (selector.Source, error)   { return d.src, nil 
 func (d otherData) Records(string) (selector.Source, error) { return d.src, nil }
 func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil }
 
-// tell records findings as events before the first step, which shows them; a dry run prints them.
+// tellFindings records findings as events before the first step, which shows them; a dry run prints them.
 func tellFindings(j *job.Job, findings []preflight.Finding) error {
 	for _, f := range findings {
 		if j.Config.DryRun {
 			stdout.Printf("%-7s  %s: %s: %s\n", f.Severity, f.Phase, f.Check, f.Message)
 			continue
 		}
-		if err := j.Log.Record(reports.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
+		if err := j.Log.Record(record.KindEvent, f.Phase, 0, 0, 0, f.Fields()); err != nil {
 			return err
 		}
 	}

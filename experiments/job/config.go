@@ -10,10 +10,8 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
-	"fulcrum/phases/rce"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
@@ -58,13 +56,13 @@ type Config struct {
 	// the encoder-decoder (policy=seq2seq)
 	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
 	// supervised fine-tuning on the best recorded beam
-	SFT rce.SFTOptions `koanf:"sft"`
+	SFT SFTOptions `koanf:"sft"`
 	// reward-weighted cross entropy on recorded beams
-	RCE rce.Options `koanf:"rce"`
+	RCE RCEOptions `koanf:"rce"`
 	// group-relative policy optimisation
-	GRPO grpo.Options `koanf:"grpo"`
+	GRPO GRPOOptions `koanf:"grpo"`
 	// a second GRPO phase, on sampled groups scored by the reader
-	GRPOOnline grpo.Options `koanf:"grpo_online"`
+	GRPOOnline GRPOOnlineOptions `koanf:"grpo_online"`
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
@@ -86,9 +84,9 @@ type Config struct {
 	// task=score
 	Score ScoreOptions `koanf:"score"`
 	// plots and report.md
-	Report reports.ReportOptions `koanf:"report"`
+	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
-	Logging reports.LoggingOptions `koanf:"logging"`
+	Logging record.LoggingOptions `koanf:"logging"`
 }
 
 // InitOptions names the initial weights.
@@ -112,15 +110,19 @@ type PredictOptions struct {
 
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
-	online := grpo.DefaultOptions()
-	online.Rollout, online.OldPolicy = "online", "batch"
-	return &Config{
+	c := &Config{
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(), GRPOOnline: online,
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: reports.DefaultReportOptions(), Logging: reports.DefaultLoggingOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
+	table := c.Phases()
+	for _, name := range table.Names() {
+		if p, err := table.Get(name); err == nil {
+			p.SetDefaults()
+		}
+	}
+	return c
 }
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
@@ -145,7 +147,7 @@ func (c *Config) Uses(section string) bool {
 
 // Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
 func (c *Config) Scheduled(section string) bool {
-	if _, err := Phases().Get(section); err == nil {
+	if _, err := c.Phases().Get(section); err == nil {
 		return slices.Contains(c.Schedule, section)
 	}
 	return c.Uses(section)
@@ -159,11 +161,11 @@ func (c *Config) Validate() error {
 	if !devices.MatchString(c.Device) {
 		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)", c.Device)
 	}
-	names := Phases()
+	table := c.Phases()
 	seen := map[string]bool{}
 	if c.Task == "train" {
 		for _, name := range c.Schedule {
-			if _, err := names.Get(name); err != nil {
+			if _, err := table.Get(name); err != nil {
 				return option.Errorf("schedule", "%v", err)
 			}
 			if seen[name] {
@@ -174,14 +176,16 @@ func (c *Config) Validate() error {
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
-		online := seen["grpo"] && c.GRPO.Rollout == "online" && c.GRPO.Epochs > 0 || seen["grpo_online"] && c.GRPOOnline.Epochs > 0 ||
-			seen["rce"] && c.RCE.Rollout == "online" && c.RCE.Epochs > 0
+		online := false
+		for _, p := range c.planned() {
+			online = online || p.Traits(c).Online
+		}
 		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
 		}
 	}
 	if c.Policy != "pointer" {
-		if err := c.validateTokens(seen); err != nil {
+		if err := c.validateTokens(); err != nil {
 			return err
 		}
 	}
@@ -194,21 +198,23 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// validateTokens checks what only token policies ask for; seen are the scheduled phases.
-func (c *Config) validateTokens(seen map[string]bool) error {
+// validateTokens checks what only token policies ask for.
+func (c *Config) validateTokens() error {
 	if c.Task == "predict" {
 		return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
 	}
-	for _, phase := range []struct {
-		name string
-		opt  grpo.Options
-	}{{"grpo", c.GRPO}, {"grpo_online", c.GRPOOnline}} {
-		if !seen[phase.name] || phase.opt.Epochs == 0 {
+	if c.Task != "train" {
+		return nil
+	}
+	planned := c.planned()
+	for _, name := range c.Schedule {
+		p, ok := planned[name].(tokenPhase)
+		if !ok {
 			continue
 		}
 		var bad *option.Error
-		if err := phase.opt.ValidateTokens(); errors.As(err, &bad) {
-			return option.Errorf(phase.name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
+		if err := p.ValidateTokens(); errors.As(err, &bad) {
+			return option.Errorf(name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Job is one run's work: what is asked for and where it is written. A task fills in what comes of it.
@@ -17,7 +17,7 @@ type Job struct {
 	Dir       string   // the run folder
 	Hash      string   // of the configuration
 	Device    string   // "" until libtorch is there
-	Log       *reports.Log
+	Log       *record.Log
 	Saved     *phases.Saved // the state a resume starts from; nil: none
 	Recorder  func(of func(query int64) Asked) phases.Recorder
 	Judge     func(epochs int) (JudgeFunc, error)
@@ -29,10 +29,10 @@ type Job struct {
 
 // Outcome is what a task leaves for summary.json.
 type Outcome struct {
-	Data       reports.DataSummary
-	Result     *phases.Result    // of task=train
-	Evaluation evaluated         // of task=evaluate
-	Found      []reports.Finding // of this attempt, that depend on the machine: they stand in no row
+	Data       record.DataSummary
+	Result     *phases.Result   // of task=train
+	Evaluation evaluated        // of task=evaluate
+	Found      []record.Finding // of this attempt, that depend on the machine: they stand in no row
 }
 
 // JudgeFunc says after an epoch why the run should end here; "": it goes on.
@@ -46,7 +46,7 @@ type Asked struct {
 
 // evaluated is what task=evaluate leaves in summary.json.
 type evaluated interface {
-	Best() *reports.BestSummary // what a sweep compares
+	Best() *record.BestSummary // what a sweep compares
 }
 
 // Logf writes a line to the log.

@@ -1,11 +1,12 @@
 package job
 
 import (
+	"math"
+	"reflect"
+
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/phases/grpo"
-	"fulcrum/phases/rce"
 	"fulcrum/selector"
 )
 
@@ -19,59 +20,125 @@ type Sources interface {
 	Online(phase string) (selector.Source, error)
 }
 
-// phaseMaker builds a phase from the configuration and what the policy's kind brings.
-type phaseMaker func(c *Config, d Sources) (phases.Phase, error)
+// Phase is what a schedule may name: the options of one section and what is made of them. To add one, write a type with
+// its options and these methods, and give Config a field of it.
+type Phase interface {
+	// SetDefaults fills in the options.
+	SetDefaults()
+	// Build makes the phase that the schedule calls name.
+	Build(name string, c *Config, d Sources) (phases.Phase, error)
+	// Traits says what the checks before training go by.
+	Traits(c *Config) Traits
+	// Shrink prepares the options for a trial: no group is filled with other queries, none has more than groupSize
+	// sampled candidates.
+	Shrink(groupSize int)
+}
 
-// Phases returns the phases that schedule may name.
-func Phases() *registry.Table[phaseMaker] {
-	t := registry.New[phaseMaker]("phase")
-	t.Add("sft", newSFT)
-	t.Add("rce", newRCE)
-	t.Add("grpo", newGRPO)
-	t.Add("grpo_online", newGRPOOnline)
+// tokenPhase is a Phase that does not suit every token policy.
+type tokenPhase interface{ ValidateTokens() error }
+
+// Traits are what the checks before training go by.
+type Traits struct {
+	Epochs     int // 0: the phase is skipped
+	Online     bool
+	Learns     Learns
+	Freeze     []string // see preflight.Stage, Credit and SampleTemp too
+	Credit     func(b *selector.Batch, tau float64) []float64
+	SampleTemp float64
+}
+
+// Learns is what of the data a phase learns from.
+type Learns int
+
+// What a phase may learn from.
+const (
+	FromSamples Learns = iota // of the policy itself
+	FromBest                  // the best recorded candidate
+	FromRewards               // recorded candidates, weighted by their rewards
+	FromGroups                // groups of recorded candidates, compared
+)
+
+// Phases returns the phases that c's schedule may name: the sections that are one.
+func (c *Config) Phases() *registry.Table[Phase] {
+	t := registry.New[Phase]("phase")
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if p, ok := v.Field(i).Addr().Interface().(Phase); ok {
+			t.Add(v.Type().Field(i).Tag.Get("koanf"), p)
+		}
+	}
 	return t
 }
 
-func newSFT(c *Config, d Sources) (phases.Phase, error) {
-	src, err := d.Beams("sft")
-	return rce.NewSFT(c.SFT, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
-}
-
-func newRCE(c *Config, d Sources) (phases.Phase, error) {
-	from := d.Beams
-	if c.RCE.Rollout == "online" {
-		from = d.Online
+// planned returns the phases of the schedule that have epochs, by name. Names without a phase are left out.
+func (c *Config) planned() map[string]Phase {
+	out, table := map[string]Phase{}, c.Phases()
+	for _, name := range c.Schedule {
+		if p, err := table.Get(name); err == nil && p.Traits(c).Epochs > 0 {
+			out[name] = p
+		}
 	}
-	src, err := from("rce")
-	return rce.New(c.RCE, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return out
 }
 
-func newGRPO(c *Config, d Sources) (phases.Phase, error) { return newGRPONamed("grpo", c.GRPO, c, d) }
-
-func newGRPOOnline(c *Config, d Sources) (phases.Phase, error) {
-	return newGRPONamed("grpo_online", c.GRPOOnline, c, d)
-}
-
-func newGRPONamed(name string, opt grpo.Options, c *Config, d Sources) (phases.Phase, error) {
-	var src selector.Source
-	var err error
-	if opt.Rollout == "online" {
-		src, err = d.Online(name)
-	} else {
-		src, err = d.Records(name)
+// Learns reports whether a phase of the schedule learns from one of the recorded kinds.
+func (c *Config) Learns(from ...Learns) bool {
+	for _, p := range c.planned() {
+		for _, kind := range from {
+			if p.Traits(c).Learns == kind {
+				return true
+			}
+		}
 	}
-	return grpo.New(name, opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize), err
+	return false
+}
+
+// sampleTemp returns the temperature at which the policy's samples are draws from itself; 0 where they leave tokens out.
+func (c *Config) sampleTemp(temperature float64) float64 {
+	draws := c.VL.Generation
+	switch c.Policy {
+	case "pointer":
+		return temperature
+	case "seq2seq":
+		draws = c.Seq2Seq.Generation
+	}
+	if draws.TopP < 1 || draws.TopK > 0 || draws.RepetitionPenalty != 1 {
+		return 0
+	}
+	return temperature
+}
+
+// ForTrial returns a copy of c whose phases are cheap to try, without weight decay. groupSize 0 leaves the sizes of
+// groups as they are.
+func (c *Config) ForTrial(groupSize int) *Config {
+	trial := *c
+	trial.Optim.WeightDecay = 0
+	if groupSize == 0 {
+		groupSize = math.MaxInt
+	}
+	table := trial.Phases()
+	for _, name := range table.Names() {
+		if p, err := table.Get(name); err == nil {
+			p.Shrink(groupSize)
+		}
+	}
+	return &trial
+}
+
+// BuildPhase makes the phase of a section.
+func (c *Config) BuildPhase(name string, d Sources) (phases.Phase, error) {
+	p, err := c.Phases().Get(name)
+	if err != nil {
+		return nil, err
+	}
+	return p.Build(name, c, d)
 }
 
 // PlanOf makes the phases of the schedule that have epochs.
 func PlanOf(c *Config, d Sources) (phases.Plan, error) {
 	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Doctor}
 	for _, name := range c.Schedule {
-		make, err := Phases().Get(name)
-		if err != nil {
-			return plan, err
-		}
-		phase, err := make(c, d)
+		phase, err := c.BuildPhase(name, d)
 		if err != nil {
 			return plan, err
 		}

@@ -14,7 +14,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // controller owns a sweep: it hands jobs to the launcher, writes what becomes of them into the ledger,
@@ -381,7 +381,7 @@ func (p *plan) result(job *ledger.Job) error {
 	if err != nil {
 		return err
 	}
-	summary, err := reports.ReadSummary(dir)
+	summary, err := record.ReadSummary(dir)
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func (p *plan) result(job *ledger.Job) error {
 		job.Epochs += phase.Epochs
 	}
 	for i, v := range r.Values {
-		job.Objectives = append(job.Objectives, ledger.Objective{Name: r.Names[i], Value: reports.Number(v), Minimize: r.Minimize[i]})
+		job.Objectives = append(job.Objectives, ledger.Objective{Name: r.Names[i], Value: record.Number(v), Minimize: r.Minimize[i]})
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 // plan is a sweep before and beside its ledger: what its configuration makes of it.
@@ -33,7 +33,7 @@ type plan struct {
 	dims     []configs.Dimension // what is swept
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
-	study    *reports.Study      // nil: the sweep has no arms
+	study    *sweepreport.Study  // nil: the sweep has no arms
 	open     openLauncher
 	dir, cwd string // absolute
 

@@ -15,7 +15,7 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Judge says after an epoch why the run should end here; "": it goes on.
@@ -46,7 +46,7 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		}
 		return name, v, nil
 	}
-	rows, err := reports.ReadRun(dir)
+	rows, err := record.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}

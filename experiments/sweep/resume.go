@@ -18,7 +18,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // AcceptChanges is the flag that lets a sweep go on with configuration files and a program that have changed.
@@ -166,7 +166,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		if err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(filepath.Join(p.dir, MultirunName(s.Generation)), []byte(text), 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(p.dir, multirunName(s.Generation)), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -194,8 +194,8 @@ func keysOf(dims []configs.Dimension) string {
 
 // hasResult reports whether the folder of a job that has ended well still says so.
 func hasResult(dir string, job ledger.Job) bool {
-	s, err := reports.ReadSummary(filepath.Join(dir, job.Dir))
-	return err != nil || s != nil && (s.State == reports.StateDone || s.State == reports.StatePruned) // an unreadable one is not gone
+	s, err := record.ReadSummary(filepath.Join(dir, job.Dir))
+	return err != nil || s != nil && (s.State == record.StateDone || s.State == record.StatePruned) // an unreadable one is not gone
 }
 
 // rejudge reads the results of the jobs that have ended again: the objectives may be others now.
@@ -226,8 +226,8 @@ func jobNumbers(nums []int) string {
 	return "jobs " + strings.Join(names, ", ")
 }
 
-// MultirunName is the file of the primary configuration of a generation.
-func MultirunName(generation int) string {
+// multirunName is the file of the primary configuration of a generation.
+func multirunName(generation int) string {
 	if generation <= 1 {
 		return multirunFile
 	}
@@ -238,9 +238,9 @@ func MultirunName(generation int) string {
 // as its file tells.
 func (p *plan) changes(generation int) string {
 	const most = 5
-	old, err := os.ReadFile(filepath.Join(p.dir, MultirunName(generation)))
+	old, err := os.ReadFile(filepath.Join(p.dir, multirunName(generation)))
 	if err != nil {
-		return MultirunName(generation) + " is gone"
+		return multirunName(generation) + " is gone"
 	}
 	text, err := p.master.YAML("job", false, "")
 	if err != nil {

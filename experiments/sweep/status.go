@@ -10,7 +10,8 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
 )
 
 // LostLedger refuses a sweep's folder whose ledger is gone; nil for any other folder.
@@ -43,14 +44,14 @@ func PrintStatus(dir string) error {
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
 	if runfolder.Locked(dir) {
 		controlled = "its controller is running (follow: run attach " + dir + ")"
-	} else if n := CountEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
+	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
 		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
-	opt, rows := ReportInput(dir, s, jobs)
-	stdout.Print(reports.SweepTable(rows, opt))
+	opt, rows := reportInput(dir, s, jobs)
+	stdout.Print(sweepreport.SweepTable(rows, opt))
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:
@@ -66,7 +67,7 @@ func PrintStatus(dir string) error {
 	return nil
 }
 
-func CountEnded(jobs []ledger.Job) int {
+func countEnded(jobs []ledger.Job) int {
 	n := 0
 	for _, job := range jobs {
 		if launcher.Ended(job.State) {
@@ -105,18 +106,18 @@ func observe(dir string, job *ledger.Job) {
 // runStatus says in a few words how far a run is: from its summary and its lock.
 func runStatus(dir string) string {
 	at := ""
-	if rows, err := reports.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
+	if rows, err := record.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
 		last := rows.Epochs[len(rows.Epochs)-1]
 		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
 	}
 	if runfolder.Locked(dir) {
 		return "running" + at
 	}
-	s, err := reports.ReadSummary(dir)
+	s, err := record.ReadSummary(dir)
 	switch {
 	case err != nil || s == nil:
 		return "killed" + at + " (run resume " + dir + ")"
-	case s.State == reports.StateDone, s.State == reports.StatePruned:
+	case s.State == record.StateDone, s.State == record.StatePruned:
 		return s.State
 	}
 	return s.State + at + " (run resume " + dir + ")"

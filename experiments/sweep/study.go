@@ -13,7 +13,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 // studyJobs crosses the arms of a study with the points of its grid: all arms of the first point, then those
@@ -28,7 +28,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 			var parent *int
 			var start []string
 			if arm.From != "" {
-				at := first + slices.IndexFunc(p.study.Arms, func(a reports.StudyArm) bool { return a.Name == arm.From })
+				at := first + slices.IndexFunc(p.study.Arms, func(a sweepreport.StudyArm) bool { return a.Name == arm.From })
 				parent, start = &at, []string{checkpointOf(p.dir, jobs[at].row.Dir, arm)}
 			}
 			job, err := p.compose(num, slices.Concat(without(arm.Overrides, point), point), "", start...)
@@ -52,7 +52,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 }
 
 // ofArm names the arm in an error about what it sets; other errors are of all arms.
-func ofArm(arm reports.StudyArm, err error) error {
+func ofArm(arm sweepreport.StudyArm, err error) error {
 	for _, o := range arm.Overrides {
 		if key, _, _ := strings.Cut(o, "="); strings.Contains(err.Error(), strings.TrimLeft(key, "+~")) {
 			return fmt.Errorf("arm %s: %w", arm.Name, err)
@@ -62,12 +62,12 @@ func ofArm(arm reports.StudyArm, err error) error {
 }
 
 // checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.
-func checkpointOf(sweep, run string, arm reports.StudyArm) string {
+func checkpointOf(sweep, run string, arm sweepreport.StudyArm) string {
 	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quote(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
 }
 
 // startOf are the overrides that a study gives a job of its own accord: where it starts.
-func startOf(sweep string, study *reports.Study, job ledger.Job, jobs []ledger.Job) []string {
+func startOf(sweep string, study *sweepreport.Study, job ledger.Job, jobs []ledger.Job) []string {
 	if job.Parent == nil || study == nil {
 		return nil
 	}
@@ -146,11 +146,11 @@ func Jobs(runs Runs, req configs.Request) (string, error) {
 }
 
 // shownOverrides tell a job from the others of its sweep: of a study, arm=NAME stands for what the arm sets.
-func shownOverrides(study *reports.Study, job ledger.Job) []string {
+func shownOverrides(study *sweepreport.Study, job ledger.Job) []string {
 	if study == nil || job.Arm == "" {
 		return job.Overrides
 	}
-	return append([]string{reports.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
+	return append([]string{sweepreport.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
 }
 
 // waiting says what a queued job of a study waits for; "" for nothing.

@@ -8,7 +8,7 @@ import (
 
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 // WriteReport writes report.md and, of a sweep that searched, optimization_results.yaml.
@@ -17,33 +17,33 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	opt, rows := ReportInput(dir, s, jobs)
+	opt, rows := reportInput(dir, s, jobs)
 	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
-		if err := reports.WriteOptimizationResults(dir, rows, opt); err != nil {
+		if err := sweepreport.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}
 	}
-	return reports.WriteSweepReport(dir, rows, opt)
+	return sweepreport.WriteSweepReport(dir, rows, opt)
 }
 
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one
 // more for each change that was accepted (multirun.2.yaml, …).
 const generationKey = "configuration"
 
-// ReportInput returns what a report says of a sweep: its options and its jobs.
-func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOptions, []reports.SweepJob) {
-	opt := reports.SweepOptions{
+// reportInput returns what a report says of a sweep: its options and its jobs.
+func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.SweepOptions, []sweepreport.SweepJob) {
+	opt := sweepreport.SweepOptions{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
 		Pruner: s.Pruner, Constraints: s.Constraints,
 	}
 	for _, d := range s.Dimensions {
-		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
 	}
 	for _, o := range s.Objectives {
-		opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+		opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
-		arms := reports.SweepDimension{Key: reports.ArmKey}
+		arms := sweepreport.SweepDimension{Key: sweepreport.ArmKey}
 		for _, arm := range s.Study.Arms {
 			arms.Values = append(arms.Values, arm.Name)
 		}
@@ -52,16 +52,16 @@ func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOp
 	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
-		opt.Dimensions = append(opt.Dimensions, reports.SweepDimension{Key: generationKey})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: generationKey})
 		for g := 1; g <= s.Generation; g++ {
 			last := &opt.Dimensions[len(opt.Dimensions)-1]
 			last.Values = append(last.Values, strconv.Itoa(g))
 		}
 		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
 	}
-	rows := make([]reports.SweepJob, len(jobs))
+	rows := make([]sweepreport.SweepJob, len(jobs))
 	for i, j := range jobs {
-		rows[i] = reports.SweepJob{
+		rows[i] = sweepreport.SweepJob{
 			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
@@ -76,7 +76,7 @@ func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOp
 			rows[i].Params[d.Key] = j.Params[k]
 		}
 		if s.Study != nil {
-			rows[i].Params[reports.ArmKey] = j.Arm
+			rows[i].Params[sweepreport.ArmKey] = j.Arm
 			rows[i].Command = append(rows[i].Command, startOf(dir, s.Study, j, jobs)...)
 		}
 		if s.Generation > 1 {
@@ -86,7 +86,7 @@ func ReportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (reports.SweepOp
 		for k, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
 			if !named && k == len(opt.Objectives) {
-				opt.Objectives = append(opt.Objectives, reports.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+				opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
 			}
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 )
 
@@ -42,8 +43,8 @@ type evaluation struct {
 }
 
 // Best is what a sweep compares.
-func (e evaluation) Best() *reports.BestSummary {
-	return &reports.BestSummary{Metric: "accuracy", Mode: "max", Value: reports.Number(e.Overall / 100)}
+func (e evaluation) Best() *record.BestSummary {
+	return &record.BestSummary{Metric: "accuracy", Mode: "max", Value: record.Number(e.Overall / 100)}
 }
 
 // evaluate runs task=evaluate.
@@ -312,7 +313,7 @@ func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 			return err
 		}
 	}
-	if err := reports.WriteText(j.Dir, e.markdown()); err != nil {
+	if err := page.WriteText(j.Dir, e.markdown()); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -371,10 +372,10 @@ func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
 		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
 	}
 	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
-	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	return j.Log.Scores(reports.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
+	return j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // RewriteEvaluation writes the report.md of a finished task=evaluate again.
@@ -383,7 +384,7 @@ func RewriteEvaluation(dir string) error {
 	if err != nil {
 		return err
 	}
-	return reports.WriteText(dir, text)
+	return page.WriteText(dir, text)
 }
 
 // EvaluationReport is the report of a finished task=evaluate, from its summary.

@@ -15,7 +15,9 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 	"fulcrum/rewardutil/text"
 )
 
@@ -67,8 +69,8 @@ type rougeMeasure struct {
 
 // rougeCI is a mean and its 95 % interval, which a single text has not.
 type rougeCI struct {
-	Mean     float64           `json:"mean"`
-	Interval *reports.Interval `json:"interval,omitempty"`
+	Mean     float64         `json:"mean"`
+	Interval *stats.Interval `json:"interval,omitempty"`
 }
 
 // idText is a line with the bytes of its id as the key that joins files.
@@ -275,7 +277,7 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 		for i, l := range lines {
 			values[i] = of(l)
 		}
-		m, interval := reports.MeanInterval(values, reports.DefaultStatsOptions().Level)
+		m, interval := stats.MeanInterval(values, stats.DefaultStatsOptions().Level)
 		return rougeCI{m, interval}
 	}
 	for _, m := range rougeNames() {
@@ -301,7 +303,7 @@ func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) er
 	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return reports.WriteText(j.Dir, e.markdown())
+	return page.WriteText(j.Dir, e.markdown())
 }
 
 func (e rougeEvaluation) print(w io.Writer, out string) {
@@ -342,10 +344,10 @@ func (e rougeEvaluation) markdown() string {
 }
 
 // Best is what a sweep compares.
-func (e rougeEvaluation) Best() *reports.BestSummary {
+func (e rougeEvaluation) Best() *record.BestSummary {
 	for _, m := range e.Measures {
 		if m.Name == "rougeL" {
-			return &reports.BestSummary{Metric: m.Name, Mode: "max", Value: reports.Number(m.FMeasure.Mean)}
+			return &record.BestSummary{Metric: m.Name, Mode: "max", Value: record.Number(m.FMeasure.Mean)}
 		}
 	}
 	return nil
@@ -358,7 +360,7 @@ func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 	for _, m := range e.Measures {
 		fields[m.Name] = m.FMeasure.Mean
 	}
-	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
 	ids := numbered(lines)
@@ -367,7 +369,7 @@ func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 		for i, l := range lines {
 			scores[i] = m.of(l).FMeasure
 		}
-		if err := j.Log.Scores(reports.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
+		if err := j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // This file is what task=generate and task=score share: JSONL in, JSONL out, in the same order.
@@ -130,7 +130,7 @@ func (t *textTask) do(ctx context.Context) error {
 		return err
 	}
 	stdout.Printf("%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
-	t.job.Data = reports.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
+	t.job.Data = record.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
 	if len(bad) > 0 {
 		t.job.Data.Skipped["bad_lines"] = len(bad)
 		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)

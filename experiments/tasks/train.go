@@ -10,7 +10,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // train runs task=train: data, policy, baselines, the schedule, the report.
@@ -60,7 +60,7 @@ func train(ctx context.Context, j *job.Job) error {
 	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.Recorder(ask), Dir: j.Dir, ConfigHash: j.Hash, Export: export, GoOn: c.Compatible()}
 	j.Begun = true
 	if j.Saved == nil {
-		if err := checks.Preflight(j, ctx, w, plan); err != nil {
+		if err := checks.Preflight(ctx, j, w, plan); err != nil {
 			return err
 		}
 		if err := phases.Check(plan, env); err != nil {
@@ -81,11 +81,11 @@ func train(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
-	var planned []reports.PhasePlan
+	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
 		epochs += p.Epochs()
-		planned = append(planned, reports.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+		planned = append(planned, record.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
 	if env.Judge, err = j.Judge(epochs); err != nil {

@@ -10,7 +10,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
 
@@ -29,9 +29,9 @@ func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result pha
 	if err != nil {
 		return err
 	}
-	out := []reports.Example{}
+	out := []record.Example{}
 	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
-		e := reports.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
+		e := record.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
 		out = append(out, e)
@@ -52,7 +52,7 @@ func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) 
 	return before, result.BestEval, nil
 }
 
-func writeExamples(j *job.Job, out []reports.Example) error {
+func writeExamples(j *job.Job, out []record.Example) error {
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return err
@@ -78,12 +78,12 @@ func pickExamples(before, after []float64, changed func(i int) bool) []int {
 	return out
 }
 
-func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []reports.ItemText {
+func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) []record.ItemText {
 	pool := set.Pool(query)
-	var out []reports.ItemText
+	var out []record.ItemText
 	for _, p := range selection {
 		q, a := questionAnswer(b.Text(int(pool[p])))
-		out = append(out, reports.ItemText{Question: q, Answer: a})
+		out = append(out, record.ItemText{Question: q, Answer: a})
 	}
 	return out
 }

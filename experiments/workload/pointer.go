@@ -17,7 +17,7 @@ import (
 	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -83,7 +83,7 @@ func (w *Pointer) Export() (func(checkpoint, phase string, epoch int, metrics ma
 	}, nil
 }
 
-func (w *Pointer) Summary() reports.DataSummary { return dataSummary(w.bundle) }
+func (w *Pointer) Summary() record.DataSummary { return dataSummary(w.bundle) }
 
 func (w *Pointer) Examples(env *phases.Env, result phases.Result) error {
 	return pointerExamples(w.job, w.bundle, env, result)
@@ -121,7 +121,7 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 }
 
 // TellSkipped says what of the data is not used, and which keys are not read.
-func TellSkipped(j *job.Job, d reports.DataSummary) {
+func TellSkipped(j *job.Job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
 		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
 		if at := d.SkippedAt[reason]; at != "" {
@@ -139,17 +139,17 @@ func TellSkipped(j *job.Job, d reports.DataSummary) {
 }
 
 // unknownKeys are keys of records as a summary keeps them.
-func unknownKeys(keys []keycheck.Unknown) []reports.UnknownKey {
-	var out []reports.UnknownKey
+func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
+	var out []record.UnknownKey
 	for _, u := range keys {
-		out = append(out, reports.UnknownKey(u))
+		out = append(out, record.UnknownKey(u))
 	}
 	return out
 }
 
 // dataSummary describes a bundle for summary.json.
-func dataSummary(b *beamdata.Bundle) reports.DataSummary {
-	s := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
+func dataSummary(b *beamdata.Bundle) record.DataSummary {
+	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
 		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
@@ -272,11 +272,11 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 		if len(fields) == 2 { // no query has two candidates
 			continue
 		}
-		if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+		if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 			return err
 		}
 		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return j.Log.Scores(reports.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return j.Log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
 		}); err != nil {
 			return err
 		}

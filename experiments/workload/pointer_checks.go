@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
+	"fulcrum/experiments/job"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -14,14 +15,11 @@ import (
 func (w *Pointer) Audit(lim audit.Limits) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
 	var imitated, compared *beamdata.Set
-	for _, name := range c.Schedule {
-		switch {
-		case name == "sft" && c.SFT.Epochs > 0, name == "rce" && c.RCE.Epochs > 0 && c.RCE.Rollout != "online":
-			imitated = firstSet(b.RCE, b.Records)
-		case name == "grpo" && c.GRPO.Epochs > 0 && c.GRPO.Rollout != "online",
-			name == "grpo_online" && c.GRPOOnline.Epochs > 0 && c.GRPOOnline.Rollout != "online":
-			compared = firstSet(b.Records, b.RCE)
-		}
+	if c.Learns(job.FromBest, job.FromRewards) {
+		imitated = firstSet(b.RCE, b.Records)
+	}
+	if c.Learns(job.FromGroups) {
+		compared = firstSet(b.Records, b.RCE)
 	}
 	return b.Audit(imitated, compared, lim), nil
 }

@@ -10,7 +10,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/usage"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
 )
@@ -215,7 +215,7 @@ func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
 type seq2seqText struct {
 	words
 	model *seq2seq.Model
-	log   *reports.Log
+	log   *record.Log
 	told  bool // that a source was cut
 }
 

@@ -13,7 +13,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
@@ -260,9 +260,9 @@ func (w *textWorkload[P]) Export() (func(checkpoint, phase string, epoch int, me
 }
 
 // Summary describes the data.
-func (w *textWorkload[P]) Summary() reports.DataSummary {
+func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle
-	out := reports.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
+	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for why, s := range w.skipped {
 		out.Skipped[why], out.SkippedAt[why] = s.Count, s.Where
@@ -380,14 +380,14 @@ func (w *textWorkload[P]) Examples(env *phases.Env, result phases.Result) error 
 	if err != nil {
 		return err
 	}
-	out := []reports.Example{}
+	out := []record.Example{}
 	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
 		s, err := set.Sample(i)
 		if err != nil {
 			return err
 		}
-		out = append(out, reports.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
-			Before: []reports.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []reports.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
+		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
+			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}
 	return writeExamples(w.job, out)
 }

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/conversation"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
@@ -19,14 +20,11 @@ import (
 func (w *textWorkload[P]) Audit(lim audit.Limits) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
 	var imitated, compared *conversation.Set
-	for _, name := range c.Schedule {
-		switch {
-		case name == "rce" && c.RCE.Epochs > 0 && c.RCE.Rollout != "online":
-			imitated = b.Train
-		case name == "grpo" && c.GRPO.Epochs > 0 && c.GRPO.Rollout != "online",
-			name == "grpo_online" && c.GRPOOnline.Epochs > 0 && c.GRPOOnline.Rollout != "online":
-			compared = b.Train
-		}
+	if c.Learns(job.FromRewards) {
+		imitated = b.Train
+	}
+	if c.Learns(job.FromGroups) {
+		compared = b.Train
 	}
 	return b.Audit(imitated, compared, lim)
 }

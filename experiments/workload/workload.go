@@ -10,7 +10,7 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
@@ -39,7 +39,7 @@ type Workload interface {
 	// one value of the key by. Splits of which nothing is known are left out.
 	Clusters(by string) (Clusters, error)
 	// Summary describes the data for summary.json and the report.
-	Summary() reports.DataSummary
+	Summary() record.DataSummary
 }
 
 // workloadMaker reads the data and builds the policy that a configuration describes.
@@ -64,10 +64,10 @@ func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Se
 	if known {
 		fields["accuracy"] = sel.MeanAccuracy()
 	}
-	if err := j.Log.Record(reports.KindEval, "", 0, 0, 0, fields); err != nil {
+	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 		return err
 	}
-	scores := reports.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
+	scores := record.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
 	if err := j.Log.Scores(scores); err != nil || !known {
 		return err
 	}

@@ -119,7 +119,8 @@ func TestBothLayoutsTwice(t *testing.T) {
 // TestCheckTypes: 8-bit and integer weights are refused by name.
 func TestCheckTypes(t *testing.T) {
 	path := t.TempDir()
-	if err := Write(path, []byte("{}"), nil, []tensorfile.Tensor{tensorfile.FromInt64s("w", []int{1}, []int64{1})}, 0); err != nil {
+	whole := tensorfile.Tensor{Name: "w", DType: tensorfile.I64, Shape: []int{1}, Data: make([]byte, 8)}
+	if err := Write(path, []byte("{}"), nil, []tensorfile.Tensor{whole}, 0); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Open(path)

@@ -30,7 +30,7 @@ func FuzzPT(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if tensors, ok := Tensors(v); ok {
+		if tensors, ok := tensorsOf(v); ok {
 			for _, x := range tensors {
 				x.Float64s()
 			}

@@ -15,13 +15,9 @@ import (
 type Array struct {
 	Tensor
 	Strings []string // row-major; nil unless the array holds text
-	mem     *mapping
 }
 
-// Close unmaps the file of an array that ReadNPY returned.
-func (a *Array) Close() error { return a.mem.Close() }
-
-// ReadNPY maps a .npy file. C-ordered little-endian data is not copied.
+// ReadNPY maps a .npy file, for the life of the process. C-ordered little-endian data is not copied.
 func ReadNPY(path string) (*Array, error) {
 	mem, err := mapFile(path)
 	if err != nil {
@@ -32,7 +28,6 @@ func ReadNPY(path string) (*Array, error) {
 		mem.Close()
 		return nil, fmt.Errorf("%s: not a valid .npy file: %w", path, err)
 	}
-	a.mem = mem
 	return a, nil
 }
 

@@ -153,11 +153,6 @@ func FromFloat32s(name string, shape []int, v []float32) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: shape, Data: bytesOf(v)}
 }
 
-// FromInt64s returns an I64 tensor over v's memory.
-func FromInt64s(name string, shape []int, v []int64) Tensor {
-	return Tensor{Name: name, DType: I64, Shape: shape, Data: bytesOf(v)}
-}
-
 // FromFloat64s returns an F64 tensor over v's memory.
 func FromFloat64s(name string, shape []int, v []float64) Tensor {
 	return Tensor{Name: name, DType: F64, Shape: shape, Data: bytesOf(v)}

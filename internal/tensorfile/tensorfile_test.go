@@ -73,7 +73,7 @@ func TestPTNestedValues(t *testing.T) {
 					t.Errorf("%s: shape %v, want %v", key, got, want.shape)
 				}
 			}
-			state, ok := Tensors(get(t, p.Value, "state"))
+			state, ok := tensorsOf(get(t, p.Value, "state"))
 			if !ok || len(state) != 4 || state[0].Name != "transposed" {
 				t.Fatalf("state dict: %v, %v", state, ok)
 			}
@@ -151,7 +151,6 @@ func TestNPY(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer a.Close()
 			golden.Close(t, floats(t, a.Tensor), want, 0)
 		})
 	}
@@ -188,7 +187,7 @@ func TestHalfIsExact(t *testing.T) {
 func TestSafetensorsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	in := []Tensor{
-		FromFloat32s("b", []int{2, 2}, []float32{1, 2, 3, 4}), FromInt64s("z", []int{1}, []int64{-5}),
+		FromFloat32s("b", []int{2, 2}, []float32{1, 2, 3, 4}), int64s("z", []int{1}, -5),
 		FromFloat32s("a", nil, []float32{9}), {Name: "empty", DType: F16, Shape: []int{0, 3}, Data: []byte{}},
 	}
 	meta := map[string]string{"phase": "grpo", "epoch": "2", DigestKey: "of the file that the metadata comes from"}
@@ -316,7 +315,7 @@ func TestWritePTReadsBack(t *testing.T) {
 	state := NewDict()
 	state.Ordered = true
 	state.Set("w", FromFloat32s("", []int{2, 3}, []float32{1, 2, 3, 4, 5, 6}))
-	state.Set("n", FromInt64s("", []int{}, []int64{7}))
+	state.Set("n", int64s("", []int{}, 7))
 	metrics := NewDict()
 	metrics.Set("kl", 0.25)
 	d := NewDict()
@@ -338,7 +337,7 @@ func TestWritePTReadsBack(t *testing.T) {
 	if got := get(t, p.Value, "big"); got != any(int64(-1<<40)) {
 		t.Errorf("big = %v", got)
 	}
-	tensors, ok := Tensors(get(t, p.Value, "model_state_dict"))
+	tensors, ok := tensorsOf(get(t, p.Value, "model_state_dict"))
 	if !ok || len(tensors) != 2 {
 		t.Fatal("state dict lost")
 	}
@@ -389,7 +388,7 @@ func TestReferenceCheckpoints(t *testing.T) {
 		if v, ok := value.(*Dict).Get("model_state_dict"); ok {
 			value = v
 		}
-		tensors, ok := Tensors(value)
+		tensors, ok := tensorsOf(value)
 		if !ok {
 			t.Fatalf("%s: no state dict in %s", e.Init, TypeName(p.Value))
 		}
@@ -411,7 +410,7 @@ func TestReferenceCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tensors, ok := Tensors(get(t, ckpt.Value, "state_dict")); !ok || len(tensors) != 11 {
+	if tensors, ok := tensorsOf(get(t, ckpt.Value, "state_dict")); !ok || len(tensors) != 11 {
 		t.Errorf("Lightning checkpoint: %d tensors, want 11", len(tensors))
 	}
 }
@@ -423,7 +422,7 @@ func TestLightningCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if tensors, ok := Tensors(get(t, p.Value, "state_dict")); !ok || len(tensors) != 1 || tensors[0].Name != "lever_lm.pointer_selector.query_proj.weight" {
+	if tensors, ok := tensorsOf(get(t, p.Value, "state_dict")); !ok || len(tensors) != 1 || tensors[0].Name != "lever_lm.pointer_selector.query_proj.weight" {
 		t.Errorf("state dict %v", tensors)
 	}
 	if lr := get(t, get(t, p.Value, "hyper_parameters"), "lr"); lr != any(1e-4) {
@@ -432,4 +431,28 @@ func TestLightningCheckpoint(t *testing.T) {
 	if dir := get(t, get(t, get(t, p.Value, "callbacks"), "ModelCheckpoint"), "dirpath"); dir != any("/a/b") {
 		t.Errorf("dirpath %v", dir)
 	}
+}
+
+// tensorsOf returns the entries of a dict whose values are all tensors (a state dict), named by their
+// keys, in order; false for anything else.
+func tensorsOf(v any) ([]Tensor, bool) {
+	d, ok := v.(*Dict)
+	if !ok || d.Len() == 0 {
+		return nil, false
+	}
+	out := make([]Tensor, 0, d.Len())
+	for i, k := range d.Keys {
+		name, isName := k.(string)
+		t, isTensor := d.Values[i].(Tensor)
+		if !isName || !isTensor {
+			return nil, false
+		}
+		t.Name = name
+		out = append(out, t)
+	}
+	return out, true
+}
+
+func int64s(name string, shape []int, v ...int64) Tensor {
+	return Tensor{Name: name, DType: I64, Shape: shape, Data: bytesOf(v)}
 }

@@ -61,26 +61,6 @@ func comparableKey(key any) bool {
 	return false
 }
 
-// Tensors returns the entries of a dict whose values are all tensors (a state dict), named by their
-// keys, in order; false for anything else.
-func Tensors(v any) ([]Tensor, bool) {
-	d, ok := v.(*Dict)
-	if !ok || d.Len() == 0 {
-		return nil, false
-	}
-	out := make([]Tensor, 0, d.Len())
-	for i, k := range d.Keys {
-		name, isName := k.(string)
-		t, isTensor := d.Values[i].(Tensor)
-		if !isName || !isTensor {
-			return nil, false
-		}
-		t.Name = name
-		out = append(out, t)
-	}
-	return out, true
-}
-
 // Show returns a short one-line text of a value, for messages: foreign values may be huge, hold line breaks,
 // or share their parts so often that printing them whole never ends.
 func Show(v any) string {

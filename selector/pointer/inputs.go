@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"fmt"
 	"slices"
 	"unsafe"
 
@@ -30,6 +31,7 @@ func (p *Policy) load(b *selector.Batch) *inputs {
 	src := b.Source.(*Source)
 	in := p.loadQueries(src, b.Queries)
 	in.g, in.t = b.G, b.T
+	p.checkActions(b, in)
 	actions, chosen := p.columns(b.Actions, in.k)
 	in.actions = p.move(torchx.From(actions, in.b, in.g, in.t))
 	in.chosen = in.actions
@@ -40,6 +42,17 @@ func (p *Policy) load(b *selector.Batch) *inputs {
 		in.mask = p.move(torchx.From(b.Mask, in.b, in.g, in.t)).To(p.dtype)
 	}
 	return in
+}
+
+// checkActions refuses positions outside a query's pool, which libtorch would not catch on every device.
+func (p *Policy) checkActions(b *selector.Batch, in *inputs) {
+	for at, action := range b.Actions {
+		i := at / (b.G * b.T)
+		if action >= 0 && action < int64(len(in.pools[i])) || action == Stop && p.opt.Stop.Enabled {
+			continue
+		}
+		panic(&torchx.OpError{Op: "pointer.forward", Msg: fmt.Sprintf("query %d: position %d is outside its pool of %d candidates", b.Source.ID(b.Queries[i]), action, len(in.pools[i]))})
+	}
 }
 
 func (p *Policy) loadQueries(src *Source, queries []int) *inputs {

@@ -1,7 +1,6 @@
 package vl
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/policytest"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
@@ -69,105 +67,13 @@ func pictured(seed int64) *processor.Prompt {
 
 // groupBatch has two prompts with completions of different lengths, one of them padding.
 func groupBatch() *selector.Batch {
-	b := selector.NewBatch(asked{pictured(1), {IDs: []int64{'h', 'i'}}}, []int{0, 1}, 3, 4)
+	b := selector.NewBatch(asked{pictured(1), {IDs: []int64{'h', 'i'}}, pictured(2)}, []int{0, 1}, 3, 4)
 	b.Set(0, 0, []int64{'a', 'b', 'c', 256}, 0)
 	b.Set(0, 1, []int64{'a', 256}, 0)
 	b.Set(0, 2, []int64{'x', 'y', 'z'}, 0)
 	b.Set(1, 0, []int64{'n', 'o', 256}, 0)
 	b.Set(1, 2, []int64{256}, 0)
 	return b
-}
-
-// TestGroupsShareTheirPrompt: log-probabilities and the gradient of every parameter are those of sequences computed one
-// by one.
-func TestGroupsShareTheirPrompt(t *testing.T) {
-	for _, checkpointing := range []bool{false, true} {
-		m := scratch(t, func(o *Options) { o.GradientCheckpointing = checkpointing })
-		policy := NewPolicy(m)
-		b := groupBatch()
-		weights := make([]float32, len(b.Mask))
-		for i := range weights {
-			weights[i] = float32(math.Sin(float64(i + 1)))
-		}
-		defer torchx.Scope()()
-		m.Params().ZeroGrad()
-		logp := policy.Forward(b, selector.ForwardOptions{Temperature: 1.3}).LogP
-		together := logp.Floats()
-		torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights, b.B(), b.G, b.T))))
-		got := m.Params().Grad().Floats()
-
-		m.Params().ZeroGrad()
-		for i := range b.Queries {
-			for j := range b.G {
-				at := (i*b.G + j) * b.T
-				if !b.Valid[i*b.G+j] {
-					golden.Close(t, together[at:at+b.T], make([]float64, b.T), 0)
-					continue
-				}
-				one := selector.NewBatch(b.Source, b.Queries[i:i+1], 1, b.T)
-				one.Set(0, 0, b.Scored(i, j), 0)
-				logp := policy.Forward(one, selector.ForwardOptions{Temperature: 1.3}).LogP
-				golden.Close(t, together[at:at+b.T], logp.Floats(), 1e-5)
-				torchx.Backward(torchx.Sum(torchx.Mul(logp, torchx.From(weights[at:at+b.T], 1, 1, b.T))))
-			}
-		}
-		want := m.Params().Grad().Floats()
-		norm := 0.0
-		for _, g := range want {
-			norm = math.Max(norm, math.Abs(g))
-		}
-		golden.Close(t, got, want, 1e-5*norm)
-	}
-}
-
-// TestGradients compares the gradient of every tensor of the model with the slope of the loss along it.
-func TestGradients(t *testing.T) {
-	m := scratch(t, nil)
-	policy, b := NewPolicy(m), groupBatch()
-	weights := make([]float32, len(b.Mask))
-	for i := range weights {
-		weights[i] = float32(math.Cos(float64(i)))
-	}
-	loss := func() torchx.Tensor {
-		return torchx.Sum(torchx.Mul(policy.Forward(b, selector.ForwardOptions{}).LogP, torchx.From(weights, b.B(), b.G, b.T)))
-	}
-	at := func(values []float32) float64 {
-		defer torchx.Scope()()
-		defer torchx.NoGrad()()
-		m.Params().SetValues(values)
-		return loss().Item()
-	}
-	end := torchx.Scope()
-	m.Params().ZeroGrad()
-	torchx.Backward(loss())
-	grad := m.Params().Grad().Floats()
-	end()
-	start := m.Params().Values()
-	for _, name := range m.Params().Names() {
-		lo, hi := m.Params().Range(name)
-		norm := 0.0
-		for _, g := range grad[lo:hi] {
-			norm += g * g
-		}
-		if norm = math.Sqrt(norm); norm < 1e-2 {
-			if !strings.HasSuffix(name, "k_proj.bias") { // moves all scores of a head nearly alike
-				t.Errorf("%s: gradient norm %.2g", name, norm)
-			}
-			continue
-		}
-		moved := func(step float64) []float32 {
-			v := slices.Clone(start)
-			for i := lo; i < hi; i++ {
-				v[i] += float32(step * grad[i] / norm)
-			}
-			return v
-		}
-		step := math.Min(0.01/norm, 0.01) // the loss moves by 0.02, far above float32's rounding, and hardly bends
-		slope := (at(moved(step)) - at(moved(-step))) / (2 * step)
-		if math.Abs(slope-norm) > 0.02*norm {
-			t.Errorf("%s: slope %.5g along the gradient, want its norm %.5g", name, slope, norm)
-		}
-	}
 }
 
 // TestCheckpointingChangesNothing: the same log-probabilities and gradients, bit for bit.
@@ -337,65 +243,6 @@ func TestTunedParts(t *testing.T) {
 	}
 }
 
-// TestSampleAndDecode: batches of completions with their marks, greedy scores equal to the log-probabilities, and a clone
-// that samples the same.
-func TestSampleAndDecode(t *testing.T) {
-	m := scratch(t, nil)
-	policy := NewPolicy(m)
-	src := asked{pictured(1), pictured(2), {IDs: []int64{'h', 'i'}}}
-	b := policy.Sample(src, []int{2, 0}, 6, 20, 1, 9)
-	if b.G != 6 || b.B() != 2 || b.NumValid() != 12 {
-		t.Fatalf("got %d queries, %d candidates, %d valid", b.B(), b.G, b.NumValid())
-	}
-	for i := range b.Queries {
-		for j := range b.G {
-			ids := b.Scored(i, j)
-			ended := ids[len(ids)-1] == 256
-			if at := slices.Index(ids, 256); at >= 0 && at != len(ids)-1 {
-				t.Errorf("candidate %d of query %d goes on after its end: %v", j, i, ids)
-			}
-			if cut := b.Cut(i*b.G + j); cut == ended || cut && len(ids) != 20 {
-				t.Errorf("candidate %d of query %d: truncated %v, ids %v", j, i, cut, ids)
-			}
-		}
-	}
-	clone := policy.Clone()
-	defer clone.Free()
-	if again := clone.Sample(src, []int{2, 0}, 6, 20, 1, 9); !slices.Equal(again.Actions, b.Actions) {
-		t.Error("a clone samples other completions from the same seed")
-	}
-	if alone := policy.Sample(src, []int{0}, 6, 20, 1, 9); !slices.Equal(alone.Scored(0, 3), b.Scored(1, 3)) {
-		t.Error("a query's samples depend on the others")
-	}
-	if other := policy.Sample(src, []int{2, 0}, 6, 20, 1, 10); slices.Equal(other.Actions, b.Actions) {
-		t.Error("another seed gives the same completions")
-	}
-	best, scores := policy.Decode(src, []int{0, 1, 2}, 8, 1)
-	defer torchx.Scope()()
-	logp := policy.Forward(best, selector.ForwardOptions{}).LogP.Floats()
-	for i := range best.Queries {
-		sum := 0.0
-		for _, l := range logp[i*best.T : (i+1)*best.T] {
-			sum += l
-		}
-		golden.Close(t, scores[i:i+1], []float64{sum}, 1e-5)
-	}
-	err := torchx.Try(func() error { policy.Decode(src, []int{0}, 4, 3); return nil })
-	if err == nil || !strings.Contains(err.Error(), "width 3: want 1") {
-		t.Errorf("width 3: got %v", err)
-	}
-	err = torchx.Try(func() error { policy.Forward(best, selector.ForwardOptions{Dist: true}); return nil })
-	var op *torchx.OpError
-	if !errors.As(err, &op) || !strings.Contains(op.Msg, "selector.TokenPolicy") {
-		t.Errorf("Dist: got %v", err)
-	}
-}
-
-// TestExactKL sums over the vocabulary as the logits of both policies say, and is 0 against itself.
-func TestExactKL(t *testing.T) {
-	policytest.ExactKL(t, NewPolicy(scratch(t, nil)), groupBatch(), 0.05)
-}
-
 // TestCheckpoints: a model comes back from its trained tensors and metadata, a model from scratch without anything else,
 // adapters onto their own base alone.
 func TestCheckpoints(t *testing.T) {
@@ -417,18 +264,6 @@ func TestCheckpoints(t *testing.T) {
 		defer torchx.NoGrad()()
 		return NewPolicy(m).Forward(batchOf(p, [][]int64{{70, 71, 72}}), selector.ForwardOptions{}).LogP.Floats()
 	}
-	t.Run("scratch", func(t *testing.T) {
-		m := scratch(t, nil)
-		again, err := OpenCheckpoint(save(m), DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer again.Free()
-		golden.Close(t, logp(again, pictured(1)), logp(m, pictured(1)), 0)
-		if !slices.Equal(again.EOS(), m.EOS()) {
-			t.Errorf("end tokens %v, want %v", again.EOS(), m.EOS())
-		}
-	})
 	t.Run("adapters", func(t *testing.T) {
 		m := withAdapter(t, "mid")
 		path := save(m)
@@ -563,62 +398,4 @@ func residentMB(t *testing.T) float64 {
 		t.Fatal(err)
 	}
 	return float64(rss) * 4096 / 1e6
-}
-
-// TestDropoutBelongsToQueries: with dropout, log-probabilities and gradients of a batch of prompts with pictures are
-// those of its queries one by one, adapters in the vision tower included. So micro_batch changes no mask.
-func TestDropoutBelongsToQueries(t *testing.T) {
-	for _, checkpointing := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "model")
-		if err := scratch(t, nil).SaveMerged(path, "float32"); err != nil {
-			t.Fatal(err)
-		}
-		o := DefaultOptions()
-		o.Path, o.TuneMMLLM, o.TuneMMVision, o.TuneMMMLP = &path, false, false, false
-		o.LoRA.Enabled, o.LoRA.Dropout, o.GradientCheckpointing = true, 0.4, checkpointing
-		o.LoRA.TargetModules = []string{"q_proj", "down_proj", "qkv", "proj", "0", "2"}
-		m, err := Open(o, "cpu", 5, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(m.Free)
-		visual := 0
-		for _, name := range m.Params().Names() {
-			if isVisual(name) {
-				visual++
-			}
-		}
-		if visual == 0 {
-			t.Fatal("no adapters in the vision tower")
-		}
-		perturbed := m.Params().Values()
-		for i := range perturbed {
-			perturbed[i] += float32(0.1 * math.Sin(float64(i)))
-		}
-		m.Params().SetValues(perturbed)
-		text := &processor.Prompt{IDs: []int64{'h', 'i', '?'}}
-		b := selector.NewBatch(asked{pictured(1), text, pictured(2)}, []int{2, 1, 0}, 2, 3)
-		b.Set(0, 0, []int64{'a', 'b', 256}, 0)
-		b.Set(0, 1, []int64{'c', 256}, 0)
-		b.Set(1, 0, []int64{'d', 256}, 0)
-		b.Set(2, 1, []int64{'e', 'f'}, 0)
-		run := func(o selector.ForwardOptions, parts ...*selector.Batch) (logp, grad []float64) {
-			defer torchx.Scope()()
-			m.Params().ZeroGrad()
-			for _, b := range parts {
-				out := NewPolicy(m).Forward(b, o).LogP
-				logp = append(logp, out.Floats()...)
-				torchx.Backward(torchx.Sum(out))
-			}
-			return logp, m.Params().Grad().Floats()
-		}
-		train := selector.ForwardOptions{Train: true, DropoutSeed: 1}
-		logp, grad := run(train, b)
-		got, gradient := run(train, b.Part(0, 1), b.Part(1, 2), b.Part(2, 3))
-		golden.Close(t, got, logp, 1e-4)
-		golden.Close(t, gradient, grad, 2e-3) // of a size of tens, in float32
-		if plain, _ := run(selector.ForwardOptions{}, b); slices.Equal(plain, logp) {
-			t.Error("dropout changes nothing")
-		}
-	}
 }

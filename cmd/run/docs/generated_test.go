@@ -20,7 +20,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/golden"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 const generated = "<!-- Generated: go test ./cmd/run/docs -update. Edit the option structs, not this page. -->\n\n"
@@ -127,15 +127,15 @@ func TestMetricsPageIsCurrent(t *testing.T) {
 	elsewhere := elsewhereNames()
 	known := map[string]bool{}
 	var b bytes.Buffer
-	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "reports.Metrics and this package", 1) + metricsIntro)
+	b.WriteString("# Metrics\n\n" + strings.Replace(generated, "the option structs", "record.Metrics and this package", 1) + metricsIntro)
 	b.WriteString("| Name | Unit | Meaning | Elsewhere |\n|---|---|---|---|\n")
-	for _, m := range reports.Metrics() {
+	for _, m := range record.Metrics() {
 		known[m.Name] = true
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Unit, strings.ReplaceAll(m.Help, "|", `\|`), elsewhere[m.Name])
 	}
 	for name := range elsewhere {
 		if !known[name] {
-			t.Errorf("elsewhereNames has %s, which reports.Metrics does not know", name)
+			t.Errorf("elsewhereNames has %s, which record.Metrics does not know", name)
 		}
 	}
 	b.WriteString(metricsNotes)

@@ -78,7 +78,7 @@ func RunTask(ctx context.Context, sweep string, num int) error {
 		return &TaskError{max(a.ExitCode, 1), fmt.Sprintf("job %d: %s: %s", num, a.State, a.Cause)}
 	case by.signal != syscall.SIGUSR1 || id == "":
 		a.Cause = by.Error() + ", state saved"
-		return errors.Join(record(job.Dir, a), &TaskError{128 + int(syscall.SIGTERM), fmt.Sprintf("job %d: %s", num, a.Cause)})
+		return errors.Join(keep(job.Dir, a), &TaskError{128 + int(syscall.SIGTERM), fmt.Sprintf("job %d: %s", num, a.Cause)})
 	}
 	return nearLimit(job, a)
 }
@@ -124,10 +124,10 @@ func nearLimit(job Job, a Attempt) error {
 	if met > allowed {
 		a.State, a.Ended = Failed, time.Now()
 		a.Cause = fmt.Sprintf("%s of %s minutes met %s (hydra.launcher.timeout_min, hydra.launcher.max_num_timeout=%d); its state is saved", timeLimit, limit, times(met), allowed)
-		return errors.Join(record(job.Dir, a), &TaskError{1, fmt.Sprintf("job %d: %s", job.Num, a.Cause)})
+		return errors.Join(keep(job.Dir, a), &TaskError{1, fmt.Sprintf("job %d: %s", job.Num, a.Cause)})
 	}
 	a.Cause = fmt.Sprintf("%s of %s minutes met %s of %d, state saved, queued again", timeLimit, limit, times(met), allowed)
-	if err := record(job.Dir, a); err != nil {
+	if err := keep(job.Dir, a); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "job %d: %s\n", job.Num, a.Cause)

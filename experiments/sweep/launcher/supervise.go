@@ -21,7 +21,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // tailLines is how many of a job's last lines the record of an attempt keeps, and lineBytes how much of
@@ -122,10 +122,10 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		return notBegun, nil
 	} else if err != nil {
 		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
-		return a, record(job.Dir, a)
+		return a, keep(job.Dir, a)
 	}
 	a.State, a.PID = Running, cmd.Process.Pid
-	if err := record(job.Dir, a); err != nil {
+	if err := keep(job.Dir, a); err != nil {
 		cmd.Process.Kill()
 		announce()
 		cmd.Wait()
@@ -142,7 +142,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if a.State == Done || a.State == Pruned {
 		a.Tail = nil // job.log has it
 	}
-	return a, record(job.Dir, a)
+	return a, keep(job.Dir, a)
 }
 
 // outcome says how an attempt ended. A clean exit counts only with a summary that says so: what a job
@@ -181,14 +181,14 @@ func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state
 
 // standing is Done or Pruned when the run in dir has ended well, "" otherwise.
 func standing(dir string) string {
-	s, err := reports.ReadSummary(dir)
+	s, err := record.ReadSummary(dir)
 	if err != nil || s == nil {
 		return ""
 	}
 	switch s.State {
-	case reports.StateDone:
+	case record.StateDone:
 		return Done
-	case reports.StatePruned:
+	case record.StatePruned:
 		return Pruned
 	}
 	return ""

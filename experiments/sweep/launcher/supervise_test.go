@@ -138,7 +138,7 @@ func TestSuperviseNotBegun(t *testing.T) {
 // A torn last line, as a crash leaves it, costs that line and no other.
 func TestAttemptsTornLine(t *testing.T) {
 	dir := t.TempDir()
-	if err := record(dir, Attempt{Num: 1, Try: 1, State: Running}); err != nil {
+	if err := keep(dir, Attempt{Num: 1, Try: 1, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_APPEND|os.O_WRONLY, 0)
@@ -147,7 +147,7 @@ func TestAttemptsTornLine(t *testing.T) {
 	}
 	fmt.Fprint(f, `{"num":1,"try":1,"sta`)
 	f.Close()
-	if err := record(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
+	if err := keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Attempts(dir)
@@ -337,7 +337,7 @@ func TestSuperviseLongLines(t *testing.T) {
 func TestAttemptsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	long := Attempt{Num: 1, Try: 1, State: Failed, Cause: strings.Repeat("x", 1<<20)}
-	if err := record(dir, long); err != nil {
+	if err := keep(dir, long); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_APPEND|os.O_WRONLY, 0)
@@ -346,7 +346,7 @@ func TestAttemptsDamaged(t *testing.T) {
 	}
 	f.Write(append(make([]byte, 100000), "\xff\xfe\n\n{}\nnull\n[1]\n"...))
 	f.Close()
-	if err := record(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
+	if err := keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Attempts(dir)
@@ -379,7 +379,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if !Supervised(dir) {
 		t.Error("a run at work does not count")
 	}
-	if err := record(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
+	if err := keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
 		t.Fatal(err)
 	}
 	if Supervised(dir) {
@@ -389,7 +389,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if err := gone.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := record(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: gone.Process.Pid}); err != nil {
+	if err := keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: gone.Process.Pid}); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(5 * time.Second); !Supervised(dir); time.Sleep(5 * time.Millisecond) {
@@ -401,7 +401,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if !Supervised(dir) {
 		t.Error("a run at work behind an attempt whose process is gone does not count")
 	}
-	if err := record(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
+	if err := keep(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
 		t.Fatal(err)
 	}
 	if !Supervised(dir) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/digest"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // DamageError says that the ledger does not hold what was written to it.
@@ -33,7 +33,7 @@ func (j Job) digest() (string, error) {
 	}
 	for i, v := range values {
 		if x, ok := v.(float64); ok {
-			values[i] = reports.Number(x)
+			values[i] = record.Number(x)
 		}
 	}
 	text, err := json.Marshal(values)

@@ -25,7 +25,8 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
 )
 
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
@@ -97,7 +98,7 @@ type Sweep struct {
 	Fingerprint string              `json:"fingerprint"`     // of the primary configuration
 	Generation  int                 `json:"generation"`      // of the configuration files
 	Trials      int                 `json:"trials"`          // that a search makes; 0 = the jobs are known
-	Study       *reports.Study      `json:"study,omitempty"` // its arms and what it asks; nil: no study
+	Study       *sweepreport.Study  `json:"study,omitempty"` // its arms and what it asks; nil: no study
 }
 
 // Job is a job's row.
@@ -125,9 +126,9 @@ type Job struct {
 
 // Objective is one number that a job is judged by.
 type Objective struct {
-	Name     string         `json:"name"` // of the metric
-	Value    reports.Number `json:"value"`
-	Minimize bool           `json:"minimize"` // less is better
+	Name     string        `json:"name"` // of the metric
+	Value    record.Number `json:"value"`
+	Minimize bool          `json:"minimize"` // less is better
 }
 
 // Loss is the value with the sign that makes less better; what is no number is worst.
@@ -431,7 +432,7 @@ func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
 			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds, &j.Arm, &j.Parent); err != nil {
 			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("a row behind that of job %d", len(jobs)-1)}, err)
 		}
-		named := map[string]reports.Number{}
+		named := map[string]record.Number{}
 		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
 			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives), &j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
 			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("job %d", j.Num)}, err)

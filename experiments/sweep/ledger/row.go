@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"time"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // columns are a job's values in the order of the table.
 func (j Job) columns() ([]any, error) {
-	named := map[string]reports.Number{}
+	named := map[string]record.Number{}
 	for name, v := range j.Metrics {
-		named[name] = reports.Number(v)
+		named[name] = record.Number(v)
 	}
 	var texts [5]string
 	for i, v := range []any{list(j.Overrides), list(j.Params), list(j.Tail), j.Objectives, named} {

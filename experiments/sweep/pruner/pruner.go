@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"math"
 
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Pruner judges one run.
@@ -40,7 +40,7 @@ func (p *Pruner) Seed(epoch int, metric string, value float64, minimize bool) er
 		}
 	}
 	p.told.Metric, p.told.Minimize = metric, minimize
-	p.told.Best = append(p.told.Best, reports.Number(value))
+	p.told.Best = append(p.told.Best, record.Number(value))
 	return nil
 }
 

@@ -13,15 +13,15 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Progress is what a run of a sweep tells its siblings: a rung file.
 type Progress struct {
-	Num      int              `json:"num"` // of the job
-	Metric   string           `json:"metric"`
-	Minimize bool             `json:"minimize"`
-	Best     []reports.Number `json:"best"` // best value up to and including each epoch, from the first
+	Num      int             `json:"num"` // of the job
+	Metric   string          `json:"metric"`
+	Minimize bool            `json:"minimize"`
+	Best     []record.Number `json:"best"` // best value up to and including each epoch, from the first
 }
 
 // rungs is the folder of a sweep's rung files.
@@ -50,7 +50,7 @@ func (p Progress) write(sweep string) error {
 }
 
 // texts makes NaN equal to itself.
-func texts(numbers []reports.Number) []string {
+func texts(numbers []record.Number) []string {
 	out := make([]string, len(numbers))
 	for i, n := range numbers {
 		out[i] = strconv.FormatFloat(float64(n), 'g', -1, 64)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 func name(s string) *string { return &s }
@@ -20,10 +20,10 @@ func TestStudyOf(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := &reports.Study{
-		Arms: []reports.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root", Checkpoint: "last", Overrides: []string{"a=1"}},
+	want := &sweepreport.Study{
+		Arms: []sweepreport.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root", Checkpoint: "last", Overrides: []string{"a=1"}},
 			{Name: "late", Label: "the last", From: "middle", Checkpoint: "best"}, {Name: "other", Label: "other"}},
-		Questions: []reports.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"}, {Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
+		Questions: []sweepreport.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"}, {Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
 	}
 	if got := o.StudyOf([]string{"late", "middle", "root", "other"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -10,7 +10,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // Seconds is the objective of the run's wall time, all sittings together.
@@ -175,7 +175,7 @@ func known(name string) error {
 		return nil
 	}
 	names := []string{Seconds, evalPrefix + "SPLIT.POLICY"}
-	for _, m := range reports.Metrics() {
+	for _, m := range record.Metrics() {
 		if m.Numeric() && m.Name != "reward" { // that is an evaluation's: eval.SPLIT.POLICY
 			names = append(names, m.Name)
 		}

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"fulcrum/configs"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 )
 
 func TestParseOnFailure(t *testing.T) {
@@ -224,25 +225,25 @@ const row = `{"kind":"epoch","phase":"rce","epoch":1,"step":4,"global_step":4,"t
 {"kind":"eval","phase":"grpo","epoch":1,"step":4,"global_step":8,"time":7.0,"split":"dev","policy":"best","reward":0.25,"accuracy":0.5}
 `
 
-func runFolder(t *testing.T, state string, best *reports.BestSummary) string {
+func runFolder(t *testing.T, state string, best *record.BestSummary) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(row), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := reports.WriteSummary(dir, reports.Summary{State: state, Task: "train", WallSeconds: 12.5, Best: best}); err != nil {
+	if err := results.WriteSummary(dir, record.Summary{State: state, Task: "train", WallSeconds: 12.5, Best: best}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
 func TestRead(t *testing.T) {
-	grpo := &reports.BestSummary{Metric: "val_loss", Mode: "min", Value: 2, Phase: "grpo", Epoch: 1}
-	rce := &reports.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.3, Phase: "rce", Epoch: 1}
-	initial := &reports.BestSummary{Metric: "val_loss", Mode: "min", Value: 9, Phase: "init"}
+	grpo := &record.BestSummary{Metric: "val_loss", Mode: "min", Value: 2, Phase: "grpo", Epoch: 1}
+	rce := &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.3, Phase: "rce", Epoch: 1}
+	initial := &record.BestSummary{Metric: "val_loss", Mode: "min", Value: 9, Phase: "init"}
 	for _, tc := range []struct {
 		name        string
-		best        *reports.BestSummary
+		best        *record.BestSummary
 		objective   any
 		constraints []string
 		names       []string
@@ -268,7 +269,7 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir := runFolder(t, reports.StatePruned, tc.best)
+			dir := runFolder(t, record.StatePruned, tc.best)
 			out, err := goals.Read(dir)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), dir) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/registry"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // BestEpoch is the name under which an outcome's metrics hold the epoch of the best checkpoint: 0 for the policy that
@@ -42,7 +42,7 @@ func (o Outcome) Losses() []float64 {
 // the run does not have is an error that names the nearest one.
 func (g Goals) Read(dir string) (Outcome, error) {
 	var out Outcome
-	run, err := reports.ReadRun(dir)
+	run, err := record.ReadRun(dir)
 	if err != nil {
 		return out, err
 	}
@@ -92,9 +92,9 @@ func (o *Outcome) metric(what, name string) (float64, error) {
 // metricsOf are a run's numbers by name: those of the epoch that its best checkpoint comes from (of the first
 // evaluation, where that is the initial policy), its seconds, and its evaluations as
 // eval.SPLIT.POLICY.METRIC; the reward also without METRIC.
-func metricsOf(run *reports.Run) map[string]float64 {
+func metricsOf(run *record.Run) map[string]float64 {
 	m := map[string]float64{Seconds: run.Summary.WallSeconds}
-	put := func(row reports.Row, prefix string) {
+	put := func(row record.Row, prefix string) {
 		for field := range row.Fields {
 			if v, ok := row.Number(field); ok {
 				m[prefix+field] = v

@@ -10,7 +10,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
-	"fulcrum/reports"
+	"fulcrum/reports/sweepreport"
 )
 
 // Study is the sweeper of arms: named settings, crossed with whatever else is swept, of which one may start
@@ -72,7 +72,7 @@ func (o Options) study() error {
 		if !armName(name) {
 			errs = append(errs, option.Errorf("arms."+name, "want a name of letters, digits, _ and -, got %q", name))
 		}
-		if slices.Contains(reports.StudyBaselines(), name) {
+		if slices.Contains(sweepreport.StudyBaselines(), name) {
 			errs = append(errs, option.Errorf("arms."+name, "%s is a baseline that every study has: want another name", name))
 		}
 		for i, override := range arm.Overrides {
@@ -98,7 +98,7 @@ func (o Options) study() error {
 			}
 		}
 	}
-	against := append(slices.Clone(names), reports.StudyBaselines()...)
+	against := append(slices.Clone(names), sweepreport.StudyBaselines()...)
 	for i, q := range o.Questions {
 		key := fmt.Sprintf("questions.%d.", i)
 		if !has(o.Arms, q.Arm) {
@@ -132,8 +132,8 @@ func (o Options) circle(name string) []string {
 
 // StudyOf is the study that the options declare, its arms in the order of their names in the file, an arm
 // behind the one that it starts from.
-func (o Options) StudyOf(order []string) *reports.Study {
-	s := &reports.Study{}
+func (o Options) StudyOf(order []string) *sweepreport.Study {
+	s := &sweepreport.Study{}
 	placed := map[string]bool{}
 	var place func(name string)
 	place = func(name string) {
@@ -142,7 +142,7 @@ func (o Options) StudyOf(order []string) *reports.Study {
 			return
 		}
 		placed[name] = true
-		arm := reports.StudyArm{Name: name, Label: name, Overrides: opt.Overrides}
+		arm := sweepreport.StudyArm{Name: name, Label: name, Overrides: opt.Overrides}
 		if opt.Label != nil {
 			arm.Label = *opt.Label
 		}
@@ -162,7 +162,7 @@ func (o Options) StudyOf(order []string) *reports.Study {
 		place(name)
 	}
 	for _, q := range o.Questions {
-		question := reports.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against, Metric: "reward"}
+		question := sweepreport.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against, Metric: "reward"}
 		if q.Split != nil {
 			question.Split = *q.Split
 		}

@@ -15,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/golden"
-	"fulcrum/reports"
+	"fulcrum/reports/record"
 )
 
 // The acceptance study: real sweeps of exp=shapes_probe, each job a process of about a second, over four keys with
@@ -39,7 +39,7 @@ func newStudy(t *testing.T) study {
 	if testing.Short() {
 		t.Skip("about half an hour")
 	}
-	s := study{t, os.Getenv("STUDY_RUN"), os.Getenv("STUDY_DIR")}
+	s := study{t: t, program: os.Getenv("STUDY_RUN"), dir: os.Getenv("STUDY_DIR")}
 	if s.program == "" {
 		s.program = filepath.Join(golden.RepoRoot(), "bin", "run")
 	}
@@ -87,7 +87,7 @@ func (s study) sweep(name string, seed int, more ...string) (best float64, epoch
 		s.t.Fatalf("%s: best_value %g, %v", results, found.BestValue, err)
 	}
 	for job := range studyTrials {
-		run, err := reports.ReadRun(filepath.Join(dir, strconv.Itoa(job)))
+		run, err := record.ReadRun(filepath.Join(dir, strconv.Itoa(job)))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestStudyASHA(t *testing.T) {
 			}
 			s.run(args...)
 		}
-		summary, err := reports.ReadSummary(dir)
+		summary, err := record.ReadSummary(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,0 @@
-package main
-
-import "fulcrum/experiments"
-
-func newApp() App { return experiments.App{} }

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/sweep"
+	"fulcrum/internal/build"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
+)
+
+// app is what runs a composed config: experiments.App, or a test's.
+type app interface {
+	sweep.Runs
+	// Run does one job.
+	Run(ctx context.Context, c *configs.Composed) error
+	// Resume goes on with the run of a folder.
+	Resume(ctx context.Context, dir string) error
+	// Rerun repeats the configuration of a run folder with further overrides.
+	Rerun(ctx context.Context, dir string, overrides []string) error
+	// Sweep does the jobs of a multirun; detached, in a process of its own.
+	Sweep(ctx context.Context, req configs.Request, detached bool) error
+	// Jobs lists the jobs of a multirun as YAML, and runs none.
+	Jobs(req configs.Request) (string, error)
+}
+
+// session is one call of the program.
+type session struct {
+	ctx    context.Context
+	out    io.Writer
+	errOut io.Writer
+	app    app
+	verbs  *registry.Table[newVerb]
+	now    time.Time
+}
+
+// call does what the arguments ask for: a verb, a run, a sweep, or to print something.
+func (s *session) call(args []string) error {
+	if len(args) > 0 && s.isVerb(args[0]) {
+		return s.verb(args[0], args[1:])
+	}
+	inv, err := parseArgs(args)
+	if err != nil {
+		return s.withoutDashes(err, args)
+	}
+	if len(inv.args) > 0 && s.isVerb(inv.args[0]) {
+		return s.verbBehindFlags(inv, args)
+	}
+	switch {
+	case inv.version:
+		fmt.Fprintln(s.out, "run "+build.Version)
+		return nil
+	case inv.completion:
+		return s.completion(inv)
+	case inv.cfg == "sweep" && !inv.help && !inv.hydraHelp:
+		return s.printSweep(inv)
+	case inv.cfg != "" || inv.info != "" || inv.help || inv.hydraHelp:
+		return s.print(inv)
+	case inv.rerun != "":
+		return s.app.Rerun(s.ctx, inv.rerun, inv.args)
+	}
+	return s.run(inv)
+}
+
+// verbBehindFlags does a verb that flags of a run stand before: they are explain's too, and --help is everybody's.
+func (s *session) verbBehindFlags(inv *invocation, args []string) error {
+	name := inv.args[0]
+	at := slices.Index(args, name)
+	rest := args[at+1:]
+	if name == explainName {
+		rest = slices.Concat(args[:at], rest)
+	} else if inv.help && !slices.Contains(rest, "--help") {
+		rest = slices.Concat([]string{"--help"}, rest)
+	}
+	return s.verb(name, rest)
+}
+
+// request is what the command line asks to compose. A tree of the user's own is composed as Hydra
+// does, without our schema, unless a task is going to run it.
+func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
+	req := configs.Request{
+		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
+		Overrides: inv.args, Multirun: inv.multirun, Now: s.now, AppName: "run",
+		Warn: func(msg string) { fmt.Fprintln(s.errOut, "warning: "+msg) },
+	}
+	if inv.configPath == "" {
+		req.Library = configs.Library()
+	}
+	if inv.configPath == "" || runs {
+		schema, err := s.app.Schema()
+		if err != nil {
+			return req, err
+		}
+		req.Schema = schema
+	}
+	return req, s.overrides(req)
+}
+
+// run composes and hands over to the application.
+func (s *session) run(inv *invocation) error {
+	req, err := s.request(inv, true)
+	if err != nil {
+		return err
+	}
+	if !req.Multirun {
+		if inv.detach {
+			return usage.Errorf("--detach leaves a sweep to a process of its own: add --multirun")
+		}
+		c, err := configs.Compose(req)
+		if err == nil && c.Mode() != "MULTIRUN" {
+			return s.app.Run(s.ctx, c)
+		}
+		req.Multirun = true // hydra.mode=MULTIRUN in the config makes a plain call sweep
+		if err != nil {
+			if m, merr := configs.Compose(req); merr != nil || m.Mode() != "MULTIRUN" {
+				return err
+			}
+		}
+	}
+	return s.app.Sweep(s.ctx, req, inv.detach)
+}
+
+// printSweep prints the jobs of a sweep.
+func (s *session) printSweep(inv *invocation) error {
+	req, err := s.request(inv, false)
+	if err != nil {
+		return err
+	}
+	text, err := s.app.Jobs(req)
+	return s.write(text, err)
+}
+
+// print composes and prints what a flag asks for; as in Hydra, help comes first.
+func (s *session) print(inv *invocation) error {
+	req, err := s.request(inv, false)
+	if err != nil {
+		return err
+	}
+	c, err := configs.Compose(req)
+	if err != nil {
+		return err
+	}
+	var text string
+	switch {
+	case inv.hydraHelp:
+		text, err = c.HydraHelp(flagsHelp())
+	case inv.help:
+		text, err = c.Help(flagsHelp(), inv.resolve)
+	case inv.cfg != "":
+		text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
+	default:
+		text, err = c.Info(inv.info)
+	}
+	return s.write(text, err)
+}
+
+// write prints a text that was made without error.
+func (s *session) write(text string, err error) error {
+	if err == nil {
+		_, err = io.WriteString(s.out, text)
+	}
+	return err
+}

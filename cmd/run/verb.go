@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
+)
+
+// verb is a command beside overrides. What --help prints, completion and docs/commands.md come from its fields.
+type verb struct {
+	usage string         // its forms, one a line, and what they do
+	flags *pflag.FlagSet // nil: run gets every argument
+	words []string       // what its first argument may be, for completion; nil: a path
+	run   func(s *session, args []string) error
+}
+
+// newVerb makes a verb with flags that nobody has set yet.
+type newVerb func() *verb
+
+// verbs returns the commands beside overrides.
+func verbs() *registry.Table[newVerb] {
+	t := registry.New[newVerb]("command")
+	t.Add("attach", attachVerb)
+	t.Add("bench", benchVerb)
+	t.Add("checkpoint", checkpointVerb)
+	t.Add("data", dataVerb)
+	t.Add("diff", diffVerb)
+	t.Add("doctor", doctorVerb)
+	t.Add(explainName, explainVerb)
+	t.Add("lever-plus", leverPlusVerb)
+	t.Add("report", reportVerb)
+	t.Add("resume", resumeVerb)
+	t.Add("selftest", selftestVerb)
+	t.Add("status", statusVerb)
+	t.Add("verify", verifyVerb)
+	return t
+}
+
+func (s *session) isVerb(name string) bool { return slices.Contains(s.verbs.Names(), name) }
+
+// verb does a command.
+func (s *session) verb(name string, args []string) error {
+	make, err := s.verbs.Get(name)
+	if err != nil {
+		return err
+	}
+	v := make()
+	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }) && v.usage != "" {
+		return s.write(v.usage, nil)
+	}
+	if v.flags == nil {
+		return v.run(s, args)
+	}
+	if err := v.flags.Parse(args); err != nil {
+		return flagFault(name, v.flags, err)
+	}
+	return v.run(s, v.flags.Args())
+}
+
+// noFlags returns a set of flags to be filled.
+func noFlags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	return f
+}
+
+// flagFault words what pflag says of a command's flags, with the nearest flag or all that there are.
+func flagFault(verb string, f *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usage.Errorf("run %s: %v; run %s --help says what it takes", verb, err, verb)
+	}
+	name := "--" + unknown.GetSpecifiedName()
+	if short := unknown.GetSpecifiedShortnames(); short != "" {
+		name = "-" + short
+	}
+	hint, known := "it has none", longFlags(f)
+	if len(known) > 0 {
+		hint = "want " + strings.Join(known, ", ")
+	}
+	if near, ok := registry.Nearest(name, known); ok {
+		hint = "did you mean " + near + "?"
+	}
+	return usage.Errorf("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
+}
+
+// want checks the number of a command's arguments.
+func want(args []string, n int, form string) error {
+	if len(args) != n {
+		return usage.Errorf("want: run %s", form)
+	}
+	return nil
+}

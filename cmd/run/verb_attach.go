@@ -1,0 +1,19 @@
+package main
+
+import "fulcrum/experiments/sweep"
+
+// attachVerb follows a sweep until it ends.
+func attachVerb() *verb {
+	return &verb{
+		usage: `run attach SWEEP_FOLDER
+Follows a sweep that another process controls until it ends; takes over one that nobody controls.
+`,
+		flags: noFlags(),
+		run: func(s *session, args []string) error {
+			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
+				return err
+			}
+			return sweep.Attach(s.ctx, s.app, args[0])
+		},
+	}
+}

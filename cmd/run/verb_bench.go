@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fulcrum/experiments/bench"
+	"fulcrum/experiments/measure"
+	"fulcrum/internal/usage"
+)
+
+// benchVerb measures training steps on named workloads.
+func benchVerb() *verb {
+	const measureFlag, tokensFlag = "measure", "measure-tokens"
+	opt := bench.Options{Progress: os.Stderr}
+	f := noFlags()
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or tokens-forward … tokens-grpo; all if not given")
+	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
+	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
+	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
+	f.IntVar(&opt.Passes, "passes", 1, "passes over the data in a process")
+	f.IntVar(&opt.MaxSteps, "steps", 0, "at most so many steps a pass (0: the workload's own)")
+	f.IntVar(&opt.Queries, "queries", 0, "at most so many queries (0: the workload's own)")
+	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
+	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
+	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
+	f.StringVar(&opt.TokenPeer, "token-peer", "", "peer_qwen2_5_vl.py, the same for token policies")
+	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
+	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run bench --measure; needs --dir")
+	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
+	tokens := f.String(tokensFlag, "", "be a measuring process of a token policy: a bench.TokenSpec")
+	f.MarkHidden(measureFlag) //nolint:errcheck // the flag is there
+	f.MarkHidden(tokensFlag)  //nolint:errcheck
+	return &verb{
+		usage: benchUsage(f),
+		flags: f,
+		run: func(s *session, args []string) error {
+			switch {
+			case *spec != "":
+				return measure.Print(s.ctx, s.out, *spec)
+			case *tokens != "":
+				return measure.PrintTokens(s.ctx, s.out, *tokens)
+			}
+			return runBench(s, opt, args)
+		},
+	}
+}
+
+// runBench measures the workloads that args name, with the overrides among them.
+func runBench(s *session, opt bench.Options, args []string) error {
+	for _, arg := range args {
+		if strings.Contains(arg, "=") {
+			opt.Overrides = append(opt.Overrides, arg)
+		} else {
+			opt.Workloads = append(opt.Workloads, arg)
+		}
+	}
+	switch {
+	case !slices.Contains([]string{"table", "markdown", "json", "specs"}, opt.Format):
+		return usage.Errorf("bench: --format=%s: want table, markdown, json or specs", opt.Format)
+	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
+		return usage.Errorf("bench: --format=specs names files that must stay: give --dir")
+	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
+		return usage.Errorf("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
+	}
+	if opt.Peer != "" || opt.TokenPeer != "" {
+		if python := bench.FindPython(opt.Python); python != "" {
+			opt.Python = python
+		} else if opt.Python != "" {
+			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
+		} else {
+			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
+			opt.Peer, opt.TokenPeer = "", ""
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	opt.Program, opt.TokenProgram = []string{self, "bench", "--measure"}, []string{self, "bench", "--measure-tokens"}
+	return bench.Run(s.ctx, opt, s.out)
+}
+
+// benchUsage lists workloads and flags.
+func benchUsage(f *pflag.FlagSet) string {
+	var b strings.Builder
+	b.WriteString("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  all of them on a GPU\n\n" +
+		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
+	for _, w := range bench.Workloads() {
+		fmt.Fprintf(&b, "  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
+	}
+	for _, w := range bench.TokenWorkloads() {
+		fmt.Fprintf(&b, "  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
+	}
+	fmt.Fprintf(&b, "\nflags:\n%s", f.FlagUsages())
+	return b.String()
+}

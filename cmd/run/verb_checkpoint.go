@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/selector/pointer"
+)
+
+// checkpointVerb inspects, verifies or exports checkpoints: ours, the reference trainer's, Lightning's. Of a
+// run folder it inspects and exports the best one and verifies all, and the state that a resume would take.
+func checkpointVerb() *verb {
+	f := noFlags()
+	var opt exportOptions
+	f.StringVar(&opt.format, "format", "", "layout to write")
+	f.StringVar(&opt.out, "out", "", "file to write; default: beside the checkpoint")
+	f.BoolVar(&opt.force, "force", false, "replace an existing file")
+	f.StringVar(&opt.base, "base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
+	f.StringVar(&opt.dtype, "dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
+	return &verb{
+		usage: `run checkpoint inspect|verify FILE_OR_RUN_FOLDER
+run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(exportFormats(), "|") + ` [--out PATH] [--force]
+    [--base MODEL_FOLDER] [--dtype float32|bfloat16|float16]
+Lists what a checkpoint holds, checks that it is whole and finite, or writes it in another layout.
+`,
+		flags: f,
+		words: []string{"export", "inspect", "verify"},
+		run: func(_ *session, args []string) error {
+			if len(args) > 0 && args[0] == "export" {
+				return exportCheckpoint(args[1:], opt)
+			}
+			if f.NFlag() > 0 {
+				return usage.Errorf("checkpoint: only export has flags")
+			}
+			return checkCheckpoints(args)
+		},
+	}
+}
+
+// checkCheckpoints inspects or verifies.
+func checkCheckpoints(args []string) error {
+	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
+		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
+	}
+	path, err := job.ResolveCheckpoint("", args[1])
+	if err != nil {
+		return err
+	}
+	if path == args[1] || args[0] == "inspect" {
+		return checkCheckpoint(path, args[0] == "inspect")
+	}
+	all, err := filepath.Glob(filepath.Join(runfolder.GlobLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	if err != nil {
+		return err
+	}
+	for _, path := range all {
+		if err := checkCheckpoint(path, false); err != nil {
+			return err
+		}
+	}
+	saved, err := phases.FindState(args[1])
+	if err == nil && saved != nil {
+		stdout.Printf("%s: a resume can start here\n", saved.Dir)
+	}
+	return err
+}
+
+// checkCheckpoint reads a checkpoint file whole; values that are not finite are an error.
+func checkCheckpoint(path string, inspect bool) error {
+	c, err := pointer.ReadCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	names := make([]string, 0, len(c.Weights))
+	total, bad := 0, []string{}
+	for name, t := range c.Weights {
+		names = append(names, name)
+		values, err := t.Float32s()
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", path, name, err)
+		}
+		total += len(values)
+		for i, v := range values {
+			if v-v != 0 {
+				bad = append(bad, fmt.Sprintf("%s[%d] = %v", name, i, v))
+				break
+			}
+		}
+	}
+	if len(bad) > 0 {
+		sort.Strings(bad)
+		return fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
+	}
+	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
+	if !inspect {
+		return nil
+	}
+	sort.Strings(names)
+	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
+	}
+	for _, name := range names {
+		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+	}
+	return out.Flush()
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/compare"
+)
+
+// differError ends run diff with exit code 1, as diff(1) ends where its files differ.
+type differError struct{ verdict string }
+
+func (e *differError) Error() string { return e.verdict }
+
+// ExitCode is 1: a result, not a mistake in the command.
+func (e *differError) ExitCode() int { return 1 }
+
+// diffVerb says what differs between two runs, two sweeps or two config files.
+func diffVerb() *verb {
+	f := noFlags()
+	asJSON := f.Bool("json", false, "print JSON")
+	return &verb{
+		usage: `run diff A B [--json]
+Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
+files. Paths, logging and the hydra node, which change no result, stand apart and do not count. Exit code 0: nothing
+that counts differs; 1: something does; 2: A or B is none of these.
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			if err := want(args, 2, "diff A B [--json]: two run folders, two sweep folders or two config files"); err != nil {
+				return err
+			}
+			var sides [2]compare.DiffSide
+			for i, path := range args {
+				var err error
+				if sides[i], err = diffSide(path); err != nil {
+					return err
+				}
+			}
+			diff, err := compare.DiffOf(sides[0], sides[1])
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				text, err := json.MarshalIndent(diff, "", "  ")
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(s.out, "%s\n", text)
+			} else if err := diff.WriteText(s.out); err != nil {
+				return err
+			}
+			if !diff.Same {
+				return &differError{diff.Verdict()}
+			}
+			if !*asJSON {
+				fmt.Fprintln(s.out, "\n"+diff.Verdict())
+			}
+			return nil
+
+		},
+	}
+}
+
+// diffSide reads what a path holds: a sweep, a run or a config file. What it cannot be is a mistake in the command.
+func diffSide(path string) (compare.DiffSide, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return compare.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
+	}
+	if !info.IsDir() {
+		side, err := compare.ReadDiffConfig(path)
+		if err != nil {
+			return side, usage.Errorf("%v", err)
+		}
+		return side, nil
+	}
+	if err := sweep.LostLedger(path); err != nil {
+		return compare.DiffSide{}, err
+	}
+	switch {
+	case ledger.Exists(path):
+		return sweep.ReadDiff(path)
+	case runfolder.IsRun(path):
+		return compare.ReadDiffRun(path)
+	}
+	return compare.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+
+	"fulcrum/configs"
+	"fulcrum/internal/usage"
+)
+
+// explainName is the verb that takes the flags of a run too.
+const explainName = "explain"
+
+// explainVerb prints which file or override set a key, and what that replaced.
+func explainVerb() *verb {
+	return &verb{
+		usage: "run explain KEY [flags] [overrides]\nSays which file or override set a key, and what that replaced.\n",
+		run: func(s *session, args []string) error {
+			inv, err := parseArgs(args)
+			if err != nil {
+				return err
+			}
+			if len(inv.args) == 0 {
+				return usage.Errorf("explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3")
+			}
+			key := inv.args[0]
+			inv.args = inv.args[1:]
+			req, err := s.request(inv, false)
+			if err != nil {
+				return err
+			}
+			c, err := configs.Compose(req)
+			if err != nil {
+				return err
+			}
+			text, err := c.Explain(key)
+			if err != nil {
+				return fmt.Errorf("explain: %w", err)
+			}
+			return s.write(text, nil)
+		},
+	}
+}

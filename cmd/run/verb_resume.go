@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/usage"
+)
+
+// detachFlag leaves a sweep to a process of its own.
+const detachFlag = "--detach"
+
+// resumeVerb goes on with a run or a sweep.
+func resumeVerb() *verb {
+	f := noFlags()
+	accept := f.Bool(sweep.AcceptChanges[2:], false, "go on although the configuration files have changed")
+	detached := f.Bool(detachFlag[2:], false, "leave the sweep to a process of its own")
+	return &verb{
+		usage: `run resume RUN_FOLDER
+run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
+Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
+` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
+` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
+what its jobs compute may not (docs/sweeps.md).
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			r := sweep.Resumption{Retry: true, Accept: *accept, Detached: *detached}
+			var dirs []string
+			for _, arg := range args {
+				if strings.HasPrefix(strings.TrimLeft(arg, "+~"), "hydra") && strings.Contains(arg, "=") {
+					r.Overrides = append(r.Overrides, arg)
+				} else {
+					dirs = append(dirs, arg)
+				}
+			}
+			if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
+				return err
+			}
+			dir := dirs[0]
+			if err := runfolder.CheckExists(dir); err != nil {
+				return err
+			}
+			if ledger.Exists(dir) {
+				return sweep.Resume(s.ctx, s.app, dir, r)
+			}
+			if err := sweep.LostLedger(dir); err != nil {
+				return err
+			}
+			if len(args) > 1 || f.NFlag() > 0 {
+				return usage.Errorf("%s: flags and overrides are for sweeps; there is none", dir)
+			}
+			return s.app.Resume(s.ctx, dir)
+		},
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/tasks"
+	"fulcrum/internal/build"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
+	"fulcrum/reports/verify"
+)
+
+// verifyVerb computes every number of a report again from the raw records.
+func verifyVerb() *verb {
+	const skipWeights = "no-checkpoints"
+	opt := verify.VerifyOptions{Version: build.Name()}
+	f := noFlags()
+	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
+	return &verb{
+		usage: `run verify REPORT_OR_FOLDER [--` + skipWeights + `]
+Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
+one line for each difference, exit 1 if there is any. --` + skipWeights + ` accepts a folder whose weights are gone.
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"]"); err != nil {
+				return err
+			}
+			return printVerification(s, args, opt)
+		},
+	}
+}
+
+// printVerification prints every mismatch between a report and its records.
+func printVerification(s *session, args []string, opt verify.VerifyOptions) error {
+	dir, err := reportFolder(args[0])
+	if err != nil {
+		return err
+	}
+	if runfolder.Locked(dir) {
+		return fmt.Errorf("%s: it is still being written: verify it when it has ended", dir)
+	}
+	check := func(dir string) (*verify.Verification, error) { return verifyRun(dir, opt) }
+	v, err := (*verify.Verification)(nil), error(nil)
+	if ledger.Exists(dir) {
+		v, err = sweep.Verify(s.ctx, dir, check)
+	} else {
+		v, err = check(dir)
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range v.Mismatches {
+		fmt.Fprintln(s.out, m)
+	}
+	for _, note := range v.Notes {
+		fmt.Fprintf(s.out, "note: %s\n", note)
+	}
+	if n := len(v.Mismatches); n > 0 {
+		return fmt.Errorf("%s: %d of its statements differ from its records", args[0], n)
+	}
+	fmt.Fprintf(s.out, "%s: everything agrees: %s\n", args[0], v.Summary())
+	return nil
+}
+
+// reportFolder is the folder of the run or sweep that path names: itself, or the one that a report stands in.
+func reportFolder(path string) (string, error) {
+	if err := runfolder.CheckExists(path); err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", usage.Errorf("%v", err)
+	}
+	dir := path
+	if !info.IsDir() {
+		if name := filepath.Base(path); name != "report.md" && name != "report.html" {
+			return "", usage.Errorf("%s: want report.md, report.html or the folder of a run or sweep", path)
+		}
+		dir = filepath.Dir(path)
+	}
+	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
+		return "", usage.Errorf("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
+	}
+	return dir, nil
+}
+
+// verifyRun checks a run of any task.
+func verifyRun(dir string, opt verify.VerifyOptions) (*verify.Verification, error) {
+	s, err := record.ReadSummary(dir)
+	if err != nil {
+		return nil, err
+	}
+	v, err := verify.VerifyRun(dir, opt)
+	if err != nil || s == nil || s.Task != "evaluate" || s.State != record.StateDone {
+		return v, err
+	}
+	text, err := tasks.EvaluationReport(dir)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.CompareReport(dir, text)
+}

@@ -1,0 +1,184 @@
+// Package measure times training steps for run bench, and compares their losses with PyTorch's for run selftest: with
+// the files, loaders, phases and policies of a run.
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/experiments/bench"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+	"fulcrum/selector"
+)
+
+// Print measures what one row of the benchmark asks for, as a run would: compose, load, build the policy
+// and the phase, step through the batches. It prints a bench.Measurement.
+func Print(ctx context.Context, w io.Writer, text string) error {
+	var spec bench.Spec
+	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
+		return usage.Errorf("bench: --measure: %v", err)
+	}
+	m, err := measureSpec(ctx, spec)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(m)
+}
+
+// measureSpec composes the configuration of spec and measures.
+func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error) {
+	schema, err := job.Schema()
+	if err != nil {
+		return bench.Measurement{}, err
+	}
+	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: spec.Overrides, Now: time.Now(), AppName: "run"})
+	if err != nil {
+		return bench.Measurement{}, err
+	}
+	cfg, err := job.Decode(composed)
+	if err != nil {
+		return bench.Measurement{}, err
+	}
+	return Steps(ctx, cfg, spec)
+}
+
+// Steps trains a phase of cfg for the steps of spec and times them.
+func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measurement, err error) {
+	defer torchx.Recover(&err)
+	if err := torchx.Load(); err != nil {
+		return m, err
+	}
+	j := &job.Job{Config: cfg}
+	torchx.Attach(j.Threads())
+	if j.Device, err = torchx.Device(cfg.Device); err != nil {
+		return m, usage.Errorf("%v", err)
+	}
+	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.Device, Threads: torchx.Threads()}
+
+	clock := startClock()
+	bundle, err := beamdata.Load(cfg.Data)
+	if err != nil {
+		return m, err
+	}
+	m.Load, _ = clock.read()
+	m.LoadedMB = hostmem.Resident() / mb
+	data := workload.NewPointerData(bundle)
+	policy, err := workload.OpenPointer(j, bundle.RCE.Table.Dim)
+	if err != nil {
+		return m, err
+	}
+	defer policy.Free()
+	policy.SetShots(workload.ShotsOf(policy, bundle))
+	data.Serve(policy)
+	initial := policy.Clone()
+	defer initial.Free()
+	phase, err := cfg.BuildPhase(spec.Phase, data)
+	if err != nil {
+		return m, err
+	}
+	steps := phases.StepsPerEpoch(phase)
+	if spec.MaxSteps > 0 {
+		steps = min(steps, spec.MaxSteps)
+	}
+	batches := slices.Collect(selector.Chunks(phase.Source().Len(), phase.BatchSize()))
+	batches = batches[:min(steps, len(batches))]
+	for _, queries := range batches {
+		m.Queries += len(queries)
+		m.Candidates += phase.Source().Recorded(queries).NumValid()
+	}
+	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
+
+	env := &phases.Env{Policy: policy, Initial: initial, Data: data.ValidationData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
+	clock = startClock()
+	if err := phase.Begin(env, spec.Warmup+steps*spec.Passes); err != nil {
+		return m, err
+	}
+	defer phase.End()
+	if p, ok := phase.(phases.Preparer); ok {
+		if err := p.Prepare(ctx); err != nil {
+			return m, err
+		}
+	}
+	if err := phase.BeginEpoch(1); err != nil {
+		return m, err
+	}
+	m.Begin, _ = clock.read()
+	done := 0
+	step := func(queries []int) (phases.Metrics, error) { // as the scheduler's
+		defer torchx.Scope()()
+		done++
+		return phase.Step(ctx, 1, done-1, 0, queries)
+	}
+	for i := range spec.Warmup {
+		if _, err := step(batches[i%len(batches)]); err != nil {
+			return m, err
+		}
+	}
+	runtime.GC() // what loading left behind is not the steps' to collect
+	var stepMS []float64
+	for range spec.Passes {
+		clock = startClock()
+		for i, queries := range batches {
+			if err := ctx.Err(); err != nil {
+				return m, context.Cause(ctx)
+			}
+			begin := time.Now()
+			metrics, err := step(queries)
+			if err != nil {
+				return m, fmt.Errorf("step %d: %w", i+1, err)
+			}
+			stepMS = append(stepMS, 1e3*time.Since(begin).Seconds())
+			m.Losses = append(m.Losses, metrics["loss"].(float64))
+		}
+		wall, cpu := clock.read()
+		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)
+	}
+	slices.Sort(stepMS)
+	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], hostmem.Peak()/mb
+	return m, nil
+}
+
+const mb = 1 << 20
+
+// stopwatch measures wall time and the CPU time of all threads, after the device has done its work.
+type stopwatch struct {
+	wall time.Time
+	cpu  float64
+}
+
+func startClock() stopwatch {
+	synchronize()
+	return stopwatch{time.Now(), cpuSeconds()}
+}
+
+func (s stopwatch) read() (wall, cpu float64) {
+	synchronize()
+	return time.Since(s.wall).Seconds(), cpuSeconds() - s.cpu
+}
+
+func synchronize() {
+	if torchx.CUDAAvailable() {
+		torchx.Synchronize()
+	}
+}
+
+func cpuSeconds() float64 {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) // fails for unknown clocks only
+	return float64(t.Nano()) / 1e9
+}

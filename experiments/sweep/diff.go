@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/reports/compare"
+)
+
+// ReadDiff reads what run diff compares of a sweep.
+func ReadDiff(dir string) (compare.DiffSide, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return compare.DiffSide{}, err
+	}
+	swept := map[string]string{"sweep.sweeper": s.Sweeper, "sweep.pruner": s.Pruner, "hydra.launcher": s.Launcher}
+	if s.Sweeper != sweeper.Basic {
+		swept["sweep.trials"] = strconv.Itoa(s.Trials)
+	}
+	if len(s.Constraints) > 0 {
+		swept["sweep.constraints"] = strings.Join(s.Constraints, ", ")
+	}
+	for _, d := range s.Dimensions {
+		values := strings.Join(d.Choices, ", ")
+		if d.Interval() {
+			values = fmt.Sprintf("interval(%g, %g)", d.Low, d.High)
+		}
+		swept["sweep."+d.Key] = values
+	}
+	rows := make([]compare.DiffJob, len(jobs))
+	for i, j := range jobs {
+		params := make([]string, len(s.Dimensions))
+		for k, d := range s.Dimensions {
+			params[k] = d.Key + "=" + j.Params[k]
+		}
+		slices.Sort(params)
+		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
+	}
+	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))
+	return compare.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
+}

@@ -1,0 +1,127 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/reports/record"
+	"fulcrum/reports/verify"
+)
+
+// Verify checks a sweep's report, what its ledger says of each job and, with run, each job's own report.
+func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verification, error)) (*verify.Verification, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	options, rows := reportInput(dir, s, jobs)
+	v, err := verify.VerifySweep(dir, rows, options)
+	if err != nil {
+		return nil, err
+	}
+	checked := 0
+	for _, job := range jobs {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		at := filepath.Join(dir, job.Dir)
+		if !launcher.Ended(job.State) || !runfolder.IsRun(at) { // a job may fail before it is a run
+			continue
+		}
+		checked++
+		if err := verifyResult(v, s, job, at); err != nil {
+			return nil, err
+		}
+		of, err := run(at)
+		if err != nil {
+			return nil, err
+		}
+		v.Add(filepath.ToSlash(job.Dir), of)
+	}
+	v.Checked = append(v.Checked, fmt.Sprintf("%d of %d jobs, each as a run and against %s", checked, len(jobs), ledger.FileName))
+	return v, nil
+}
+
+// verifyResult compares what the ledger says of a job with what the job's own records say.
+func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
+	differ := func(what string, stated, recomputed any) {
+		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
+	}
+	summary, err := record.ReadSummary(dir)
+	if err != nil {
+		return err
+	}
+	if summary == nil {
+		if job.State != launcher.Failed { // it may have been killed
+			differ("state", job.State, "no summary.json")
+		}
+		return nil
+	}
+	if job.State != summary.State && !(job.State == launcher.Failed && summary.State == record.StateInterrupted) {
+		differ("state", job.State, summary.State)
+	}
+	if job.State == launcher.Failed {
+		return nil
+	}
+	judged := sweeper.DefaultOptions()
+	judged.Constraints = s.Constraints
+	goals, err := judged.Goals()
+	if err != nil {
+		return err
+	}
+	goals.Objectives = nil
+	for _, o := range job.Objectives {
+		named := slices.ContainsFunc(s.Objectives, func(n ledger.Objective) bool { return n.Name == o.Name })
+		objective := sweeper.Objective{}
+		if named {
+			objective.Name = o.Name
+		}
+		goals.Objectives = append(goals.Objectives, objective)
+	}
+	outcome, err := goals.Read(dir)
+	if err != nil {
+		return err
+	}
+	for i, o := range job.Objectives {
+		if o.Name != outcome.Names[i] {
+			differ("objective", o.Name, outcome.Names[i])
+		} else if got := outcome.Values[i]; !same(float64(o.Value), got) {
+			differ(o.Name, float64(o.Value), got)
+		}
+	}
+	if !same(job.Violation, outcome.Violation) {
+		differ("violation of the constraints", job.Violation, outcome.Violation)
+	}
+	for name, x := range job.Metrics {
+		if got, ok := outcome.Metrics[name]; !ok || !same(x, got) {
+			differ(name, x, got)
+		}
+	}
+	epochs := 0
+	for _, phase := range summary.Phases {
+		epochs += phase.Epochs
+	}
+	if job.Epochs != epochs {
+		differ("epochs", job.Epochs, epochs)
+	}
+	return nil
+}
+
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
+// inline writes a value as JSON does, where it can.
+func inline(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}

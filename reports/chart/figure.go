@@ -1,0 +1,353 @@
+package chart
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"image/color"
+	"image/png"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	xfont "golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/record"
+)
+
+// figure is one plot file: a title over a grid of panels.
+type Figure struct {
+	Name  string // file name without extension
+	Title string
+	Note  string // lines under the title: what to look for
+	Rows  [][]*Panel
+	Right vg.Length // margin for labels beside the panels
+	Tall  vg.Length // height of a panel; 0: panelHeight
+	Body  *Artwork  // in place of panels
+}
+
+// artwork is the part of a figure below its title that is no grid of panels.
+type Artwork struct {
+	Height vg.Length
+	Draw   func(draw.Canvas)
+}
+
+// panel is one coordinate system.
+type Panel struct {
+	Head   string // over the panel, before its legend
+	X, Y   string // axis labels with units; y in the first column only
+	XMin   float64
+	XMax   float64
+	YMin   float64 // NaN: from the data
+	YMax   float64
+	Log    bool        // vertical axis
+	Share  bool        // vertical axis in percent
+	XTicks plot.Ticker // nil: round numbers
+	Tilted bool        // names under the horizontal axis that are too long to stand side by side
+	Spans  []record.Span
+	Layers []plot.Plotter
+	Legend []LegendItem
+	Labels []RightLabel
+}
+
+type LegendItem struct {
+	Text string
+	Draw func(c draw.Canvas, from, to vg.Point) // the sample; nil: none
+}
+
+// rightLabel names a horizontal line beside the panel.
+type RightLabel struct {
+	Y     float64
+	Text  string
+	Color color.Color
+}
+
+type Colour = color.NRGBA
+
+// Colours of Okabe and Ito (2008), told apart by most colour-blind readers and in grey print.
+var (
+	Black      = color.NRGBA{0x22, 0x22, 0x22, 0xff}
+	Grey       = color.NRGBA{0x66, 0x66, 0x66, 0xff}
+	lightGrey  = color.NRGBA{0xdd, 0xdd, 0xdd, 0xff}
+	Blue       = color.NRGBA{0x00, 0x72, 0xb2, 0xff}
+	Vermillion = color.NRGBA{0xd5, 0x5e, 0x00, 0xff}
+	Green      = color.NRGBA{0x00, 0x9e, 0x73, 0xff}
+	Orange     = color.NRGBA{0xe6, 0x9f, 0x00, 0xff}
+	Purple     = color.NRGBA{0xaa, 0x4c, 0x8f, 0xff}
+)
+
+func Faint(c color.NRGBA, alpha float64) color.NRGBA {
+	c.A = uint8(math.Round(255 * alpha))
+	return c
+}
+
+const (
+	FigureWidth  = 9 * vg.Inch
+	titleHeight  = 46 * vg.Length(1)
+	PanelHeight  = 190 * vg.Length(1)
+	headHeight   = 24 * vg.Length(1)
+	lineHeight   = 13 * vg.Length(1)
+	figureDPI    = 144
+	marginBottom = 8 * vg.Length(1)
+	MarginLeft   = 8 * vg.Length(1)
+	LabelWidth   = 17 * vg.Length(1) // of a rotated axis label
+	MarginRight  = 18 * vg.Length(1)
+	Tilt         = math.Pi / 7 // of long names
+)
+
+func (f *Figure) titleHeight() vg.Length {
+	return titleHeight + lineHeight*vg.Length(strings.Count(f.Note, "\n"))
+}
+
+func (f *Figure) height() vg.Length {
+	if f.Body != nil {
+		return f.titleHeight() + f.Body.Height + marginBottom
+	}
+	return f.titleHeight() + vg.Length(len(f.Rows))*f.rowHeight() + marginBottom
+}
+
+// rowHeight is the height of a row of panels with what stands over them.
+func (f *Figure) rowHeight() vg.Length { return cmp.Or(f.Tall, PanelHeight) + headHeight }
+
+// write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
+func (f *Figure) Write(dir string) error {
+	picture, err := f.Png()
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, f.Name+".png"), picture, 0o644); err != nil {
+		return err
+	}
+	svg, err := f.Svg()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, f.Name+".svg"), svg, 0o644)
+}
+
+// png draws f as PNG.
+func (f *Figure) Png() ([]byte, error) {
+	canvas := vgimg.NewWith(vgimg.UseWH(FigureWidth, f.height()), vgimg.UseDPI(figureDPI))
+	f.draw(draw.New(canvas))
+	var buf bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed} // a third of the time for a quarter more bytes
+	if err := encoder.Encode(&buf, canvas.Image()); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// svg draws f as SVG. Readers without the Liberation fonts get others, squeezed to the same width.
+func (f *Figure) Svg() ([]byte, error) {
+	canvas := vgsvg.New(FigureWidth, f.height())
+	f.draw(draw.New(canvas))
+	var buf bytes.Buffer
+	if _, err := canvas.WriteTo(&buf); err != nil {
+		return nil, err
+	}
+	svg := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
+	return fixedWidths(svg), nil
+}
+
+// fixedWidths says of every word how wide it is in the font that the layout was made with: in a wider one, words
+// would run into each other.
+func fixedWidths(svg []byte) []byte {
+	const begin, size, end = "<text ", "font-size:", "</text>"
+	var out bytes.Buffer
+	for {
+		at := bytes.Index(svg, []byte(begin))
+		if at < 0 {
+			break
+		}
+		out.Write(svg[:at])
+		svg = svg[at:]
+		tag, rest, _ := bytes.Cut(svg, []byte(">"))
+		text, _, whole := bytes.Cut(rest, []byte(end))
+		_, points, sized := bytes.Cut(tag, []byte(size))
+		points, _, _ = bytes.Cut(points, []byte("px"))
+		height, err := strconv.ParseFloat(string(points), 64)
+		out.WriteString(begin)
+		svg = svg[len(begin):]
+		if !whole || !sized || err != nil {
+			continue
+		}
+		style := TextStyle(font.Length(height), bytes.Contains(tag, []byte("font-weight:bold")), Black)
+		fmt.Fprintf(&out, `textLength="%.5g" lengthAdjust="spacingAndGlyphs" `, float64(style.Width(html.UnescapeString(string(text)))))
+	}
+	out.Write(svg)
+	return out.Bytes()
+}
+
+// draw lays out title, panels, legends and labels.
+func (f *Figure) draw(c draw.Canvas) {
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	left := c.Min.X + MarginLeft + 4
+	c.FillText(TextStyle(13, true, Black), vg.Point{X: left, Y: c.Max.Y - 18}, f.Title)
+	for i, note := range strings.Split(f.Note, "\n") {
+		c.FillText(TextStyle(9.5, false, Grey), vg.Point{X: left, Y: c.Max.Y - 34 - lineHeight*vg.Length(i)}, note)
+	}
+	body := c
+	body.Max.Y -= f.titleHeight()
+	if f.Body != nil {
+		body.Min.Y = body.Max.Y - f.Body.Height
+		f.Body.Draw(body)
+		return
+	}
+	for _, block := range f.blocks() {
+		height := vg.Length(len(block)) * f.rowHeight()
+		area := body
+		area.Min.Y = body.Max.Y - height
+		drawBlock(block, area, c, f.Right)
+		body.Max.Y = area.Min.Y
+	}
+}
+
+// blocks groups rows with as many columns, whose panels are aligned with each other.
+func (f *Figure) blocks() [][][]*Panel {
+	var blocks [][][]*Panel
+	for _, row := range f.Rows {
+		if n := len(blocks); n > 0 && len(blocks[n-1][0]) == len(row) {
+			blocks[n-1] = append(blocks[n-1], row)
+			continue
+		}
+		blocks = append(blocks, [][]*Panel{row})
+	}
+	return blocks
+}
+
+// drawBlock draws rows of panels into area; legends and labels may go beyond it, on whole.
+func drawBlock(rows [][]*Panel, area, whole draw.Canvas, right vg.Length) {
+	plots := make([][]*plot.Plot, len(rows))
+	for i, row := range rows {
+		plots[i] = make([]*plot.Plot, len(row))
+		for j, p := range row {
+			plots[i][j] = p.plot()
+		}
+	}
+	tiles := draw.Tiles{Rows: len(rows), Cols: len(rows[0]), PadTop: headHeight,
+		PadLeft: MarginLeft + LabelWidth, PadRight: MarginRight + right, PadX: 16, PadY: headHeight}
+	canvases := plot.Align(plots, tiles, area)
+	for i, row := range rows {
+		for j, p := range row {
+			if p.Blank() {
+				continue
+			}
+			plots[i][j].Draw(canvases[i][j])
+			p.decorate(plots[i][j], plots[i][j].DataCanvas(canvases[i][j]), whole)
+		}
+	}
+}
+
+func (p *Panel) Blank() bool { return len(p.Layers) == 0 }
+
+// plot makes the gonum plot of a panel.
+func (p *Panel) plot() *plot.Plot {
+	g := plot.New()
+	g.BackgroundColor = nil
+	for _, axis := range []*plot.Axis{&g.X, &g.Y} {
+		axis.Padding = 0
+		axis.Width = 0.6
+		axis.Color = Grey
+		axis.Label.TextStyle.Font = sans(10.5, false)
+		axis.Label.TextStyle.Color = Black
+		axis.Label.Padding = 3
+		axis.Tick.Label.Font = sans(9.5, false)
+		axis.Tick.Label.Color = Black
+		axis.Tick.Length = 3
+		axis.Tick.Width = 0.6
+		axis.Tick.Color = Grey
+	}
+	g.X.Label.Text = p.X // the other one is drawn by decorate
+	g.Add(shading{p.Spans}, grid{})
+	g.Add(p.Layers...)
+	p.scale(g)
+	g.X.Tick.Marker = LinearTicks{Integers: p.Spans != nil}
+	if p.XTicks != nil {
+		g.X.Tick.Marker = p.XTicks
+	}
+	if p.Tilted {
+		g.X.Tick.Label.Rotation, g.X.Tick.Label.XAlign, g.X.Tick.Label.YAlign = Tilt, draw.XRight, draw.YCenter
+	}
+	g.Y.Tick.Marker = LinearTicks{Percent: p.Share}
+	if p.Log {
+		g.Y.Scale = logScale{}
+		g.Y.Tick.Marker = LogTicks{}
+	}
+	return g
+}
+
+// decorate draws what stands around the data: head, legend, names of lines at the right.
+func (p *Panel) decorate(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
+	if p.Y != "" {
+		style := TextStyle(10.5, false, Black)
+		style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
+		whole.FillText(style, vg.Point{X: whole.Min.X + MarginLeft, Y: data.Center().Y}, p.Y)
+	}
+	base := data.Max.Y + 7
+	x := data.Min.X
+	if p.Head != "" {
+		style := TextStyle(10, true, Black)
+		whole.FillText(style, vg.Point{X: x, Y: base}, p.Head)
+		x += style.Width(p.Head) + 14
+	}
+	style := TextStyle(9.5, false, Black)
+	for _, item := range p.Legend {
+		if item.Draw != nil {
+			item.Draw(whole, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
+			x += 22
+		}
+		whole.FillText(style, vg.Point{X: x, Y: base}, item.Text)
+		x += style.Width(item.Text) + 14
+	}
+	p.drawLabels(g, data, whole)
+}
+
+// drawLabels names lines beside the panel, moved apart where they would touch.
+func (p *Panel) drawLabels(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
+	const gap = 12
+	labels := slices.Clone(p.Labels)
+	slices.SortStableFunc(labels, func(a, b RightLabel) int { return cmp.Compare(b.Y, a.Y) })
+	at := make([]vg.Length, len(labels)) // from the top down
+	for i, l := range labels {
+		at[i] = min(max(data.Y(g.Y.Norm(l.Y)), data.Min.Y), data.Max.Y)
+		if i > 0 {
+			at[i] = min(at[i], at[i-1]-gap)
+		}
+	}
+	for i := len(at) - 1; i >= 0; i-- { // and up again, if they ran out at the bottom
+		low := data.Min.Y
+		if i < len(at)-1 {
+			low = at[i+1] + gap
+		}
+		at[i] = max(at[i], low)
+	}
+	for i, l := range labels {
+		y := min(max(data.Y(g.Y.Norm(l.Y)), data.Min.Y), data.Max.Y)
+		whole.StrokeLine2(draw.LineStyle{Color: l.Color, Width: 0.6}, data.Max.X+1, y, data.Max.X+9, at[i])
+		whole.FillText(TextStyle(9.5, false, l.Color), vg.Point{X: data.Max.X + 11, Y: at[i] - 3.3}, l.Text)
+	}
+}
+
+func sans(size font.Length, bold bool) font.Font {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
+	return f
+}
+
+func TextStyle(size font.Length, bold bool, c color.Color) draw.TextStyle {
+	return draw.TextStyle{Color: c, Font: sans(size, bold), Handler: plot.DefaultTextHandler}
+}

@@ -1,0 +1,140 @@
+package chart
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/record"
+)
+
+// addShareOfSteps draws part/whole of every step that has a whole.
+func (p *Panel) AddShareOfSteps(run *record.Run, part, whole, label string, c Colour) {
+	any := false
+	for _, s := range run.Steps {
+		of := s.Column(whole)
+		ratio := slices.Clone(s.Column(part))
+		if len(ratio) == 0 || len(of) != len(ratio) {
+			continue
+		}
+		for i := range ratio {
+			if ratio[i] /= of[i]; of[i] == 0 {
+				ratio[i] = math.NaN()
+			}
+		}
+		x, mean, _, _ := Buckets(s.Globals(), ratio)
+		if len(x) > 40 { // few steps need no smoothing
+			mean = Smooth(mean)
+		}
+		if len(x) > 0 {
+			p.Layers = append(p.Layers, Line(x, mean, c, 1.6))
+			any = true
+		}
+	}
+	if any {
+		p.Legend = append(p.Legend, LegendItem{label, LineSample(draw.LineStyle{Color: c, Width: 1.6})})
+	}
+}
+
+// crop leaves out the phases of a token policy before the first that a figure is about: imitation comes
+// first, is long, and has no rollouts.
+func (f *Figure) Crop(run *record.Run) *Figure {
+	if f == nil || !run.Answers() {
+		return f
+	}
+	first := math.Inf(1)
+	overTime := func(row []*Panel) bool { return len(row) == 1 && row[0].Spans != nil }
+	for _, row := range f.Rows {
+		for _, layer := range row[0].Layers {
+			if l, ok := layer.(Curve); ok && overTime(row) {
+				first = min(first, l.X[0])
+			}
+		}
+	}
+	start := 0.0
+	for _, s := range run.Spans() {
+		if s.To < first {
+			start = max(start, s.To)
+		}
+	}
+	for _, row := range f.Rows {
+		if overTime(row) {
+			row[0].XMin = start
+		}
+	}
+	return f
+}
+
+// addRange tints the area between the lowest of one step metric of a phase and the highest of another,
+// over some windows of steps: single steps would be spikes.
+func (p *Panel) AddRange(s *record.Steps, low, high string, tint Colour) {
+	const windows, least = 25, 5
+	x, bottom := FinitePoints(s.Globals(), s.Column(low))
+	_, top := FinitePoints(s.Globals(), s.Column(high))
+	if len(x) < 2 || len(top) != len(x) {
+		return
+	}
+	r := Ribbon{Color: tint}
+	size := max((len(x)+windows-1)/windows, least)
+	for from := 0; from < len(x); from += size {
+		to := min(from+size, len(x))
+		l, h := slices.Min(bottom[from:to]), slices.Max(top[from:to])
+		r.X, r.Low, r.High = append(r.X, x[from]-1, x[to-1]), append(r.Low, l, l), append(r.High, h, h)
+	}
+	p.Layers = append(p.Layers, r)
+}
+
+// addEpochDots marks an epoch metric with dots.
+func (p *Panel) AddEpochDots(run *record.Run, name, label string, c Colour) {
+	if x, y := run.EpochSeries("", name); len(x) > 0 {
+		p.Layers = append(p.Layers, Points(x, y, c))
+		p.Legend = append(p.Legend, LegendItem{label, DotSample(c, draw.CircleGlyph{})})
+	}
+}
+
+func (p *Panel) AddSpread(s *record.Steps) {
+	x, mean, _, _ := Buckets(s.Globals(), s.Column("mean_advantage"))
+	_, sd, _, _ := Buckets(s.Globals(), s.Column("std_advantage"))
+	if len(x) == 0 || len(sd) != len(x) {
+		return
+	}
+	mean, sd = Smooth(mean), Smooth(sd)
+	low, high := make([]float64, len(x)), make([]float64, len(x))
+	for i := range x {
+		low[i], high[i] = mean[i]-sd[i], mean[i]+sd[i]
+	}
+	p.Layers = append(p.Layers, Ribbon{x, low, high, Faint(Blue, 0.2)}, Line(x, mean, Blue, 1.6))
+	if mx, largest, _, _ := Buckets(s.Globals(), s.Column("max_advantage")); len(mx) > 0 {
+		p.Layers = append(p.Layers, Line(mx, Smooth(largest), Vermillion, 1.1))
+	}
+}
+
+// logIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
+func (p *Panel) LogIfWide() {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, layer := range p.Layers {
+		if l, ok := layer.(Curve); ok {
+			_, _, a, b := l.DataRange()
+			low, high = min(low, a), max(high, b)
+		}
+	}
+	if low > 0 && high > 8*low {
+		p.Log = true
+	} else if low >= 0 {
+		p.YMin = 0
+	}
+}
+
+// logIfPeaksDiffer draws learning rates of very different phases on one logarithmic axis.
+func (p *Panel) LogIfPeaksDiffer(smallest float64) {
+	highest := 0.0
+	for _, layer := range p.Layers {
+		_, _, _, high := layer.(Curve).DataRange()
+		highest = max(highest, high)
+	}
+	p.YMin = 0
+	if highest > 5*smallest && smallest > 0 {
+		p.Log, p.YMin = true, smallest/30
+	}
+}

@@ -1,0 +1,322 @@
+package compare
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+// maxSettings is how many differing config keys a comparison lists.
+const maxSettings = 60
+
+// Compare writes a comparison of runs as markdown: what each ended with (its best policy, or its last
+// phase) against the first run on the same questions, p-values corrected for all comparisons made, and
+// the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
+// compared for new questions and new seeds both.
+func Compare(dirs []string) (string, error) {
+	if len(dirs) < 2 {
+		return "", fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
+	}
+	var runs []*record.Run
+	for _, dir := range dirs {
+		run, err := record.ReadRun(dir)
+		if err != nil {
+			return "", err
+		}
+		runs = append(runs, run)
+	}
+	var d page.Document
+	d.Heading(1, "Comparison of %s", page.Plural(len(runs), "run"))
+	steps := slices.ContainsFunc(runs, func(run *record.Run) bool { return run.LastStep() > 0 })
+	var rows [][]string
+	for i, run := range runs {
+		state := "not ended"
+		if run.Summary != nil {
+			state = run.Summary.State
+		}
+		row := []string{results.RunName(i), page.Plain(run.Dir), page.CodeList(run.Overrides)}
+		if steps {
+			row = append(row, stepsOf(run))
+		}
+		rows = append(rows, append(row, state))
+	}
+	header := []string{"run", "folder", "overrides", "state"}
+	if steps {
+		header = slices.Insert(header, 3, "optimizer steps")
+	}
+	d.Table(header, rows)
+	if err := writeComparisons(&d, runs); err != nil {
+		return "", err
+	}
+	compareSettings(&d, runs)
+	return strings.TrimRight(d.B.String(), "\n") + "\n", nil
+}
+
+// writeComparisons compares the runs one by one, or by arms where some differ in their seed only.
+func writeComparisons(d *page.Document, runs []*record.Run) error {
+	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
+	if arms := results.ArmsOf(runs); results.SeededArms(arms) {
+		var items []string
+		for _, a := range arms {
+			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names)))
+		}
+		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, averaged over seeds; its interval holds for new questions and new seeds both.")
+		d.List(items...)
+		if len(arms) == 1 {
+			d.Paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
+		}
+		tables := results.ArmTables(arms, nil, 0)
+		for _, t := range tables {
+			t.Write(d)
+		}
+		if len(tables) == 0 {
+			d.Paragraph(nothing)
+		}
+		return nil
+	}
+	tables, err := comparisonTables(runs)
+	if err != nil {
+		return err
+	}
+	if len(tables) == 0 {
+		d.Paragraph(nothing)
+	}
+	for _, t := range tables {
+		t.Write(d)
+	}
+	return nil
+}
+
+// stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).
+func stepsOf(run *record.Run) string {
+	var parts []string
+	before := 0
+	for _, span := range run.Spans() {
+		parts = append(parts, fmt.Sprintf("%s %s", page.Plain(span.Name), page.Thousands(int(span.To)-before)))
+		before = int(span.To)
+	}
+	text := page.Thousands(run.LastStep())
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text
+}
+
+// comparisonTable compares the runs on one split by one metric.
+type comparisonTable struct {
+	split, metric string
+	also          string // another metric with the same numbers, where the reward is the accuracy
+	entries       []comparisonEntry
+	baselines     []results.Arm // of the first run that has some
+}
+
+type comparisonEntry struct {
+	name    string
+	stage   record.StageResult // with its gains over similarity or majority
+	step    int                // optimizer steps it took; -1: not recorded
+	paired  *stats.Paired      // against the first entry, nil for itself
+	refused string             // why there is no comparison
+}
+
+func comparisonTables(runs []*record.Run) ([]comparisonTable, error) {
+	type key struct {
+		split, metric string
+		shots         int
+	}
+	var keys []key
+	final := make([]map[key]record.Evaluation, len(runs)) // of each run: what it ended with
+	tablesOf := make([]map[key][]record.Evaluation, len(runs))
+	for i, run := range runs {
+		final[i], tablesOf[i] = map[key]record.Evaluation{}, map[key][]record.Evaluation{}
+		for _, table := range results.StageTables(run.Evaluations) {
+			k := key{table[0].Split, table[0].Metric, table[0].Shots}
+			if run.Answers() {
+				k.shots = 0 // answers compare whatever their limit of tokens
+			}
+			tablesOf[i][k] = table
+			if at := results.PlannedStage(table); at >= 0 {
+				final[i][k] = table[at]
+			}
+			if _, ok := final[i][k]; ok && !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	var tables []comparisonTable
+	for _, k := range keys {
+		t := comparisonTable{split: k.split, metric: k.metric}
+		var first *record.Evaluation
+		for i := range runs {
+			e, ok := final[i][k]
+			if !ok {
+				continue
+			}
+			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e)}
+			entry.stage = record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
+			entry.stage.Mean, entry.stage.SE = e.MeanSE()
+			for _, y := range results.Yardsticks() {
+				at := slices.IndexFunc(tablesOf[i][k], func(o record.Evaluation) bool { return o.Policy == y.Policy })
+				if at < 0 || y.Policy == record.PolicyInit {
+					continue
+				}
+				if paired, err := results.CompareEvaluations(e, tablesOf[i][k][at], stats.DefaultStatsOptions()); err == nil {
+					stats.Settle([]*stats.Paired{&paired})
+					*y.Gain(&entry.stage) = &paired
+				}
+			}
+			if first == nil {
+				first = &e
+			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultStatsOptions()); err != nil {
+				entry.refused = "not the same questions"
+			} else {
+				entry.paired = &paired
+			}
+			t.entries = append(t.entries, entry)
+		}
+		for _, run := range runs {
+			if t.baselines = results.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
+				break
+			}
+		}
+		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
+			tables[n-1].also = t.metric
+		} else if len(t.entries) > 1 {
+			tables = append(tables, t)
+		}
+	}
+	var pairs []*stats.Paired
+	for _, t := range tables {
+		for _, e := range t.entries {
+			if e.paired != nil {
+				pairs = append(pairs, e.paired)
+			}
+		}
+	}
+	stats.Settle(pairs)
+	return tables, nil
+}
+
+func (t comparisonTable) Write(d *page.Document) {
+	first := t.entries[0]
+	metrics := t.metric
+	if t.also != "" {
+		metrics += " and " + t.also
+	}
+	d.Heading(2, "%s on %s", page.Capital(metrics), page.Plain(t.split))
+	stages := make([]record.StageResult, len(t.entries))
+	for i, e := range t.entries {
+		stages[i] = e.stage
+	}
+	yards := results.YardsticksOf(stages)
+	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
+	var rows [][]string
+	var sentences []string
+	for _, e := range t.entries {
+		difference, verdict := runreport.GainCells(e.paired)
+		p, effect := "–", "–"
+		if e.paired != nil {
+			effect = page.Fixed(e.paired.Effect, 2)
+			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
+			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, t.metric))+".")
+		}
+		if e.refused != "" {
+			verdict = e.refused
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", e.name, first.name))
+		}
+		row := []string{e.name, page.Plain(e.stage.Title())}
+		if steps {
+			row = append(row, stepCell(e.step))
+		}
+		row = append(row, page.Thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE))
+		for _, y := range yards {
+			gain, _ := runreport.GainCells(*y.Gain(&e.stage))
+			row = append(row, gain)
+		}
+		rows = append(rows, append(row, difference, p, effect, verdict))
+	}
+	header := []string{"run", "policy"}
+	if steps {
+		header = append(header, ">at step")
+	}
+	header = append(header, ">questions", ">mean ± SE")
+	for _, y := range yards {
+		header = append(header, ">gain over "+y.Short)
+	}
+	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
+	d.List(sentences...)
+}
+
+// withBaselines adds a line for each baseline: its mean, and nothing that it was not compared with.
+func withBaselines(rows [][]string, baselines []results.Arm, steps bool) [][]string {
+	for _, b := range baselines {
+		mean, _ := b.LevelOf()
+		row := []string{"", page.Plain(b.Name)}
+		if steps {
+			row = append(row, "")
+		}
+		row = append(row, page.Thousands(len(b.QueryIDs)), mean)
+		for len(row) < len(rows[0]) {
+			row = append(row, "")
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func stepCell(step int) string {
+	if step < 0 {
+		return "–"
+	}
+	return page.Thousands(step)
+}
+
+// compareSettings lists the config keys in which the runs differ.
+func compareSettings(d *page.Document, runs []*record.Run) {
+	d.Heading(2, "Settings that differ")
+	flat := make([]map[string]string, len(runs))
+	keys := map[string]bool{}
+	for i, run := range runs {
+		flat[i] = map[string]string{}
+		record.Flatten(flat[i], "", run.Tree)
+		for k := range flat[i] {
+			keys[k] = true
+		}
+	}
+	header := []string{"key"}
+	for i := range runs {
+		header = append(header, results.RunName(i))
+	}
+	var rows [][]string
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		row := []string{"`" + k + "`"}
+		same := true
+		for i := range runs {
+			v, ok := flat[i][k]
+			if !ok {
+				v = "(absent)"
+			}
+			same = same && v == flat[0][k]
+			row = append(row, page.Plain(v))
+		}
+		if !same {
+			rows = append(rows, row)
+		}
+	}
+	switch {
+	case len(rows) == 0:
+		d.Paragraph("None.")
+	case len(rows) > maxSettings:
+		d.Table(header, rows[:maxSettings])
+		d.Paragraph("and %d more.", len(rows)-maxSettings)
+	default:
+		d.Table(header, rows)
+	}
+}

@@ -1,0 +1,50 @@
+package compare
+
+import (
+	"fulcrum/internal/golden"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Runs with other limits of tokens answer the same questions.
+func TestCompareAnswers(t *testing.T) {
+	a, b := reportstest.FakeAnswers(t, 1), reportstest.FakeAnswers(t, 2)
+	path := filepath.Join(b, record.EvalsFile)
+	evals, err := os.ReadFile(path)
+	reportstest.Must(t, err)
+	reportstest.Must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(evals), `"shots":16`, `"shots":32`)), 0o644))
+	got, err := Compare([]string{a, b})
+	reportstest.Must(t, err)
+	golden.File(t, "testdata/answers/compare.md", []byte(strings.NewReplacer(page.Plain(a), "DIR/a", page.Plain(b), "DIR/b").Replace(got)))
+}
+
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	var dirs []string
+	for i, gain := range []float64{0.01, 0.05, 0.012} {
+		dirs = append(dirs, filepath.Join(dir, string(rune('a'+i))))
+		reportstest.SweepRun(t, dirs[i], uint64(i), gain, "seed: 1\ngrpo: {lr: "+[]string{"1.0e-5", "1.0e-4", "1.0e-5"}[i]+", epochs: 2}\n")
+	}
+	got, err := Compare(dirs)
+	reportstest.Must(t, err)
+	golden.File(t, "testdata/compare.md", []byte(strings.ReplaceAll(got, page.Plain(dir), "DIR")))
+
+	other := filepath.Join(dir, "other")
+	reportstest.SweepRun(t, other, 9, 0.1, "seed: 2\n")
+	evals, err := os.ReadFile(filepath.Join(other, record.EvalsFile))
+	reportstest.Must(t, err)
+	reportstest.Must(t, os.WriteFile(filepath.Join(other, record.EvalsFile), []byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
+	got, err = Compare([]string{dirs[0], other})
+	reportstest.Must(t, err)
+	if !strings.Contains(got, "were not scored on the same questions: no verdict") {
+		t.Errorf("other questions were compared:\n%s", got)
+	}
+	if _, err := Compare(dirs[:1]); err == nil || err.Error() != "comparison: 1 run given: want at least 2" {
+		t.Errorf("got %v", err)
+	}
+}

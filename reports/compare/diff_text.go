@@ -1,0 +1,164 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"fulcrum/reports/page"
+)
+
+// WriteText writes the diff for the console: one table for what is computed with, one each for data and code,
+// and last what changes no result.
+func (d Diff) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A  %s\nB  %s\n", d.A, d.B)
+	files := d.A.Kind == DiffConfig || d.B.Kind == DiffConfig
+	for _, part := range []struct {
+		title string
+		list  []Difference
+		told  bool // also when nothing differs
+	}{
+		{"settings", d.Settings, true},
+		{"data", d.Data, !files},
+		{"code and machine", d.Code, !files},
+		{"paths, logging and hydra.*, which change no result", d.Elsewhere, false},
+	} {
+		switch {
+		case len(part.list) > 0:
+			verb := "differ"
+			if len(part.list) == 1 {
+				verb = "differs"
+			}
+			fmt.Fprintf(&b, "\n%s: %d %s\n", part.title, len(part.list), verb)
+			writeDifferences(&b, part.list)
+		case part.told && len(d.Unknown) == 0:
+			fmt.Fprintf(&b, "\n%s: the same\n", part.title)
+		}
+	}
+	for _, only := range []struct {
+		side string
+		jobs []string
+	}{{"A", d.OnlyA}, {"B", d.OnlyB}} {
+		if len(only.jobs) > 0 {
+			fmt.Fprintf(&b, "\njobs of %s alone: %d\n", only.side, len(only.jobs))
+			writeJobs(&b, only.jobs)
+		}
+	}
+	for i, sentence := range d.Unknown {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "note: %s\n", sentence)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// String is the path with what it is.
+func (p DiffPath) String() string {
+	if p.State == "" {
+		return fmt.Sprintf("%s (%s)", p.Path, p.Kind)
+	}
+	return fmt.Sprintf("%s (%s, %s)", p.Path, p.Kind, p.State)
+}
+
+// Verdict counts what differs in one line: "4 differences: 2 settings, 1 fact of the data, 1 of the code".
+func (d Diff) Verdict() string {
+	if d.Same {
+		return "nothing that is computed with differs"
+	}
+	var parts []string
+	add := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+one)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		}
+	}
+	add(len(d.Settings), "setting", "settings")
+	add(len(d.Data), "fact of the data", "facts of the data")
+	add(len(d.Code), "fact of code and machine", "facts of code and machine")
+	add(len(d.OnlyA)+len(d.OnlyB), "job without a counterpart", "jobs without a counterpart")
+	return "what differs: " + strings.Join(parts, ", ")
+}
+
+// writeDifferences writes aligned columns: key, A, B and, in a sweep, in how many pairs of jobs.
+func writeDifferences(b *strings.Builder, list []Difference) {
+	rows := [][3]string{{"key", "A", "B"}}
+	tails := []string{""}
+	for _, one := range list {
+		left, right := shown(one.A, one.B)
+		rows = append(rows, [3]string{one.Key, left, right})
+		tail := ""
+		if one.Jobs > 0 {
+			tail = "  in " + page.Plural(one.Jobs, "pair") + " of jobs"
+		}
+		tails = append(tails, tail)
+	}
+	var widths [3]int
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for k, row := range rows {
+		line := " "
+		for i, cell := range row {
+			line += " " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1)
+		}
+		fmt.Fprintln(b, strings.TrimRight(line+tails[k], " "))
+	}
+}
+
+const (
+	shownRunes  = 56 // of a value in a table
+	shownBefore = 12 // of them, before the first that differs
+	shownJobs   = 12
+)
+
+func writeJobs(b *strings.Builder, jobs []string) {
+	for i, job := range jobs {
+		if i == shownJobs {
+			fmt.Fprintf(b, "  and %d more\n", len(jobs)-i)
+			return
+		}
+		fmt.Fprintf(b, "  %s\n", job)
+	}
+}
+
+// shown are two values as a table shows them. Of long ones it shows the part in which they differ.
+func shown(a, b *string) (left, right string) {
+	if a == nil || b == nil {
+		return cut(a, 0), cut(b, 0)
+	}
+	x, y := []rune(*a), []rune(*b)
+	at := 0
+	for at < min(len(x), len(y)) && x[at] == y[at] {
+		at++
+	}
+	from := 0
+	if at > shownRunes-shownBefore {
+		from = at - shownBefore
+	}
+	return cut(a, from), cut(b, from)
+}
+
+// cut is a value from a rune on, at most shownRunes long.
+func cut(value *string, from int) string {
+	if value == nil {
+		return "(absent)"
+	}
+	runes := []rune(*value)
+	text := runes[min(from, len(runes)):]
+	head, tail := "", ""
+	if from > 0 {
+		head = "…"
+	}
+	if len(text) > shownRunes {
+		text, tail = text[:shownRunes], "…"
+	}
+	return head + string(text) + tail
+}

@@ -1,0 +1,105 @@
+package compare
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/reports/page"
+)
+
+// lineDifference is a run of lines that two texts do not share: stated from line at (counted from 1).
+type lineDifference struct {
+	At                 int
+	Stated, Recomputed []string
+}
+
+// diffLines compares two texts line by line: a longest common subsequence, after what they share at both ends.
+func DiffLines(stated, recomputed []string) []lineDifference {
+	from := 0
+	for from < len(stated) && from < len(recomputed) && stated[from] == recomputed[from] {
+		from++
+	}
+	a, b := stated[from:], recomputed[from:]
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	if len(a) == 0 && len(b) == 0 {
+		return nil
+	}
+	const most = 25e6 // cells
+	if len(a)*len(b) > most {
+		return []lineDifference{{from + 1, a, b}}
+	}
+	common := make([][]int32, len(a)+1) // [i][j]: of a[i:] and b[j:]
+	for i := range common {
+		common[i] = make([]int32, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var out []lineDifference
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		if i < len(a) && j < len(b) && a[i] == b[j] {
+			i, j = i+1, j+1
+			continue
+		}
+		d := lineDifference{At: from + i + 1}
+		for i < len(a) && (j >= len(b) || a[i] != b[j] && common[i+1][j] >= common[i][j+1]) {
+			d.Stated = append(d.Stated, a[i])
+			i++
+		}
+		for j < len(b) && (i >= len(a) || a[i] != b[j] && common[i][j+1] > common[i+1][j]) {
+			d.Recomputed = append(d.Recomputed, b[j])
+			j++
+		}
+		out = append(out, d)
+	}
+	return merged(out)
+}
+
+// merged joins differences that follow each other without a common line between.
+func merged(all []lineDifference) []lineDifference {
+	var out []lineDifference
+	for _, d := range all {
+		if n := len(out); n > 0 && out[n-1].At+len(out[n-1].Stated) == d.At {
+			out[n-1].Stated = append(out[n-1].Stated, d.Stated...)
+			out[n-1].Recomputed = append(out[n-1].Recomputed, d.Recomputed...)
+			continue
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// quoteDifference quotes the part of s that differs from other, with a word or two around it.
+func QuoteDifference(s, other string) string {
+	const around, most = 2, 160
+	x, y := strings.Fields(s), strings.Fields(other)
+	if slices.Equal(x, y) { // they differ in their spaces
+		return strconv.Quote(page.Clip(s, most))
+	}
+	from := 0
+	for from < len(x) && from < len(y) && x[from] == y[from] {
+		from++
+	}
+	end := 0
+	for end < len(x)-from && end < len(y)-from && x[len(x)-1-end] == y[len(y)-1-end] {
+		end++
+	}
+	low, high := max(from-around, 0), min(len(x)-end+around, len(x))
+	text := strings.Join(x[low:high], " ")
+	if low > 0 {
+		text = "… " + text
+	}
+	if high < len(x) {
+		text += " …"
+	}
+	return strconv.Quote(page.Clip(text, most))
+}

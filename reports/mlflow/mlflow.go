@@ -1,0 +1,588 @@
+package mlflow
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/secret"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+)
+
+// MLflowOptions say where the rows of a run are copied to and as what.
+type MLflowOptions struct {
+	Server       MLflowServer
+	Experiment   string            // its name; made when there is none
+	ExperimentID string            // instead of the name
+	RunID        string            // an MLflow run that exists already, to log to; "": a new one
+	RunName      string            // "": the server makes one up
+	Params       map[string]string // the configuration: dotted key → value
+	Tags         map[string]string
+	Dir          string                             // run folder: keeps the id of the MLflow run for a resume
+	Resumed      bool                               // go on in the MLflow run that Dir names
+	Say          func(level record.Level, s string) // a warning or a line for the log; from another goroutine
+
+	every, backoff, patience time.Duration // between two sendings, before a second try, at the end; 0: the defaults
+}
+
+// What a batch may hold: the limits of runs/log-batch, and of parameters that every storage backend keeps.
+const (
+	mlflowFile        = "mlflow.json"
+	mlflowMetrics     = 1000
+	mlflowParams      = 100
+	mlflowTags        = 100
+	mlflowParamLength = 500
+	mlflowTagLength   = 5000
+	mlflowKeyLength   = 250
+	mlflowQueue       = 50_000 // values that wait for a slow server; steps beyond them are left out
+)
+
+// MLflow copies the rows of a run to an MLflow tracking server while it happens (REST API 2.0, no client
+// library). It works in a goroutine of its own and never slows or fails the run: rows wait in a bounded queue,
+// what does not fit or cannot be sent is counted, and a server that does not answer is one warning. The methods
+// of a nil MLflow do nothing.
+type MLflow struct {
+	opt    MLflowOptions
+	rest   *mlflowClient
+	cancel context.CancelFunc
+	wake   chan struct{} // a batch is full
+	ending chan struct{}
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	rows     int               // so far
+	metrics  []mlflowMetric    // to be sent, oldest first
+	tags     map[string]string // to be sent
+	dropped  int               // values that found the queue full or that the server refused
+	infinite map[string]int    // names of metrics that were not finite → first global step
+	final    *mlflowEnd
+
+	silent atomic.Bool // the last try had no answer
+	off    atomic.Bool // the server refused for good
+
+	// Only the goroutine uses these.
+	kept    mlflowKept
+	failing bool // the last try failed
+	warned  bool
+}
+
+type mlflowMetric struct {
+	Key       string  `json:"key"`
+	Value     float64 `json:"value"`
+	Timestamp int64   `json:"timestamp"` // ms since 1970
+	Step      int     `json:"step"`
+}
+
+type mlflowPair struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// mlflowKept is mlflow.json: which MLflow run a run folder belongs to.
+type mlflowKept struct {
+	TrackingURI string `json:"tracking_uri"` // without user and password
+	RunID       string `json:"run_id"`
+	Params      bool   `json:"params"` // they are there: a resume must not send others
+	artifacts   string // where the server keeps the run's files
+}
+
+type mlflowEnd struct {
+	status string
+	at     time.Time
+	files  []string
+}
+
+// MLflowFromEnv reads the variables that MLflow's own clients read. asked says whether MLFLOW_TRACKING_URI is
+// set; an error says why its server cannot be logged to.
+func MLflowFromEnv(getenv func(string) string) (opt MLflowOptions, asked bool, err error) {
+	uri := getenv("MLFLOW_TRACKING_URI")
+	if uri == "" {
+		return opt, false, nil
+	}
+	opt = MLflowOptions{
+		Experiment: cmp.Or(getenv("MLFLOW_EXPERIMENT_NAME"), "fulcrum"), ExperimentID: getenv("MLFLOW_EXPERIMENT_ID"),
+		RunID: getenv("MLFLOW_RUN_ID"), RunName: getenv("MLFLOW_RUN_NAME"),
+		Server: MLflowServer{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"), Password: getenv("MLFLOW_TRACKING_PASSWORD")},
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server --port 5000); "+
+			"this run is not logged to MLflow", secret.Mask(uri))
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN); "+
+			"this run is not logged to MLflow", secret.Mask(uri))
+	}
+	if u.User != nil {
+		if opt.Server.User == "" {
+			opt.Server.User = u.User.Username()
+			opt.Server.Password, _ = u.User.Password()
+		}
+		u.User = nil
+	}
+	opt.Server.URI = strings.TrimRight(u.String(), "/")
+	return opt, true, nil
+}
+
+// StartMLflow begins to copy. It does not wait for the server.
+func StartMLflow(opt MLflowOptions) *MLflow {
+	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second), cmp.Or(opt.patience, 5*time.Second)
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &MLflow{opt: opt, rest: newMLflowClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
+	go m.work(ctx)
+	return m
+}
+
+// Row queues a row's numbers under their TensorBoard names. Numbers that are not finite are left out: pages of
+// MLflow 3 do not load for runs that have them. A tag names them instead.
+func (m *MLflow) Row(r record.Row) {
+	if m == nil || m.off.Load() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.rows++; m.rows == 1 {
+		defer m.hurry()
+	}
+	if r.Kind == record.KindEvent {
+		switch severity := r.Text("severity"); severity {
+		case "warning", "stop", "error":
+			m.tags[mlflowKey("fulcrum."+severity+"."+r.Text("event"))] = r.Text("message")
+		}
+		return
+	}
+	if r.Kind == record.KindStep && len(m.metrics) >= mlflowQueue {
+		m.dropped += len(r.Fields)
+		return
+	}
+	at := int64(math.Round(r.Time * 1000))
+	for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
+		var x float64
+		switch v := r.Fields[name].(type) {
+		case float64:
+			x = v
+		case int:
+			x = float64(v)
+		default:
+			continue
+		}
+		key := mlflowKey(record.EventTag(r, name))
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			if _, known := m.infinite[key]; !known {
+				m.infinite[key] = r.GlobalStep
+				m.tags["fulcrum.nonfinite"] = m.infiniteText()
+			}
+			continue
+		}
+		m.metrics = append(m.metrics, mlflowMetric{key, x, at, r.GlobalStep})
+	}
+	if len(m.metrics) >= mlflowMetrics {
+		m.hurry()
+	}
+}
+
+// hurry has what waits sent now.
+func (m *MLflow) hurry() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// infiniteText lists the metrics that were not finite: "grpo/train/loss from step 12".
+func (m *MLflow) infiniteText() string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
+		parts = append(parts, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// mlflowKey makes a name one that MLflow accepts: letters, digits and _-. /.
+func mlflowKey(name string) string {
+	name = strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.ContainsRune("_-./ ", c):
+			return c
+		}
+		return '_'
+	}, name)
+	return cutBytes(strings.Trim(name, "/"), mlflowKeyLength)
+}
+
+// cutBytes cuts a text to so many bytes, at a character.
+func cutBytes(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
+}
+
+// MLflowParams returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
+// addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
+func MLflowParams(dir string) (map[string]string, error) {
+	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
+	for key, value := range flat {
+		flat[key] = secret.Mask(value)
+	}
+	return flat, err
+}
+
+// Close sends what is left, how the run ended (a State of a summary) and the files of the run folder that the
+// server takes. It waits no more than a few seconds, and hardly at all for a server that did not answer before.
+func (m *MLflow) Close(state string, files []string) {
+	if m == nil {
+		return
+	}
+	status, known := map[string]string{record.StateDone: "FINISHED", record.StatePruned: "FINISHED", record.StateInterrupted: "KILLED"}[state]
+	if !known {
+		status = "FAILED"
+	}
+	m.mu.Lock()
+	m.tags["fulcrum.state"] = state
+	m.final = &mlflowEnd{status, time.Now(), files}
+	m.mu.Unlock()
+	close(m.ending)
+	patience := m.opt.patience
+	if m.silent.Load() {
+		patience /= 5
+	}
+	stop := time.AfterFunc(patience, m.cancel)
+	<-m.ended
+	stop.Stop()
+	m.cancel()
+}
+
+// Tag sets a tag of the MLflow run.
+func (m *MLflow) Tag(key, value string) {
+	if m == nil || value == "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tags[mlflowKey(key)] = value
+}
+
+// work sends batches until the run ends. A try that fails is repeated after a pause that doubles, at the end too
+// while there is an answer.
+func (m *MLflow) work(ctx context.Context) {
+	defer close(m.ended)
+	for pause, ending := m.opt.every, false; ; {
+		ending = m.wait(ctx, pause, ending)
+		if ending && !m.begun() {
+			return // a run that failed before its first row is none
+		}
+		err := m.send(ctx)
+		var refused *mlflowError
+		answered := errors.As(err, &refused)
+		m.silent.Store(err != nil && !answered)
+		switch {
+		case err == nil:
+			m.failing, pause = false, m.opt.every
+		case answered && !refused.temporary():
+			m.warn("MLflow: %v; this run is not logged there", err)
+			m.off.Store(true)
+			<-m.ending
+			return
+		default:
+			m.warn("MLflow: %v; the run goes on, and what is still to be logged is sent when the server answers", err)
+			pause = min(2*pause, longestPause)
+			if !m.failing {
+				m.failing, pause = true, m.opt.backoff
+			}
+			if answered {
+				pause = max(pause, min(refused.after, longestPause))
+			}
+		}
+		if ending && (err == nil || !answered || ctx.Err() != nil) {
+			m.finish(ctx)
+			return
+		}
+	}
+}
+
+// begun reports whether there was a row.
+func (m *MLflow) begun() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rows > 0
+}
+
+const longestPause = 30 * time.Second // between two tries
+
+// wait returns when it is time to send again; true when the run has ended.
+func (m *MLflow) wait(ctx context.Context, pause time.Duration, ending bool) bool {
+	full, end, timer := m.wake, m.ending, (<-chan time.Time)(nil)
+	if m.failing {
+		full = nil
+	}
+	if ending {
+		end = nil
+	}
+	if m.failing || m.kept.RunID != "" { // no run there before the first row is here
+		timer = time.After(pause)
+	}
+	select {
+	case <-end:
+		return true
+	case <-full:
+	case <-timer:
+	case <-ctx.Done():
+	}
+	return ending
+}
+
+// finish tells the server how the run ended, and the log what the server was not told.
+func (m *MLflow) finish(ctx context.Context) {
+	if !m.failing {
+		body := map[string]any{"run_id": m.kept.RunID, "status": m.final.status, "end_time": m.final.at.UnixMilli()}
+		err := m.insist(ctx, func() error { return m.rest.post(ctx, "runs/update", body, nil) })
+		if err == nil {
+			err = m.insist(ctx, func() error { return m.upload(ctx) })
+		}
+		if err != nil {
+			m.warn("MLflow: %v", err)
+		}
+	}
+	m.mu.Lock()
+	left := len(m.metrics) + m.dropped
+	m.mu.Unlock()
+	if left > 0 {
+		m.opt.Say(record.LevelInfo, fmt.Sprintf("MLflow: %s did not get there; metrics.jsonl has them all", page.Plural(left, "value")))
+	}
+}
+
+// insist repeats a call that the server may answer better a moment later.
+func (m *MLflow) insist(ctx context.Context, call func() error) error {
+	for pause := m.opt.backoff; ; pause *= 2 {
+		err := call()
+		var refused *mlflowError
+		if !errors.As(err, &refused) || !refused.temporary() {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// upload copies the run's files to the server where it takes them over HTTP (an artifact location
+// mlflow-artifacts:/…); others need the client of their storage.
+func (m *MLflow) upload(ctx context.Context) error {
+	root, ok := strings.CutPrefix(m.kept.artifacts, "mlflow-artifacts:")
+	if !ok {
+		return nil
+	}
+	root = strings.TrimLeft(root, "/")
+	for _, name := range m.final.files {
+		data, err := os.ReadFile(filepath.Join(m.opt.Dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = m.rest.put(ctx, root+"/"+filepath.ToSlash(name), data)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (m *MLflow) warn(format string, args ...any) {
+	if !m.warned {
+		m.warned = true
+		m.opt.Say(record.LevelWarning, fmt.Sprintf(format, args...))
+	}
+}
+
+// send makes the MLflow run if there is none yet and sends all that waits.
+func (m *MLflow) send(ctx context.Context) error {
+	if m.kept.RunID == "" {
+		if err := m.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if !m.kept.Params {
+		if err := m.sendParams(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		m.mu.Lock()
+		metrics := slices.Clone(m.metrics[:min(len(m.metrics), mlflowMetrics-mlflowTags)])
+		tags := pairsOf(m.tags, mlflowTagLength)
+		tags = tags[:min(len(tags), mlflowTags)]
+		m.mu.Unlock()
+		if len(metrics)+len(tags) == 0 {
+			return nil
+		}
+		body := map[string]any{"run_id": m.kept.RunID, "metrics": metrics, "tags": tags}
+		err := m.rest.post(ctx, "runs/log-batch", body, nil)
+		var refused *mlflowError
+		if errors.As(err, &refused) && refused.Status == 400 { // these values, not all: go on without them
+			m.warn("MLflow refuses a batch: %v", err)
+			m.mu.Lock()
+			m.dropped += len(metrics)
+			m.mu.Unlock()
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.metrics = slices.Delete(m.metrics, 0, len(metrics))
+		for _, tag := range tags {
+			if cutBytes(m.tags[tag.Key], mlflowTagLength) == tag.Value { // not set anew meanwhile
+				delete(m.tags, tag.Key)
+			}
+		}
+		m.mu.Unlock()
+	}
+}
+
+func pairsOf(m map[string]string, limit int) []mlflowPair {
+	pairs := []mlflowPair{}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if m[key] != "" {
+			pairs = append(pairs, mlflowPair{mlflowKey(key), cutBytes(m[key], limit)})
+		}
+	}
+	return pairs
+}
+
+func (m *MLflow) sendParams(ctx context.Context) error {
+	for batch := range slices.Chunk(pairsOf(m.opt.Params, mlflowParamLength), mlflowParams) {
+		err := m.rest.post(ctx, "runs/log-batch", map[string]any{"run_id": m.kept.RunID, "params": batch}, nil)
+		var refused *mlflowError
+		if errors.As(err, &refused) && refused.Status == 400 {
+			m.warn("MLflow refuses parameters: %v", err)
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.kept.Params = true
+	return m.keep()
+}
+
+// begin finds or makes the MLflow run.
+func (m *MLflow) begin(ctx context.Context) error {
+	id := m.opt.RunID
+	if m.opt.Resumed {
+		var kept mlflowKept
+		if err := record.ReadJSON(filepath.Join(m.opt.Dir, mlflowFile), &kept); err == nil && kept.TrackingURI == m.opt.Server.URI && kept.RunID != "" {
+			m.kept.Params, id = kept.Params, kept.RunID
+		}
+	}
+	if id != "" {
+		found, err := m.reopen(ctx, id)
+		if found || err != nil {
+			return err
+		}
+		m.kept.Params = false
+	}
+	experiment, err := m.experiment(ctx)
+	if err != nil {
+		return err
+	}
+	tags := map[string]string{}
+	maps.Copy(tags, m.opt.Tags)
+	if m.opt.RunName != "" {
+		tags["mlflow.runName"] = m.opt.RunName // servers before 1.30 know no run_name
+	}
+	body := map[string]any{"experiment_id": experiment, "start_time": time.Now().UnixMilli(), "run_name": m.opt.RunName, "tags": pairsOf(tags, mlflowTagLength)}
+	var made mlflowRun
+	if err := m.rest.post(ctx, "runs/create", body, &made); err != nil {
+		return err
+	}
+	return m.use(made)
+}
+
+// use keeps the id of the MLflow run.
+func (m *MLflow) use(run mlflowRun) error {
+	info := run.Run.Info
+	m.kept.TrackingURI, m.kept.RunID, m.kept.artifacts = m.opt.Server.URI, cmp.Or(info.RunID, info.RunUUID), info.ArtifactURI
+	if m.kept.RunID == "" {
+		return &mlflowError{Status: 200, Message: "the server's answer to runs/create has no run_id: is this an MLflow server?"}
+	}
+	return m.keep()
+}
+
+func (m *MLflow) keep() error {
+	text, err := json.MarshalIndent(m.kept, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(m.opt.Dir, mlflowFile), append(text, '\n'), 0o644)
+}
+
+// reopen goes on in an MLflow run, and reports false when the server does not have it any more.
+func (m *MLflow) reopen(ctx context.Context, id string) (bool, error) {
+	var run mlflowRun
+	err := m.rest.get(ctx, "runs/get", url.Values{"run_id": {id}}, &run)
+	var refused *mlflowError
+	if errors.As(err, &refused) && refused.Code == "RESOURCE_DOES_NOT_EXIST" || err == nil && run.Run.Info.Stage == "deleted" {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := m.rest.post(ctx, "runs/update", map[string]any{"run_id": id, "status": "RUNNING"}, nil); err != nil {
+		return false, err
+	}
+	return true, m.use(run)
+}
+
+// experiment returns the experiment's id, making the experiment where there is none.
+func (m *MLflow) experiment(ctx context.Context) (string, error) {
+	if m.opt.ExperimentID != "" {
+		return m.opt.ExperimentID, nil
+	}
+	id, err := m.experimentByName(ctx)
+	var refused *mlflowError
+	if !errors.As(err, &refused) || refused.Code != "RESOURCE_DOES_NOT_EXIST" {
+		return id, err
+	}
+	var made struct {
+		ID string `json:"experiment_id"`
+	}
+	err = m.rest.post(ctx, "experiments/create", map[string]any{"name": m.opt.Experiment}, &made)
+	if errors.As(err, &refused) && refused.Code == "RESOURCE_ALREADY_EXISTS" { // another job of the sweep was faster
+		return m.experimentByName(ctx)
+	}
+	return made.ID, err
+}
+
+func (m *MLflow) experimentByName(ctx context.Context) (string, error) {
+	var found struct {
+		Experiment struct {
+			ID    string `json:"experiment_id"`
+			Stage string `json:"lifecycle_stage"`
+		} `json:"experiment"`
+	}
+	err := m.rest.get(ctx, "experiments/get-by-name", url.Values{"experiment_name": {m.opt.Experiment}}, &found)
+	if err == nil && found.Experiment.Stage == "deleted" {
+		err = &mlflowError{Status: 400, Message: fmt.Sprintf("the experiment %q is deleted: restore it or set MLFLOW_EXPERIMENT_NAME", m.opt.Experiment)}
+	}
+	return found.Experiment.ID, err
+}

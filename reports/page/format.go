@@ -1,0 +1,104 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// sig writes x with n significant digits: 0.1873, 12.35, 1.2e-05. Tables, lines and plots use it.
+func Sig(x float64, n int) string {
+	switch {
+	case math.IsNaN(x):
+		return "nan"
+	case math.IsInf(x, 0):
+		return strings.TrimPrefix(strconv.FormatFloat(x, 'f', 0, 64), "+")
+	case x == 0:
+		return "0"
+	}
+	exp := int(math.Floor(math.Log10(math.Abs(x))))
+	if exp < -4 || exp >= 6 {
+		return strconv.FormatFloat(x, 'e', n-1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', max(n-1-exp, 0), 64)
+}
+
+// fixed writes x with the given decimals and a sign, for columns of differences.
+func Fixed(x float64, decimals int) string {
+	s := strconv.FormatFloat(math.Abs(x), 'f', decimals, 64)
+	if x < 0 && strings.ContainsAny(s, "123456789") {
+		return "−" + s
+	}
+	return "+" + s
+}
+
+// percent writes a share as 6.2%.
+func Percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }
+
+// duration writes seconds for people: 0.42 ms, 3.1 s, 2m05s, 1h02m.
+func Duration(seconds float64) string {
+	switch {
+	case math.IsNaN(seconds) || seconds < 0:
+		return "unknown"
+	case seconds < 0.1:
+		return Sig(1000*seconds, 2) + " ms"
+	case seconds < 60:
+		return Sig(seconds, 2) + " s"
+	}
+	d := time.Duration(math.Round(seconds)) * time.Second
+	if d < time.Hour {
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// plural writes a count with its noun: 1 epoch, 3 epochs, 2 queries.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return Thousands(n) + " " + stem + "ies"
+	}
+	return Thousands(n) + " " + noun + "s"
+}
+
+// thousands writes 12345 as 12,345.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	start := 0
+	if n < 0 {
+		start = 1
+	}
+	for i := len(s) - 3; i > start; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func Capital(s string) string {
+	if s == "" {
+		return s
+	}
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:]
+}
+
+// joined writes a, b and c.
+func Joined(items []string) string {
+	if len(items) < 2 {
+		return strings.Join(items, "")
+	}
+	return strings.Join(items[:len(items)-1], ", ") + " and " + items[len(items)-1]
+}
+
+func Verb(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}

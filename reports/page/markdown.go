@@ -1,0 +1,157 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// document is a markdown file under construction.
+type Document struct{ B strings.Builder }
+
+func (d *Document) Heading(level int, format string, args ...any) {
+	fmt.Fprintf(&d.B, "%s %s\n\n", strings.Repeat("#", level), fmt.Sprintf(format, args...))
+}
+
+func (d *Document) Paragraph(format string, args ...any) {
+	fmt.Fprintf(&d.B, "%s\n\n", strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (d *Document) List(items ...string) {
+	for _, item := range items {
+		fmt.Fprintf(&d.B, "- %s\n", item)
+	}
+	d.B.WriteString("\n")
+}
+
+func (d *Document) Code(lines ...string) {
+	fmt.Fprintf(&d.B, "```\n%s\n```\n\n", strings.Join(lines, "\n"))
+}
+
+// table writes a table; columns whose header starts with ">" are right-aligned.
+func (d *Document) Table(header []string, rows [][]string) {
+	d.B.WriteString("|")
+	for _, h := range header {
+		d.B.WriteString(" " + strings.TrimPrefix(h, ">") + " |")
+	}
+	d.B.WriteString("\n|")
+	for _, h := range header {
+		if strings.HasPrefix(h, ">") {
+			d.B.WriteString("---:|")
+		} else {
+			d.B.WriteString("---|")
+		}
+	}
+	d.B.WriteString("\n")
+	for _, row := range rows {
+		d.B.WriteString("|")
+		for _, cell := range row {
+			d.B.WriteString(" " + cell + " |")
+		}
+		d.B.WriteString("\n")
+	}
+	d.B.WriteString("\n")
+}
+
+// plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell.
+func Plain(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "#", `\#`).Replace(s)
+}
+
+// visibleSpace stands for spaces that a page would not show.
+const VisibleSpace = "␣"
+
+// textCode writes any text as code in a line, so that a reader sees what a model wrote: characters that do
+// not print as escapes, spaces at an edge or side by side as marks, at most width characters of it.
+func TextCode(s string, width int) string {
+	if s == "" {
+		return "(empty)"
+	}
+	runes, cut := []rune(s), "" // what is no UTF-8 becomes U+FFFD
+	if len(runes) > width {
+		runes, cut = runes[:width], "…"
+	}
+	var b strings.Builder
+	for i, r := range runes {
+		switch {
+		case r == ' ' && (i == 0 || i == len(runes)-1 || runes[i-1] == ' '):
+			b.WriteString(VisibleSpace)
+		case r == '\\':
+			b.WriteString(`\\`)
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			escape := strconv.QuoteRuneToASCII(r)
+			b.WriteString(escape[1 : len(escape)-1])
+		}
+	}
+	text, fence := b.String(), "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " " // one space on each side belongs to the fence
+	}
+	return fence + text + fence + cut
+}
+
+// textCell is textCode inside a table, which is cut at bars before code is found. Backslashes of the text
+// are doubled, so that no bar is left unescaped.
+func TextCell(s string, width int) string {
+	return strings.ReplaceAll(TextCode(s, width), "|", `\|`)
+}
+
+// clip shortens a text to width characters, the last of them an ellipsis.
+func Clip(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width-1]) + "…"
+}
+
+// shellCommand quotes argv for a POSIX shell.
+func ShellCommand(argv []string) string {
+	var out []string
+	for _, arg := range argv {
+		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		out = append(out, arg)
+	}
+	return strings.Join(out, " ")
+}
+
+// tableCode is codeList for a cell of a table, where a bar would end the cell.
+func TableCode(overrides []string) string { return strings.ReplaceAll(CodeList(overrides), "|", `\|`) }
+
+func CodeList(overrides []string) string {
+	if len(overrides) == 0 {
+		return "as configured"
+	}
+	out := make([]string, len(overrides))
+	for i, o := range overrides {
+		out[i] = InlineCode(o)
+	}
+	return strings.Join(out, " ")
+}
+
+// codeBlock writes foreign lines, whatever backticks are in them.
+func (d *Document) CodeBlock(lines []string) {
+	fence := "```"
+	for slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, fence) }) {
+		fence += "`"
+	}
+	fmt.Fprintf(&d.B, "%s\n%s\n%s\n\n", fence, strings.Join(lines, "\n"), fence)
+}
+
+// inlineCode writes any text as code in a line.
+func InlineCode(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if strings.Contains(s, "`") {
+		return "`` " + s + " ``"
+	}
+	return "`" + s + "`"
+}

@@ -1,0 +1,359 @@
+package published
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
+	"fulcrum/reports/sweepreport"
+)
+
+// publishedShares are the shares of changed questions for which a report states its bounds.
+func publishedShares() []float64 { return []float64{0.05, 0.10, 0.20} }
+
+func (t *publishedTable) Report(families []*family) string {
+	var d page.Document
+	d.Heading(1, "What these published numbers allow to conclude")
+	compared := 0
+	for _, f := range families {
+		compared += len(f.all())
+	}
+	about := ""
+	if t.what != "" {
+		about = " (" + page.Plain(strings.TrimSuffix(t.what, ".")) + ")"
+	}
+	d.Paragraph("%s%s holds %s. They make %s of a variant with a baseline, in %s. The scores of single questions are not in it, so a difference is held against what it could be at most by chance: with other questions on each side (unpaired), and with the same questions of which a share changed (paired).", page.InlineCode(filepath.Base(t.path)), about, page.Plural(len(t.rows), "accuracy"), page.Plural(compared, "comparison"), page.Plural(len(families), "table"))
+	var single, many []*family
+	var short []string
+	for _, f := range families {
+		if len(f.samplers) == 1 {
+			single, short = append(single, f), append(short, f.inShort())
+		} else {
+			many = append(many, f)
+		}
+	}
+	if len(many) > 0 {
+		short = append(short, inShortOf(many))
+	}
+	d.Heading(2, "In short")
+	d.List(short...)
+	for _, f := range single {
+		f.Write(&d)
+	}
+	writeMany(&d, many)
+	if odd := t.oddRows(); len(odd) > 0 {
+		d.Heading(2, "Rows to check before using them")
+		d.List(odd...)
+	}
+	d.Heading(2, "How this was worked out")
+	d.List(
+		"A score lies between 0 and 1, so an accuracy p over n questions has a standard error of at most √(p(1−p)/n), and an unpaired difference of at most √((p₁(1−p₁) + p₂(1−p₂))/n).",
+		"On the same questions of which a share c changed, a difference has a standard error of at most √(c/n). What c is can only be seen in the scores of single questions: publish them, or `evals.jsonl`.",
+		"p-values and shares are corrected for all comparisons of their table (Holm, 5 %). The mean over shots counts as one more comparison and is taken to be as uncertain as one number of shots, since a question may answer alike at all of them.",
+		"Questions needed are for one comparison, planned beforehand and made alone, at 5 % and with 80 % power.",
+		"Seeds are not in it: one training run of each variant says nothing about the next one.",
+	)
+	return strings.TrimRight(d.B.String(), "\n") + "\n"
+}
+
+// inShort is a family's conclusion.
+func (f *family) inShort() string {
+	what := page.Plain(f.variants[0].selector)
+	if len(f.variants) > 1 {
+		what = page.Plural(len(f.variants), "variant")
+	}
+	text := fmt.Sprintf("**%s**: %s against %s, %s.", page.Plain(f.name()), what, page.Plain(f.baseline), page.Plural(len(f.all()), "comparison"))
+	return text + " " + verdictOn(f.all(), "gain", func(g *gap) bool { return g.difference > 0 }) + " " + verdictOn(f.all(), "loss", func(g *gap) bool { return g.difference < 0 })
+}
+
+// inShortOf sums up the families that get one line each.
+func inShortOf(families []*family) string {
+	var all []*gap
+	for _, f := range families {
+		all = append(all, f.all()...)
+	}
+	return fmt.Sprintf("**%s with several samplers**: %s. %s %s", page.Plural(len(families), "smaller table"), page.Plural(len(all), "comparison"),
+		verdictOn(all, "gain", func(g *gap) bool { return g.difference > 0 }), verdictOn(all, "loss", func(g *gap) bool { return g.difference < 0 }))
+}
+
+// verdictOn says how many gaps of one sign are established, and under which condition others would be.
+func verdictOn(all []*gap, noun string, sign func(*gap) bool) string {
+	made, hold, may := 0, 0, 0
+	least, most, largest := 1.0, 0.0, 0.0
+	for _, g := range all {
+		if !sign(g) {
+			continue
+		}
+		made++
+		largest = max(largest, math.Abs(g.difference))
+		switch {
+		case g.holds():
+			hold++
+		case g.mayHold():
+			may++
+			least, most = min(least, g.share), max(most, g.share)
+		}
+	}
+	nouns := noun + "s"
+	if noun == "loss" {
+		nouns = "losses"
+	}
+	switch {
+	case made == 0:
+		return fmt.Sprintf("There is no %s.", noun)
+	case made == 1 && hold == 1:
+		return fmt.Sprintf("The one %s, %s, is established.", noun, inPoints(largest))
+	case hold == made:
+		return fmt.Sprintf("All %d %s are established; the largest is %s.", made, nouns, inPoints(largest))
+	case made == 1 && may == 1:
+		return fmt.Sprintf("The one %s, %s, would be established only if at most %s of the questions changed.", noun, inPoints(largest), downTo(least))
+	case made == 1:
+		return fmt.Sprintf("The one %s, %s, is not established.", noun, inPoints(largest))
+	case hold+may == 0:
+		return fmt.Sprintf("None of %d %s is established; the largest is %s.", made, nouns, inPoints(largest))
+	}
+	text := fmt.Sprintf("Of %d %s, up to %s, ", made, nouns, inPoints(largest))
+	if hold > 0 {
+		text += fmt.Sprintf("%d %s", hold, page.Verb(hold, "is established", "are established"))
+	} else {
+		text += "none is established as published"
+	}
+	if may > 0 {
+		limits := downTo(least)
+		if upper := downTo(most); upper != limits {
+			limits = strings.TrimSuffix(limits, " %") + " to " + upper
+		}
+		text += fmt.Sprintf(", %d would be only if at most %s of the questions changed", may, limits)
+	}
+	if open := made - hold - may; open > 0 {
+		text += fmt.Sprintf(", %d %s", open, page.Verb(open, "stays open", "stay open"))
+	}
+	return text + "."
+}
+
+// inPoints writes a share as points of percent.
+func inPoints(x float64) string {
+	return fmt.Sprintf("%s points", strings.TrimPrefix(page.Fixed(100*x, 2), "+"))
+}
+
+// downTo writes a share in percent, rounded down: 11 %, 1.7 %.
+func downTo(x float64) string {
+	if x >= 0.1 {
+		return fmt.Sprintf("%.0f %%", math.Floor(100*x+1e-9))
+	}
+	return fmt.Sprintf("%.1f %%", math.Floor(1000*x+1e-9)/10)
+}
+
+// cell writes a gap with what it takes to hold.
+func (g *gap) cell() string {
+	text := page.Fixed(100*g.difference, 2)
+	switch {
+	case g.holds():
+		return text + " **holds**"
+	case g.mayHold():
+		return text + " if ≤ " + downTo(g.share)
+	}
+	return text + " open"
+}
+
+// write is the section of a family with one sampler.
+func (f *family) Write(d *page.Document) {
+	d.Heading(2, "%s", page.Plain(f.name()))
+	d.Paragraph("Points of each variant minus %s, from %s. *holds*: established with other questions on each side. *if ≤ c*: established if the same questions were asked and at most this share of them changed its score. *open*: not established.", page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
+	header := []string{"variant"}
+	for _, s := range f.shots {
+		header = append(header, ">"+shotsHead(s))
+	}
+	header = append(header, ">mean", ">questions to settle the mean (10 % change)", ">(unpaired)")
+	if len(f.shots) == 1 {
+		header = header[:2]
+	}
+	var rows [][]string
+	for _, v := range f.variants {
+		row := []string{page.Plain(v.selector)}
+		for _, s := range f.shots {
+			cell := "–"
+			for _, g := range v.gaps {
+				if g.shots == s {
+					cell = g.cell()
+				}
+			}
+			row = append(row, cell)
+		}
+		if len(f.shots) > 1 {
+			mean, paired, unpaired := "–", "–", "–"
+			if len(v.means) > 0 {
+				g := v.means[0]
+				mean, paired, unpaired = g.cell(), countCell(g.needed(0.10)), countCell(g.neededUnpaired(f.n))
+			}
+			row = append(row, mean, paired, unpaired)
+		}
+		rows = append(rows, row)
+	}
+	d.Table(header, rows)
+	f.writeBounds(d)
+	var items []string
+	if text := f.bestOf(); text != "" {
+		items = append(items, text)
+	}
+	if text := f.randomLine(); text != "" {
+		items = append(items, text)
+	}
+	for _, left := range f.left {
+		items = append(items, fmt.Sprintf("%s is left out: it was scored on other questions.", page.Plain(left)))
+	}
+	if len(items) > 0 {
+		d.List(items...)
+	}
+}
+
+func shotsHead(n int) string {
+	if n == 1 {
+		return "1 shot"
+	}
+	return fmt.Sprintf("%d shots", n)
+}
+
+func countCell(n int) string {
+	if n == 0 {
+		return "–"
+	}
+	if n > 1_000_000 {
+		return "over 1,000,000"
+	}
+	return page.Thousands(stats.RoundUp(n))
+}
+
+// writeBounds says how large a difference must be on so many questions.
+func (f *family) writeBounds(d *page.Document) {
+	m := len(f.all())
+	one, corrected := normalQuantile(0.975), normalQuantile(1-0.025/float64(m))
+	power := one + normalQuantile(0.8)
+	typical := make([]float64, 0, m)
+	for _, g := range f.all() {
+		typical = append(typical, g.se)
+	}
+	slices.Sort(typical)
+	row := func(name string, se float64) []string {
+		return []string{name, fmt.Sprintf("%.2f", 100*se), fmt.Sprintf("%.1f", 100*one*se), fmt.Sprintf("%.1f", 100*corrected*se), fmt.Sprintf("%.1f", 100*power*se)}
+	}
+	rows := [][]string{row("unpaired", typical[len(typical)/2])}
+	for _, share := range slices.Backward(publishedShares()) {
+		rows = append(rows, row(fmt.Sprintf("paired, %.0f %% change", 100*share), f.pairedSE(share)))
+	}
+	d.Paragraph("How large a difference must be on %s, in points:", page.Plural(f.n, "question"))
+	d.Table([]string{"bound", ">standard error", ">to be significant alone", fmt.Sprintf(">as the largest of %d", m), ">to be found with 80 % power"}, rows)
+}
+
+// bestOf holds the best variant's lead against the luck of the best of several.
+func (f *family) bestOf() string {
+	type candidate struct {
+		v *variant
+		g *gap
+	}
+	var of []candidate
+	for _, v := range f.variants {
+		g := v.gaps[0]
+		if len(v.means) > 0 {
+			g = v.means[0]
+		}
+		of = append(of, candidate{v, g})
+	}
+	if len(of) < 3 {
+		return ""
+	}
+	best := slices.MaxFunc(of, func(a, b candidate) int { return cmp.Compare(a.g.difference, b.g.difference) })
+	if best.g.difference <= 0 {
+		return ""
+	}
+	var luck []string
+	for _, share := range publishedShares() {
+		luck = append(luck, fmt.Sprintf("%.1f", 100*sweepreport.LuckOf(len(of))*f.pairedSE(share)/math.Sqrt2))
+	}
+	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about %s points better when 5, 10 or 20 %% of the questions change.",
+		len(of), page.Plain(best.v.selector), inPoints(best.g.difference), page.Plain(f.baseline), len(of), luck[0]+", "+luck[1]+" or "+luck[2])
+	if last, named := f.lastEpoch(); named > 0 {
+		text += fmt.Sprintf(" The names of %d tell the epoch that was taken, up to %d: if it was chosen on the questions reported here, that adds luck that no correction here counts.", named, last)
+	}
+	return text
+}
+
+// randomLine holds the variants against plain random demonstrations, where those were published.
+func (f *family) randomLine() string {
+	var parts []string
+	for _, s := range f.shots {
+		random, ok := f.random[s]
+		if !ok {
+			continue
+		}
+		best := math.Inf(-1)
+		for _, v := range f.variants {
+			for _, g := range v.gaps {
+				if g.shots == s {
+					best = max(best, g.difference+f.LevelOf(s))
+				}
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%.2f (best variant %.2f) at %s", 100*random, 100*best, shotsHead(s)))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Random demonstrations, on questions whose number is not told: " + strings.Join(parts, ", ") + "."
+}
+
+// level is the baseline's accuracy.
+func (f *family) LevelOf(shots int) float64 {
+	for _, v := range f.variants {
+		for _, g := range v.gaps {
+			if g.shots == shots {
+				return g.reference
+			}
+		}
+	}
+	return math.NaN()
+}
+
+// writeMany gives a line to each table with several samplers.
+func writeMany(d *page.Document, families []*family) {
+	if len(families) == 0 {
+		return
+	}
+	d.Heading(2, "Smaller tables")
+	d.Paragraph("Each compares one selector with the one before it, for several samplers. Counts of comparisons, each corrected for those of its table.")
+	var rows [][]string
+	for _, f := range families {
+		counts := [4]int{}
+		var largest *gap
+		for _, g := range f.all() {
+			if largest == nil || math.Abs(g.difference) > math.Abs(largest.difference) {
+				largest = g
+			}
+			switch {
+			case g.holds():
+				counts[0]++
+			case g.mayHold() && g.share >= 0.10:
+				counts[1]++
+			case g.mayHold() && g.share >= 0.05:
+				counts[2]++
+			default:
+				counts[3]++
+			}
+		}
+		what := fmt.Sprintf("%s over %s, %s", page.Plain(f.variants[0].selector), page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
+		if len(f.variants) > 1 {
+			what = fmt.Sprintf("%s over %s", page.Plural(len(f.variants), "variant"), page.Plain(f.baseline))
+		}
+		row := []string{page.Plain(f.name()), what, page.Fixed(100*largest.difference, 2)}
+		for _, n := range counts {
+			row = append(row, fmt.Sprint(n))
+		}
+		rows = append(rows, row)
+	}
+	d.Table([]string{"table", "comparison", ">largest", ">hold", ">hold if ≤ 10 %", ">hold if ≤ 5 %", ">open"}, rows)
+}

@@ -1,0 +1,68 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"fulcrum/internal/jsonwords"
+)
+
+const CompletionsFile = "completions.jsonl"
+
+// Completion is one sampled text of a group, with what it earned.
+type Completion struct {
+	QueryID   int64              `json:"query_id"`
+	Question  string             `json:"question,omitempty"`  // the prompt's text
+	Reference string             `json:"reference,omitempty"` // the target answer
+	Answers   []string           `json:"answers,omitempty"`   // of the annotators
+	Group     int                `json:"group"`               // number in its group, from 0
+	Text      string             `json:"text"`
+	Tokens    []int64            `json:"tokens"`
+	Truncated bool               `json:"truncated"` // cut at the length limit
+	Reward    float64            `json:"reward"`
+	Terms     map[string]float64 `json:"terms,omitempty"` // the reward's parts, before their weights
+	Advantage float64            `json:"advantage"`       // over its whole group
+}
+
+// SampledCompletion is one line of completions.jsonl: a Completion and the step that sampled it.
+type SampledCompletion struct {
+	Phase string `json:"phase"`
+	Epoch int    `json:"epoch"`
+	Step  int    `json:"step"` // within the phase, from 1
+	Completion
+}
+
+// appendCompletions appends the rows of one step to completions.jsonl and makes them durable.
+func appendCompletions(dir, phase string, epoch, step int, rows []Completion) error {
+	path := filepath.Join(dir, CompletionsFile)
+	var data bytes.Buffer
+	to := json.NewEncoder(&data)
+	to.SetEscapeHTML(false) // for people: <answer>, not \u003canswer\u003e
+	for _, c := range rows {
+		if err := to.Encode(SampledCompletion{phase, epoch, step, c}); err != nil {
+			return fmt.Errorf("%s: query %d: %w", path, c.QueryID, err) // a reward or advantage that is no finite number
+		}
+	}
+	return appendDurably(path, data.Bytes())
+}
+
+// ReadCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
+func ReadCompletions(dir string) ([]SampledCompletion, error) {
+	var rows []SampledCompletion
+	err := EachCompletion(dir, func(c SampledCompletion) { rows = append(rows, c) })
+	return rows, err
+}
+
+// eachCompletion hands over the lines of completions.jsonl one by one.
+func EachCompletion(dir string, do func(SampledCompletion)) error {
+	return EachLine(filepath.Join(dir, CompletionsFile), func(line []byte) error {
+		var c SampledCompletion
+		if err := jsonwords.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		do(c)
+		return nil
+	})
+}

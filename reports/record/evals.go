@@ -1,0 +1,198 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/internal/jsonwords"
+	"fulcrum/reports/stats"
+)
+
+const EvalsFile = "evals.jsonl"
+
+// Evaluation is one line of evals.jsonl: the score of every query of a split under one policy, so
+// that stages and runs can be compared query by query.
+type Evaluation struct {
+	Split    string    `json:"split"`  // val, dev, …
+	Policy   string    `json:"policy"` // random, similarity, majority, init, best_beam, oracle, reference, sft, rce, grpo, grpo_online, best
+	Phase    string    `json:"phase"`
+	Epoch    int       `json:"epoch"`
+	Metric   string    `json:"metric"` // reward or accuracy
+	Shots    int       `json:"shots"`
+	QueryIDs []int64   `json:"query_ids"`
+	Scores   []float64 `json:"scores"` // finite
+	// Clusters [n] are the groups of questions that are not independent, those about one image for instance, or by
+	// eval.cluster. Nil: each question stands alone.
+	Clusters []int64 `json:"clusters,omitempty"`
+	// ChosenFrom is how many checkpoints competed, where the policy was chosen from them by these very scores; 0: it
+	// was not.
+	ChosenFrom int `json:"chosen_from,omitempty"`
+}
+
+// Mean returns the mean score.
+func (e Evaluation) Mean() float64 { return stats.MeanOf(e.Scores) }
+
+// meanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
+func (e Evaluation) MeanSE() (mean, se float64) {
+	g := stats.NewGrouping(e.Clusters)
+	if mean, se = g.MeanSE(e.Scores); g.Units(len(e.Scores)) < 2 {
+		se = 0
+	}
+	return mean, se
+}
+
+// key says which evaluations are the same one made again.
+func (e Evaluation) key() string {
+	return fmt.Sprintf("%s/%s/%s/%d/%s/%d", e.Split, e.Policy, e.Phase, e.Epoch, e.Metric, e.Shots)
+}
+
+func (e Evaluation) Validate() error {
+	where := fmt.Sprintf("evaluation of %s on %s (%s)", e.Policy, e.Split, e.Metric)
+	if e.Split == "" || e.Policy == "" || e.Metric == "" {
+		return fmt.Errorf("%s: split, policy and metric must be named", where)
+	}
+	if len(e.QueryIDs) != len(e.Scores) {
+		return fmt.Errorf("%s: %d query ids and %d scores: want as many", where, len(e.QueryIDs), len(e.Scores))
+	}
+	if e.Clusters != nil && len(e.Clusters) != len(e.Scores) {
+		return fmt.Errorf("%s: %d clusters and %d scores: want as many", where, len(e.Clusters), len(e.Scores))
+	}
+	for i, s := range e.Scores {
+		if math.IsNaN(s) || math.IsInf(s, 0) {
+			return fmt.Errorf("%s: query %d: score %g is no finite number", where, e.QueryIDs[i], s)
+		}
+	}
+	return nil
+}
+
+// AppendEvals appends evaluations to evals.jsonl of the run folder and makes them durable.
+func AppendEvals(dir string, evals ...Evaluation) error {
+	path := filepath.Join(dir, EvalsFile)
+	var data []byte
+	for _, e := range evals {
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		data = append(append(data, line...), '\n')
+	}
+	return appendDurably(path, data)
+}
+
+// appendDurably adds whole lines to a file in one system call and waits for the disk.
+func appendDurably(path string, data []byte) error {
+	f, err := appendTo(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadEvals reads evals.jsonl in order of first appearance; an evaluation made again replaces the
+// earlier one. A folder without the file has no evaluations.
+func ReadEvals(dir string) ([]Evaluation, error) {
+	var evals []Evaluation
+	index := map[string]int{}
+	err := EachLine(filepath.Join(dir, EvalsFile), func(line []byte) error {
+		var e Evaluation
+		if err := jsonwords.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		if i, seen := index[e.key()]; seen {
+			evals[i] = e
+			return nil
+		}
+		index[e.key()] = len(evals)
+		evals = append(evals, e)
+		return nil
+	})
+	return evals, err
+}
+
+// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
+// the same questions, over a baseline (similarity, or the majority answer) and over the initial policy.
+type StageResult struct {
+	Split          string        `json:"split"`
+	Metric         string        `json:"metric"`
+	Policy         string        `json:"policy"`
+	Phase          string        `json:"phase"`
+	Epoch          int           `json:"epoch"`
+	Shots          int           `json:"shots"` // of token policies: the most tokens of an answer
+	Queries        int           `json:"queries"`
+	Mean           float64       `json:"mean"`
+	SE             float64       `json:"se"`
+	OverSimilarity *stats.Paired `json:"over_similarity,omitempty"`
+	OverMajority   *stats.Paired `json:"over_majority,omitempty"`
+	OverRecorded   *stats.Paired `json:"over_recorded,omitempty"`
+	OverInit       *stats.Paired `json:"over_init,omitempty"`
+}
+
+// Baselines and stages, as evals.jsonl names them. A phase has its own name.
+const (
+	PolicyRandom     = "random"
+	PolicySimilarity = "similarity"
+	PolicyMajority   = "majority" // the most frequent training answer for every question
+	PolicyInit       = "init"
+	PolicyBest       = "best"
+	PolicyBestBeam   = "best_beam" // the best recorded beam of each query, what sft imitates
+	PolicyOracle     = "oracle"
+	PolicyRecorded   = "recorded_order" // the order in which the file lists the recorded candidates
+	PolicyReference  = "reference"      // the target answers themselves
+	policyResults    = "results"        // of a result file (task=evaluate)
+)
+
+// title names a stage for readers.
+func (s StageResult) Title() string {
+	switch s.Policy {
+	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference:
+		return s.Policy
+	case PolicyBestBeam:
+		return "best beam"
+	case PolicyRecorded:
+		return "recorded order"
+	case PolicyInit:
+		return "initial policy"
+	case policyResults:
+		return "result file"
+	case PolicyBest:
+		if s.Phase == "" || s.Phase == PolicyInit {
+			return "best (initial policy)"
+		}
+		return fmt.Sprintf("best (%s epoch %d)", s.Phase, s.Epoch)
+	}
+	if s.Epoch > 0 {
+		return fmt.Sprintf("after %s (epoch %d)", s.Policy, s.Epoch)
+	}
+	return "after " + strings.TrimSpace(s.Policy)
+}
+
+// subject names a stage inside a sentence.
+func (s StageResult) Subject() string {
+	title := s.Title()
+	if s.Policy == PolicyBest {
+		return strings.Replace(title, "best", "the best policy", 1)
+	}
+	return "the policy " + title
+}
+
+// heldOut reports whether a split is neither trained on nor chosen by.
+func HeldOut(split string) bool { return split != "val" && split != "train" }

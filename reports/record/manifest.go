@@ -1,0 +1,137 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+)
+
+const ManifestFile = "manifest.json"
+
+// Manifest is manifest.json: digests of what a run left behind, taken when it ended. It is no signature: who
+// changes a file can write a manifest that fits it.
+type Manifest struct {
+	Version string            `json:"version"` // of the program that wrote the report
+	Files   map[string]Digest `json:"files"`   // by path in the run folder, with slashes
+	SHA256  string            `json:"-"`       // of manifest.json itself: what the report cites
+}
+
+// Digest is a file's length and hash.
+type Digest struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// recordPatterns are the files of a run that its report is computed from, and the weights it names. Reports and
+// plots are not among them: they are computed again. Nor are the states of a resume, which have sums of their own,
+// and what a launcher writes beside the run.
+func recordPatterns() []string {
+	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml",
+		MetricsFile, EvalsFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
+		"predictions.jsonl", "evaluate.json", "results.json", "events.out.tfevents.*", "*.pt", "checkpoints/*.safetensors"}
+}
+
+// WriteManifest records the digests of a run's files. A run calls it when it has ended, before its report.
+func WriteManifest(dir, version string) error {
+	m := Manifest{Version: version, Files: map[string]Digest{}}
+	names, err := RecordFiles(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if m.Files[name], err = DigestOf(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", ManifestFile, err)
+	}
+	return atomicfile.Write(filepath.Join(dir, ManifestFile), append(data, '\n'), 0o644)
+}
+
+// RemoveManifest is for a run that goes on: what it adds has no digest yet.
+func RemoveManifest(dir string) error {
+	err := os.Remove(filepath.Join(dir, ManifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ReadManifest reads manifest.json, nil when there is none.
+func ReadManifest(dir string) (*Manifest, error) {
+	path := filepath.Join(dir, ManifestFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{}
+	if err := jsonwords.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	sum := sha256.Sum256(data)
+	m.SHA256 = hex.EncodeToString(sum[:])
+	return m, nil
+}
+
+// recordFiles are the records that a run folder holds, sorted. Links are left out: best.safetensors is one.
+func RecordFiles(dir string) ([]string, error) {
+	var names []string
+	for _, pattern := range recordPatterns() {
+		found, err := GlobIn(dir, pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			info, err := os.Lstat(path)
+			if err != nil {
+				return nil, err
+			}
+			if !info.Mode().IsRegular() {
+				continue
+			}
+			name, err := filepath.Rel(dir, path)
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, filepath.ToSlash(name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// globIn matches a pattern in a folder whose own name means itself.
+func GlobIn(dir, pattern string) ([]string, error) {
+	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
+	return filepath.Glob(filepath.Join(literal, pattern))
+}
+
+func DigestOf(path string) (Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Digest{}, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	n, err := io.Copy(hash, f)
+	if err != nil {
+		return Digest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return Digest{n, hex.EncodeToString(hash.Sum(nil))}, nil
+}

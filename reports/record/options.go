@@ -1,0 +1,50 @@
+package record
+
+import "fulcrum/internal/option"
+
+// LoggingOptions is the section logging.
+type LoggingOptions struct {
+	// progress on stderr: an updating line on a terminal, plain lines otherwise
+	Progress bool `koanf:"progress"`
+	// write events.out.tfevents.* beside metrics.jsonl
+	TensorBoard bool `koanf:"tensorboard"`
+	// write every n-th step to metrics.jsonl and TensorBoard
+	LogEverySteps int `koanf:"log_every_steps" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
+
+	// say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never
+	StallMinutes float64 `koanf:"stall_minutes" range:"[0,inf)"`
+}
+
+// DefaultLoggingOptions logs every step everywhere.
+func DefaultLoggingOptions() LoggingOptions {
+	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1, StallMinutes: 10}
+}
+
+// Validate checks the interval.
+func (o LoggingOptions) Validate() error {
+	if o.LogEverySteps < 1 {
+		return option.Errorf("log_every_steps", "want at least 1, found %d", o.LogEverySteps)
+	}
+	return nil
+}
+
+// ReportOptions is the section report.
+type ReportOptions struct {
+	// draw plots/ beside the training and at its end
+	Plots bool `koanf:"plots"`
+	// least time between two drawings, s
+	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)"`
+}
+
+// DefaultReportOptions draws at most every 5 s.
+func DefaultReportOptions() ReportOptions {
+	return ReportOptions{Plots: true, PlotSeconds: 5}
+}
+
+// Validate checks the ranges.
+func (o ReportOptions) Validate() error {
+	if o.PlotSeconds < 0 {
+		return option.Errorf("plot_seconds", "want at least 0, found %g", o.PlotSeconds)
+	}
+	return nil
+}

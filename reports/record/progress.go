@@ -1,0 +1,249 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"fulcrum/reports/page"
+)
+
+// PhasePlan says how long a phase will be, for "step 120/400" and the remaining time.
+type PhasePlan struct {
+	Name          string
+	Epochs        int
+	StepsPerEpoch int
+}
+
+const (
+	redrawEvery = 100 * time.Millisecond // of the updating line
+	plainEvery  = 10 * time.Second       // between plain lines of one epoch
+)
+
+// progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
+// plain lines appear at each epoch and every plainEvery. A nil progress shows nothing.
+type Progress struct {
+	w        io.Writer
+	terminal bool
+	colour   bool
+	width    func() int
+	now      func() time.Time
+
+	Plan    []PhasePlan
+	phase   string
+	started time.Time // of the phase, in this process
+	first   int       // steps of the phase before started
+	shown   time.Time
+	line    bool // an unfinished line is on the terminal
+}
+
+func NewProgress(w io.Writer, now func() time.Time) *Progress {
+	p := &Progress{w: w, now: now}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.terminal = true
+		p.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		p.width = func() int {
+			cols, _, err := term.GetSize(int(f.Fd()))
+			if err != nil || cols <= 0 {
+				return 80
+			}
+			return cols
+		}
+	}
+	return p
+}
+
+func (p *Progress) planned(phase string) PhasePlan {
+	for _, plan := range p.Plan {
+		if plan.Name == phase {
+			return plan
+		}
+	}
+	return PhasePlan{Name: phase}
+}
+
+// step shows a step row, if it is time to.
+func (p *Progress) step(r Row) {
+	now := p.now()
+	if r.Phase != p.phase {
+		// The first step's own time counts: its row comes at its end.
+		seconds, _ := number(r, "step_seconds")
+		p.phase, p.first = r.Phase, r.Step-1
+		p.started = now.Add(-time.Duration(seconds * float64(time.Second)))
+		p.shown = p.started
+	}
+	every := plainEvery
+	if p.terminal {
+		every = redrawEvery
+	}
+	if now.Sub(p.shown) < every {
+		return
+	}
+	p.shown = now
+	perStep := now.Sub(p.started).Seconds() / float64(r.Step-p.first)
+	line := p.StepLine(r)
+	line += "  " + page.Duration(perStep) + "/step"
+	if left := p.stepsLeft(r); left > 0 {
+		line += "  eta " + page.Duration(perStep*float64(left))
+	}
+	if !p.terminal {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprint(p.w, "\r\x1b[K"+p.bold(clipRunes(line, p.width()-1), r.Phase))
+	p.line = true
+}
+
+// stepsLeft counts the steps from r to the end of the plan; the rate of this phase is used for all.
+func (p *Progress) stepsLeft(r Row) int {
+	left, found := 0, false
+	for _, plan := range p.Plan {
+		steps := plan.Epochs * plan.StepsPerEpoch
+		switch {
+		case plan.Name == r.Phase:
+			found = true
+			left += max(steps-r.Step, 0)
+		case found:
+			left += steps
+		}
+	}
+	return left
+}
+
+// stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02;
+// of token policies it ends with  reward 0.41  len 3.2.
+func (p *Progress) StepLine(r Row) string {
+	plan := p.planned(r.Phase)
+	var b strings.Builder
+	b.WriteString(p.head(r))
+	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch))
+	type column struct {
+		label, field string
+		width        int
+		format       func(float64) string
+	}
+	columns := []column{
+		{"loss", "loss", 7, func(x float64) string { return page.Sig(x, 4) }},
+		{"temp", "temperature", 5, func(x float64) string { return page.Sig(x, 3) }},
+		{"kl", "kl", 7, func(x float64) string { return page.Sig(x, 3) }},
+		{"beta", "kl_beta", 6, func(x float64) string { return page.Sig(x, 2) }},
+		{"clip", "clip_fraction", 5, page.Percent},
+		{"adv", "std_advantage", 5, func(x float64) string { return "±" + page.Sig(x, 3) }},
+	}
+	if _, writes := number(r, "completion_length"); writes { // a token policy: what its samples earn says more
+		columns[len(columns)-1] = column{"reward", "mean_reward", 6, func(x float64) string { return page.Sig(x, 3) }}
+		columns = append(columns, column{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }})
+	}
+	for _, column := range columns {
+		if x, ok := number(r, column.field); ok {
+			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// logLine is what run.log says of a row that is no step: its logger, its level and its message.
+func (p *Progress) LogLine(r Row) (name string, level Level, message string) {
+	switch r.Kind {
+	case KindEpoch:
+		return r.Phase, LevelInfo, p.epochLine(r)
+	case KindEval:
+		return "eval", LevelInfo, p.evalLine(r)
+	}
+	level, message = LevelInfo, r.Text("message")
+	switch r.Text("severity") {
+	case "warning":
+		level, message = LevelWarning, "warning: "+message
+	case "error", "stop":
+		level, message = LevelError, "error: "+message
+	}
+	return cmp.Or(r.Phase, "run"), level, message
+}
+
+// epochLine sums up a finished epoch.
+func (p *Progress) epochLine(r Row) string {
+	var b strings.Builder
+	b.WriteString(p.head(r) + "  done")
+	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
+		if x, ok := number(r, name); ok {
+			fmt.Fprintf(&b, "  %s %-7s", name, page.Sig(x, 4))
+		}
+	}
+	if name := r.Text("checkpoint"); name != "" {
+		b.WriteString("  " + name)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// evalLine is: eval  dev  similarity  reward 0.08410  accuracy 0.1386.
+func (p *Progress) evalLine(r Row) string {
+	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
+	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
+		if x, ok := number(r, name); ok {
+			line += "  " + name + " " + page.Sig(x, 4)
+		}
+	}
+	return line
+}
+
+func (p *Progress) head(r Row) string {
+	width := len(r.Phase)
+	for _, plan := range p.Plan {
+		width = max(width, len(plan.Name))
+	}
+	return fmt.Sprintf("%-*s  epoch %s", width, r.Phase, outOf(r.Epoch, p.planned(r.Phase).Epochs))
+}
+
+// outOf writes 120/400, padded so that columns stay in place, or 120 when the total is unknown.
+func outOf(n, total int) string {
+	if total <= 0 {
+		return fmt.Sprint(n)
+	}
+	t := fmt.Sprint(total)
+	return fmt.Sprintf("%*d/%s", len(t), n, t)
+}
+
+// print writes a whole line, moving the updating line out of its way.
+func (p *Progress) print(line string, level Level) {
+	p.clear()
+	if p.colour && level != LevelInfo {
+		line = "\x1b[33m" + line + "\x1b[0m"
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// clear wipes the updating line.
+func (p *Progress) clear() {
+	if p.line {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.line = false
+	}
+}
+
+func (p *Progress) bold(line, word string) string {
+	if rest, ok := strings.CutPrefix(line, word); ok && p.colour {
+		return "\x1b[1m" + word + "\x1b[0m" + rest
+	}
+	return line
+}
+
+func clipRunes(s string, width int) string {
+	if width < 1 || utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width])
+}
+
+// number reads a numeric field of a row under construction, where counts are still ints.
+func number(r Row, name string) (float64, bool) {
+	if n, ok := r.Fields[name].(int); ok {
+		return float64(n), true
+	}
+	return r.Number(name)
+}

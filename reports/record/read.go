@@ -1,0 +1,350 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/internal/jsonwords"
+)
+
+// Run is what a run folder records. Whatever is not there yet is empty.
+type Run struct {
+	Dir         string
+	Steps       []*Steps // one per phase, in order of appearance
+	Epochs      []Row
+	EvalRows    []Row // rows of kind eval in metrics.jsonl
+	Events      []Row
+	Evaluations []Evaluation // evals.jsonl
+	Summary     *Summary     // nil before the run has ended
+	Config      string       // .hydra/config.yaml
+	Overrides   []string     // .hydra/overrides.yaml
+	Examples    []Example    // examples.json
+	Manifest    *Manifest    // nil before the run has ended
+	Tree        any
+}
+
+// Steps are the step rows of one phase, in columns: a run has a hundred thousand of them.
+type Steps struct {
+	Phase   string
+	Epoch   []int
+	Step    []int
+	Global  []int
+	Columns map[string][]float64   // NaN where a row has no such number
+	Lists   map[string][][]float64 // nil where a row has no such list
+}
+
+// Column returns one number per step, NaN where a step has none, or nil when no step has it.
+func (s *Steps) Column(name string) []float64 { return s.Columns[name] }
+
+const examplesFile = "examples.json"
+
+// Example shows what a policy chose for a question before and after training.
+type Example struct {
+	Question     string     `json:"question"`
+	Answer       string     `json:"answer"`
+	Before       []ItemText `json:"before"`
+	After        []ItemText `json:"after"`
+	RewardBefore float64    `json:"reward_before"`
+	RewardAfter  float64    `json:"reward_after"`
+}
+
+// ItemText is a demonstration as a reader sees it.
+type ItemText struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
+}
+
+// ReadRun reads a run folder, finished or not. A torn last line of metrics.jsonl is left out; any
+// other damage is an error that names file and line.
+func ReadRun(dir string) (*Run, error) {
+	run := &Run{Dir: dir}
+	if _, err := run.ReadRows(0); err != nil {
+		return nil, err
+	}
+	if err := run.ReadRest(); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// readRows adds the whole lines of metrics.jsonl from offset on and returns where it stopped.
+func (r *Run) ReadRows(offset int64) (int64, error) {
+	path := filepath.Join(r.Dir, MetricsFile)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return offset, nil
+	}
+	if err != nil {
+		return offset, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+		if err != nil {
+			return offset, err
+		}
+		row, err := ParseRow(line)
+		if err != nil {
+			return offset, fmt.Errorf("%s: line %d after byte %d is damaged: %w", path, n, offset, err)
+		}
+		offset += int64(len(line))
+		r.add(row)
+	}
+}
+
+func (r *Run) add(row Row) {
+	switch row.Kind {
+	case KindStep:
+		r.steps(row.Phase).add(row)
+	case KindEpoch:
+		r.Epochs = append(r.Epochs, row)
+	case KindEval:
+		r.EvalRows = append(r.EvalRows, row)
+	case KindEvent:
+		r.Events = append(r.Events, row)
+	}
+}
+
+func (r *Run) steps(phase string) *Steps {
+	if s := r.StepsOf(phase); s != nil {
+		return s
+	}
+	s := &Steps{Phase: phase, Columns: map[string][]float64{}, Lists: map[string][][]float64{}}
+	r.Steps = append(r.Steps, s)
+	return s
+}
+
+// StepsOf returns the steps of a phase, nil when there are none.
+func (r *Run) StepsOf(phase string) *Steps {
+	for _, s := range r.Steps {
+		if s.Phase == phase {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *Steps) add(row Row) {
+	n := len(s.Step)
+	s.Epoch = append(s.Epoch, row.Epoch)
+	s.Step = append(s.Step, row.Step)
+	s.Global = append(s.Global, row.GlobalStep)
+	for name := range row.Fields {
+		if x, ok := row.Number(name); ok {
+			column := s.Columns[name]
+			for len(column) < n { // rows before this one have no such field
+				column = append(column, math.NaN())
+			}
+			s.Columns[name] = append(column, x)
+		} else if list := row.Numbers(name); list != nil {
+			column := s.Lists[name]
+			s.Lists[name] = append(append(column, make([][]float64, n-len(column))...), list)
+		}
+	}
+	for name, column := range s.Columns {
+		if len(column) == n {
+			s.Columns[name] = append(column, math.NaN())
+		}
+	}
+	for name, column := range s.Lists {
+		if len(column) == n {
+			s.Lists[name] = append(column, nil)
+		}
+	}
+}
+
+// readRest reads the files that are written whole.
+func (r *Run) ReadRest() error {
+	var err error
+	if r.Evaluations, err = ReadEvals(r.Dir); err != nil {
+		return err
+	}
+	if r.Summary, err = ReadSummary(r.Dir); err != nil {
+		return err
+	}
+	if r.Manifest, err = ReadManifest(r.Dir); err != nil {
+		return err
+	}
+	if err := r.ReadConfig(); err != nil {
+		return err
+	}
+	return ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples)
+}
+
+func (r *Run) ReadConfig() error {
+	path := filepath.Join(r.Dir, ".hydra", "config.yaml")
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	r.Config = string(data)
+	if err := yaml.Unmarshal(data, &r.Tree); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	path = filepath.Join(r.Dir, ".hydra", "overrides.yaml")
+	data, err = os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	r.Overrides = nil
+	if err := yaml.Unmarshal(data, &r.Overrides); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// setting returns a value of the run's config by its path, nil when it is absent or null.
+func (r *Run) Setting(path ...string) any {
+	node := r.Tree
+	for _, key := range path {
+		section, ok := node.(map[string]any)
+		if !ok {
+			return nil
+		}
+		node = section[key]
+	}
+	return node
+}
+
+// settingNumber returns a number of the run's config.
+func (r *Run) SettingNumber(path ...string) (float64, bool) {
+	switch v := r.Setting(path...).(type) {
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// Phases returns the phases that have left a step or an epoch, in order of appearance.
+func (r *Run) Phases() []string {
+	var names []string
+	for _, s := range r.Steps {
+		names = append(names, s.Phase)
+	}
+	for _, e := range r.Epochs {
+		if !slices.Contains(names, e.Phase) {
+			names = append(names, e.Phase)
+		}
+	}
+	return names
+}
+
+// resumes counts how often the run was resumed.
+func (r *Run) Resumes() int {
+	n := 0
+	for _, e := range r.Events {
+		if e.Text("event") == eventResume {
+			n++
+		}
+	}
+	return n
+}
+
+// eachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
+func EachLine(path string, do func(line []byte) error) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for n := 1; len(data) > 0; n++ {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		if !whole {
+			return nil
+		}
+		if err := do(line); err != nil {
+			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
+		}
+		data = rest
+	}
+	return nil
+}
+
+// readJSON reads path into v; an absent file leaves v as it is.
+func ReadJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := jsonwords.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// flatFile reads a YAML file as dotted keys; one that is absent has none.
+func FlatFile(path string) (map[string]string, error) {
+	flat := map[string]string{}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return flat, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	switch tree.(type) {
+	case nil:
+		return flat, nil
+	case map[string]any:
+	default:
+		return nil, fmt.Errorf("%s: want a YAML file of keys and values", path)
+	}
+	Flatten(flat, "", tree)
+	return flat, nil
+}
+
+// flatten writes a config tree as dotted keys; lists are one value.
+func Flatten(into map[string]string, prefix string, node any) {
+	if section, ok := node.(map[string]any); ok {
+		for key, value := range section {
+			Flatten(into, strings.TrimPrefix(prefix+"."+key, "."), value)
+		}
+		return
+	}
+	var value yaml.Node
+	text := fmt.Append(nil, node)
+	if value.Encode(node) == nil {
+		value.Style |= yaml.FlowStyle // [sft, rce], not lines
+		if flow, err := yaml.Marshal(&value); err == nil {
+			text = flow
+		}
+	}
+	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
+}
+
+// lastStep is the number of optimizer steps that the run took, all phases together.
+func (r *Run) LastStep() int {
+	last := 0
+	for _, s := range r.Spans() {
+		last = max(last, int(s.To))
+	}
+	return last
+}

@@ -1,0 +1,210 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"fulcrum/internal/jsonwords"
+)
+
+// Kinds of rows in metrics.jsonl.
+const (
+	KindStep  = "step"  // one optimizer step
+	KindEpoch = "epoch" // a finished epoch of a phase
+	KindEval  = "eval"  // an evaluation of the initial policy, a baseline, a stage or another set
+	KindEvent = "event" // something that a reader should know: resume, warning, early stop
+)
+
+// Row is one line of metrics.jsonl. Epoch, Step (within the phase) and GlobalStep count from 1; 0 is
+// the time before the first.
+type Row struct {
+	Kind       string
+	Phase      string
+	Epoch      int
+	Step       int
+	GlobalStep int
+	Time       float64 // seconds since 1970
+	Fields     map[string]any
+}
+
+// Number returns a numeric field, or false when it is absent or no number.
+func (r Row) Number(name string) (float64, bool) {
+	switch v := r.Fields[name].(type) {
+	case float64:
+		return v, true
+	case string:
+		return parseNonFinite(v)
+	}
+	return 0, false
+}
+
+// Text returns a string field, "" when it is absent.
+func (r Row) Text(name string) string {
+	s, _ := r.Fields[name].(string)
+	return s
+}
+
+// Numbers returns a list field, or nil.
+func (r Row) Numbers(name string) []float64 {
+	list, _ := r.Fields[name].([]any)
+	var out []float64
+	for _, v := range list {
+		switch v := v.(type) {
+		case float64:
+			out = append(out, v)
+		case string:
+			f, ok := parseNonFinite(v)
+			if !ok {
+				return nil
+			}
+			out = append(out, f)
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
+func parseNonFinite(s string) (float64, bool) {
+	switch s {
+	case "nan":
+		return math.NaN(), true
+	case "inf":
+		return math.Inf(1), true
+	case "-inf":
+		return math.Inf(-1), true
+	}
+	return 0, false
+}
+
+// appendRow writes r as one JSON line: kind, phase, epoch, step, global_step, time, then the fields
+// in metric order. The bytes depend on nothing but r.
+func appendRow(b []byte, r Row, order MetricOrder) ([]byte, error) {
+	b = append(b, `{"kind":`...)
+	b = appendString(b, r.Kind)
+	b = append(b, `,"phase":`...)
+	b = appendString(b, r.Phase)
+	b = append(b, `,"epoch":`...)
+	b = strconv.AppendInt(b, int64(r.Epoch), 10)
+	b = append(b, `,"step":`...)
+	b = strconv.AppendInt(b, int64(r.Step), 10)
+	b = append(b, `,"global_step":`...)
+	b = strconv.AppendInt(b, int64(r.GlobalStep), 10)
+	b = append(b, `,"time":`...)
+	b = strconv.AppendFloat(b, r.Time, 'f', 3, 64)
+	names := slices.Collect(maps.Keys(r.Fields))
+	order.Sort(names)
+	for _, name := range names {
+		switch name {
+		case "kind", "phase", "epoch", "step", "global_step", "time":
+			return nil, fmt.Errorf("metrics.jsonl: field %s: every row has it already", name)
+		}
+		b = append(b, ',')
+		b = appendString(b, name)
+		b = append(b, ':')
+		var err error
+		if b, err = appendValue(b, r.Fields[name]); err != nil {
+			return nil, fmt.Errorf("metrics.jsonl: field %s: %w", name, err)
+		}
+	}
+	return append(b, '}', '\n'), nil
+}
+
+func appendValue(b []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case float64:
+		return AppendNumber(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case string:
+		return appendString(b, v), nil
+	case []float64:
+		b = append(b, '[')
+		for i, x := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = AppendNumber(b, x)
+		}
+		return append(b, ']'), nil
+	}
+	return nil, fmt.Errorf("type %T: want float64, int, string, bool or []float64", v)
+}
+
+// appendNumber writes the shortest decimal that reads back as x; what JSON has no number for
+// becomes "nan", "inf" or "-inf".
+func AppendNumber(b []byte, x float64) []byte {
+	switch {
+	case math.IsNaN(x):
+		return append(b, `"nan"`...)
+	case math.IsInf(x, 1):
+		return append(b, `"inf"`...)
+	case math.IsInf(x, -1):
+		return append(b, `"-inf"`...)
+	}
+	format := byte('f')
+	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, x, format, -1, 64)
+}
+
+func appendString(b []byte, s string) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // "β > 1" stays readable
+	enc.Encode(s)            // a string always marshals
+	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+}
+
+// parseRow reads one line of metrics.jsonl.
+func ParseRow(line []byte) (Row, error) {
+	fields := map[string]any{}
+	if err := jsonwords.Unmarshal(line, &fields); err != nil {
+		return Row{}, err
+	}
+	r := Row{Fields: fields}
+	for _, text := range []struct {
+		name string
+		to   *string
+	}{{"kind", &r.Kind}, {"phase", &r.Phase}} {
+		s, ok := fields[text.name].(string)
+		if !ok {
+			return Row{}, fmt.Errorf("no %s", text.name)
+		}
+		*text.to = s
+		delete(fields, text.name)
+	}
+	for _, count := range []struct {
+		name string
+		to   *int
+	}{{"epoch", &r.Epoch}, {"step", &r.Step}, {"global_step", &r.GlobalStep}} {
+		f, ok := fields[count.name].(float64)
+		if !ok {
+			return Row{}, fmt.Errorf("no %s", count.name)
+		}
+		*count.to = int(f)
+		delete(fields, count.name)
+	}
+	r.Time, _ = fields["time"].(float64)
+	delete(fields, "time")
+	return r, nil
+}
+
+// advantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
+func AdvantageEdges(n int) []float64 {
+	edges := make([]float64, n+1)
+	for i := range edges {
+		edges[i] = -5 + 10*float64(i)/float64(n)
+	}
+	return edges
+}

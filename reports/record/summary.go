@@ -1,0 +1,198 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/reports/page"
+)
+
+const SummaryFile = "summary.json"
+
+// Exit states of a run.
+const (
+	StateDone        = "done"
+	StateFailed      = "failed"
+	StateInterrupted = "interrupted"
+	StatePruned      = "pruned" // stopped early by the sweep's pruner: a result
+)
+
+// Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) { return AppendNumber(nil, float64(n)), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	var s string
+	if json.Unmarshal(data, &s) == nil {
+		f, ok := parseNonFinite(s)
+		if !ok {
+			return fmt.Errorf("%q is no number", s)
+		}
+		*n = Number(f)
+		return nil
+	}
+	return json.Unmarshal(data, (*float64)(n))
+}
+
+// Summary is summary.json: how a run ended and what it came to.
+type Summary struct {
+	State       string            `json:"state"`           // done, pruned, failed or interrupted
+	Error       string            `json:"error,omitempty"` // why it failed
+	Title       string            `json:"title"`           // exp or task, for the report's heading
+	Task        string            `json:"task"`
+	Command     []string          `json:"command"`   // argv that repeats the run
+	Overrides   []string          `json:"overrides"` // as on the command line
+	Seed        int64             `json:"seed"`
+	Device      string            `json:"device"`
+	Threads     int               `json:"threads"`
+	Start       string            `json:"start"`        // RFC 3339
+	WallSeconds float64           `json:"wall_seconds"` // all sittings together
+	Resumes     int               `json:"resumes"`
+	Versions    map[string]string `json:"versions"` // fulcrum, go, libtorch, os, cpu, config (hash), …
+	Data        DataSummary       `json:"data"`
+	Phases      []PhaseSummary    `json:"phases"`
+	Best        *BestSummary      `json:"best,omitempty"`
+	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
+	Evaluation  any               `json:"evaluation,omitempty"` // of task=evaluate: the official accuracies
+	Warnings    []string          `json:"warnings"`             // one sentence each
+	Findings    []Finding         `json:"findings"`             // of the doctor and the preflight, in the order of the run
+}
+
+// Finding is an event that says what is wrong with a run: its number, its likely cause, the key to change.
+type Finding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"` // note, warning or stop
+	Message  string `json:"message"`
+	Key      string `json:"key,omitempty"`
+	Value    Number `json:"value"`
+	Limit    Number `json:"limit"`
+	Phase    string `json:"phase"`
+	Epoch    int    `json:"epoch"`
+	Step     int    `json:"step"` // within the phase
+}
+
+// Findings returns the events of a run that say what is wrong with it: those with a value. Other events (a
+// resume, an early stop) have none.
+func (r *Run) Findings() []Finding {
+	found := []Finding{}
+	for _, e := range r.Events {
+		if value, ok := e.Number("value"); ok {
+			limit, _ := e.Number("limit")
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value), Number(limit), e.Phase, e.Epoch, e.Step})
+		}
+	}
+	return found
+}
+
+// DataSummary says what a run was trained and judged on.
+type DataSummary struct {
+	Name        string            `json:"name"`
+	Synthetic   bool              `json:"synthetic"`
+	Notice      string            `json:"notice"` // one plain sentence
+	Fingerprint string            `json:"fingerprint"`
+	Counts      map[string]int    `json:"counts"`                 // queries and candidates of each split
+	Skipped     map[string]int    `json:"skipped"`                // left-out records by reason
+	SkippedAt   map[string]string `json:"skipped_at,omitempty"`   // by reason: where they stand, or the first of them
+	UnknownKeys []UnknownKey      `json:"unknown_keys,omitempty"` // of records, that nothing reads
+	Shots       int               `json:"shots"`
+	EvalName    string            `json:"eval_name"` // of the set that enters no choice
+}
+
+// UnknownKey is a key that the records of a file hold and nothing reads.
+type UnknownKey struct {
+	File    string `json:"file"`
+	Object  string `json:"object"` // what holds it: record, trajectory, …
+	Key     string `json:"key"`
+	Nearest string `json:"nearest,omitempty"` // of the keys that are read
+	Count   int    `json:"count"`
+	First   int    `json:"first"` // line of the first one
+}
+
+// PhaseSummary is one finished or stopped phase.
+type PhaseSummary struct {
+	Name    string            `json:"name"`
+	Epochs  int               `json:"epochs"`
+	Steps   int               `json:"steps"`
+	Seconds float64           `json:"seconds"`
+	Stopped string            `json:"stopped,omitempty"` // why it ended early
+	Final   map[string]Number `json:"final"`             // metrics of its last epoch
+}
+
+// BestSummary is what checkpoints/best links to, and why.
+type BestSummary struct {
+	Metric     string `json:"metric"`
+	Mode       string `json:"mode"` // max or min
+	Value      Number `json:"value"`
+	Phase      string `json:"phase"` // init for the initial policy
+	Epoch      int    `json:"epoch"`
+	Checkpoint string `json:"checkpoint"`
+	Reason     string `json:"reason,omitempty"` // when the rule had to give way
+}
+
+// Untrained says whether the best policy is the one that the run began with.
+func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == PolicyInit }
+
+// AddRecorded adds what the run's own rows tell, those of earlier sittings included: what each phase came to, the
+// warnings on the way, how often it was resumed. A check of the summary does it again.
+func (s *Summary) AddRecorded(run *Run) {
+	for _, name := range run.Phases() {
+		p := PhaseSummary{Name: name, Final: map[string]Number{}}
+		for _, row := range run.Epochs {
+			if row.Phase != name {
+				continue
+			}
+			if mean, ok := row.Number("step_seconds"); ok {
+				p.Seconds += mean * float64(row.Step-p.Steps)
+			}
+			p.Epochs, p.Steps = row.Epoch, row.Step
+			clear(p.Final)
+			for key := range row.Fields {
+				if v, ok := row.Number(key); ok {
+					p.Final[key] = Number(v)
+				}
+			}
+		}
+		if p.Epochs > 0 {
+			s.Phases = append(s.Phases, p)
+		}
+	}
+	s.Findings = append(s.Findings, run.Findings()...)
+	for _, e := range run.Events {
+		if e.Text("event") == eventResume {
+			s.Resumes++
+		}
+		if e.Text("severity") == "warning" {
+			s.Warnings = append(s.Warnings, e.Text("message"))
+		}
+		if event := e.Text("event"); event == "early_stop" || event == "pruned" {
+			for i := range s.Phases {
+				if s.Phases[i].Name == e.Phase {
+					s.Phases[i].Stopped = e.Text("message")
+				}
+			}
+		}
+	}
+}
+
+// ReadSummary reads summary.json, nil when the run has not ended.
+func ReadSummary(dir string) (*Summary, error) {
+	var s *Summary
+	err := ReadJSON(filepath.Join(dir, SummaryFile), &s)
+	return s, err
+}
+
+// where says when a finding was made: before the first step, or in which step of which epoch.
+func (f Finding) Where() string {
+	switch {
+	case f.Phase == "" || f.Step == 0 && f.Epoch == 0:
+		return strings.TrimSpace("before step 1 " + page.Plain(f.Phase))
+	case f.Step == 0:
+		return fmt.Sprintf("%s, epoch %d", page.Plain(f.Phase), f.Epoch)
+	}
+	return fmt.Sprintf("%s, epoch %d, step %d", page.Plain(f.Phase), f.Epoch, f.Step)
+}

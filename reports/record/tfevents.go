@@ -1,0 +1,192 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// TensorBoard's event files are TFRecords (length, masked CRC, payload, masked CRC) of protobuf
+// messages. Six message types with a dozen fields are all that scalars and histograms need, so they
+// are written by hand; field numbers are from tensorboard/compat/proto/{event,summary}.proto.
+
+const EventFilesPattern = "events.out.tfevents.*"
+
+// eventWriter appends to one events.out.tfevents file.
+type EventWriter struct {
+	f   *os.File
+	Crc *crc32.Table
+	buf []byte
+}
+
+// newEventWriter creates an event file in dir. restart > 0 says that the run goes on from that
+// global step: TensorBoard then forgets what earlier files say about later steps.
+func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error) {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "host"
+	}
+	// TensorBoard reads the files of a folder in the order of their names.
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond())
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
+	}
+	w := &EventWriter{f: f, Crc: Castagnoli()}
+	version := appendBytesField(nil, 3, []byte("brain.Event:2"))
+	if err := w.Write(event(now, 0, version)); err != nil {
+		return nil, err
+	}
+	if restart > 0 {
+		session := appendBytesField(nil, 7, appendVarintField(nil, 1, 1)) // SessionLog{status: START}
+		if err := w.Write(event(now, restart, session)); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// row writes one event with a value for each number of r, at its global step.
+func (w *EventWriter) row(now time.Time, r Row, names []string) error {
+	var summary []byte
+	for _, name := range names {
+		tag := EventTag(r, name)
+		switch v := r.Fields[name].(type) {
+		case float64:
+			summary = appendBytesField(summary, 1, scalarValue(tag, v))
+		case int:
+			summary = appendBytesField(summary, 1, scalarValue(tag, float64(v)))
+		case []float64:
+			if name == "adv_hist" && len(v) > 0 {
+				summary = appendBytesField(summary, 1, histogramValue(tag, v, AdvantageEdges(len(v))))
+			}
+		}
+	}
+	if summary == nil {
+		return nil
+	}
+	return w.Write(event(now, r.GlobalStep, appendBytesField(nil, 5, summary)))
+}
+
+// eventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
+func EventTag(r Row, name string) string {
+	switch r.Kind {
+	case KindStep:
+		return r.Phase + "/train/" + name
+	case KindEpoch:
+		return r.Phase + "/epoch/" + name
+	case KindEval:
+		return "eval/" + r.Text("split") + "/" + r.Text("policy") + "/" + name
+	}
+	return r.Kind + "/" + name
+}
+
+// frame is a TFRecord: length, masked CRC, payload, masked CRC. It is overwritten by the next one.
+func (w *EventWriter) Frame(payload []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(w.buf[:0], uint64(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, w.masked(b))
+	b = append(b, payload...)
+	w.buf = binary.LittleEndian.AppendUint32(b, w.masked(payload))
+	return w.buf
+}
+
+func (w *EventWriter) Write(payload []byte) error {
+	if _, err := w.f.Write(w.Frame(payload)); err != nil {
+		return fmt.Errorf("cannot write TensorBoard events: %w", err)
+	}
+	return nil
+}
+
+// masked is TFRecord's checksum: CRC-32C, rotated and shifted so that a CRC of data with CRCs in it
+// stays a good one.
+func (w *EventWriter) masked(b []byte) uint32 {
+	crc := crc32.Checksum(b, w.Crc)
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+func (w *EventWriter) close() error { return w.f.Close() }
+
+// event is Event{wall_time, step} with one further field.
+func event(now time.Time, step int, what []byte) []byte {
+	b := appendDoubleField(nil, 1, float64(now.UnixMilli())/1000)
+	if step != 0 {
+		b = appendVarintField(b, 2, uint64(step))
+	}
+	return append(b, what...)
+}
+
+// scalarValue is Summary.Value{tag, simple_value}.
+func scalarValue(tag string, x float64) []byte {
+	b := appendBytesField(nil, 1, []byte(tag))
+	b = append(b, 2<<3|5)
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+}
+
+// histogramValue is Summary.Value{tag, histo} of counts in bins; its sums take bin centres.
+func histogramValue(tag string, counts, edges []float64) []byte {
+	var n, sum, squares float64
+	var limits, buckets []byte
+	for i, count := range counts {
+		centre := (edges[i] + edges[i+1]) / 2
+		n += count
+		sum += count * centre
+		squares += count * centre * centre
+		limits = appendDouble(limits, edges[i+1])
+		buckets = appendDouble(buckets, count)
+	}
+	h := appendDoubleField(nil, 1, edges[0])
+	h = appendDoubleField(h, 2, edges[len(edges)-1])
+	h = appendDoubleField(h, 3, n)
+	h = appendDoubleField(h, 4, sum)
+	h = appendDoubleField(h, 5, squares)
+	h = appendBytesField(h, 6, limits)
+	h = appendBytesField(h, 7, buckets)
+	b := appendBytesField(nil, 1, []byte(tag))
+	return appendBytesField(b, 5, h)
+}
+
+func appendDouble(b []byte, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+}
+
+func appendDoubleField(b []byte, field int, x float64) []byte {
+	return appendDouble(append(b, byte(field<<3|1)), x)
+}
+
+func appendVarintField(b []byte, field int, x uint64) []byte {
+	return binary.AppendUvarint(append(b, byte(field<<3)), x)
+}
+
+func appendBytesField(b []byte, field int, data []byte) []byte {
+	b = append(b, byte(field<<3|2))
+	b = binary.AppendUvarint(b, uint64(len(data)))
+	return append(b, data...)
+}
+
+// record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
+func (w *EventWriter) Record(data []byte) (payload, rest []byte, err error) {
+	if len(data) < 12 {
+		return nil, nil, ErrTornRecord
+	}
+	if binary.LittleEndian.Uint32(data[8:]) != w.masked(data[:8]) {
+		return nil, nil, errors.New("the checksum of its length is wrong")
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > uint64(len(data)) || uint64(len(data)) < 16+n {
+		return nil, nil, ErrTornRecord
+	}
+	payload = data[12 : 12+n]
+	if binary.LittleEndian.Uint32(data[12+n:]) != w.masked(payload) {
+		return nil, nil, errors.New("its checksum is wrong")
+	}
+	return payload, data[16+n:], nil
+}
+
+var ErrTornRecord = errors.New("the file ends in the middle of it")

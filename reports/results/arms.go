@@ -1,0 +1,503 @@
+package results
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+)
+
+// Arm is one setting of a study: the scores of every seed on the same questions.
+type Arm struct {
+	Name     string      // for sentences and errors
+	Metric   string      // what the scores are
+	Seeds    []int64     // [S], ascending
+	QueryIDs []int64     // [n]
+	Scores   [][]float64 // [S][n]
+	Clusters []int64     // [n] as Evaluation.Clusters; nil: each question stands alone
+	// ChosenFrom is the most checkpoints that a seed's policy was chosen from by these scores; 0: none was.
+	ChosenFrom int
+}
+
+// ArmOf collects the scores of runs that differ in nothing but their seed: on a split, by a metric, of
+// a policy as evals.jsonl names it, "" for what each run ended with (its best policy, or its last
+// phase). Every run must have scored the same questions, and no seed may come twice.
+func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
+	arm := Arm{Metric: metric}
+	if len(runs) == 0 {
+		return arm, errors.New("an arm without runs: want at least one")
+	}
+	type seeded struct {
+		dir  string
+		seed int64
+		eval record.Evaluation
+	}
+	var found []seeded
+	for _, run := range runs {
+		seed, ok := run.SettingNumber("seed")
+		if !ok && len(runs) > 1 {
+			return arm, fmt.Errorf("%s: its config names no seed", run.Dir)
+		}
+		e, err := EvaluationOf(run, split, metric, policy)
+		if err != nil {
+			return arm, err
+		}
+		found = append(found, seeded{run.Dir, int64(seed), e})
+	}
+	slices.SortStableFunc(found, func(a, b seeded) int { return cmp.Compare(a.seed, b.seed) })
+	first := found[0]
+	arm.QueryIDs = first.eval.QueryIDs
+	for _, f := range found {
+		if arm.Clusters == nil {
+			arm.Clusters = clustersOf(first.eval, f.eval)
+		}
+		arm.ChosenFrom = max(arm.ChosenFrom, f.eval.ChosenFrom)
+	}
+	for i, f := range found {
+		if i > 0 && f.seed == found[i-1].seed {
+			return arm, fmt.Errorf("%s and %s have one seed (%d): want each seed once", found[i-1].dir, f.dir, f.seed)
+		}
+		_, scores, err := pairScores(first.eval, f.eval) // in the order of the first
+		if err != nil {
+			return arm, fmt.Errorf("%s and %s: %w", first.dir, f.dir, err)
+		}
+		arm.Seeds, arm.Scores = append(arm.Seeds, f.seed), append(arm.Scores, scores)
+	}
+	return arm, nil
+}
+
+// ArmComparison compares two arms on the same questions. Difference = this − reference, and the
+// interval covers the mean difference for new questions and new seeds both.
+type ArmComparison struct {
+	Questions  int            `json:"questions"`          // n
+	Clusters   int            `json:"clusters,omitempty"` // as Paired.Clusters
+	Seeds      int            `json:"seeds"`              // of this arm
+	SeedsOf    int            `json:"seeds_of"`           // of the reference
+	BySeed     bool           `json:"by_seed"`            // both arms have the same seeds: differences were taken seed by seed
+	Mean       float64        `json:"mean"`               // mean difference
+	PerSeed    []float64      `json:"per_seed"`           // [S] mean difference of each seed, where BySeed
+	SE         float64        `json:"se"`                 // of the mean, from questions and seeds together
+	QuestionSE float64        `json:"question_se"`        // its part that new questions would change
+	SeedSE     float64        `json:"seed_se"`            // its part that new seeds would change on any questions
+	SD         float64        `json:"sd"`                 // over questions, of differences averaged over seeds
+	SeedSD     float64        `json:"seed_sd"`            // over seeds, of mean differences; 0 with one seed
+	Effect     float64        `json:"effect"`             // Mean / SD
+	Changed    int            `json:"changed"`            // questions whose averaged score differs
+	Interval   stats.Interval `json:"interval"`           // corrected as p_holm is
+	BCa        stats.Interval `json:"bca"`                // over questions, of arms of one seed each; else Interval again
+	P          float64        `json:"p"`                  // two-sided
+	PHolm      float64        `json:"p_holm"`             // corrected for the comparisons made beside it, and for ChosenFrom
+	Level      float64        `json:"level"`
+	// Needed to settle a difference of this size with the other number as it is; 0: none would.
+	QuestionsNeeded int    `json:"questions_needed"`
+	SeedsNeeded     int    `json:"seeds_needed"`
+	Rough           string `json:"rough,omitempty"` // as Paired.Rough
+	stats.Correction
+	Verdict stats.Verdict `json:"verdict"`
+
+	values []float64 // differences of the independent units, averaged over seeds
+	spread armError  // of the mean difference
+	opt    stats.StatsOptions
+}
+
+// shown is what verdicts and sentences need of the comparison, as that of two policies.
+func (c ArmComparison) Shown() stats.Paired {
+	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough, Correction: c.Correction, Verdict: c.Verdict}
+}
+
+// CompareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
+// runs of an arm differ in their seed only. HolmArms corrects several comparisons for their number.
+func CompareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
+	this, err := ArmOf(a, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	reference, err := ArmOf(b, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	return this.Against(reference, stats.DefaultStatsOptions())
+}
+
+// Against compares the arm with a reference that answered the same questions. Arms with the same seeds
+// are compared seed by seed: runs of one seed share their data order and often their first stages.
+// Arms of one seed each say nothing about other seeds: their interval is that of ComparePaired.
+func (a Arm) Against(reference Arm, opt stats.StatsOptions) (ArmComparison, error) {
+	var none ArmComparison
+	b, err := reference.inOrderOf(a)
+	if err != nil {
+		return none, err
+	}
+	n := len(a.QueryIDs)
+	if len(a.Scores) == 0 || len(b.Scores) == 0 || n < 2 {
+		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions", len(a.Scores), len(b.Scores), n)
+	}
+	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds), Level: opt.Level, PerSeed: []float64{}}
+	if a.Clusters == nil {
+		a.Clusters = b.Clusters
+	}
+	paired, sums, err := stats.DifferenceOf(overSeeds(a.Scores), overSeeds(b.Scores), a.Clusters, opt)
+	if err != nil {
+		return none, err
+	}
+	c.ChosenFrom, c.values, c.opt = max(a.ChosenFrom, b.ChosenFrom), paired.Values, opt
+	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters, paired.Rough
+
+	if c.BySeed {
+		for s := range a.Scores {
+			c.PerSeed = append(c.PerSeed, stats.MeanOf(minus(a.Scores[s], b.Scores[s])))
+		}
+	}
+	e := armErrorOf(a, b, c.BySeed)
+	c.spread = e
+	c.QuestionSE = paired.SE
+	c.SeedSE = math.Sqrt(e.seedVariance())
+	c.SE = math.Hypot(c.QuestionSE, c.SeedSE)
+	for _, s := range e.sides {
+		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
+	}
+	if e.seeds() == 0 {
+		c.P = stats.SignFlip(sums, opt.ForTests(c.ChosenFrom))
+	} else {
+		c.P = e.beyond(math.Abs(c.Mean))
+	}
+	c.QuestionsNeeded, c.SeedsNeeded = e.needed(c.Mean, opt)
+	HolmArms([]*ArmComparison{&c})
+	return c, nil
+}
+
+// inOrderOf returns the arm with its questions in the order of another's.
+func (a Arm) inOrderOf(other Arm) (Arm, error) {
+	out := a
+	out.Scores = make([][]float64, len(a.Scores))
+	for s, scores := range a.Scores {
+		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs, Scores: other.QueryScores()}
+		var err error
+		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs, Scores: scores}); err != nil {
+			return a, err
+		}
+	}
+	out.QueryIDs = other.QueryIDs
+	if a.Clusters != nil {
+		out.Clusters = inOrder(a.QueryIDs, a.Clusters, other.QueryIDs)
+	}
+	return out, nil
+}
+
+// QueryScores are the scores averaged over seeds, [n].
+func (a Arm) QueryScores() []float64 { return overSeeds(a.Scores) }
+
+// overSeeds averages scores [S][n] over S.
+func overSeeds(scores [][]float64) []float64 {
+	if len(scores) == 0 {
+		return nil
+	}
+	mean := make([]float64, len(scores[0]))
+	for _, row := range scores {
+		for i, x := range row {
+			mean[i] += x / float64(len(scores))
+		}
+	}
+	return mean
+}
+
+func minus(a, b []float64) []float64 {
+	d := make([]float64, len(a))
+	for i := range d {
+		d[i] = a[i] - b[i]
+	}
+	return d
+}
+
+// HolmArms corrects comparisons that are read together for their number and for the checkpoints that their sides were
+// chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
+func HolmArms(family []*ArmComparison) { holmArms(family, len(family)) }
+
+// holmArms is HolmArms for some of size comparisons: those that a choice made, whether they are shown or not.
+func holmArms(family []*ArmComparison, size int) {
+	raw := make([]float64, len(family))
+	for i, c := range family {
+		raw[i] = c.Among(c.P)
+	}
+	adjusted, steps := stats.HolmSteps(raw, size)
+	for i, c := range family {
+		c.PHolm = adjusted[i]
+		level := c.LevelOf(c.Level, size, steps[i])
+		if c.spread.seeds() == 0 {
+			opt := c.opt.ForTests(int(steps[i]) * max(c.ChosenFrom, 1))
+			opt.Level = level
+			c.Interval, c.BCa = stats.StudentInterval(c.Mean, c.QuestionSE, len(c.values), level), stats.BootstrapBCa(c.values, opt)
+		} else {
+			half := c.spread.halfWidth(1 - level)
+			c.Interval = stats.Interval{Low: c.Mean - half, High: c.Mean + half}
+			c.BCa = c.Interval
+		}
+		c.Verdict = stats.VerdictOf(c.Shown())
+	}
+}
+
+// Sentence says the verdict with its numbers; what and against name the arms, metric the score.
+func (c ArmComparison) Sentence(what, against, metric string) string {
+	if c.Changed == 0 {
+		return fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(c.Questions, "question"))
+	}
+	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s",
+		page.Fixed(c.Mean, 4), metric, page.Sig(100*c.Level, 2), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4),
+		stats.QuestionWords(c.Questions, c.Clusters), c.seedWords(), stats.PValue(c.PHolm), c.Shown().Remarks())
+	if c.Verdict != stats.NotSeparable {
+		return fmt.Sprintf("%s is %s than %s: %s", what, c.Verdict, against, numbers)
+	}
+	text := fmt.Sprintf("%s is not separable from %s: %s", what, against, numbers)
+	var ways []string
+	if c.QuestionsNeeded > c.Questions {
+		ways = append(ways, page.Plural(stats.RoundUp(c.QuestionsNeeded), "question"))
+	}
+	if c.SeedsNeeded > min(c.Seeds, c.SeedsOf) {
+		ways = append(ways, page.Plural(stats.RoundUp(c.SeedsNeeded), "seed"))
+	}
+	if len(ways) > 0 {
+		text += fmt.Sprintf("; a difference of this size would take about %s to settle", strings.Join(ways, " or "))
+	}
+	return text
+}
+
+func (c ArmComparison) seedWords() string {
+	switch {
+	case c.Seeds == 1 && c.SeedsOf == 1:
+		return "one seed"
+	case c.Seeds == c.SeedsOf:
+		return page.Plural(c.Seeds, "seed")
+	}
+	return fmt.Sprintf("%d against %s", c.Seeds, page.Plural(c.SeedsOf, "seed"))
+}
+
+// seedSpread is what the seeds of one side say about other seeds.
+type seedSpread struct {
+	seeds int
+	sd    float64 // over seeds, of their means over questions
+	means float64 // variance of the grand mean that the spread of the seeds' means explains: sd² / S
+	noise float64 // the part of it that is only the chance of each seed on each question
+}
+
+// spreadOf splits scores [S][n] into question, seed and rest (two-way analysis of variance without
+// replication). With one seed nothing is known and nothing is claimed.
+func spreadOf(scores [][]float64) seedSpread {
+	seeds, n := len(scores), len(scores[0])
+	s := seedSpread{seeds: seeds}
+	if seeds < 2 {
+		return s
+	}
+	means := make([]float64, seeds)
+	for i, row := range scores {
+		means[i] = stats.MeanOf(row)
+	}
+	s.sd = stats.SdOf(means)
+	s.means = s.sd * s.sd / float64(seeds)
+	question, grand := overSeeds(scores), stats.MeanOf(means)
+	var squares float64
+	for i, row := range scores {
+		for k, x := range row {
+			r := x - question[k] - means[i] + grand
+			squares += r * r
+		}
+	}
+	s.noise = squares / float64((seeds-1)*(n-1)) / float64(seeds*n)
+	return s
+}
+
+// armError is the uncertainty of a mean difference: a variance from the questions, known well from n of
+// them, and one for each side from its few seeds, known badly.
+//
+// The interval is a generalized (fiducial) one (Weerahandi 1993; for variance components Burdick,
+// Borror and Montgomery 2005): the seeds' variance is not one number but what S seeds leave possible,
+// means·(S−1)/χ²(S−1) − noise, at least 0, and the tail of Student's t is averaged over it. With
+// nothing but seeds to vary it is Student's interval over S seeds, with no seed spread that over n
+// questions. Satterthwaite's degrees of freedom cover 92 % with three seeds; docs/statistics.md has
+// the simulation.
+type armError struct {
+	question float64 // variance of the mean
+	n        int
+	sides    []seedSpread
+}
+
+// armErrorOf splits the scores of two arms, whose questions are in one order, into their parts. Clusters of a count as
+// one question each.
+func armErrorOf(a, b Arm, bySeed bool) armError {
+	g := stats.NewGrouping(a.Clusters)
+	a.Scores, b.Scores = g.Rows(a.Scores), g.Rows(b.Scores)
+	_, se := stats.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
+	e := armError{question: se * se, n: g.Units(len(a.QueryIDs))}
+	if !bySeed {
+		e.sides = []seedSpread{spreadOf(a.Scores), spreadOf(b.Scores)}
+		return e
+	}
+	diff := make([][]float64, len(a.Scores)) // [S][n]
+	for s := range diff {
+		diff[s] = minus(a.Scores[s], b.Scores[s])
+	}
+	e.sides = []seedSpread{spreadOf(diff)}
+	return e
+}
+
+// seeds is the smallest number of seeds of a side that has several, 0 when none has.
+func (e armError) seeds() int {
+	least := 0
+	for _, s := range e.sides {
+		if s.seeds > 1 && (least == 0 || s.seeds < least) {
+			least = s.seeds
+		}
+	}
+	return least
+}
+
+// seedVariance is the estimated variance of the mean from the seeds.
+func (e armError) seedVariance() float64 {
+	v := 0.0
+	for _, s := range e.sides {
+		v += max(0, s.means-s.noise)
+	}
+	return v
+}
+
+// weighted is a possible standard error with its weight.
+type weighted struct{ se, weight float64 }
+
+// possible lists standard errors that the seeds leave possible; weights add up to 1.
+func (e armError) possible() []weighted {
+	out := []weighted{{e.question, 1}} // variances first
+	for _, s := range e.sides {
+		if s.seeds < 2 || s.means == 0 {
+			continue
+		}
+		nodes := 400
+		if len(e.sides) > 1 {
+			nodes = 50
+		}
+		freedom := float64(s.seeds - 1)
+		chi := distuv.ChiSquared{K: freedom}
+		var next []weighted
+		for i := range nodes {
+			// Midpoints of u = v³, denser where χ² is small and the variance large: the tail decides.
+			v := (float64(i) + 0.5) / float64(nodes)
+			u, w := v*v*v, 3*v*v/float64(nodes)
+			variance := max(0, s.means*freedom/max(chi.Quantile(u), 1e-12)-s.noise)
+			for _, o := range out {
+				next = append(next, weighted{o.se + variance, o.weight * w})
+			}
+		}
+		out = next
+	}
+	total := 0.0
+	for _, o := range out {
+		total += o.weight
+	}
+	for i := range out {
+		out[i] = weighted{math.Sqrt(out[i].se), out[i].weight / total}
+	}
+	return out
+}
+
+// beyond is the two-sided probability of a mean at least this far from 0 when the true one is 0.
+func (e armError) beyond(distance float64) float64 { return tail(e.possible(), e.n, distance) }
+
+func tail(possible []weighted, n int, distance float64) float64 {
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}
+	p := 0.0
+	for _, o := range possible {
+		switch {
+		case o.se > 0:
+			p += o.weight * 2 * t.CDF(-distance/o.se)
+		case distance == 0:
+			p += o.weight
+		}
+	}
+	return min(p, 1)
+}
+
+// halfWidth is the distance that is exceeded with probability alpha.
+func (e armError) halfWidth(alpha float64) float64 {
+	possible := e.possible()
+	high := 0.0
+	for _, o := range possible {
+		high = max(high, o.se)
+	}
+	if high == 0 {
+		return 0
+	}
+	for tail(possible, e.n, high) > alpha {
+		high *= 2
+	}
+	low := 0.0
+	for range 45 {
+		middle := (low + high) / 2
+		if tail(possible, e.n, middle) > alpha {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high
+}
+
+// maxSeedsNeeded is where counting seeds stops.
+const maxSeedsNeeded = 1000
+
+// needed returns how many questions with these seeds, and how many seeds with these questions, settle a
+// mean difference of this size with the wanted power; 0 where no number does.
+func (e armError) needed(mean float64, opt stats.StatsOptions) (questions, seeds int) {
+	if mean == 0 {
+		return 0, 0
+	}
+	power := distuv.UnitNormal.Quantile(opt.Power)
+	z := distuv.UnitNormal.Quantile(0.5+opt.Level/2) + power
+	t := func(seeds int) float64 {
+		return distuv.StudentsT{Sigma: 1, Nu: float64(seeds - 1)}.Quantile(0.5+opt.Level/2) + power
+	}
+	own, noise := e.seedVariance(), 0.0
+	for _, s := range e.sides {
+		noise += s.noise
+	}
+	now := e.seeds()
+	left := mean * mean
+	if now > 0 {
+		left -= t(now) * t(now) * own
+	}
+	if left > 0 {
+		if n := math.Ceil(z * z * e.question * float64(e.n) / left); n <= 1e12 {
+			questions = max(int(n), 2)
+		}
+	}
+	if now == 0 {
+		return questions, 0
+	}
+	lasting := max(0, e.question-noise) // what more seeds do not average away
+	for s := 2; s <= maxSeedsNeeded; s++ {
+		share := float64(now) / float64(s)
+		if z*z*(lasting+noise*share)+t(s)*t(s)*own*share <= mean*mean {
+			return questions, s
+		}
+	}
+	return questions, 0
+}
+
+// Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one
+// question or cluster.
+func (a Arm) Interval() *stats.Interval {
+	if stats.NewGrouping(a.Clusters).Units(len(a.QueryIDs)) < 2 {
+		return nil
+	}
+	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}
+	for s := range nothing.Scores {
+		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
+	}
+	mean, half := stats.MeanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
+	return &stats.Interval{Low: mean - half, High: mean + half}
+}

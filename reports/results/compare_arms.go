@@ -1,0 +1,254 @@
+package results
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+)
+
+// comparedArm is runs of one setting among those that are compared.
+type ComparedArm struct {
+	Name  string // A, B, …
+	Runs  []*record.Run
+	Names []string // of the runs
+}
+
+// armsOf groups runs whose configs differ in nothing but the seed, in order of appearance. Two runs of
+// one seed are a setting repeated, not a new seed: the second begins an arm of its own.
+func ArmsOf(runs []*record.Run) []ComparedArm {
+	var arms []ComparedArm
+	var settings []map[string]string
+	for i, run := range runs {
+		setting := map[string]string{}
+		record.Flatten(setting, "", run.Tree)
+		seed, seeded := setting["seed"]
+		delete(setting, "seed")
+		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })
+		at := slices.IndexFunc(settings, func(s map[string]string) bool { return maps.Equal(s, setting) })
+		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs, func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+			arms[at].Runs, arms[at].Names = append(arms[at].Runs, run), append(arms[at].Names, RunName(i))
+			continue
+		}
+		settings = append(settings, setting)
+		arms = append(arms, ComparedArm{Runs: []*record.Run{run}, Names: []string{RunName(i)}})
+	}
+	for i := range arms {
+		arms[i].Name = "arm " + RunName(i)
+	}
+	return arms
+}
+
+// seeded says whether some arm has several runs.
+func SeededArms(arms []ComparedArm) bool {
+	return slices.ContainsFunc(arms, func(a ComparedArm) bool { return len(a.Runs) > 1 })
+}
+
+// armRow is a line of a table of arms.
+type armRow struct {
+	name       string
+	arm        Arm
+	similarity *ArmComparison // over similarity, or the majority answer
+	initial    *ArmComparison // over the initial policies of the same runs
+	first      *ArmComparison // minus the first arm
+	refused    string         // why there is no comparison
+}
+
+// made are the comparisons of a line.
+func (r armRow) Made() []*ArmComparison {
+	return slices.DeleteFunc([]*ArmComparison{r.similarity, r.initial, r.first}, func(c *ArmComparison) bool { return c == nil })
+}
+
+// comparisons is how many a table makes.
+func (t ArmTable) Comparisons() int {
+	n := 0
+	for _, r := range t.Rows {
+		n += len(r.Made())
+	}
+	return n
+}
+
+// armTable compares arms on one split by one metric, with the baselines of the first arm below.
+type ArmTable struct {
+	Split, Metric string
+	Reference     string // what the first arm is called by the others
+	over          string // similarity, or the majority answer
+	Rows          []armRow
+	baselines     []Arm
+}
+
+// armTables makes a table for every split and metric that at least two arms share, or of the only arm.
+// All comparisons of all tables are corrected together, or for atLeast so many, where the arms were chosen by such
+// comparisons before. A nil want means all tables.
+func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast int) []ArmTable {
+	type key struct{ split, metric string }
+	var keys []key
+	for _, run := range arms[0].Runs {
+		for _, table := range StageTables(run.Evaluations) {
+			k := key{table[0].Split, table[0].Metric}
+			if !slices.Contains(keys, k) && (want == nil || want(k.split, k.metric)) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	opt := stats.DefaultStatsOptions().ForTests(atLeast)
+	var tables []ArmTable
+	var family []*ArmComparison
+	for _, k := range keys {
+		t := ArmTable{Split: k.split, Metric: k.metric, Reference: arms[0].Name}
+		for _, a := range arms {
+			arm, err := ArmOf(a.Runs, k.split, k.metric, "")
+			if err != nil {
+				continue
+			}
+			row := armRow{name: a.Name, arm: arm}
+			against := func(policy string) *ArmComparison {
+				if reference, err := ArmOf(a.Runs, k.split, k.metric, policy); err == nil {
+					if c, err := arm.Against(reference, opt); err == nil {
+						return &c
+					}
+				}
+				return nil
+			}
+			for _, y := range Yardsticks() {
+				if y.Policy != record.PolicyInit && row.similarity == nil {
+					if row.similarity = against(y.Policy); row.similarity != nil {
+						t.over = y.Short
+					}
+				}
+			}
+			row.initial = against(record.PolicyInit)
+			if len(t.Rows) > 0 {
+				if c, err := arm.Against(t.Rows[0].arm, opt); err != nil {
+					row.refused = "not the same questions"
+				} else {
+					row.first = &c
+				}
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		if len(t.Rows) < min(2, len(arms)) {
+			continue
+		}
+		for _, row := range t.Rows {
+			family = append(family, row.Made()...)
+		}
+		t.baselines = BaselinesOf(arms[0].Runs, k.split, k.metric)
+		tables = append(tables, t)
+	}
+	holmArms(family, max(len(family), atLeast))
+	return tables
+}
+
+// baselinePolicies are the policies that a table shows below the trained ones.
+func baselinePolicies() []string {
+	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
+}
+
+// baselinesOf are the baselines that runs scored, by policy.
+func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
+	var out []Arm
+	for _, policy := range baselinePolicies() {
+		if arm, err := ArmOf(runs, split, metric, policy); err == nil {
+			arm.Name = record.StageResult{Policy: policy}.Title()
+			out = append(out, arm)
+		}
+	}
+	return out
+}
+
+// level is an arm's mean with the standard error over questions, and the spread of its seeds' means.
+func (a Arm) LevelOf() (mean, spread string) {
+	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
+	var seeds []float64
+	for _, scores := range a.Scores {
+		seeds = append(seeds, stats.MeanOf(scores))
+	}
+	spread = "–"
+	if len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
+		spread = fmt.Sprintf("%.4f", stats.SdOf(seeds))
+	}
+	return fmt.Sprintf("%.4f ± %.4f", m, se), spread
+}
+
+// armCells write a comparison as its interval, corrected p-value, effect size and verdict.
+func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
+	switch {
+	case c == nil:
+		return "–", "–", "–", ""
+	case c.Changed == 0:
+		return "0", "–", "–", "same scores"
+	}
+	return fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4)),
+		strings.TrimPrefix(stats.PValue(c.PHolm), "= "), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Shown())
+}
+
+func (t ArmTable) Write(d *page.Document) {
+	d.Heading(2, "%s on %s", page.Capital(t.Metric), page.Plain(t.Split))
+	t.WriteTable(d)
+}
+
+func (t ArmTable) WriteTable(d *page.Document) {
+	header := []string{"arm", ">seeds", ">mean ± SE", ">sd over seeds"}
+	if t.over != "" {
+		header = append(header, ">gain over "+t.over, "verdict")
+	}
+	started := slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.initial != nil })
+	if started {
+		header = append(header, ">gain over initial policy", "verdict")
+	}
+	if len(t.Rows) > 1 {
+		header = append(header, ">minus "+t.Reference, ">p (Holm)", ">effect", "verdict")
+	}
+	var rows [][]string
+	var sentences []string
+	for _, r := range t.Rows {
+		mean, spread := r.arm.LevelOf()
+		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, spread}
+		if t.over != "" {
+			gain, _, _, verdict := armCells(r.similarity)
+			row = append(row, gain, verdict)
+		}
+		if started {
+			gain, _, _, verdict := armCells(r.initial)
+			row = append(row, gain, verdict)
+		}
+		if len(t.Rows) == 1 {
+			rows = append(rows, row)
+			continue
+		}
+		difference, p, effect, verdict := armCells(r.first)
+		if r.refused != "" {
+			verdict = r.refused
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name), t.Reference))
+		}
+		rows = append(rows, append(row, difference, p, effect, verdict))
+		if r.first != nil {
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.spreads())
+		}
+	}
+	for _, b := range t.baselines {
+		mean, spread := b.LevelOf()
+		row := []string{b.Name, "", mean, spread}
+		for len(row) < len(header) {
+			row = append(row, "")
+		}
+		rows = append(rows, row)
+	}
+	d.Table(header, rows)
+	if len(sentences) > 0 {
+		d.List(sentences...)
+	}
+}
+
+// spreads says how much of the standard error comes from where.
+func (c ArmComparison) spreads() string {
+	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f.", c.QuestionSE, c.SeedSE)
+}

@@ -1,0 +1,339 @@
+package results
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// yardstick is a policy that the others of its table are compared with.
+type Yardstick struct {
+	Policy string
+	Short  string                                   // over a column: over SHORT
+	Long   string                                   // in a sentence: is better than LONG
+	Gain   func(*record.StageResult) **stats.Paired // where a line keeps the comparison
+}
+
+// yardsticks are all of them, in the order of a table's columns.
+func Yardsticks() []Yardstick {
+	return []Yardstick{
+		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
+		{record.PolicyMajority, "majority", "the majority answer", func(r *record.StageResult) **stats.Paired { return &r.OverMajority }},
+		{record.PolicyRecorded, "recorded order", "the recorded order", func(r *record.StageResult) **stats.Paired { return &r.OverRecorded }},
+		{record.PolicyInit, "initial policy", "the initial policy", func(r *record.StageResult) **stats.Paired { return &r.OverInit }},
+	}
+}
+
+// yardsticksOf are those that a table holds or its lines were compared with.
+func YardsticksOf(table []record.StageResult) []Yardstick {
+	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
+		return !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil })
+	})
+}
+
+// Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
+// (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
+//
+// The comparison of best (without one: of the last phase) is the planned one and stands alone; those
+// of the phases are corrected for their number (Holm) within split, metric and reference. A policy that was chosen on
+// the very questions it is compared on is corrected for the checkpoints that competed.
+func Stages(evals []record.Evaluation, opt stats.StatsOptions) ([]record.StageResult, error) {
+	results := []record.StageResult{}
+	for _, table := range StageTables(evals) {
+		rows, err := compareStages(table, opt)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, rows...)
+	}
+	return results, nil
+}
+
+// JudgeError is an evaluation whose mean or standard error is not finite.
+type JudgeError struct {
+	Policy, Split, Metric string
+	Mean, SE              float64
+}
+
+func (e *JudgeError) Error() string {
+	return fmt.Sprintf("the evaluation of %s on %s has a mean %s of %v ± %v, want finite numbers: its scores (%s) are too large",
+		e.Policy, e.Split, e.Metric, e.Mean, e.SE, record.EvalsFile)
+}
+
+// stageTables groups evaluations by split, metric and shots, and orders each group.
+func StageTables(evals []record.Evaluation) [][]record.Evaluation {
+	type key struct {
+		split, metric string
+		shots         int
+	}
+	var keys []key
+	groups := map[key][]record.Evaluation{}
+	for _, e := range evals {
+		if len(e.Scores) == 0 {
+			continue
+		}
+		k := key{e.Split, e.Metric, e.Shots}
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		same := func(o record.Evaluation) bool { return o.Policy == e.Policy }
+		groups[k] = append(slices.DeleteFunc(groups[k], same), e) // the last one of a policy counts
+	}
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Or(rank(a.split, "val")-rank(b.split, "val"), rank(a.metric, "reward")-rank(b.metric, "reward"), cmp.Compare(a.shots, b.shots))
+	})
+	var tables [][]record.Evaluation
+	for _, k := range keys {
+		table := groups[k]
+		slices.SortStableFunc(table, func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
+		tables = append(tables, table)
+	}
+	return tables
+}
+
+// rank puts first before all others and leaves those in order.
+func rank(name, first string) int {
+	if name == first {
+		return 0
+	}
+	return 1
+}
+
+// Ranks of policies in a table.
+const (
+	rankBaseline = iota // below everything: random
+	RankYardstick
+	rankInit
+	rankPhase // in the order in which they ended
+	rankBest
+	rankBeam
+	rankBound // what no policy is expected to pass
+)
+
+func StageRank(policy string) int {
+	switch policy {
+	case record.PolicyRandom:
+		return rankBaseline
+	case record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded:
+		return RankYardstick
+	case record.PolicyInit:
+		return rankInit
+	case record.PolicyBest:
+		return rankBest
+	case record.PolicyBestBeam:
+		return rankBeam
+	case record.PolicyOracle, record.PolicyReference:
+		return rankBound
+	}
+	return rankPhase
+}
+
+// trained says whether a policy came out of the run's phases.
+func Trained(policy string) bool { r := StageRank(policy); return r == rankPhase || r == rankBest }
+
+func compareStages(table []record.Evaluation, opt stats.StatsOptions) ([]record.StageResult, error) {
+	rows := make([]record.StageResult, len(table))
+	for i, e := range table {
+		rows[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
+		rows[i].Mean, rows[i].SE = e.MeanSE()
+		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
+			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}
+		}
+	}
+	planned := PlannedStage(table)
+	type placed struct {
+		Yardstick
+		at int // line of the table
+	}
+	var made []placed
+	for _, y := range Yardsticks() {
+		ref := slices.IndexFunc(table, func(e record.Evaluation) bool { return e.Policy == y.Policy })
+		if ref < 0 {
+			continue
+		}
+		// A policy may start as similarity: then it is the same comparison.
+		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
+		var phases []*stats.Paired
+		for i := range table {
+			if i == ref || !comparable(table[i], table[ref]) {
+				continue
+			}
+			if twin >= 0 && *made[twin].Gain(&rows[i]) != nil {
+				again := **made[twin].Gain(&rows[i])
+				*y.Gain(&rows[i]) = &again
+				continue
+			}
+			paired, err := CompareEvaluations(table[i], table[ref], opt)
+			if err != nil {
+				return nil, err
+			}
+			*y.Gain(&rows[i]) = &paired
+			if i != planned && StageRank(table[i].Policy) == rankPhase {
+				phases = append(phases, &paired)
+			} else {
+				stats.Settle([]*stats.Paired{&paired})
+			}
+		}
+		stats.Settle(phases)
+		made = append(made, placed{y, ref})
+	}
+	return rows, nil
+}
+
+func sameScores(a, b record.Evaluation) bool {
+	return slices.Equal(a.QueryIDs, b.QueryIDs) && slices.Equal(a.Scores, b.Scores)
+}
+
+// plannedStage is best, or else the last phase; -1 without either.
+func PlannedStage(table []record.Evaluation) int {
+	planned := -1
+	for i, e := range table {
+		if Trained(e.Policy) {
+			planned = i
+		}
+	}
+	return planned
+}
+
+// comparable says whether two evaluations have the questions, and the clusters, that an interval takes.
+func comparable(e, reference record.Evaluation) bool {
+	return stats.NewGrouping(clustersOf(e, reference)).Units(len(e.Scores)) > 1
+}
+
+// compareEvaluations pairs two evaluations by query id, without settling the verdict. Both must hold the same queries.
+func CompareEvaluations(e, reference record.Evaluation, opt stats.StatsOptions) (stats.Paired, error) {
+	a, b, err := pairScores(e, reference)
+	if err != nil {
+		return stats.Paired{}, err
+	}
+	return stats.PairedDifference(a, b, clustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
+}
+
+// clustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil
+// where neither knows any.
+func clustersOf(e, reference record.Evaluation) []int64 {
+	if e.Clusters != nil || reference.Clusters == nil {
+		return e.Clusters
+	}
+	return inOrder(reference.QueryIDs, reference.Clusters, e.QueryIDs)
+}
+
+// inOrder returns the clusters of questions in another order; nil where one of those is not known.
+func inOrder(ids, clusters, wanted []int64) []int64 {
+	of := make(map[int64]int64, len(ids))
+	for i, id := range ids {
+		of[id] = clusters[i]
+	}
+	out := make([]int64, len(wanted))
+	for i, id := range wanted {
+		c, ok := of[id]
+		if !ok {
+			return nil
+		}
+		out[i] = c
+	}
+	return out
+}
+
+// pairScores returns the scores of the same queries in the same order.
+func pairScores(e, reference record.Evaluation) (a, b []float64, err error) {
+	if slices.Equal(e.QueryIDs, reference.QueryIDs) {
+		return e.Scores, reference.Scores, nil
+	}
+	where := fmt.Sprintf("%s against %s on %s (%s)", e.Policy, reference.Policy, e.Split, e.Metric)
+	score := make(map[int64]float64, len(reference.QueryIDs))
+	for i, id := range reference.QueryIDs {
+		if _, twice := score[id]; twice {
+			return nil, nil, fmt.Errorf("%s: query %d occurs twice", where, id)
+		}
+		score[id] = reference.Scores[i]
+	}
+	for i, id := range e.QueryIDs {
+		s, ok := score[id]
+		if !ok {
+			return nil, nil, fmt.Errorf("%s: query %d was scored on one side only: want the same questions", where, id)
+		}
+		a, b = append(a, e.Scores[i]), append(b, s)
+	}
+	if len(a) != len(score) {
+		return nil, nil, fmt.Errorf("%s: %d and %d queries: want the same questions", where, len(a), len(score))
+	}
+	return a, b, nil
+}
+
+// metricName writes a metric as words: top1 accuracy.
+func MetricName(metric string) string { return strings.ReplaceAll(metric, "_", " ") }
+
+// listsBestFirst reports whether the recorded candidates are listed best first: then no policy can pass that order.
+func ListsBestFirst(stages []record.StageResult) bool {
+	return slices.ContainsFunc(stages, func(r record.StageResult) bool {
+		return r.Policy == record.PolicyRecorded && r.Metric == "top1_accuracy" && r.Mean == 1
+	})
+}
+
+// WriteSummary writes summary.json of the run folder, replacing it whole. Evaluations left nil are
+// computed from evals.jsonl.
+func WriteSummary(dir string, s record.Summary) error {
+	if s.Evaluations == nil {
+		evals, err := record.ReadEvals(dir)
+		if err != nil {
+			return err
+		}
+		if s.Evaluations, err = Stages(evals, stats.DefaultStatsOptions()); err != nil {
+			return err
+		}
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", record.SummaryFile, err)
+	}
+	return atomicfile.Write(filepath.Join(dir, record.SummaryFile), append(data, '\n'), 0o644)
+}
+
+// judgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
+// the reward, else what there is.
+func JudgedBy(r *record.Run) (split, metric string, ok bool) {
+	for _, table := range StageTables(r.Evaluations) { // val first, reward first
+		if PlannedStage(table) < 0 {
+			continue
+		}
+		e := table[0]
+		if !ok || !record.HeldOut(split) && record.HeldOut(e.Split) {
+			split, metric, ok = e.Split, e.Metric, true
+		}
+	}
+	return split, metric, ok
+}
+
+// stagesOf takes the results of summary.json, or computes them where the run has not ended.
+func StagesOf(r *record.Run) ([]record.StageResult, error) {
+	if r.Summary != nil && r.Summary.Evaluations != nil {
+		return r.Summary.Evaluations, nil
+	}
+	return Stages(r.Evaluations, stats.DefaultStatsOptions())
+}
+
+// evaluationOf returns what a run scored on a split by a metric.
+func EvaluationOf(r *record.Run, split, metric, policy string) (record.Evaluation, error) {
+	what := cmp.Or(policy, "a trained policy")
+	for _, table := range StageTables(r.Evaluations) {
+		if table[0].Split != split || table[0].Metric != metric {
+			continue
+		}
+		at := PlannedStage(table)
+		if policy != "" {
+			at = slices.IndexFunc(table, func(e record.Evaluation) bool { return e.Policy == policy })
+		}
+		if at >= 0 {
+			return table[at], nil
+		}
+	}
+	return record.Evaluation{}, fmt.Errorf("%s: no evaluation of %s on %s by %s", r.Dir, what, split, metric)
+}

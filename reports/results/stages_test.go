@@ -1,0 +1,89 @@
+package results
+
+import (
+	"strings"
+	"testing"
+
+	"fulcrum/reports/record"
+)
+
+func eval(split, policy, phase string, epoch int, scores ...float64) record.Evaluation {
+	e := record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, Scores: scores}
+	for i := range scores {
+		e.QueryIDs = append(e.QueryIDs, int64(10+i))
+	}
+	return e
+}
+
+func TestStagesOrderAndReferences(t *testing.T) {
+	evals := []record.Evaluation{
+		eval("dev", "similarity", "", 0, .1, .2, .3),
+		eval("val", "oracle", "", 0, 1, 1, 1),
+		eval("val", "best_beam", "", 0, 1, 1, .9),
+		eval("val", "init", "", 0, .1, .2, .3),
+		eval("val", "grpo", "grpo", 1, .1, .1, .1), // superseded by epoch 2
+		eval("val", "rce", "rce", 3, .2, .2, .3),
+		eval("val", "grpo", "grpo", 2, .2, .3, .4),
+		eval("val", "best", "grpo", 2, .2, .3, .4),
+		eval("val", "similarity", "", 0, .1, .2, .2),
+		eval("val", "random", "", 0, 0, 0, 0),
+	}
+	stages, err := Stages(evals, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range stages {
+		got = append(got, s.Split+" "+s.Title())
+	}
+	want := "val random, val similarity, val initial policy, val after rce (epoch 3), val after grpo (epoch 2), val best (grpo epoch 2), val best beam, val oracle, dev similarity"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("order\n got %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	if s := stages[1]; s.OverSimilarity != nil || s.OverInit == nil {
+		t.Errorf("similarity is compared with itself or not with the initial policy: %+v", s)
+	}
+	best := stages[5]
+	if best.OverSimilarity == nil || best.OverInit == nil || best.OverInit.Mean < 0.0999 || best.OverInit.Mean > 0.1001 {
+		t.Errorf("best over init: %+v", best.OverInit)
+	}
+	rce, grpo := stages[3].OverInit, stages[4].OverInit
+	if best.OverInit.PHolm != best.OverInit.P || rce.PHolm < rce.P || grpo.PHolm < 2*grpo.P && grpo.PHolm < 1 && rce.PHolm < 2*rce.P {
+		t.Errorf("the planned comparison stands alone, the phases are corrected: best %g/%g, rce %g/%g, grpo %g/%g",
+			best.OverInit.P, best.OverInit.PHolm, rce.P, rce.PHolm, grpo.P, grpo.PHolm)
+	}
+}
+
+func TestStagesPairByQuery(t *testing.T) {
+	a, b := eval("val", "similarity", "", 0, 1, 2, 3), eval("val", "best", "rce", 1, 30, 20, 10)
+	b.QueryIDs = []int64{12, 11, 10}
+	stages, err := Stages([]record.Evaluation{a, b}, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stages[1].OverSimilarity; got.Mean != 18 || got.SD != 9 {
+		t.Errorf("got mean %g and sd %g, want 18 and 9 (differences 9, 18, 27)", got.Mean, got.SD)
+	}
+	b.QueryIDs = []int64{12, 11, 99}
+	if _, err := Stages([]record.Evaluation{a, b}, quick()); err == nil || !strings.Contains(err.Error(), "query 99 was scored on one side only") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEvalsAreReplacedByKey(t *testing.T) {
+	dir := t.TempDir()
+	for _, score := range []float64{1, 2} {
+		if err := record.AppendEvals(dir, eval("val", "init", "", 0, score, score), eval("val", "rce", "rce", 1, score)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	evals, err := record.ReadEvals(dir)
+	if err != nil || len(evals) != 2 || evals[0].Mean() != 2 || evals[1].Mean() != 2 {
+		t.Errorf("got %v, %v", evals, err)
+	}
+	bad := eval("val", "init", "", 0, 1)
+	bad.QueryIDs = nil
+	if err := record.AppendEvals(dir, bad); err == nil || !strings.Contains(err.Error(), "0 query ids and 1 scores") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,232 @@
+package runreport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fulcrum/internal/golden"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+)
+
+// LOOK=/some/folder go test -run TestPlots leaves a whole run folder there: look at the PNGs after
+// changing a figure.
+func TestPlots(t *testing.T) {
+	dir := reportstest.FakeRun(t, 1)
+	run, err := record.ReadRun(dir)
+	reportstest.Must(t, err)
+	reportstest.Must(t, DrawPlots(run))
+	names := plotFiles(dir)
+	if want := len(Figures()) - 3; len(names) != want { // three are of policies that write
+		t.Fatalf("drawn %v, want %d of %d figures", names, want, len(Figures()))
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join(dir, PlotsFolder, name+".png"))
+			reportstest.Must(t, err)
+			img, err := png.DecodeConfig(bytes.NewReader(data))
+			reportstest.Must(t, err)
+			svg, err := os.ReadFile(filepath.Join(dir, PlotsFolder, name+".svg"))
+			reportstest.Must(t, err)
+			if img.Width != 1296 || img.Height < 500 {
+				t.Errorf("picture of %d×%d", img.Width, img.Height)
+			}
+			reportstest.CheckTextInside(t, svg)
+			golden.File(t, filepath.Join("testdata", "plots", name+".txt"), []byte(reportstest.SvgText(svg)+seriesText(run, name)))
+		})
+	}
+	if out := os.Getenv("LOOK"); out != "" {
+		reportstest.Must(t, WriteReport(dir))
+		reportstest.Must(t, os.CopyFS(out, os.DirFS(dir)))
+	}
+}
+
+// seriesText sums up what is drawn: of each layer its points, first and last, and its range.
+func seriesText(run *record.Run, name string) string {
+	var b strings.Builder
+	for _, maker := range Figures() {
+		if maker.Name != name {
+			continue
+		}
+		for i, row := range maker.Make(run).Rows {
+			for j, p := range row {
+				for _, layer := range p.Layers {
+					fmt.Fprintf(&b, "panel %d,%d ", i, j)
+					switch l := layer.(type) {
+					case chart.Curve:
+						fmt.Fprintf(&b, "curve %s\n", seriesLine(l.X, l.Y))
+					case chart.Dots:
+						fmt.Fprintf(&b, "dots %s\n", seriesLine(l.X, l.Y))
+					case chart.Ribbon:
+						fmt.Fprintf(&b, "ribbon %s to %s\n", seriesLine(l.X, l.Low), seriesLine(l.X, l.High))
+					case chart.LevelOf:
+						fmt.Fprintf(&b, "level %.4g\n", l.Y)
+					}
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+func seriesLine(x, y []float64) string {
+	_, _, low, high := chart.RangeOf(x, y)
+	n := len(x) - 1
+	return fmt.Sprintf("%d points (%.4g, %.4g) … (%.4g, %.4g) in [%.4g, %.4g]", n+1, x[0], y[0], x[n], y[n], low, high)
+}
+
+func ParseFloat(t *testing.T, b []byte) float64 {
+	t.Helper()
+	var n record.Number
+	reportstest.Must(t, n.UnmarshalJSON(b))
+	return float64(n)
+}
+
+func TestPlotsOfOddRuns(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		fill func(*testing.T, *record.Log)
+		want string
+	}{
+		{"nothing recorded", func(*testing.T, *record.Log) {}, ""},
+		{"one step", func(t *testing.T, log *record.Log) {
+			reportstest.Record(t, log, record.KindStep, "grpo", 1, 1, 1, map[string]any{"loss": 0.0, "kl": 0.0, "kl_beta": 0.0, "mean_ratio": 1.0, "clip_fraction": 0.0, "grad_norm": 0.0, "lr": 0.0})
+		}, "losses kl ratio schedules grad_norm"},
+		{"numbers that are none", func(t *testing.T, log *record.Log) {
+			for i, x := range []float64{math.NaN(), math.Inf(1), 1, math.Inf(-1)} {
+				reportstest.Record(t, log, record.KindStep, "rce", 1, i+1, i+1, map[string]any{"loss": x, "grad_norm": x})
+			}
+		}, "losses grad_norm"},
+		{"nothing finite", func(t *testing.T, log *record.Log) {
+			reportstest.Record(t, log, record.KindStep, "rce", 1, 1, 1, map[string]any{"loss": math.NaN()})
+		}, ""},
+		{"a phase without steps", func(t *testing.T, log *record.Log) {
+			reportstest.Record(t, log, record.KindEpoch, "rce", 1, 0, 0, map[string]any{"val_reward": 0.5, "val_loss": 1.0})
+			reportstest.Record(t, log, record.KindEpoch, "rce", 2, 0, 0, map[string]any{"val_reward": 0.5, "val_loss": 1.0})
+		}, "reward"},
+		{"huge and tiny values", func(t *testing.T, log *record.Log) {
+			for i := range 5 {
+				x := math.Pow(10, float64(60*i-120))
+				reportstest.Record(t, log, record.KindStep, "grpo", 1, i+1, i+1, map[string]any{"loss": x, "grad_norm": x, "lr": x, "kl": x, "kl_beta": x})
+			}
+		}, "losses kl schedules grad_norm"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			log := reportstest.OpenTestLog(t, dir, &bytes.Buffer{})
+			tc.fill(t, log)
+			run, err := record.ReadRun(dir)
+			reportstest.Must(t, err)
+			reportstest.Must(t, drawSafely(run))
+			if got := strings.Join(plotFiles(dir), " "); got != tc.want {
+				t.Errorf("drawn %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		low, high float64
+		ticks     chart.LinearTicks
+		want      string
+	}{
+		{"fifths of a small range", 0.07, 0.12, chart.LinearTicks{}, "0.07 0.08 0.09 0.10 0.11 0.12"},
+		{"through zero", -1, 4.2, chart.LinearTicks{}, "0 2 4"},
+		{"negative numbers have a minus sign", -0.2, 0.1, chart.LinearTicks{}, "−0.2 −0.1 0 0.1"},
+		{"steps are whole", 0, 3, chart.LinearTicks{Integers: true}, "0 1 2 3"},
+		{"thousands", 0, 25000, chart.LinearTicks{Integers: true}, "0 5,000 10,000 15,000 20,000 25,000"},
+		{"percent", 0, 0.17, chart.LinearTicks{Percent: true}, "0% 5% 10% 15%"},
+		{"tiny", 0, 2e-9, chart.LinearTicks{}, "0 5e−10 1e−09 1.5e−09 2e−09"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var labels []string
+			for _, tick := range tc.ticks.Ticks(tc.low, tc.high) {
+				labels = append(labels, tick.Label)
+			}
+			if got := strings.Join(labels, " "); got != tc.want {
+				t.Errorf("ticks of [%g, %g]: %s, want %s", tc.low, tc.high, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSmoothKeepsLevelsAndLength(t *testing.T) {
+	y := make([]float64, 200)
+	for i := range y {
+		y[i] = 3
+	}
+	golden.Close(t, chart.Smooth(y), y, 1e-12)
+	y[100] = 14 // spread over the 11 points of the window
+	if got := chart.Smooth(y); math.Abs(got[100]-4) > 1e-12 || got[94] != 3 || got[106] != 3 {
+		t.Errorf("around a spike: %v", got[94:107])
+	}
+}
+
+func TestBucketsBoundTheNumberOfPoints(t *testing.T) {
+	x, y := make([]float64, 100_001), make([]float64, 100_001)
+	for i := range x {
+		x[i], y[i] = float64(i), float64(i%2)
+	}
+	bx, mean, low, high := chart.Buckets(x, y)
+	if len(bx) > chart.DrawnPoints || len(bx) < chart.DrawnPoints/2 || low[0] != 0 || high[0] != 1 || math.Abs(mean[3]-0.5) > 0.01 {
+		t.Errorf("%d points, first from %g to %g, fourth mean %g", len(bx), low[0], high[0], mean[3])
+	}
+}
+
+func TestPlotterDrawsBesideAndAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	log := reportstest.OpenTestLog(t, dir, &bytes.Buffer{})
+	p := StartPlotter(dir, time.Hour, func(err error) { t.Error(err) })
+	reportstest.Record(t, log, record.KindStep, "rce", 1, 1, 1, map[string]any{"loss": 1.0})
+	begin := time.Now()
+	for range 1000 {
+		p.Redraw()
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("1000 requests took %v: a request must not wait", took)
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(plotFiles(dir)) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing drawn")
+		}
+	}
+	reportstest.Record(t, log, record.KindStep, "rce", 1, 2, 2, map[string]any{"loss": 1.0, "grad_norm": 1.0})
+	reportstest.Must(t, p.Close())
+	reportstest.Must(t, p.Close())
+	if got := strings.Join(plotFiles(dir), " "); got != "losses grad_norm" {
+		t.Errorf("after Close: %q, want losses grad_norm", got)
+	}
+}
+
+func TestPlotterReportsErrorsOnce(t *testing.T) {
+	dir := t.TempDir()
+	reportstest.Must(t, os.WriteFile(filepath.Join(dir, record.MetricsFile), []byte("{broken\n"), 0o644))
+	var said atomic.Int32
+	p := StartPlotter(dir, 0, func(error) { said.Add(1) })
+	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		p.Redraw()
+	}
+	if err := p.Close(); err == nil || errors.Is(err, os.ErrNotExist) || said.Load() != 1 {
+		t.Errorf("said %d times, Close says %v; want once and the damaged line", said.Load(), err)
+	}
+}
+
+func BenchmarkDrawPlots(b *testing.B) {
+	run, err := record.ReadRun(reportstest.FakeRun(b, 1))
+	reportstest.Must(b, err)
+	for b.Loop() {
+		reportstest.Must(b, DrawPlots(run))
+	}
+}

@@ -1,0 +1,425 @@
+package runreport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+)
+
+// WriteReport writes report.md and report.html of a run folder from what the run recorded: equal records give equal
+// bytes. It embeds the plots that are there; RebuildReport draws them first.
+func WriteReport(dir string) error {
+	run, err := record.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	text, err := ReportOf(run)
+	if err != nil {
+		return err
+	}
+	return page.WriteText(dir, text)
+}
+
+// RebuildReport draws the plots and writes report.md and report.html anew.
+func RebuildReport(dir string) error {
+	run, err := record.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	if err := drawSafely(run); err != nil {
+		return err
+	}
+	return WriteReport(dir)
+}
+
+// reportOf is the whole report, section by section.
+func ReportOf(run *record.Run) (string, error) {
+	stages, err := results.StagesOf(run)
+	if err != nil {
+		return "", err
+	}
+	var d page.Document
+	s := run.Summary
+	if s == nil { // still running, or killed
+		s = &record.Summary{}
+	}
+	d.Heading(1, "%s", page.Plain(cmp.Or(s.Title, filepath.Base(run.Dir))))
+	for _, line := range headlines(run, s, stages) {
+		d.Paragraph("%s", line)
+	}
+	reportFindings(&d, run, s)
+	reportSetup(&d, run, s)
+	reportData(&d, s)
+	reportResults(&d, run, s, stages)
+	reportPhases(&d, run, s)
+	reportPlots(&d, run)
+	reportExamples(&d, run)
+	if err := reportCompletions(&d, run); err != nil {
+		return "", err
+	}
+	reportEvents(&d, run, s)
+	reportLimits(&d, run, s, stages)
+	reportFiles(&d, run)
+	return strings.TrimRight(d.B.String(), "\n") + "\n", nil
+}
+
+// headlines are the first paragraphs: how it ended, and what it came to.
+func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) []string {
+	var out []string
+	switch s.State {
+	case record.StateDone:
+	case "":
+		out = append(out, "**This run has not ended.** The report shows what is recorded so far.")
+	default:
+		line := "**This run " + s.State + ".**"
+		switch {
+		case s.State == record.StatePruned:
+			line = "**This run was ended early by its sweep's pruner.**"
+			for _, e := range run.Events {
+				if e.Text("event") == "pruned" {
+					line += " " + page.Plain(e.Text("message")) + "."
+				}
+			}
+		case s.State == record.StateInterrupted:
+			line = "**This run was interrupted.** `run resume FOLDER`, with the folder of this report, goes on."
+		case s.Error != "":
+			line = "**This run failed:** " + page.Plain(s.Error)
+		}
+		out = append(out, line)
+	}
+	if verdict := verdictLine(stages); verdict != "" {
+		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
+	} else if s.Best.Untrained() {
+		out = append(out, fmt.Sprintf("**The best policy is the initial one.** No epoch did better on val by %s.", page.Plain(s.Best.Metric)))
+	}
+	if s.Data.Notice != "" {
+		notice := page.Plain(s.Data.Notice)
+		if s.Data.Synthetic {
+			notice = "**Synthetic data.** " + page.Capital(strings.TrimPrefix(notice, "synthetic data: "))
+		}
+		out = append(out, strings.TrimSuffix(notice, ".")+".")
+	}
+	return out
+}
+
+// verdictLine is the planned comparison on the held-out split, or on val where there is none.
+func verdictLine(stages []record.StageResult) string {
+	stage := PlannedResult(stages)
+	if stage == nil {
+		return ""
+	}
+	still := stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
+	var parts []string
+	if still {
+		parts = append(parts, "No phase did better on val than the initial policy, which is the best.")
+	}
+	yards := slices.DeleteFunc(results.Yardsticks(), func(y results.Yardstick) bool {
+		return *y.Gain(stage) == nil || still && y.Policy == record.PolicyInit
+	})
+	for i, y := range yards {
+		against := y.Long
+		if y.Policy == record.PolicyInit && i > 0 && sameAsInit(stages, *stage, yards[0]) {
+			continue // said with the first
+		}
+		if i == 0 && len(yards) > 1 && sameAsInit(stages, *stage, y) {
+			against += " (and the initial policy, which scores the same)"
+		}
+		if y.Policy == record.PolicyRecorded && results.ListsBestFirst(stages) {
+			against += ", which lists the best first"
+		}
+		parts = append(parts, page.Capital((*y.Gain(stage)).Sentence(stage.Subject(), against, results.MetricName(stage.Metric)))+".")
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.Subject(), results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
+	}
+	return fmt.Sprintf("On %s: %s", stage.Split, page.Plain(strings.Join(parts, " ")))
+}
+
+// standing gives the verdict its scale for a reader who did not make the run: what chance and the bound score, how
+// the policy was trained, on what it was judged, and whether the doctor had something to say.
+func standing(run *record.Run, s *record.Summary, stages []record.StageResult) string {
+	stage := PlannedResult(stages)
+	var out []string
+	scale := fmt.Sprintf("Its mean %s is %s", results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
+	var bounds []string
+	for _, b := range []struct{ policy, is string }{
+		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")}, {record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
+	} {
+		if i := slices.IndexFunc(stages, func(r record.StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
+			bounds = append(bounds, b.is+page.Sig(stages[i].Mean, 4))
+		}
+	}
+	if len(bounds) > 0 {
+		scale += "; " + strings.Join(bounds, ", ")
+	}
+	out = append(out, scale+".")
+	var phases []string
+	for _, p := range s.Phases {
+		phases = append(phases, fmt.Sprintf("%s (%s)", page.Plain(p.Name), page.Plural(p.Epochs, "epoch")))
+	}
+	questions := fmt.Sprintf("%s of %s, which entered no choice", page.Plural(stage.Queries, "question"), page.Plain(stage.Split))
+	if stage.Split == "val" {
+		questions = page.Plural(stage.Queries, "validation question")
+		if stage.Policy == record.PolicyBest {
+			questions += ", by which its checkpoint was chosen too"
+		}
+	}
+	if len(phases) > 0 {
+		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.", run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
+	}
+	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
+		out = append(out, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
+	}
+	return strings.Join(out, " ")
+}
+
+// sameAsInit says whether the initial policy scores as a yardstick does on every question of a stage's table.
+func sameAsInit(stages []record.StageResult, stage record.StageResult, y results.Yardstick) bool {
+	return y.Policy != record.PolicyInit && slices.ContainsFunc(stages, func(r record.StageResult) bool {
+		return sameTable(r, stage) && r.Policy == record.PolicyInit && *y.Gain(&r) != nil && (*y.Gain(&r)).Changed == 0
+	})
+}
+
+// plannedResult is best (or the last phase) on the held-out split (or val), by reward if it is known.
+func PlannedResult(stages []record.StageResult) *record.StageResult {
+	var found *record.StageResult
+	better := func(s record.StageResult) bool {
+		if found == nil {
+			return true
+		}
+		if held, was := record.HeldOut(s.Split), record.HeldOut(found.Split); held != was {
+			return held
+		}
+		if s.Split != found.Split || s.Metric != found.Metric {
+			return false // the first held-out split, and reward before accuracy
+		}
+		return true // best stands behind the phases
+	}
+	for i := range stages {
+		if results.Trained(stages[i].Policy) && better(stages[i]) {
+			found = &stages[i]
+		}
+	}
+	return found
+}
+
+func reportSetup(d *page.Document, run *record.Run, s *record.Summary) {
+	d.Heading(2, "What was run")
+	if len(s.Command) > 0 {
+		d.Paragraph("To repeat it:")
+		d.Code(page.ShellCommand(s.Command))
+	}
+	var rows [][]string
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	overrides := s.Overrides
+	if len(overrides) == 0 {
+		overrides = run.Overrides
+	}
+	if len(overrides) > 0 {
+		add("overrides", "`"+strings.Join(overrides, "` `")+"`")
+	}
+	if s.State != "" {
+		add("seed", fmt.Sprint(s.Seed))
+		add("device", fmt.Sprintf("%s, %s", s.Device, page.Plural(s.Threads, "thread")))
+		add("started", s.Start)
+		add("wall time", page.Duration(s.WallSeconds))
+		add("ended", s.State)
+	}
+	if s.Resumes > 0 {
+		add("resumed", page.Plural(s.Resumes, "time"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
+		add(name, page.Plain(s.Versions[name]))
+	}
+	if len(rows) > 0 {
+		d.Table([]string{"", ""}, rows)
+	}
+	d.Paragraph("The whole configuration is in [.hydra/config.yaml](.hydra/config.yaml).")
+}
+
+func reportData(d *page.Document, s *record.Summary) {
+	data := s.Data
+	if data.Name == "" {
+		return
+	}
+	d.Heading(2, "Data")
+	text := fmt.Sprintf("`data=%s`", data.Name)
+	if data.Synthetic {
+		text += ", **synthetic**"
+	}
+	d.Paragraph("%s. The fingerprint is a digest of what was read: runs with the same one saw the same data.", text)
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
+		what := name
+		if rest, ok := strings.CutPrefix(name, "eval_"); ok && data.EvalName != "" {
+			what = data.EvalName + "_" + rest
+		}
+		if phase, ok := strings.CutSuffix(what, "_queries"); ok && phase != "val" && phase != data.EvalName && !strings.Contains(phase, "train") {
+			what = "training queries (" + phase + ")"
+		}
+		rows = append(rows, []string{page.Plain(strings.ReplaceAll(what, "_", " ")), page.Thousands(data.Counts[name])})
+	}
+	if data.Shots > 0 {
+		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
+	}
+	for _, reason := range slices.Sorted(maps.Keys(data.Skipped)) {
+		what := "skipped: " + page.Plain(reason)
+		if at := data.SkippedAt[reason]; at != "" {
+			what += " (" + page.Plain(at) + ")"
+		}
+		rows = append(rows, []string{what, page.Thousands(data.Skipped[reason])})
+	}
+	if len(data.Skipped) == 0 {
+		rows = append(rows, []string{"skipped records", "0"})
+	}
+	for _, u := range data.UnknownKeys {
+		what := fmt.Sprintf("unknown key %s of a %s in %s, from line %d on", page.Plain(u.Key), page.Plain(u.Object), page.Plain(u.File), u.First)
+		if u.Nearest != "" {
+			what += fmt.Sprintf(" (did you mean %s?)", page.Plain(u.Nearest))
+		}
+		rows = append(rows, []string{what, page.Thousands(u.Count)})
+	}
+	if data.Fingerprint != "" {
+		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
+	}
+	d.Table([]string{"", ">"}, rows)
+}
+
+func reportPlots(d *page.Document, run *record.Run) {
+	names := plotFiles(run.Dir)
+	if len(names) == 0 {
+		return
+	}
+	d.Heading(2, "Plots")
+	for i, name := range names {
+		d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(name, "_", " "), PlotsFolder, name)
+		d.Paragraph("*Figure %d.* %s", i+1, run.Caption(name))
+	}
+}
+
+func reportExamples(d *page.Document, run *record.Run) {
+	if len(run.Examples) == 0 {
+		return
+	}
+	var rows [][]string
+	if run.Answers() {
+		d.Heading(2, "Answers before and after")
+		d.Paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
+		for _, e := range run.Examples {
+			rows = append(rows, []string{page.Plain(page.Clip(e.Question, questionWidth)), page.TextCell(e.Answer, answerWidth), answerOf(e.Before), page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
+		}
+		d.Table([]string{"question", "target", "initial policy", ">reward", "final policy", ">reward"}, rows)
+		return
+	}
+	d.Heading(2, "Selections before and after")
+	d.Paragraph("Held-out questions whose selection changed, evenly from the largest gain of reward to the largest loss.")
+	for _, e := range run.Examples {
+		rows = append(rows, []string{page.Plain(e.Question), page.Plain(e.Answer), itemList(e.Before), page.Sig(e.RewardBefore, 3), itemList(e.After), page.Sig(e.RewardAfter, 3)})
+	}
+	d.Table([]string{"question", "answer", "initial policy chose", ">reward", "final policy chose", ">reward"}, rows)
+}
+
+// answerOf is the text that a token policy wrote.
+func answerOf(items []record.ItemText) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return page.TextCell(items[0].Answer, answerWidth)
+}
+
+func itemList(items []record.ItemText) string {
+	var out []string
+	for _, item := range items {
+		out = append(out, page.Plain(item.Question)+" → "+page.Plain(item.Answer))
+	}
+	return strings.Join(out, "<br>")
+}
+
+func reportEvents(d *page.Document, run *record.Run, s *record.Summary) {
+	d.Heading(2, "Events")
+	var items []string
+	for _, w := range s.Warnings {
+		if !slices.ContainsFunc(run.Events, func(e record.Row) bool { return e.Text("message") == w }) {
+			items = append(items, "warning: "+page.Plain(w))
+		}
+	}
+	for _, e := range run.Events {
+		if isFinding(s, e) {
+			continue
+		}
+		where := ""
+		if e.Phase != "" {
+			where = fmt.Sprintf(" (%s, epoch %d, step %d)", e.Phase, e.Epoch, e.Step)
+		}
+		items = append(items, cmp.Or(e.Text("severity"), "note")+": "+page.Plain(cmp.Or(e.Text("message"), e.Text("event")))+where)
+	}
+	if len(items) == 0 {
+		d.Paragraph("None.")
+		return
+	}
+	d.List(items...)
+}
+
+func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages []record.StageResult) {
+	items := []string{"One run is one seed: the intervals hold the spread over questions, not the spread over seeds. A sweep over `seed` shows the latter."}
+	if s.Data.Synthetic {
+		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
+	}
+	if s.Best != nil && slices.ContainsFunc(stages, func(r record.StageResult) bool { return record.HeldOut(r.Split) }) {
+		items = append(items, "The val split chose the best checkpoint, so its mean there is a little flattering, and the verdict there is corrected for the checkpoints that competed; the other splits entered no choice.")
+	}
+	for _, phase := range run.Phases() {
+		if steps := run.StepsOf(phase); run.Setting(phase, "rollout") == "offline" && steps != nil && steps.Column("mean_ratio") != nil {
+			items = append(items, fmt.Sprintf("%s learns from recorded %s that were not sampled from the policy: its ratios are a trust region, not importance weights.", page.Plain(phase), run.Wording("candidates", "completions")))
+		}
+	}
+	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyOracle }) {
+		items = append(items, "The oracle looks at the rewards. No policy can reach it from embeddings alone.")
+	}
+	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyReference && r.Metric == "reward" }) {
+		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
+	}
+	if len(stages) > 0 {
+		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone. An interval is corrected as its p-value is.")
+	}
+	d.Heading(2, "Limits")
+	d.List(items...)
+}
+
+func reportFiles(d *page.Document, run *record.Run) {
+	d.Heading(2, "Files")
+	var items []string
+	for _, f := range []struct{ name, what string }{
+		{record.SummaryFile, "how the run ended, final numbers"},
+		{record.MetricsFile, "every step, epoch, evaluation and event"},
+		{record.EvalsFile, run.Wording("scores of every query, for paired comparisons", "scores of every question, for paired comparisons")},
+		{record.CompletionsFile, "sampled completions with their rewards"},
+		{record.RunLogFile, "log"},
+		{"checkpoints", "weights and states; `best.safetensors` and `last.safetensors` are links"},
+		{PlotsFolder, "plots as PNG and SVG"},
+		{".hydra", "configuration and overrides"},
+	} {
+		if _, err := os.Stat(filepath.Join(run.Dir, f.name)); err == nil {
+			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
+		}
+	}
+	if files, _ := record.GlobIn(run.Dir, record.EventFilesPattern); len(files) > 0 {
+		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
+	}
+	d.List(items...)
+	if m := run.Manifest; m != nil {
+		d.Paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run ended, stand in [%s](%s), whose own SHA-256 is `%s`.", record.ManifestFile, record.ManifestFile, m.SHA256)
+	}
+}

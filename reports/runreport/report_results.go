@@ -1,0 +1,182 @@
+package runreport
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// reportResults shows every stage on every split, with gains on the same questions.
+func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages []record.StageResult) {
+	if len(stages) == 0 && s.Best == nil {
+		return
+	}
+	d.Heading(2, "Results")
+	if b := s.Best; b != nil {
+		where := fmt.Sprintf("%s, epoch %d", page.Plain(b.Phase), b.Epoch)
+		if b.Phase == "" || b.Untrained() {
+			where = "the initial policy, which no epoch did better than"
+		}
+		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where, page.Plain(b.Checkpoint), b.Checkpoint)
+		if b.Reason != "" {
+			text += " " + page.Plain(b.Reason)
+		}
+		d.Paragraph("%s", text)
+	}
+	if len(stages) == 0 {
+		return
+	}
+	d.Paragraph("Gains are differences on the same questions, with paired 95%% intervals, corrected where the verdict beside them is.%s", baselineStory(stages))
+	for _, t := range resultTables(stages) {
+		first := t.rows[0]
+		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(first.Split),
+			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, "question")),
+			run.Wording(page.Plural(first.Shots, "shot"), "answers of up to "+page.Plural(first.Shots, "token")))
+		header := []string{"policy", ">mean ± SE"}
+		yards := shownYardsticks(t.rows)
+		for _, y := range yards {
+			header = append(header, ">gain over "+y.Short, "")
+		}
+		d.Table(header, stageRows(t.rows, yards, page.Plain))
+		if notes := tableNotes(t.rows); len(notes) > 0 {
+			d.Paragraph("%s", strings.Join(notes, " "))
+		}
+	}
+}
+
+// tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
+// rough.
+func tableNotes(table []record.StageResult) []string {
+	var notes, rough []string
+	var chosen, clusters, family int
+	for _, r := range table {
+		for _, y := range results.Yardsticks() {
+			p := *y.Gain(&r)
+			if p == nil {
+				continue
+			}
+			chosen, clusters, family = max(chosen, p.ChosenFrom), max(clusters, p.Clusters), max(family, p.Family)
+			if p.Rough != "" && !slices.Contains(rough, p.Rough) {
+				rough = append(rough, p.Rough)
+			}
+		}
+	}
+	if clusters > 0 {
+		notes = append(notes, fmt.Sprintf("Questions that belong together, such as those about one image, count as one: %s.", stats.QuestionWords(table[0].Queries, clusters)))
+	}
+	if chosen > 1 {
+		notes = append(notes, fmt.Sprintf("A policy that was chosen from %s by these very questions is judged with intervals and p-values corrected for that (Bonferroni).", page.Plural(chosen, "checkpoint")))
+	}
+	if family > 1 {
+		notes = append(notes, fmt.Sprintf("Gains of the %d phases are corrected for their number (Holm), intervals and p-values alike.", family))
+	}
+	switch len(rough) {
+	case 0:
+	case 1:
+		notes = append(notes, "Rough: "+rough[0]+".")
+	default:
+		notes = append(notes, "Rough: the interval may be off, because few questions changed, or the differences are strongly skewed.")
+	}
+	return notes
+}
+
+// baselineStory explains the baselines that have no policy behind them.
+func baselineStory(stages []record.StageResult) string {
+	var out string
+	for _, b := range []struct{ policy, is string }{
+		{record.PolicyMajority, "the most frequent training answer, given to every question"},
+		{record.PolicyReference, "the target answer itself"},
+	} {
+		if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == b.policy }) {
+			out += fmt.Sprintf(" %s is %s.", page.Capital(b.policy), b.is)
+		}
+	}
+	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyRecorded }) {
+		out += " No reader can score new selections of this data, so policies are judged by how they order the recorded candidates: the recorded reward that they expect among them" +
+			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes the candidate whose examples are nearest to the query," +
+			" recorded order the one that the file lists first, random any."
+		if results.ListsBestFirst(stages) {
+			out += " The file lists the best candidate first: no policy can pass that order."
+		}
+	}
+	return out
+}
+
+// resultTable are the results on one split by one metric, or by two that agree in every number.
+type resultTable struct {
+	metric string // reward, accuracy, or "reward and accuracy"
+	rows   []record.StageResult
+}
+
+func resultTables(stages []record.StageResult) []resultTable {
+	var tables []resultTable
+	for from := 0; from < len(stages); {
+		to := from
+		for to < len(stages) && sameTable(stages[from], stages[to]) {
+			to++
+		}
+		t := resultTable{stages[from].Metric, stages[from:to]}
+		if n := len(tables); n > 0 && sameNumbers(tables[n-1].rows, t.rows) {
+			tables[n-1].metric += " and " + t.metric
+		} else {
+			tables = append(tables, t)
+		}
+		from = to
+	}
+	return tables
+}
+
+// sameNumbers says whether two tables of a split differ in nothing but their metric: where the reward is
+// the accuracy.
+func sameNumbers(a, b []record.StageResult) bool {
+	return slices.EqualFunc(a, b, func(x, y record.StageResult) bool {
+		y.Metric = x.Metric
+		return reflect.DeepEqual(x, y)
+	})
+}
+
+func sameTable(a, b record.StageResult) bool {
+	return a.Split == b.Split && a.Metric == b.Metric && a.Shots == b.Shots
+}
+
+// shownYardsticks are those of a table, each with columns of its own. A selector may start as similarity: then the
+// gains over both are the same numbers, and stand once.
+func shownYardsticks(table []record.StageResult) []results.Yardstick {
+	yards := results.YardsticksOf(table)
+	if n := len(yards); n > 1 && yards[n-1].Policy == record.PolicyInit && sameAsInit(table, table[0], yards[0]) {
+		yards[0].Short += " = " + yards[n-1].Short
+		yards = yards[:n-1]
+	}
+	return yards
+}
+
+// stageRows are the cells of a table, with two for each of its yardsticks. escape makes titles fit the page.
+func stageRows(stages []record.StageResult, yards []results.Yardstick, escape func(string) string) [][]string {
+	var rows [][]string
+	for _, s := range stages {
+		row := []string{escape(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
+		for _, y := range yards {
+			gain, verdict := GainCells(*y.Gain(&s))
+			row = append(row, gain, verdict)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// gainCells writes a comparison as +0.0191 [+0.0105, +0.0279] and its verdict.
+func GainCells(p *stats.Paired) (gain, verdict string) {
+	if p == nil {
+		return "–", ""
+	}
+	if p.Changed == 0 {
+		return "0", "same scores"
+	}
+	return fmt.Sprintf("%s [%s, %s]", page.Fixed(p.Mean, 4), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4)), stats.VerdictCell(*p)
+}

@@ -1,0 +1,116 @@
+package stats
+
+import (
+	"fmt"
+
+	"fulcrum/reports/page"
+)
+
+// Verdict is what a comparison allows to say.
+type Verdict string
+
+// The three verdicts.
+const (
+	Better       Verdict = "better"
+	Worse        Verdict = "worse"
+	NotSeparable Verdict = "not separable"
+)
+
+// verdictOf needs all: both intervals without 0 and a corrected p-value below 1 − level.
+func VerdictOf(p Paired) Verdict {
+	if !p.Interval.Excludes(0) || !p.BCa.Excludes(0) || p.PHolm >= 1-p.Level {
+		return NotSeparable
+	}
+	if p.Mean > 0 {
+		return Better
+	}
+	return Worse
+}
+
+// doubt names what keeps a difference from a verdict although its interval leaves out 0: "" where there is a verdict, or
+// where the interval holds 0 and says so itself.
+func doubt(p Paired) string {
+	switch {
+	case p.Verdict != NotSeparable || !p.Interval.Excludes(0):
+		return ""
+	case p.PHolm >= 1-p.Level:
+		return "the permutation test does not agree"
+	}
+	return "the bootstrap interval holds 0"
+}
+
+// remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
+func (p Paired) Remarks() string {
+	var out string
+	for _, remark := range []string{p.words(), doubt(p)} {
+		if remark != "" {
+			out += "; " + remark
+		}
+	}
+	if p.Rough != "" {
+		out += "; rough: " + p.Rough
+	}
+	return out
+}
+
+// questionWords counts the questions, and the clusters where there are some.
+func QuestionWords(n, clusters int) string {
+	if clusters > 0 {
+		return fmt.Sprintf("%s in %s", page.Plural(n, "question"), page.Plural(clusters, "cluster"))
+	}
+	return page.Plural(n, "question")
+}
+
+// Sentence says the verdict with its numbers; what and against name the two sides, metric the score.
+func (p Paired) Sentence(what, against, metric string) string {
+	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s",
+		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4), QuestionWords(p.N, p.Clusters), PValue(p.PHolm))
+	switch {
+	case p.Verdict != NotSeparable:
+		return fmt.Sprintf("%s is %s than %s: %s%s", what, p.Verdict, against, numbers, p.Remarks())
+	case p.Changed == 0:
+		text := fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(p.N, "question"))
+		if p.Rough != "" {
+			text += "; rough: " + p.Rough
+		}
+		return text
+	}
+	text := fmt.Sprintf("%s is not separable from %s: %s%s", what, against, numbers, p.Remarks())
+	if p.Questions > p.N {
+		text += fmt.Sprintf("; a difference of this size would take about %s to settle", page.Plural(RoundUp(p.Questions), "question"))
+	}
+	return text
+}
+
+// verdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
+// it, and whether its numbers are rough.
+func VerdictCell(p Paired) string {
+	text := string(p.Verdict)
+	switch doubt(p) {
+	case "":
+	case "the bootstrap interval holds 0":
+		text += " (bootstrap)"
+	default:
+		text += " (permutations)"
+	}
+	if p.Rough != "" {
+		text += ", rough"
+	}
+	return text
+}
+
+func PValue(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return "= " + page.Sig(p, 2)
+}
+
+// roundUp keeps two digits: 12,345 questions are a guess of 13,000.
+func RoundUp(n int) int {
+	unit := 1
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return (n + unit - 1) / unit * unit
+}

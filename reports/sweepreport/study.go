@@ -1,0 +1,197 @@
+package sweepreport
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/record"
+)
+
+// Study is what a sweep of arms asks: which settings it has, and what is to be known of them.
+type Study struct {
+	Arms      []StudyArm      `json:"arms"` // an arm behind the one that it starts from
+	Questions []StudyQuestion `json:"questions"`
+}
+
+// StudyArm is one setting of a study.
+type StudyArm struct {
+	Name       string   `json:"name"`
+	Label      string   `json:"label"` // what readers see
+	From       string   `json:"from"`  // arm whose run of the same seed it starts from; "" = fresh weights
+	Checkpoint string   `json:"checkpoint"`
+	As         string   `json:"as,omitempty"` // key that names the checkpoint; "" = init.checkpoint
+	Overrides  []string `json:"overrides"`
+}
+
+// StudyQuestion is a comparison that was planned before the runs.
+type StudyQuestion struct {
+	Ask     string `json:"ask"`
+	Arm     string `json:"arm"`
+	Against string `json:"against"` // another arm, or one of StudyBaselines
+	Split   string `json:"split"`   // "" = the held-out set, else val
+	Metric  string `json:"metric"`
+}
+
+// StudyBaselines are the policies that every run of a study scores besides its own.
+func StudyBaselines() []string {
+	return []string{record.PolicyInit, record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyBestBeam, record.PolicyOracle}
+}
+
+// Arm returns the arm of a name, nil for none.
+func (s *Study) Arm(name string) *StudyArm {
+	if i := slices.IndexFunc(s.Arms, func(a StudyArm) bool { return a.Name == name }); i >= 0 {
+		return &s.Arms[i]
+	}
+	return nil
+}
+
+// ArmKey is the swept key, in SweepJob.Params, that says which arm a job is.
+const ArmKey = "arm"
+
+// studyView is a study in the order in which its report tells it.
+type studyView struct {
+	*sweepView
+	study    *Study
+	settings []*studySetting // one, unless more than arms and seeds was swept
+	answers  []*studyAnswer  // of all settings, in the order of the questions
+}
+
+// studySetting is the arms under one choice of everything else that was swept.
+type studySetting struct {
+	what []string // the other swept overrides, [] where there are none
+	arms []*armRuns
+}
+
+// armRuns is an arm with what its runs left.
+type armRuns struct {
+	StudyArm
+	from *armRuns
+	jobs []SweepJob    // by number
+	runs []*record.Run // of the jobs that are done, by seed
+}
+
+// newStudyView reads the runs of a study. What cannot be read becomes a note of the report.
+func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
+	v := &studyView{sweepView: newSweepView(dir, jobs, opt), study: opt.Study}
+	index := map[string]*studySetting{}
+	for _, j := range v.byNumber {
+		what := slices.DeleteFunc(v.sweepView.own(j), func(o string) bool {
+			key, _, _ := strings.Cut(o, "=")
+			return key == ArmKey || isSeed(o)
+		})
+		s := index[strings.Join(what, "\x00")]
+		if s == nil {
+			s = &studySetting{what: what}
+			for _, arm := range v.study.Arms {
+				s.arms = append(s.arms, &armRuns{StudyArm: arm, from: s.arm(arm.From)})
+			}
+			index[strings.Join(what, "\x00")] = s
+			v.settings = append(v.settings, s)
+		}
+		if a := s.arm(j.Params[ArmKey]); a != nil {
+			if err := a.add(j); err != nil { // its arm then has a seed less
+				v.note(errors.New(v.within(fmt.Sprintf("job %d: %v", j.Number, err))))
+			}
+		}
+	}
+	v.answer()
+	return v
+}
+
+// arm returns the arm of a name, nil for none.
+func (s *studySetting) arm(name string) *armRuns {
+	if i := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.Name == name }); i >= 0 {
+		return s.arms[i]
+	}
+	return nil
+}
+
+// add takes a job, and when it is done its run.
+func (a *armRuns) add(j SweepJob) error {
+	a.jobs = append(a.jobs, j)
+	if j.State != record.StateDone {
+		return nil
+	}
+	run, err := record.ReadRun(j.Dir)
+	if err != nil {
+		return err
+	}
+	if _, ok := run.SettingNumber("seed"); !ok || run.Summary == nil {
+		return fmt.Errorf("%s: the config names no seed, or there is no %s", j.Dir, record.SummaryFile)
+	}
+	a.runs = append(a.runs, run)
+	slices.SortStableFunc(a.runs, func(x, y *record.Run) int { return cmp.Compare(x.Seed(), y.Seed()) })
+	return nil
+}
+
+// root is the arm at the start of the way to this one: its initial policy is untrained.
+func (a *armRuns) root() *armRuns {
+	for a.from != nil {
+		a = a.from
+	}
+	return a
+}
+
+// steps are the optimizer steps of one of its runs, and with those of the arms that it starts from.
+func (a *armRuns) steps() (own, all int) {
+	if len(a.runs) > 0 {
+		own = a.runs[0].LastStep()
+	}
+	if a.from != nil {
+		_, all = a.from.steps()
+	}
+	return own, own + all
+}
+
+// last is the policy that the runs of an arm ended with, as evals.jsonl names it.
+func (a *armRuns) last() string {
+	if len(a.runs) == 0 {
+		return ""
+	}
+	phases := a.runs[0].Phases()
+	if len(phases) == 0 {
+		return ""
+	}
+	return phases[len(phases)-1]
+}
+
+// withSeeds are the runs of some seeds.
+func (a *armRuns) withSeeds(seeds []int64) []*record.Run {
+	return slices.DeleteFunc(slices.Clone(a.runs), func(r *record.Run) bool { return !slices.Contains(seeds, r.Seed()) })
+}
+
+func (a *armRuns) seeds() []int64 {
+	var out []int64
+	for _, r := range a.runs {
+		out = append(out, r.Seed())
+	}
+	return out
+}
+
+// first is any finished run of the study, nil for none.
+func (v *studyView) first() *record.Run {
+	for _, s := range v.settings {
+		for _, a := range s.arms {
+			if len(a.runs) > 0 {
+				return a.runs[0]
+			}
+		}
+	}
+	return nil
+}
+
+// split is the held-out set's name, or val where there is none.
+func (v *studyView) split() string {
+	run := v.first()
+	if run == nil {
+		return "val"
+	}
+	held := run.Summary.Data.EvalName
+	if held != "" && slices.ContainsFunc(run.Evaluations, func(e record.Evaluation) bool { return e.Split == held }) {
+		return held
+	}
+	return "val"
+}

@@ -1,0 +1,352 @@
+package sweepreport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+// figures are all plots of a study, in the order of its report. They are of its first setting, but for the
+// answers, which are of all.
+func (v *studyView) Figures() []sweepFigure {
+	var out []sweepFigure
+	for _, f := range []*sweepFigure{v.answersFigure(), v.armsFigure(), v.curvesFigure(), v.klFigure()} {
+		if f != nil {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// fence is an estimate with its interval, one for each place on the horizontal axis.
+type fence struct {
+	x, mean, low, high []float64
+	colors             []chart.Colour
+}
+
+// DataRange implements plot.DataRanger.
+func (f fence) DataRange() (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax, ymin, _ = chart.RangeOf(f.x, f.low)
+	_, _, _, ymax = chart.RangeOf(f.x, f.high)
+	return
+}
+
+// Plot implements plot.Plotter.
+func (f fence) Plot(c draw.Canvas, p *plot.Plot) {
+	for i := range f.x {
+		at := func(y float64) vg.Point { return vg.Point{X: c.X(p.X.Norm(f.x[i])), Y: c.Y(p.Y.Norm(y))} }
+		low, high, middle := at(f.low[i]), at(f.high[i]), at(f.mean[i])
+		style := draw.LineStyle{Color: f.colors[i], Width: 1.4}
+		c.StrokeLine2(style, low.X, low.Y, high.X, high.Y)
+		for _, end := range []vg.Point{low, high} {
+			c.StrokeLine2(style, end.X-3.5, end.Y, end.X+3.5, end.Y)
+		}
+		c.DrawGlyph(draw.GlyphStyle{Color: f.colors[i], Radius: 3.4, Shape: draw.CircleGlyph{}}, middle)
+	}
+}
+
+func (f *fence) add(x, mean, low, high float64, color chart.Colour) {
+	f.x, f.mean, f.low, f.high, f.colors = append(f.x, x), append(f.mean, mean), append(f.low, low), append(f.high, high), append(f.colors, color)
+}
+
+func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
+	return func(c draw.Canvas, from, to vg.Point) {
+		x := (from.X + to.X) / 2
+		c.StrokeLine2(draw.LineStyle{Color: color, Width: 1.4}, x, from.Y-5, x, from.Y+5)
+		c.DrawGlyph(draw.GlyphStyle{Color: color, Radius: 2.8, Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: from.Y})
+	}
+}
+
+// answersFigure shows every question's difference with its interval.
+func (v *studyView) answersFigure() *sweepFigure {
+	p := &chart.Panel{Y: "difference", X: "question", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(v.answers)) + 0.6}
+	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
+	var ticks []plot.Tick
+	for i, a := range v.answers {
+		x := float64(i + 1)
+		ticks = append(ticks, plot.Tick{Value: x, Label: fmt.Sprint(i + 1)})
+		if a.c == nil {
+			continue
+		}
+		color := chart.Grey
+		if a.c.Verdict == stats.Better {
+			color = chart.Blue
+		} else if a.c.Verdict == stats.Worse {
+			color = chart.Vermillion
+		}
+		shown.add(x, a.c.Mean, a.c.Interval.Low, a.c.Interval.High, color)
+		for _, y := range a.c.PerSeed {
+			seeds.X, seeds.Y = append(seeds.X, x+0.18), append(seeds.Y, y)
+		}
+	}
+	if len(shown.x) == 0 {
+		return nil
+	}
+	p.XTicks = fixedTicks(ticks)
+	p.Layers = append(p.Layers, chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}, seeds, shown)
+	p.Legend = []chart.LegendItem{{Text: "better", Draw: fenceSample(chart.Blue)}, {Text: "worse", Draw: fenceSample(chart.Vermillion)}, {Text: "open", Draw: fenceSample(chart.Grey)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	f := &chart.Figure{Name: "answers", Title: "Answers: mean differences with 95% intervals", Note: "By number of the question. Above 0 the first of the two is ahead. An interval without 0 that is still open fails the correction for the number of questions.", Rows: [][]*chart.Panel{{p}}, Tall: 220}
+	return &sweepFigure{f, "differences with intervals, by question", "*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
+}
+
+// armsFigure shows what every arm gains over the initial policy.
+func (v *studyView) armsFigure() *sweepFigure {
+	if len(v.settings) == 0 {
+		return nil
+	}
+	s, split := v.settings[0], v.split()
+	p := &chart.Panel{Y: "gain in reward", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(s.arms)) + 0.6, Tilted: true}
+	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
+	style := chart.TextStyle(9.5, false, chart.Black)
+	each := (chart.FigureWidth - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - armsRight - 34) / vg.Length(len(s.arms))
+	var ticks []plot.Tick
+	for i, a := range s.arms {
+		x := float64(i + 1)
+		room := (each*(vg.Length(i)+0.6) + 44) / vg.Length(math.Cos(chart.Tilt)) // to the left, over the margin
+		ticks = append(ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(room, 170))})
+		c, _ := s.compare(a.Name, record.PolicyInit, split, "reward", false)
+		if c == nil {
+			continue
+		}
+		shown.add(x, c.Mean, c.Interval.Low, c.Interval.High, chart.Blue)
+		for _, y := range c.PerSeed {
+			seeds.X, seeds.Y = append(seeds.X, x+0.16), append(seeds.Y, y)
+		}
+	}
+	if len(shown.x) == 0 {
+		return nil
+	}
+	p.XTicks = fixedTicks(ticks)
+	p.Layers = append(p.Layers, chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}, seeds, shown)
+	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	p.Labels = append(p.Labels, chart.RightLabel{Y: 0, Text: "initial policy", Color: chart.Black})
+	if at := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); at >= 0 {
+		start, err1 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicyInit)
+		similar, err2 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicySimilarity)
+		if err1 == nil && err2 == nil {
+			if gain := stats.MeanOf(similar.QueryScores()) - stats.MeanOf(start.QueryScores()); runreport.CloseTo(gain, 0) {
+				p.Labels[0].Text = "initial, similarity"
+			} else {
+				p.Layers = append(p.Layers, chart.LevelOf{Y: gain, Style: chart.Dashed(chart.Orange), InRange: true})
+				p.Labels = append(p.Labels, chart.RightLabel{Y: gain, Text: "similarity", Color: chart.Orange})
+			}
+		}
+	}
+	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split, Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for the number of arms.",
+		Rows: [][]*chart.Panel{{p}}, Tall: 290, Right: armsRight}
+	return &sweepFigure{f, "gain of every arm over the initial policy", fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.", page.Plain(split))}
+}
+
+// armsRight is the margin for the names of baselines.
+const armsRight = 96 * vg.Length(1)
+
+// curve of an arm: an epoch metric over optimizer steps, those of the arms before it included.
+type armCurve struct {
+	x               []float64
+	mean, low, high []float64
+}
+
+// curveOf averages an epoch metric over the seeds of an arm, at the epochs that all of them have.
+func (a *armRuns) curveOf(metric string) armCurve {
+	var c armCurve
+	_, before := 0, 0
+	if a.from != nil {
+		_, before = a.from.steps()
+	}
+	if len(a.runs) == 0 {
+		return c
+	}
+	for i, epoch := range a.runs[0].Epochs {
+		var values []float64
+		for _, r := range a.runs {
+			if i < len(r.Epochs) {
+				if y, ok := r.Epochs[i].Number(metric); ok && finite(y) {
+					values = append(values, y)
+				}
+			}
+		}
+		if len(values) != len(a.runs) {
+			continue
+		}
+		c.x = append(c.x, float64(before+epoch.GlobalStep))
+		c.mean, c.low, c.high = append(c.mean, stats.MeanOf(values)), append(c.low, slices.Min(values)), append(c.high, slices.Max(values))
+	}
+	return c
+}
+
+// start puts a point before a curve.
+func (c *armCurve) start(x, mean, low, high float64) {
+	c.x, c.mean = slices.Insert(c.x, 0, x), slices.Insert(c.mean, 0, mean)
+	c.low, c.high = slices.Insert(c.low, 0, low), slices.Insert(c.high, 0, high)
+}
+
+// last is the end of a curve.
+func (c armCurve) end() (x, mean, low, high float64) {
+	n := len(c.x) - 1
+	return c.x[n], c.mean[n], c.low[n], c.high[n]
+}
+
+// curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
+// from before it.
+func (v *studyView) curvesFigure() *sweepFigure {
+	if len(v.settings) == 0 {
+		return nil
+	}
+	s := v.settings[0]
+	return s.multiples("curves", "Learning curves", "Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts from.", "val reward",
+		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, with its steps.",
+		func(a *armRuns) *chart.Panel {
+			c := a.curveOf("val_reward")
+			if len(c.x) == 0 {
+				return nil
+			}
+			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN()}
+			if a.from == nil {
+				c.begin(a, "val", record.PolicyInit)
+			} else if before := a.from.curveOf("val_reward"); len(before.x) > 0 {
+				if a.from.from == nil {
+					before.begin(a.from, "val", record.PolicyInit)
+				}
+				addCurve(p, before, chart.Grey)
+				c.start(before.end())
+			}
+			addCurve(p, c, chart.Blue)
+			return p
+		})
+}
+
+// begin puts the initial policy's reward at step 0.
+func (c *armCurve) begin(a *armRuns, split, policy string) {
+	var values []float64
+	for _, r := range a.runs {
+		if y, ok := r.Score(split, policy, "reward"); ok {
+			values = append(values, y)
+		}
+	}
+	if len(values) == len(a.runs) && len(values) > 0 {
+		c.start(0, stats.MeanOf(values), slices.Min(values), slices.Max(values))
+	}
+}
+
+// klFigure has a panel for each arm whose loss has a KL.
+func (v *studyView) klFigure() *sweepFigure {
+	if len(v.settings) == 0 {
+		return nil
+	}
+	return v.settings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
+		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
+		func(a *armRuns) *chart.Panel {
+			c := a.curveOf("val_kl")
+			if len(c.x) == 0 || !a.penalised() {
+				return nil
+			}
+			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Log: true}
+			addCurve(p, c, chart.Blue)
+			for _, y := range a.band() {
+				p.Layers = append(p.Layers, chart.LevelOf{Y: y, Style: chart.Dashed(chart.Green), InRange: true})
+			}
+			return p
+		})
+}
+
+// penalised reports whether the last phase of an arm is GRPO, whose loss holds a KL to the arm's start.
+func (a *armRuns) penalised() bool {
+	return slices.ContainsFunc(a.runs, func(r *record.Run) bool {
+		return slices.ContainsFunc(r.Epochs, func(e record.Row) bool { _, ok := e.Number("kl_beta_next"); return ok })
+	})
+}
+
+// band are the targets of the KL of an arm whose β moves.
+func (a *armRuns) band() []float64 {
+	if len(a.runs) == 0 {
+		return nil
+	}
+	r, phase := a.runs[0], a.last()
+	if r.Setting(phase, "kl", "controller") != "band" {
+		return nil
+	}
+	low, ok1 := r.SettingNumber(phase, "kl", "target_min")
+	high, ok2 := r.SettingNumber(phase, "kl", "target_max")
+	if !ok1 || !ok2 {
+		return nil
+	}
+	return []float64{low, high}
+}
+
+// multiples lays out a panel for each arm that has one, three in a row, on shared axes.
+func (s *studySetting) multiples(name, title, note, y, caption string, of func(*armRuns) *chart.Panel) *sweepFigure {
+	const columns = 3
+	var all []*chart.Panel
+	f := &chart.Figure{Name: name, Title: title, Note: note, Tall: 130}
+	for _, a := range s.arms {
+		p := of(a)
+		if p == nil {
+			continue
+		}
+		p.Head = fitted(chart.TextStyle(10, true, chart.Black), a.Label, chart.FigureWidth/columns-40)
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	xMax := 0.0
+	for _, a := range s.arms {
+		_, steps := a.steps()
+		xMax = max(xMax, float64(steps))
+	}
+	for _, p := range all {
+		p.XMax = xMax
+	}
+	shareBands(all)
+	for len(all)%columns != 0 {
+		all = append(all, &chart.Panel{YMin: math.NaN(), YMax: math.NaN()})
+	}
+	for i := 0; i < len(all); i += columns {
+		all[i].Y = y
+		f.Rows = append(f.Rows, all[i:i+columns])
+	}
+	for i, p := range all {
+		if i+columns >= len(all) || all[i+columns].Blank() {
+			p.X = "optimizer steps"
+		}
+	}
+	return &sweepFigure{f, strings.ToLower(title), caption}
+}
+
+// shareBands gives panels one vertical range that holds all that is drawn in them.
+func shareBands(panels []*chart.Panel) {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, p := range panels {
+		for _, layer := range p.Layers {
+			if l, ok := layer.(plot.DataRanger); ok {
+				_, _, a, b := l.DataRange()
+				low, high = min(low, a), max(high, b)
+			}
+		}
+	}
+	for _, p := range panels {
+		if p.Log {
+			p.YMin, p.YMax = chart.LogRange(low, high)
+		} else {
+			p.YMin, p.YMax = chart.AirRange(low, high)
+		}
+	}
+}
+
+func addCurve(p *chart.Panel, c armCurve, color chart.Colour) {
+	if len(c.x) > 0 {
+		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)}, chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
+	}
+}

@@ -1,0 +1,77 @@
+package sweepreport
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+)
+
+// splits are the sets that the runs were scored on: training questions first, where there are some.
+func (v *studyView) splits() []string {
+	var out []string
+	run := v.first()
+	if run == nil {
+		return nil
+	}
+	for _, e := range run.Evaluations {
+		if !slices.Contains(out, e.Split) {
+			out = append(out, e.Split)
+		}
+	}
+	if i := slices.Index(out, "train"); i > 0 {
+		out = append([]string{"train"}, slices.Delete(out, i, i+1)...)
+	}
+	return out
+}
+
+// writeSplits is the table of arms and baselines on every set: what does not carry over falls from left to right.
+func (v *studyView) writeSplits(d *page.Document) {
+	splits := v.splits()
+	if !slices.Contains(splits, "train") {
+		return
+	}
+	for _, s := range v.settings {
+		d.Heading(2, "%s", s.Heading("Every set of questions"))
+		header := []string{"policy"}
+		for _, split := range splits {
+			header = append(header, ">reward on "+page.Plain(split))
+		}
+		var rows [][]string
+		row := func(label string, runs []*record.Run, policy string) {
+			cells, known := []string{label}, false
+			for _, split := range splits {
+				cell := "–"
+				if arm, err := results.ArmOf(runs, split, "reward", policy); err == nil {
+					cell, known = meanCell(arm), true
+					if i := arm.Interval(); i != nil {
+						cell += fmt.Sprintf(" [%.4f, %.4f]", i.Low, i.High)
+					}
+				}
+				cells = append(cells, cell)
+			}
+			if known {
+				rows = append(rows, cells)
+			}
+		}
+		baseline := func(names ...string) {
+			if i := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); i >= 0 {
+				for _, name := range names {
+					row("*"+page.Plain(strings.TrimPrefix(s.label(name), "the "))+"*", s.arms[i].runs, name)
+				}
+			}
+		}
+		baseline(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
+		for _, a := range s.arms {
+			if len(a.runs) > 0 {
+				row(page.Plain(a.Label), a.runs, a.last())
+			}
+		}
+		baseline(record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference)
+		d.Table(header, rows)
+	}
+	d.Paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the paired differences above, not by whether these intervals overlap.")
+}

@@ -1,0 +1,252 @@
+package sweepreport
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/internal/golden"
+	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+// armMaker writes the run folders of a study: arms whose gains over the start are known.
+type armMaker struct {
+	t   *testing.T
+	dir string
+	n   int // questions of each split
+}
+
+// run writes one run of an arm. gain is what its last policy gains on average, start what the policy gained that it
+// starts with.
+func (m armMaker) run(num int, phase string, seed int64, start, gain float64) SweepJob {
+	t := m.t
+	t.Helper()
+	dir := filepath.Join(m.dir, fmt.Sprint(num))
+	reportstest.Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
+	config := fmt.Sprintf("seed: %d\ngrpo: {kl: {beta: 0.1, controller: band, target_min: 0.01, target_max: 0.1}}\n", seed)
+	reportstest.Must(t, os.WriteFile(filepath.Join(dir, ".hydra/config.yaml"), []byte(config), 0o644))
+	clock := reportstest.NewClock(time.Second)
+	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.Now})
+	reportstest.Must(t, err)
+	for _, e := range []struct {
+		policy string
+		epoch  int
+		gain   float64
+	}{{"random", 0, -0.2}, {"similarity", 0, 0.01}, {"init", 0, start}, {"best_beam", 0, 0.5}, {"oracle", 0, 0.55}, {phase, 3, start + gain}, {"best", 2, start + 0.8*gain}} {
+		for _, split := range []string{"val", "dev"} {
+			ids, scores := m.scores(split, e.policy, seed, e.gain)
+			accuracy := make([]float64, m.n)
+			for i := range accuracy {
+				accuracy[i] = math.Round(scores[i])
+			}
+			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores}))
+			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy}))
+		}
+	}
+	rng := rand.New(rand.NewPCG(uint64(seed), uint64(num)))
+	for epoch := 1; epoch <= 3; epoch++ {
+		for step := 4*epoch - 3; step <= 4*epoch; step++ {
+			reportstest.Must(t, log.Record(record.KindStep, phase, epoch, step, step, map[string]any{"loss": 1.0, "step_seconds": 0.5}))
+		}
+		f := map[string]any{"val_reward": 0.4 + start + gain*float64(epoch)/3 + 0.01*rng.Float64(), "val_kl": 0.02 * float64(epoch), "step_seconds": 0.5}
+		if phase == "grpo" {
+			f["kl_beta_next"], f["kl_beta_at_bound"] = 0.1/float64(epoch), epoch == 3
+		}
+		reportstest.Must(t, log.Record(record.KindEpoch, phase, epoch, 4*epoch, 4*epoch, f))
+	}
+	if phase == "grpo" && seed == 1 {
+		reportstest.Must(t, log.Record(record.KindEvent, phase, 3, 12, 12, map[string]any{"event": "kl_beta_at_bound", "severity": "warning", "message": "the KL coefficient sits on its bound 0.03"}))
+	}
+	reportstest.Must(t, log.Close())
+	reportstest.Must(t, results.WriteSummary(dir, record.Summary{
+		State: record.StateDone, Task: "train", Seed: seed, Device: "cpu", Threads: 1, Start: "2025-03-01T12:00:00Z", WallSeconds: 30, Versions: map[string]string{"fulcrum": "0.1.0", "go": "go1.26", "config": fmt.Sprint(num)},
+		Data:        record.DataSummary{Name: "invented", Fingerprint: "abc123", Counts: map[string]int{"val_queries": m.n, "dev_queries": m.n}, Shots: 2, EvalName: "dev"},
+		Phases:      []record.PhaseSummary{{Name: phase, Epochs: 3, Steps: 12, Seconds: 6}},
+		Evaluations: []record.StageResult{}, Warnings: []string{},
+	}))
+	return SweepJob{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30, Attempts: 1}
+}
+
+// scores are between 0 and 1, easy or hard by question, and a little by seed and policy.
+func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []int64, scores []float64) {
+	shared := rand.New(rand.NewPCG(5, uint64(len(split))))
+	if slices.Contains(StudyBaselines(), policy) && policy != "init" {
+		seed = 0
+	}
+	own := rand.New(rand.NewPCG(uint64(seed), uint64(1e6*(gain+1))))
+	for i := range m.n {
+		ids = append(ids, int64(i))
+		scores = append(scores, math.Round(1e4*min(max(0.2+0.4*shared.Float64()+gain+0.1*own.NormFloat64(), 0), 1))/1e4)
+	}
+	return
+}
+
+// aStudy is a study of four arms and three seeds, in which RCE is worth 0.1, GRPO after it nothing, GRPO alone -0.05;
+// one run failed, and one that would have started from it was skipped.
+func aStudy(t *testing.T, dir string) ([]SweepJob, SweepOptions) {
+	m := armMaker{t, dir, 80}
+	study := &Study{
+		Arms: []StudyArm{
+			{Name: "rce", Label: "RCE", Overrides: []string{"schedule=[rce]"}},
+			{Name: "rce_grpo", Label: "RCE, then GRPO", From: "rce", Checkpoint: "last", Overrides: []string{"schedule=[grpo]"}},
+			{Name: "grpo", Label: "GRPO alone", Overrides: []string{"schedule=[grpo]", "grpo.lr=1e-3"}},
+			{Name: "never", Label: "never run", From: "grpo", Checkpoint: "best"},
+		},
+		Questions: []StudyQuestion{
+			{Ask: "What is RCE worth", Arm: "rce", Against: "init", Metric: "reward"},
+			{Ask: "What does GRPO add to it?", Arm: "rce_grpo", Against: "rce", Metric: "reward"},
+			{Ask: "Does GRPO alone lose?", Arm: "grpo", Against: "init", Metric: "accuracy"},
+			{Ask: "How far is the oracle?", Arm: "rce_grpo", Against: "oracle", Split: "val", Metric: "reward"},
+			{Ask: "What is it worth?", Arm: "never", Against: "rce", Metric: "reward"},
+		},
+	}
+	var jobs []SweepJob
+	for seed := range int64(3) {
+		luck := 0.004 * float64(seed)
+		for _, arm := range study.Arms {
+			num := len(jobs)
+			var j SweepJob
+			switch arm.Name {
+			case "rce":
+				j = m.run(num, "rce", seed, 0, 0.1+luck)
+			case "rce_grpo":
+				j = m.run(num, "grpo", seed, 0.1+luck, 0)
+			case "grpo":
+				j = m.run(num, "grpo", seed, 0, -0.05+luck)
+			}
+			if arm.Name == "grpo" && seed == 2 {
+				j.State, j.Cause, j.ExitCode = record.StateFailed, "the loss is NaN", 1
+			}
+			if arm.Name == "never" {
+				j = SweepJob{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped, Cause: "it starts from another job, which failed"}
+			}
+			j.Overrides = []string{"arm=" + arm.Name, fmt.Sprintf("seed=%d", seed), "exp=invented"}
+			j.Params = map[string]string{ArmKey: arm.Name, "seed": fmt.Sprint(seed)}
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, SweepOptions{
+		Title: "Study of 4 arms", Objectives: []SweepObjective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
+		Dimensions: []SweepDimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}}, {Key: "seed", Values: []string{"0", "1", "2"}}},
+		Command:    []string{"run", "-m", "exp=invented"},
+	}
+}
+
+// LOOK=/some/folder leaves the study there: look at its plots after changing a figure.
+func TestStudyReport(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "study")
+	if out := os.Getenv("LOOK"); out != "" {
+		dir = filepath.Join(out, "study")
+	}
+	jobs, opt := aStudy(t, dir)
+	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	text := reportstest.ReadReport(t, dir)
+	golden.File(t, "testdata/studies/small.md", []byte(strings.ReplaceAll(text, dir, "DIR")))
+	for _, name := range []string{"answers", "arms", "curves", "kl"} {
+		svg, err := os.ReadFile(filepath.Join(dir, runreport.PlotsFolder, name+".svg"))
+		reportstest.Must(t, err)
+		golden.File(t, "testdata/studies/small_"+name+".txt", []byte(reportstest.SvgText(svg)))
+	}
+	slices.Reverse(jobs)
+	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	if reportstest.ReadReport(t, dir) != text {
+		t.Error("the same jobs in another order give another report")
+	}
+}
+
+// The answers are those of the comparison by hand: the right runs, policies and seeds on both sides.
+func TestStudyAnswers(t *testing.T) {
+	jobs, opt := aStudy(t, t.TempDir())
+	v := newStudyView(t.TempDir(), jobs, opt)
+	mean := func(seed int64, policy, split, metric string, num int) float64 {
+		run, err := record.ReadRun(jobs[num].Dir)
+		reportstest.Must(t, err)
+		e, err := results.EvaluationOf(run, split, metric, policy)
+		reportstest.Must(t, err)
+		return e.Mean()
+	}
+	want := make([]float64, 4)
+	for s := range int64(3) {
+		at := int(4 * s)
+		want[0] += (mean(s, "rce", "dev", "reward", at) - mean(s, "init", "dev", "reward", at)) / 3
+		want[1] += (mean(s, "grpo", "dev", "reward", at+1) - mean(s, "rce", "dev", "reward", at)) / 3
+		want[3] += (mean(s, "grpo", "val", "reward", at+1) - mean(s, "oracle", "val", "reward", at)) / 3
+		if s < 2 { // the third run failed: the seeds that both sides have count
+			want[2] += (mean(s, "grpo", "dev", "accuracy", at+2) - mean(s, "init", "dev", "accuracy", at+2)) / 2
+		}
+	}
+	for i, w := range want {
+		if a := v.answers[i]; a.c == nil || math.Abs(a.c.Mean-w) > 1e-12 {
+			t.Errorf("answer %d: %+v (%s), want a mean of %g", i+1, a.c, a.refused, w)
+		}
+	}
+	if a := v.answers[4]; a.c != nil || a.refused != "no run of never run is done" {
+		t.Errorf("an arm without runs is answered: %+v, %s", a.c, a.refused)
+	}
+	if got := v.answers[2].c.Seeds; got != 2 {
+		t.Errorf("%d seeds where one of three runs failed", got)
+	}
+	for i, verdict := range []stats.Verdict{stats.Better, stats.NotSeparable, "", stats.Worse} {
+		if got := v.answers[i].c.Verdict; verdict != "" && got != verdict {
+			t.Errorf("answer %d is %s, want %s", i+1, got, verdict)
+		}
+	}
+	// Holm over the four that could be made, not over five, and not over other measures.
+	family := []float64{}
+	for _, a := range v.answers[:4] {
+		family = append(family, a.c.P)
+	}
+	for i, p := range stats.Holm(family) {
+		if v.answers[i].c.PHolm != p {
+			t.Errorf("answer %d: p %g, want %g", i+1, v.answers[i].c.PHolm, p)
+		}
+	}
+}
+
+// Whatever else is swept splits a study into settings: each question is answered in each, and the correction is for
+// all of them.
+func TestStudySettings(t *testing.T) {
+	dir := t.TempDir()
+	m := armMaker{t, dir, 40}
+	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	var jobs []SweepJob
+	for _, lr := range []string{"1e-3", "1e-4"} {
+		for seed := range int64(2) {
+			j := m.run(len(jobs), "rce", seed, 0, 0.1)
+			j.Overrides = []string{"arm=rce", fmt.Sprintf("seed=%d", seed), "rce.lr=" + lr}
+			j.Params = map[string]string{ArmKey: "rce", "seed": fmt.Sprint(seed), "rce.lr": lr}
+			jobs = append(jobs, j)
+		}
+	}
+	opt := SweepOptions{Study: study, Dimensions: []SweepDimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
+	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	text := reportstest.ReadReport(t, dir)
+	for _, want := range []string{"1 arm under 2 settings, 2 seeds each, 4 jobs", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)", "Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("report.md does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// A study that nothing has been done of has a report all the same.
+func TestStudyWithoutRuns(t *testing.T) {
+	dir := t.TempDir()
+	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	jobs := []SweepJob{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"}, Params: map[string]string{ArmKey: "rce"}}}
+	reportstest.Must(t, WriteSweepReport(dir, jobs, SweepOptions{Study: study}))
+	if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "has not ended") || !strings.Contains(text, "No answer: no run of RCE is done.") || strings.Contains(text, "NaN") {
+		t.Errorf("report.md:\n%s", text)
+	}
+	reportstest.Must(t, WriteSweepReport(dir, nil, SweepOptions{Study: study}))
+}

@@ -1,0 +1,544 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+// States of a sweep's job that are none of a run's.
+const (
+	stateQueued  = "queued"
+	stateRunning = "running"
+	stateLost    = "lost"
+	stateSkipped = "skipped"
+)
+
+// SweepObjective is a number that the jobs of a sweep are judged by.
+type SweepObjective struct {
+	Name     string
+	Minimize bool // a smaller one is better
+}
+
+// SweepDimension is a swept key.
+type SweepDimension struct {
+	Key      string   // as in SweepJob.Params
+	Log      bool     // tagged log
+	Interval bool     // continuous, or an interval of integers
+	Values   []string // of a grid or of a choice between words, in order, as written
+}
+
+// SweepJob is one run of a sweep as its controller knows it.
+type SweepJob struct {
+	Number     int
+	Dir        string            // of the run
+	Overrides  []string          // of this job
+	State      string            // queued, running, done, failed, pruned or lost
+	Params     map[string]string // swept key → value as written: a part of the overrides
+	Objectives []float64         // as SweepOptions.Objectives; nil when unknown
+	Violation  float64           // of the constraints; 0: feasible
+	Untrained  bool              // its best checkpoint is the policy that it began with
+	Epochs     int               // trained, of all phases and attempts
+	Seconds    float64           // wall time of all attempts
+	Attempts   int
+	ExitCode   int
+	Cause      string   // why it failed: one sentence
+	Tail       []string // last lines of a failed job's log
+	Command    []string // argv that repeats it
+}
+
+// SweepOptions describe the sweep as a whole.
+type SweepOptions struct {
+	Title       string
+	Objectives  []SweepObjective // what the jobs are judged by
+	Constraints []string         // as written: "val_kl <= 0.1"
+	Dimensions  []SweepDimension // swept keys; taken from the jobs' Params where there are none
+	Sweeper     string           // basic, random, tpe, …
+	Launcher    string
+	Pruner      string   // none or "": no pruner
+	Command     []string // argv of the sweep
+	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
+}
+
+// WriteSweepReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
+// front, settings with their spread over seeds, what each swept key does, every job, and failures with
+// their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
+// may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
+func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
+	p := SweepPageOf(dir, jobs, opt)
+	figures, plotErr := drawFigures(dir, p.Figures)
+	if plotErr != nil {
+		p.note(plotErr)
+	}
+	if err := page.WriteText(dir, p.Report(figures)); err != nil {
+		return err
+	}
+	return plotErr
+}
+
+// sweepPage is the report of a sweep in the making.
+type sweepPage interface {
+	Figures() []sweepFigure            // all that it has data for
+	Report(drawn []sweepFigure) string // its text, with the plots that could be drawn
+	note(error)                        // what went wrong with the report itself
+}
+
+// sweepPageOf is the report of a sweep, or of a study.
+func SweepPageOf(dir string, jobs []SweepJob, opt SweepOptions) sweepPage {
+	if opt.Study != nil {
+		return newStudyView(dir, jobs, opt)
+	}
+	v := newSweepView(dir, jobs, opt)
+	v.readGains()
+	return v
+}
+
+func (v *sweepView) note(err error) { v.notes = append(v.notes, page.Plain(err.Error())) }
+
+// sweepView is a sweep in the order in which its report tells it.
+type sweepView struct {
+	unjudged  bool // the objectives are not known
+	dir       string
+	opt       SweepOptions
+	jobs      []SweepJob // best first: see ranked
+	byNumber  []SweepJob
+	dims      []SweepDimension  // swept keys; seed only where there is no other
+	common    []string          // overrides that all jobs have
+	front     map[int]bool      // numbers of the jobs that no other beats
+	settings  []*setting        // best first
+	gains     map[int]seedGain  // over a baseline on gainSplit, by job
+	gainSplit string            // the held-out split, or val
+	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
+	notes     []string          // what went wrong with the report itself
+}
+
+// seedGain is what a job's summary.json says of its best policy against a baseline.
+type seedGain struct {
+	over   string // similarity or majority
+	split  string // where it was measured
+	mean   float64
+	better bool // the verdict
+}
+
+// newSweepView sorts jobs and settings. Gains are read by readGains.
+func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
+	unjudged := len(opt.Objectives) == 0 // no run has said yet what its best metric is
+	if unjudged {
+		opt.Objectives = []SweepObjective{{Name: "objective"}}
+	}
+	v := &sweepView{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
+	v.front = paretoFront(jobs, opt.Objectives)
+	v.sortJobs()
+	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
+	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
+	v.settings = v.settingsOf()
+	return v
+}
+
+// readGains takes the gain over a baseline from the summary.json of every finished job that has it, and
+// compares the best settings.
+func (v *sweepView) readGains() {
+	type read struct {
+		gain seedGain
+		ok   bool
+		err  error
+	}
+	reads := make([]read, len(v.jobs))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(4, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
+				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
+					reads[i].gain, reads[i].ok, reads[i].err = readGain(j.Dir)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for i, r := range reads {
+		if r.err != nil {
+			v.notes = append(v.notes, fmt.Sprintf("job %d: %s", v.jobs[i].Number, page.Plain(r.err.Error())))
+		}
+		if r.ok {
+			v.gains[v.jobs[i].Number] = r.gain
+		}
+	}
+	v.oneSplit()
+	v.readVerdicts()
+}
+
+// oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
+// holds numbers of one set of questions.
+func (v *sweepView) oneSplit() {
+	count := map[string]int{}
+	for _, g := range v.gains {
+		count[g.split]++
+	}
+	for _, split := range slices.Sorted(maps.Keys(count)) {
+		most := count[v.gainSplit]
+		if n := count[split]; n > most || n == most && record.HeldOut(split) && !record.HeldOut(v.gainSplit) {
+			v.gainSplit = split
+		}
+	}
+	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
+}
+
+// readGain reads what summary.json says of the planned comparison with similarity, or with the majority
+// answer. It decodes the few fields that decide: a thousand summaries have 40 MB.
+func readGain(dir string) (gain seedGain, ok bool, err error) {
+	type paired struct {
+		Mean    float64       `json:"mean"`
+		Verdict stats.Verdict `json:"verdict"`
+	}
+	var summary struct {
+		Evaluations []struct {
+			Split          string  `json:"split"`
+			Metric         string  `json:"metric"`
+			Policy         string  `json:"policy"`
+			OverSimilarity *paired `json:"over_similarity"`
+			OverMajority   *paired `json:"over_majority"`
+		} `json:"evaluations"`
+	}
+	if err := record.ReadJSON(filepath.Join(dir, record.SummaryFile), &summary); err != nil {
+		return gain, false, err
+	}
+	stages := make([]record.StageResult, len(summary.Evaluations))
+	for i, e := range summary.Evaluations {
+		stages[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
+		if p := e.OverSimilarity; p != nil {
+			stages[i].OverSimilarity = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
+		}
+		if p := e.OverMajority; p != nil {
+			stages[i].OverMajority = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
+		}
+	}
+	r := runreport.PlannedResult(stages)
+	if r == nil {
+		return gain, false, nil
+	}
+	for _, y := range results.Yardsticks() {
+		if p := *y.Gain(r); p != nil {
+			return seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}, true, nil
+		}
+	}
+	return gain, false, nil
+}
+
+// gainHead is the header of gains: over what the jobs were compared with.
+func (v *sweepView) gainHead() string {
+	over := ""
+	for _, j := range v.byNumber {
+		if g, ok := v.gains[j.Number]; ok {
+			if over != "" && over != g.over {
+				over = "the baseline"
+				break
+			}
+			over = g.over
+		}
+	}
+	return "gain over " + over + " on " + page.Plain(v.gainSplit)
+}
+
+// report is report.md, section by section.
+func (v *sweepView) Report(figures []sweepFigure) string {
+	var d page.Document
+	d.Heading(1, "%s", page.Plain(cmp.Or(v.opt.Title, filepath.Base(v.dir))))
+	v.writeSummary(&d)
+	v.writeBest(&d)
+	v.writeSettings(&d)
+	v.writeVerdicts(&d)
+	v.writePlots(&d, figures)
+	v.writeImportance(&d)
+	v.writeJobs(&d)
+	v.writeFailures(&d)
+	v.writeAdvice(&d)
+	return strings.TrimRight(d.B.String(), "\n") + "\n"
+}
+
+// writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
+func (v *sweepView) writeSummary(d *page.Document) {
+	d.Paragraph("%s", v.countLine(page.Plain))
+	var parts []string
+	for _, p := range []struct{ what, name string }{{"sweeper", v.opt.Sweeper}, {"launcher", v.opt.Launcher}, {"pruner", v.opt.Pruner}} {
+		if p.name != "" && p.name != "none" {
+			parts = append(parts, p.what+" "+page.Plain(p.name))
+		}
+	}
+	if len(parts) > 0 {
+		d.Paragraph("%s.", page.Capital(strings.Join(parts, ", ")))
+	}
+	if len(v.jobs) == 0 {
+		d.Paragraph("**This sweep has no jobs yet.**")
+	}
+	if waiting := v.count(func(j SweepJob) bool { return !ended(j.State) }); waiting > 0 {
+		text := fmt.Sprintf("**This sweep has not ended:** %s.", v.states(func(s string) bool { return !ended(s) }))
+		if v.count(func(j SweepJob) bool { return j.State == stateLost }) > 0 {
+			text += " The process of a lost job is gone and left no word."
+		}
+		d.Paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
+		d.Code("run resume SWEEP_FOLDER")
+	}
+	if len(v.opt.Command) > 0 {
+		d.Paragraph("To repeat the sweep:")
+		d.Code(page.ShellCommand(v.opt.Command))
+	}
+	if len(v.common) > 0 {
+		d.Paragraph("All jobs have %s.", page.CodeList(v.common))
+	}
+}
+
+// countLine is one paragraph of counts: jobs by state, settings, costs, objectives.
+func (v *sweepView) countLine(name func(string) string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", page.Capital(page.Plural(len(v.jobs), "job")))
+	if len(v.jobs) > 0 {
+		fmt.Fprintf(&b, " in %s: %s", page.Plural(len(v.settings), "setting"), v.states(nil))
+	}
+	b.WriteString(".")
+	epochs, seconds, attempts := 0, 0.0, 0
+	for _, j := range v.jobs {
+		epochs, seconds, attempts = epochs+j.Epochs, seconds+j.Seconds, attempts+max(j.Attempts-1, 0)
+	}
+	var costs []string
+	if epochs > 0 {
+		costs = append(costs, page.Plural(epochs, "epoch"))
+	}
+	if seconds > 0 {
+		costs = append(costs, page.Duration(seconds)+" of job time")
+	}
+	if attempts > 0 {
+		costs = append(costs, page.Thousands(attempts)+" repeated "+strings.TrimPrefix(page.Plural(attempts, "attempt"), page.Thousands(attempts)+" "))
+	}
+	if len(costs) > 0 {
+		fmt.Fprintf(&b, " %s.", page.Capital(strings.Join(costs, ", ")))
+	}
+	if len(v.jobs) == 0 || v.unjudged {
+		return b.String()
+	}
+	var judged []string
+	for _, o := range v.opt.Objectives {
+		judged = append(judged, fmt.Sprintf("%s (%s is better)", name(o.Name), o.direction()))
+	}
+	fmt.Fprintf(&b, " Judged by %s", strings.Join(judged, " and "))
+	if len(v.opt.Constraints) > 0 {
+		fmt.Fprintf(&b, ", subject to %s", page.CodeList(v.opt.Constraints))
+	}
+	b.WriteString(".")
+	return b.String()
+}
+
+// states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
+func (v *sweepView) states(want func(string) bool) string {
+	order := []string{record.StateDone, record.StatePruned, record.StateFailed, stateSkipped, stateLost, record.StateInterrupted, stateRunning, stateQueued}
+	counts := map[string]int{}
+	for _, j := range v.jobs {
+		counts[j.State]++
+	}
+	for _, s := range slices.Sorted(maps.Keys(counts)) {
+		if !slices.Contains(order, s) {
+			order = append(order, s)
+		}
+	}
+	var parts []string
+	for _, s := range order {
+		if counts[s] > 0 && (want == nil || want(s)) {
+			parts = append(parts, page.Thousands(counts[s])+" "+cmp.Or(page.Plain(s), "unknown"))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (v *sweepView) count(want func(SweepJob) bool) int {
+	n := 0
+	for _, j := range v.jobs {
+		if want(j) {
+			n++
+		}
+	}
+	return n
+}
+
+// writeBest shows the best job and its command, or with several objectives the Pareto front.
+func (v *sweepView) writeBest(d *page.Document) {
+	if len(v.opt.Objectives) > 1 {
+		v.writeFront(d)
+		return
+	}
+	best := v.best()
+	if best == nil {
+		if text := v.noWinner(); text != "" {
+			d.Paragraph("**No winner.** %s", page.Capital(page.Plain(text))+".")
+		} else if n := v.count(v.infeasible); n > 0 {
+			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
+			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4), page.CodeList(v.own(closest)))
+		} else if v.count(func(j SweepJob) bool { return ended(j.State) }) > 0 {
+			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.opt.Objectives[0].Name))
+		}
+		return
+	}
+	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.opt.Objectives[0].Name), page.Sig(best.Objectives[0], 4), page.CodeList(v.own(*best)))
+	if len(best.Command) > 0 {
+		d.Code(page.ShellCommand(best.Command))
+	}
+	if text := v.luck(); text != "" {
+		d.Paragraph("%s", text)
+	}
+	if text := v.bestSetting(); text != "" {
+		d.Paragraph("%s", text)
+	}
+}
+
+// shownCommands is how many commands of a Pareto front are printed.
+const shownCommands = 10
+
+func (v *sweepView) writeFront(d *page.Document) {
+	d.Heading(2, "Pareto front")
+	var rows [][]string
+	var commands []string
+	for _, j := range v.jobs {
+		if !v.front[j.Number] {
+			continue
+		}
+		rows = append(rows, append([]string{v.link(j), page.TableCode(v.own(j))}, v.objectiveCells(j)...))
+		if len(j.Command) > 0 && len(commands) < shownCommands {
+			commands = append(commands, fmt.Sprintf("%s  # %d", page.ShellCommand(j.Command), j.Number))
+		}
+	}
+	if len(rows) == 0 {
+		if n := v.count(v.infeasible); n > 0 {
+			d.Paragraph("No job satisfies the constraints: %s with a result violate them.", page.Plural(n, "job"))
+		} else {
+			d.Paragraph("No job has a result yet.")
+		}
+		return
+	}
+	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.", page.Capital(page.Plural(len(rows), "job")), v.feasibleWords())
+	d.Table(append([]string{">job", "setting"}, v.objectiveHeads()...), rows)
+	if len(commands) > 0 {
+		d.Code(commands...)
+	}
+}
+
+func (v *sweepView) feasibleWords() string {
+	if len(v.opt.Constraints) == 0 {
+		return ""
+	}
+	return ", among those that satisfy the constraints"
+}
+
+func (v *sweepView) objectiveHeads() []string {
+	var out []string
+	for _, o := range v.opt.Objectives {
+		out = append(out, ">"+page.Plain(o.Name))
+	}
+	return out
+}
+
+func (v *sweepView) objectiveCells(j SweepJob) []string {
+	out := make([]string, len(v.opt.Objectives))
+	for i := range out {
+		out[i] = "–"
+		if i < len(j.Objectives) {
+			out[i] = page.Sig(j.Objectives[i], 4)
+		}
+	}
+	return out
+}
+
+// own are a job's overrides that not all jobs have.
+func (v *sweepView) own(j SweepJob) []string {
+	return slices.DeleteFunc(slices.Clone(j.Overrides), func(o string) bool { return slices.Contains(v.common, o) })
+}
+
+// link is a job's number, linked to its report where there is one.
+func (v *sweepView) link(j SweepJob) string {
+	if _, err := os.Stat(filepath.Join(j.Dir, page.ReportFile)); j.Dir == "" || err != nil {
+		return fmt.Sprint(j.Number)
+	}
+	return fmt.Sprintf("[%d](%s/%s)", j.Number, v.relative(j.Dir), page.ReportFile)
+}
+
+// relative is a path as a link in report.md.
+func (v *sweepView) relative(path string) string {
+	if rel, err := filepath.Rel(v.dir, path); err == nil {
+		path = rel
+	}
+	return strings.NewReplacer(" ", "%20", "(", "%28", ")", "%29").Replace(filepath.ToSlash(path))
+}
+
+func (v *sweepView) writePlots(d *page.Document, figures []sweepFigure) {
+	if len(figures) == 0 {
+		return
+	}
+	d.Heading(2, "Plots")
+	for _, f := range figures {
+		fmt.Fprintf(&d.B, "![%s](%s/%s.png)\n\n", f.alt, runreport.PlotsFolder, f.Figure.Name)
+		d.Paragraph("%s", f.caption)
+	}
+}
+
+func (v *sweepView) writeAdvice(d *page.Document) {
+	var items []string
+	if v.best() != nil && v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
+		extreme := "largest"
+		if v.opt.Objectives[0].Minimize {
+			extreme = "smallest"
+		}
+		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run the best setting with new seeds before relying on it.", extreme))
+	}
+	if v.hasSeeds() {
+		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
+	}
+	if v.count(func(j SweepJob) bool { return j.State == record.StatePruned }) > 0 {
+		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
+	}
+	if len(v.notes) > 0 {
+		d.Heading(2, "Not in this report")
+		d.List(v.notes...)
+	}
+	if len(items) > 0 {
+		d.Heading(2, "How to read this")
+		d.List(items...)
+	}
+}
+
+func (o SweepObjective) direction() string {
+	if o.Minimize {
+		return "smaller"
+	}
+	return "larger"
+}
+
+// compareObjectives sorts better ones first and those that are no finite number last.
+func (o SweepObjective) compare(a, b float64) int {
+	switch {
+	case !finite(a) || !finite(b):
+		return cmp.Compare(stats.BoolInt(!finite(a)), stats.BoolInt(!finite(b)))
+	case o.Minimize:
+		return cmp.Compare(a, b)
+	}
+	return cmp.Compare(b, a)
+}
+
+// finite says whether x can be compared and drawn: differences of such numbers are finite too.
+func finite(x float64) bool { return math.Abs(x) < 1e305 }
+
+// ended says whether a job stays in its state.
+func ended(state string) bool {
+	return state == record.StateDone || state == record.StateFailed || state == stateSkipped || state == record.StatePruned
+}

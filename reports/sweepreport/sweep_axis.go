@@ -1,0 +1,351 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
+)
+
+// sweepAxis places the values of a swept key: numbers by their value or logarithm, words side by side.
+type sweepAxis struct {
+	dim       SweepDimension
+	numeric   bool
+	ordered   bool     // numbers, or numbers side by side
+	log       bool     // positions are decimal logarithms
+	grid      bool     // few values that many jobs share
+	integers  bool     // all values are whole
+	shared    bool     // a grid in which some jobs have the same value
+	levels    []string // words in order, as shown; their positions are 0, 1, …
+	positions map[string]float64
+	written   map[float64]string // values by position, as shown
+	stops     []float64          // distinct positions in order, of a grid
+	low, high float64            // positions of the extreme values
+}
+
+// gridValues is how many different values a key without a list of them may have to count as a grid.
+const gridValues = 12
+
+// newSweepAxis looks at the values that the key could have and has in the jobs.
+func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
+	a := &sweepAxis{dim: dim, positions: map[string]float64{}, written: map[float64]string{}}
+	texts := slices.Clone(dim.Values)
+	count := map[string]int{}
+	for _, j := range jobs {
+		if text, ok := j.Params[dim.Key]; ok {
+			texts = append(texts, text)
+			count[text]++
+			a.shared = a.shared || count[text] > 1
+		}
+	}
+	seen := map[string]bool{}
+	texts = slices.DeleteFunc(texts, func(t string) bool { was := seen[t]; seen[t] = true; return was })
+	a.numeric, a.integers = len(texts) > 0, true
+	low, lowPositive, high := math.Inf(1), math.Inf(1), math.Inf(-1)
+	for _, t := range texts {
+		x, ok := numberOf(t)
+		a.numeric = a.numeric && ok
+		a.integers = a.integers && x == math.Trunc(x)
+		low, high = min(low, x), max(high, x)
+		if x > 0 {
+			lowPositive = min(lowPositive, x)
+		}
+	}
+	a.ordered = a.numeric
+	a.grid = !dim.Interval && (len(dim.Values) > 0 || len(texts) <= gridValues)
+	if a.numeric && a.grid && low <= 0 && high >= 100*lowPositive {
+		slices.SortStableFunc(texts, func(s, t string) int { x, _ := numberOf(s); y, _ := numberOf(t); return cmp.Compare(x, y) })
+		a.numeric = false // 0 has no place among 1e-5, 1e-4, 1e-3: they stand side by side, in order
+	}
+	if a.numeric {
+		a.log = low > 0 && (dim.Log || high >= 100*low)
+	} else {
+		a.grid = true
+	}
+	a.shared = a.shared && a.grid
+	for i, t := range texts {
+		u := float64(i)
+		if a.numeric {
+			u, _ = numberOf(t)
+			if a.log {
+				u = math.Log10(u)
+			}
+		} else {
+			a.levels = append(a.levels, unquoted(t))
+		}
+		a.positions[t] = u
+		if a.written[u] == "" {
+			a.written[u] = unquoted(t)
+		}
+		a.stops = append(a.stops, u)
+	}
+	slices.Sort(a.stops)
+	a.stops = slices.Compact(a.stops)
+	if len(a.stops) > 0 {
+		a.low, a.high = a.stops[0], a.stops[len(a.stops)-1]
+	}
+	return a
+}
+
+// numberOf reads a value as it is written in an override; false where it is no finite number.
+func numberOf(text string) (float64, bool) {
+	x, err := strconv.ParseFloat(text, 64)
+	return x, err == nil && finite(x)
+}
+
+// unquoted is how a word is shown.
+func unquoted(s string) string {
+	if n := len(s); n > 1 && (s[0] == '\'' || s[0] == '"') && s[n-1] == s[0] {
+		s = s[1 : n-1]
+	}
+	return cmp.Or(strings.Join(strings.Fields(s), " "), "''")
+}
+
+// at is the position of a job's value, false where the job has none.
+func (a *sweepAxis) at(params map[string]string) (float64, bool) {
+	text, ok := params[a.dim.Key]
+	if !ok {
+		return 0, false
+	}
+	u, ok := a.positions[text]
+	return u, ok
+}
+
+// bounds is the range of an axis with room at its ends.
+func (a *sweepAxis) bounds() (low, high float64) {
+	air := 0.06 * (a.high - a.low)
+	switch {
+	case !a.numeric:
+		air = 0.5
+	case a.low == a.high:
+		air = cmp.Or(0.1*math.Abs(a.low), 1)
+		if a.log {
+			air = 0.5
+		}
+	}
+	return a.low - air, a.high + air
+}
+
+// ticks are those of a range of positions: every value of a small grid, else round numbers.
+func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	switch {
+	case !a.numeric:
+		for i, level := range a.levels {
+			ticks = append(ticks, plot.Tick{Value: float64(i), Label: level})
+		}
+	case a.grid && len(a.stops) <= 9 || len(a.stops) == 1:
+		for _, u := range a.stops {
+			ticks = append(ticks, plot.Tick{Value: u, Label: a.gridText(u)})
+		}
+	case a.log && high-low > 2.2:
+		every := max(1, int(chart.NiceStep((high-low)/6)))
+		for e := int(math.Ceil(low - 1e-9)); float64(e) <= high+1e-9; e++ {
+			if e%every == 0 {
+				ticks = append(ticks, plot.Tick{Value: float64(e), Label: powerOfTen(e)})
+			}
+		}
+	case a.log:
+		for _, t := range (chart.LogTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
+			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: compactNumber(t.Value, 3)})
+		}
+		if len(ticks) < 2 { // less than a third of a decade
+			ticks = nil
+			for _, t := range (chart.LinearTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
+				if t.Value > 0 {
+					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: exponent(t.Label)})
+				}
+			}
+		}
+	default:
+		for _, t := range (chart.LinearTicks{Integers: a.integers && high-low < 1e6}).Ticks(low, high) {
+			t.Label = exponent(t.Label)
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
+}
+
+// valueText writes the value at a numeric position.
+func (a *sweepAxis) valueText(u float64, digits int) string {
+	if a.log {
+		u = math.Pow(10, u)
+	}
+	return shortNumber(u, digits)
+}
+
+// gridText is a grid's value as it is written, unless it has more digits than an axis has room for.
+func (a *sweepAxis) gridText(u float64) string {
+	if text := a.written[u]; text != "" && len(text) <= 8 {
+		return text
+	}
+	return a.valueText(u, 4)
+}
+
+// powerOfTen writes 10^e: 1e-4, 1e-3, 0.01, 1, 1000, 1e6.
+func powerOfTen(e int) string {
+	if e < -2 || e > 5 {
+		return fmt.Sprintf("1e%d", e)
+	}
+	return shortNumber(math.Pow(10, float64(e)), 3)
+}
+
+// compactNumber writes small numbers with an exponent: 1e-3.
+func compactNumber(x float64, digits int) string {
+	if a := math.Abs(x); a > 0 && a < 0.0095 {
+		text := strconv.FormatFloat(x, 'e', digits-1, 64)
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(v, 'e', -1, 64) // without zeros behind the last digit
+		}
+		return exponent(strings.Replace(text, "-", "−", stats.BoolInt(x < 0)))
+	}
+	return shortNumber(x, digits)
+}
+
+// shortNumber writes x as people write it in overrides: 0.001, 1e-5, 250000, 1e6.
+func shortNumber(x float64, digits int) string {
+	text := strconv.FormatFloat(x, 'g', digits, 64)
+	if a := math.Abs(x); a >= 1 && a < 1e6 || x == 0 {
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	return exponent(strings.Replace(text, "-", "−", stats.BoolInt(x < 0)))
+}
+
+// exponent writes 1e-05 as 1e-5 and 1e+06 as 1e6.
+func exponent(text string) string {
+	mantissa, power, ok := strings.Cut(text, "e")
+	if !ok {
+		return text
+	}
+	sign := ""
+	if strings.HasPrefix(power, "-") || strings.HasPrefix(power, "−") {
+		sign = "-"
+	}
+	return mantissa + "e" + sign + strings.TrimLeft(power, "+-−0")
+}
+
+// groups says for every position which group of values it is in: a grid's value, or the quarter of
+// the jobs by rank. Groups are counted from 0 in the order of the axis; none is empty.
+func (a *sweepAxis) groups(x []float64) []int {
+	key := slices.Clone(x)
+	if !a.grid {
+		for i, r := range ranksOf(x) {
+			key[i] = math.Floor(intervalGroups * (r - 0.5) / float64(len(x)))
+		}
+	}
+	values := slices.Compact(slices.Sorted(slices.Values(key)))
+	out := make([]int, len(x))
+	for i, k := range key {
+		out[i], _ = slices.BinarySearch(values, k)
+	}
+	return out
+}
+
+// groupName is the value or the range of values of group g, for a table.
+func (a *sweepAxis) groupName(x []float64, group []int, g int) string {
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, u := range x {
+		if group[i] == g {
+			low, high = min(low, u), max(high, u)
+		}
+	}
+	switch {
+	case !a.numeric:
+		return page.Plain(a.levels[int(low)])
+	case low == high:
+		return a.gridText(low)
+	}
+	return fmt.Sprintf("%s … %s", a.valueText(low, 2), a.valueText(high, 2))
+}
+
+// fixedTicks are ticks that were chosen before.
+type fixedTicks []plot.Tick
+
+// Ticks implements plot.Ticker.
+func (t fixedTicks) Ticks(low, high float64) []plot.Tick {
+	return slices.DeleteFunc(slices.Clone([]plot.Tick(t)), func(tick plot.Tick) bool { return tick.Value < low || tick.Value > high })
+}
+
+// thinned drops labels until none touches another on an axis of this length. Evenly placed labels stay
+// evenly placed; those of a grid's values are kept where they fit. size is the room that a label takes
+// along the axis.
+func thinned(ticks []plot.Tick, low, high float64, length vg.Length, size func(string) vg.Length) []plot.Tick {
+	for _, step := range steps(ticks) {
+		out := slices.Clone(ticks)
+		first := max(0, slices.IndexFunc(ticks, func(t plot.Tick) bool { return strings.HasPrefix(t.Label, "1") })) % step
+		end, fits := vg.Length(math.Inf(-1)), true
+		for i, t := range out {
+			if i%step != first {
+				out[i].Label = ""
+				continue
+			}
+			at := length * vg.Length((t.Value-low)/(high-low))
+			half := size(t.Label) / 2
+			fits = fits && at-half >= end
+			end = at + half
+		}
+		if fits {
+			return out
+		}
+	}
+	out := slices.Clone(ticks)
+	end := vg.Length(math.Inf(-1))
+	for i, t := range out {
+		at := length * vg.Length((t.Value-low)/(high-low))
+		half := size(t.Label) / 2
+		if at-half < end {
+			out[i].Label = ""
+			continue
+		}
+		end = at + half
+	}
+	return out
+}
+
+// steps are the ways to leave out ticks: none, or all but every n-th where they are evenly placed, and
+// decades where they are at 1, 2 and 5 times powers of ten.
+func steps(ticks []plot.Tick) []int {
+	if len(ticks) < 4 {
+		return []int{1}
+	}
+	even, threes := true, true
+	for i := 2; i < len(ticks); i++ {
+		gap := func(i, n int) float64 { return ticks[i].Value - ticks[i-n].Value }
+		even = even && math.Abs(gap(i, 1)-gap(1, 1)) < 1e-6*math.Abs(gap(1, 1))
+		threes = threes && (i < 4 || math.Abs(gap(i, 3)-gap(3, 3)) < 1e-6*math.Abs(gap(3, 3)))
+	}
+	switch {
+	case even:
+		return []int{1, 2, 3, 4, 5}
+	case threes:
+		return []int{1, 3, 6}
+	}
+	return []int{1}
+}
+
+// fitted cuts text in its middle until it is no wider than width.
+func fitted(style draw.TextStyle, text string, width vg.Length) string {
+	if style.Width(text) <= width {
+		return text
+	}
+	runes := []rune(text)
+	for n := len(runes) - 1; n > 0; n-- {
+		head := n / 2
+		if short := string(runes[:head]) + "…" + string(runes[len(runes)-(n-head):]); style.Width(short) <= width {
+			return short
+		}
+	}
+	return "…"
+}

@@ -1,0 +1,180 @@
+package sweepreport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+)
+
+// importance is how much of the differences between jobs one swept key explains alone.
+type importance struct {
+	dim    SweepDimension
+	groups int     // values of a grid, or quarters of an interval
+	n      int     // jobs that have the key and a result
+	share  float64 // η² of the objective's ranks: between groups over all, in [0, 1]
+	chance float64 // the share that a key without effect exceeds in 1 of 20 sweeps
+	rank   float64 // Spearman's correlation of the value with the objective; NaN for words
+	best   string  // the group with the best mean rank
+}
+
+const (
+	minImportanceJobs = 8 // fewer jobs say nothing about a key
+	intervalGroups    = 4 // an interval is cut into quarters of its jobs
+)
+
+// importances returns a row for every swept key over feasible and infeasible results, largest share
+// first; nil when there are too few jobs. The share is Kruskal and Wallis's (1952): H/(n−1), the η²
+// of ranks, which a few diverged jobs cannot dominate. Quarters of an interval instead of its values
+// also find an optimum in the middle, where a correlation is 0.
+func (v *sweepView) importances(objective int) []importance {
+	var out []importance
+	for _, dim := range v.dims {
+		axis := newSweepAxis(dim, v.byNumber)
+		var x, y []float64
+		for _, j := range v.jobs {
+			if u, ok := axis.at(j.Params); ok && v.hasResult(j) {
+				x, y = append(x, u), append(y, j.Objectives[objective])
+			}
+		}
+		row := importance{dim: dim, n: len(x), rank: math.NaN()}
+		if row.n < minImportanceJobs {
+			continue
+		}
+		group := axis.groups(x)
+		row.groups = slices.Max(group) + 1
+		if row.groups < 2 || row.groups > row.n/2 || slices.Min(y) == slices.Max(y) {
+			continue // one value, or nearly as many as jobs
+		}
+		ranks := ranksOf(y)
+		var means []float64
+		row.share, means = explained(ranks, group, row.groups)
+		row.chance = chanceShare(row.groups, row.n)
+		if axis.ordered {
+			row.rank = correlation(ranksOf(x), ranks)
+		}
+		best := 0
+		for g, m := range means {
+			if o := v.opt.Objectives[objective]; o.compare(m, means[best]) < 0 {
+				best = g
+			}
+		}
+		row.best = axis.groupName(x, group, best)
+		out = append(out, row)
+	}
+	slices.SortStableFunc(out, func(a, b importance) int { return SweepObjective{}.compare(a.share, b.share) })
+	return out
+}
+
+// explained returns η², the variance between groups over all variance, and the groups' means.
+func explained(y []float64, group []int, groups int) (share float64, means []float64) {
+	means = make([]float64, groups)
+	count := make([]float64, groups)
+	all := stats.MeanOf(y)
+	total, between := 0.0, 0.0
+	for i, g := range group {
+		means[g] += y[i]
+		count[g]++
+		total += (y[i] - all) * (y[i] - all)
+	}
+	for g := range means {
+		means[g] /= count[g]
+		between += count[g] * (means[g] - all) * (means[g] - all)
+	}
+	return between / total, means
+}
+
+// chanceShare is the share that n jobs in groups exceed in 1 of 20 sweeps when the groups are alike:
+// Kruskal and Wallis's H is nearly χ² then.
+func chanceShare(groups, n int) float64 {
+	return min(1, distuv.ChiSquared{K: float64(groups - 1)}.Quantile(0.95)/float64(n-1))
+}
+
+// ranksOf returns the ranks of x, from 1; equal values share the mean of theirs.
+func ranksOf(x []float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return SweepObjective{Minimize: true}.compare(x[a], x[b]) })
+	ranks := make([]float64, len(x))
+	for from := 0; from < len(x); {
+		to := from
+		for to < len(x) && x[order[to]] == x[order[from]] {
+			to++
+		}
+		for _, i := range order[from:to] {
+			ranks[i] = float64(from+to+1) / 2
+		}
+		from = to
+	}
+	return ranks
+}
+
+// correlation is Pearson's, NaN when one side is constant.
+func correlation(x, y []float64) float64 {
+	mx, my := stats.MeanOf(x), stats.MeanOf(y)
+	var xy, xx, yy float64
+	for i := range x {
+		xy += (x[i] - mx) * (y[i] - my)
+		xx += (x[i] - mx) * (x[i] - mx)
+		yy += (y[i] - my) * (y[i] - my)
+	}
+	if xx == 0 || yy == 0 {
+		return math.NaN()
+	}
+	return xy / math.Sqrt(xx*yy)
+}
+
+// writeImportance shows how much of the differences between jobs each swept key explains alone.
+func (v *sweepView) writeImportance(d *page.Document) {
+	first := true
+	for i, o := range v.opt.Objectives {
+		rows := v.importances(i)
+		if len(rows) == 0 {
+			continue
+		}
+		if first {
+			d.Heading(2, "Which keys matter")
+			d.Paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis 1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation (Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
+			first = false
+		}
+		if len(v.opt.Objectives) > 1 {
+			d.Heading(3, "%s", page.Plain(o.Name))
+		}
+		var cells [][]string
+		for _, r := range rows {
+			share := page.Percent(r.share)
+			if r.share > r.chance {
+				share = "**" + share + "**"
+			}
+			rank := "–"
+			if finite(r.rank) {
+				rank = page.Fixed(r.rank, 2)
+			}
+			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank, r.best, fmt.Sprint(r.n)})
+		}
+		d.Table([]string{"key", ">explains alone", ">by chance", ">rank correlation", ">best mean rank at", ">jobs"}, cells)
+	}
+	if !first {
+		text := "This sees no interactions, and a key that was swept over a narrow range explains little, however much it matters outside."
+		if v.count(func(j SweepJob) bool { return j.State == record.StatePruned }) > 0 {
+			text += " Pruned jobs are left out, and with them some of what bad values cost."
+		}
+		if adaptive(v.opt.Sweeper) {
+			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take the shares as hints.", page.Plain(v.opt.Sweeper))
+		}
+		d.Paragraph("%s", text)
+	}
+}
+
+// adaptive says whether a sweeper proposes jobs by the results of earlier ones.
+func adaptive(sweeper string) bool {
+	return slices.Contains([]string{"tpe", "cmaes", "optuna"}, sweeper)
+}

@@ -1,0 +1,192 @@
+package sweepreport
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/record"
+)
+
+// marks are the ways in which a job is drawn.
+type mark struct {
+	text  string
+	shape draw.GlyphDrawer
+	color chart.Colour
+	size  vg.Length
+	has   func(SweepJob) bool
+}
+
+func (v *sweepView) marks(n int) []mark {
+	strength := 0.75
+	if n > 150 {
+		strength = 0.45
+	}
+	return []mark{
+		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.feasible},
+		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == record.StatePruned }},
+		{"infeasible", cross{}, chart.Vermillion, 2.6, v.infeasible},
+		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j SweepJob) bool { return !ended(j.State) || j.State == record.StateFailed }},
+	}
+}
+
+// highlighted are the best job, or with several objectives the front.
+func (v *sweepView) highlighted() []SweepJob {
+	if len(v.opt.Objectives) == 1 {
+		if best := v.best(); best != nil {
+			return []SweepJob{*best}
+		}
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(v.jobs), func(j SweepJob) bool { return !v.front[j.Number] })
+}
+
+func (v *sweepView) highlightWords() string {
+	if len(v.opt.Objectives) > 1 {
+		return "Pareto front"
+	}
+	if best := v.best(); best != nil {
+		return fmt.Sprintf("best: job %d", best.Number)
+	}
+	return "best"
+}
+
+// outline is a polygon without its filling, first corner at the angle turn. gonum's has a hair line.
+type outline struct {
+	corners int
+	turn    float64
+}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	line := make([]vg.Point, o.corners+2) // the first side twice, for its corner
+	for i := range line {
+		sin, cos := math.Sincos(o.turn + 2*math.Pi*float64(i)/float64(o.corners))
+		line[i] = vg.Point{X: at.X + style.Radius*vg.Length(cos), Y: at.Y + style.Radius*vg.Length(sin)}
+	}
+	c.StrokeLines(draw.LineStyle{Color: style.Color, Width: 1}, line)
+}
+
+// cross is two diagonal strokes. gonum's are hair lines.
+type cross struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (cross) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r, line := style.Radius*0.9, draw.LineStyle{Color: style.Color, Width: 1.1}
+	c.StrokeLine2(line, at.X-r, at.Y-r, at.X+r, at.Y+r)
+	c.StrokeLine2(line, at.X-r, at.Y+r, at.X+r, at.Y-r)
+}
+
+// downGlyph is a filled triangle that points down.
+type downGlyph struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (downGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius
+	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y + 0.7*r}, {X: at.X + r, Y: at.Y + 0.7*r}, {X: at.X, Y: at.Y - r}})
+}
+
+// whiskers are means with their standard deviations.
+type whiskers struct {
+	x, mean, sd []float64 // sd NaN: one value
+	low, high   float64   // limits of the axis
+	joined      bool      // the values have an order
+}
+
+// Plot implements plot.Plotter.
+func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	style := draw.LineStyle{Color: chart.Black, Width: 1}
+	at := func(u, y float64) vg.Point { // of the nearest point on the axis
+		return vg.Point{X: c.X(p.X.Norm(u)), Y: c.Y(p.Y.Norm(min(max(y, w.low), w.high)))}
+	}
+	inside := func(y float64) bool { return y >= w.low && y <= w.high }
+	for i, u := range w.x {
+		if w.joined && i > 0 && inside(w.mean[i]) && inside(w.mean[i-1]) {
+			from, to := at(w.x[i-1], w.mean[i-1]), at(u, w.mean[i])
+			c.StrokeLine2(draw.LineStyle{Color: chart.Faint(chart.Black, 0.55), Width: 1}, from.X, from.Y, to.X, to.Y)
+		}
+		if !(w.sd[i] > 0) {
+			continue
+		}
+		low, high := w.mean[i]-w.sd[i], w.mean[i]+w.sd[i]
+		if high < w.low || low > w.high {
+			continue
+		}
+		from, to := at(u, low), at(u, high)
+		c.StrokeLine2(style, from.X, from.Y, to.X, to.Y)
+		for _, y := range []float64{low, high} {
+			if end := at(u, y); inside(y) {
+				c.StrokeLine2(style, end.X-2.5, end.Y, end.X+2.5, end.Y)
+			}
+		}
+	}
+	for i, u := range w.x {
+		if inside(w.mean[i]) {
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: diamondGlyph{}}, at(u, w.mean[i]))
+		}
+	}
+}
+
+// diamondGlyph is a filled square on its corner.
+type diamondGlyph struct{}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := style.Radius * 1.3
+	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
+}
+
+// addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
+// edge.
+func addJobs(p *chart.Panel, v *sweepView, jobs []SweepJob, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+	low, high := s.axisRange()
+	p.YMin, p.YMax, p.Log = low, high, s.log
+	edge := chart.Dots{Color: chart.Grey, Shape: draw.PyramidGlyph{}, Size: 3}
+	inset := 0.025 * (high - low)
+	for i := len(v.marks(len(jobs))) - 1; i >= 0; i-- { // done ones on top
+		m := v.marks(len(jobs))[i]
+		d := chart.Dots{Color: m.color, Shape: m.shape, Size: m.size}
+		for _, j := range slices.Backward(jobs) {
+			u, ok := x(j)
+			if !ok || !m.has(j) {
+				continue
+			}
+			if _, out := s.clamp(j.Objectives[objective]); out {
+				edge.X, edge.Y = append(edge.X, u), append(edge.Y, low+inset)
+				if v.opt.Objectives[objective].Minimize {
+					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, downGlyph{}
+				}
+				continue
+			}
+			d.X, d.Y = append(d.X, u), append(d.Y, j.Objectives[objective])
+		}
+		if len(d.X) > 0 {
+			p.Layers = append(p.Layers, d)
+			p.Legend = slices.Insert(p.Legend, 0, chart.LegendItem{Text: m.text, Draw: chart.DotSample(m.color, m.shape)})
+		}
+	}
+	if len(edge.X) > 0 {
+		p.Layers = append(p.Layers, edge)
+		p.Legend = append(p.Legend, chart.LegendItem{Text: "beyond the axis", Draw: chart.DotSample(chart.Grey, edge.Shape)})
+	}
+}
+
+// addBest rings the best job, or those of the front.
+func addBest(p *chart.Panel, v *sweepView, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+	d := chart.Dots{Color: chart.Black, Shape: draw.RingGlyph{}, Size: 5}
+	for _, j := range v.highlighted() {
+		if u, ok := x(j); ok {
+			y, _ := s.clamp(j.Objectives[objective])
+			d.X, d.Y = append(d.X, u), append(d.Y, y)
+		}
+	}
+	if len(d.X) > 0 {
+		p.Layers = append(p.Layers, d)
+		p.Legend = append(p.Legend, chart.LegendItem{Text: v.highlightWords(), Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
+	}
+}

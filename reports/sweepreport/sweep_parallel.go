@@ -1,0 +1,416 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
+)
+
+// parallel draws every job as a line across an axis for each swept key and each objective (parallel
+// coordinates, Inselberg 1985), coloured by the first objective.
+type parallel struct {
+	axes    []parallelAxis
+	lines   []parallelLine // in drawing order
+	legend  []chart.LegendItem
+	colours objectiveScale
+	name    string // of the objective that colours
+	darkLow bool   // small values are good
+}
+
+type parallelAxis struct {
+	name      string
+	ticks     []plot.Tick
+	low, high float64
+	objective bool
+}
+
+type parallelLine struct {
+	at    []float64 // position on each axis; NaN: none
+	style draw.LineStyle
+	under *draw.LineStyle // drawn below, to set it off
+}
+
+const (
+	parallelHeight = 300 * vg.Length(1)
+	parallelLegend = 22 * vg.Length(1)
+	barWidth       = 9 * vg.Length(1)
+)
+
+// ramp holds colours of viridis (Smith and van der Walt 2015), from dark to light: lightness alone
+// orders them, for readers who see no hues and for grey print. Its lightest end would not be seen on
+// white.
+func ramp(t float64) color.NRGBA {
+	anchors := []color.NRGBA{{0x44, 0x01, 0x54, 0xff}, {0x47, 0x2d, 0x7b, 0xff}, {0x3b, 0x52, 0x8b, 0xff}, {0x2c, 0x72, 0x8e, 0xff},
+		{0x21, 0x91, 0x8c, 0xff}, {0x28, 0xae, 0x80, 0xff}, {0x5e, 0xc9, 0x62, 0xff}, {0xad, 0xdc, 0x30, 0xff}}
+	x := chart.Clamp01(t) * float64(len(anchors)-1)
+	i := min(int(x), len(anchors)-2)
+	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + (x-float64(i))*(float64(b)-float64(a)))) }
+	a, b := anchors[i], anchors[i+1]
+	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
+}
+
+// parallelFigure is the sweep in parallel coordinates, nil for less than three axes.
+func (v *sweepView) parallelFigure() *sweepFigure {
+	dims := v.panelDims()
+	if len(dims) == 0 || len(dims)+len(v.opt.Objectives) < 3 { // one key against one objective is no more than a plot of points
+		return nil
+	}
+	p := &parallel{colours: v.colourScale(), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
+	var place []func(SweepJob) float64
+	grids := false
+	for _, dim := range dims {
+		axis := newSweepAxis(dim, v.byNumber)
+		grids = grids || axis.shared
+		low, high := axis.bounds()
+		spread := axis.spread(high-low, parallelHeight)
+		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
+		place = append(place, func(j SweepJob) float64 {
+			u, ok := axis.at(j.Params)
+			if !ok {
+				return math.NaN()
+			}
+			return u + spread*sideways(j.Number)
+		})
+	}
+	for i := range v.opt.Objectives {
+		axis, of := v.objectiveAxis(i)
+		p.axes, place = append(p.axes, axis), append(place, of)
+	}
+	p.addLines(v, place)
+	if len(p.lines) == 0 {
+		return nil
+	}
+	best := "dark lines are good, light ones bad"
+	f := &chart.Figure{Name: "parallel", Title: "All jobs at once", Note: "A line is a job: it crosses the axis of every swept key at its value. " + page.Capital(best) + ".",
+		Body: &chart.Artwork{Height: p.height(), Draw: p.draw}}
+	caption := fmt.Sprintf("*Parallel coordinates.* A line is a job; %s (colour is %s). Where the dark lines run through one place of an axis, that key matters and that value is good; where they are spread over a whole axis, the key matters little.", best, page.Plain(p.name))
+	if grids {
+		caption += " Lines through one value of a grid are moved apart a little."
+	}
+	if len(dims) < len(v.dims) {
+		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
+	}
+	if n := v.scale(0).clipped; n > 0 {
+		caption += fmt.Sprintf(" %s far worse than the others end at the edge of the axis of %s.", page.Capital(page.Plural(n, "job")), page.Plain(p.name))
+	}
+	return &sweepFigure{f, "parallel coordinates", caption + v.sampleWords()}
+}
+
+// colourScale spans what is drawn in colour: the first objective of finished jobs that count.
+func (v *sweepView) colourScale() objectiveScale {
+	var values []float64
+	for _, j := range v.jobs {
+		if v.feasible(j) {
+			values = append(values, j.Objectives[0])
+		}
+	}
+	if len(values) == 0 {
+		return v.scale(0)
+	}
+	return scaleOf(v.opt.Objectives[0], values, slices.Clone(values))
+}
+
+// objectiveAxis is the axis of an objective, and where a job crosses it.
+func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(SweepJob) float64) {
+	s := v.scale(i)
+	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true}
+	axis.low, axis.high = s.axisRange()
+	of := func(j SweepJob) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
+	if !s.log {
+		axis.ticks = chart.LinearTicks{}.Ticks(axis.low, axis.high)
+		return axis, of
+	}
+	a := &sweepAxis{numeric: true, log: true}
+	axis.low, axis.high = math.Log10(axis.low), math.Log10(axis.high)
+	a.stops = []float64{axis.low, axis.high}
+	axis.ticks = a.ticks(axis.low, axis.high)
+	return axis, func(j SweepJob) float64 { return math.Log10(of(j)) }
+}
+
+// addLines makes the lines, the best on top, and the legend.
+func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
+	jobs := v.drawnJobs()
+	strength, width := 0.85, vg.Length(1.1)
+	switch {
+	case len(jobs) > 300:
+		strength, width = 0.45, 0.7
+	case len(jobs) > 80:
+		strength, width = 0.65, 0.9
+	}
+	front := len(v.opt.Objectives) > 1
+	if front {
+		strength, width = 0.4, 0.7
+	}
+	top := map[int]bool{}
+	for _, j := range v.highlighted() {
+		top[j.Number] = true
+	}
+	var shown [3]bool // pruned or not ended, infeasible, highlighted
+	slices.SortStableFunc(jobs, func(a, b SweepJob) int {
+		return cmp.Compare(stats.BoolInt(top[b.Number]), stats.BoolInt(top[a.Number]))
+	})
+	for _, j := range slices.Backward(jobs) {
+		l := parallelLine{at: make([]float64, len(place))}
+		for i, of := range place {
+			l.at[i] = of(j)
+		}
+		shade := p.colourOf(j.Objectives[0])
+		switch {
+		case top[j.Number]:
+			shown[2] = true
+			l.style = draw.LineStyle{Color: shade, Width: 2.2}
+			if !front {
+				l.under = &draw.LineStyle{Color: chart.Vermillion, Width: 5}
+			}
+		case v.feasible(j):
+			l.style = draw.LineStyle{Color: chart.Faint(shade, strength), Width: width}
+		case v.infeasible(j):
+			shown[1] = true
+			l.style = draw.LineStyle{Color: chart.Faint(chart.Grey, 0.6), Width: 0.7, Dashes: []vg.Length{3, 2}}
+		default:
+			shown[0] = true
+			l.style = draw.LineStyle{Color: chart.Faint(chart.Grey, 0.35), Width: 0.6}
+		}
+		p.lines = append(p.lines, l)
+	}
+	if shown[2] {
+		p.legend = append(p.legend, chart.LegendItem{Text: v.highlightWords(), Draw: func(c draw.Canvas, from, to vg.Point) {
+			if !front {
+				c.StrokeLine2(draw.LineStyle{Color: chart.Vermillion, Width: 5}, from.X, from.Y, to.X, to.Y)
+			}
+			c.StrokeLine2(draw.LineStyle{Color: ramp(0), Width: 2.2}, from.X, from.Y, to.X, to.Y)
+		}})
+	}
+	if v.count(v.feasible) > 0 {
+		p.legend = append(p.legend, chart.LegendItem{Text: "done", Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(ramp(0.45), strength), Width: width + 0.3})})
+	}
+	if shown[0] {
+		p.legend = append(p.legend, chart.LegendItem{Text: "pruned, failed or not ended", Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(chart.Grey, 0.6), Width: 0.8})})
+	}
+	if shown[1] {
+		p.legend = append(p.legend, chart.LegendItem{Text: "infeasible", Draw: chart.LineSample(draw.LineStyle{Color: chart.Grey, Width: 0.9, Dashes: []vg.Length{3, 2}})})
+	}
+}
+
+// goodness is 0 for the best value of the objective and 1 for the worst.
+func (p *parallel) goodness(y float64) float64 {
+	low, high := p.colours.low, p.colours.high
+	if p.colours.log {
+		low, high, y = math.Log(low), math.Log(high), math.Log(max(y, math.SmallestNonzeroFloat64))
+	}
+	if high <= low {
+		return 0
+	}
+	t := chart.Clamp01((y - low) / (high - low))
+	if !p.darkLow {
+		t = 1 - t
+	}
+	return t
+}
+
+func (p *parallel) colourOf(y float64) chart.Colour { return ramp(p.goodness(y)) }
+
+// Layout: names of the axes above them, slanted where they do not fit side by side; labels left of
+// their axis; the colour bar at the right.
+
+const parallelTilt = math.Pi / 7
+
+func (p *parallel) margins() (left, right vg.Length) {
+	left = 34
+	for _, t := range p.axes[0].ticks {
+		left = max(left, min(p.labelStyle().Width(t.Label), 110)+chart.MarginLeft+12)
+	}
+	left = max(left, min(p.nameStyle().Width(p.axes[0].name)/2+chart.MarginLeft, 90))
+	return left, 92
+}
+
+func (p *parallel) labelStyle() draw.TextStyle { return chart.TextStyle(8.5, false, chart.Black) }
+
+func (p *parallel) nameStyle() draw.TextStyle { return chart.TextStyle(9.5, true, chart.Black) }
+
+func (p *parallel) gap() vg.Length {
+	left, right := p.margins()
+	return (chart.FigureWidth - left - right) / vg.Length(len(p.axes)-1)
+}
+
+// slanted says whether the names of the axes are wider than their gaps.
+func (p *parallel) slanted() bool {
+	for i, a := range p.axes {
+		w := p.nameStyle().Width(a.name)
+		if i > 0 && (w+p.nameStyle().Width(p.axes[i-1].name))/2+8 > p.gap() {
+			return true
+		}
+		if i == len(p.axes)-1 && w/2 > 80 {
+			return true
+		}
+	}
+	return false
+}
+
+// shown is an axis's name as it is drawn.
+func (p *parallel) Shown(i int) string {
+	_, right := p.margins()
+	room := right + p.gap()*vg.Length(len(p.axes)-1-i) - 8
+	return fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
+}
+
+func (p *parallel) headHeight() vg.Length {
+	if !p.slanted() {
+		return 18
+	}
+	widest := vg.Length(0)
+	for i := range p.axes {
+		widest = max(widest, p.nameStyle().Width(p.Shown(i)))
+	}
+	return 12 + widest*vg.Length(math.Sin(parallelTilt)) + 6
+}
+
+func (p *parallel) height() vg.Length {
+	return parallelLegend + p.headHeight() + parallelHeight + 8
+}
+
+// draw draws it all into c.
+func (p *parallel) draw(c draw.Canvas) {
+	left, right := p.margins()
+	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + left, Y: c.Min.Y + 8}, Max: vg.Point{X: c.Max.X - right, Y: c.Max.Y - parallelLegend - p.headHeight()}}
+	p.drawLegend(c, c.Min.X+chart.MarginLeft+4, c.Max.Y-parallelLegend+9)
+	y := func(i int, u float64) vg.Length {
+		a := p.axes[i]
+		return area.Min.Y + (area.Max.Y-area.Min.Y)*vg.Length(chart.Clamp01((u-a.low)/(a.high-a.low)))
+	}
+	x := func(i int) vg.Length { return area.Min.X + p.gap()*vg.Length(i) }
+	for _, l := range p.lines {
+		p.drawLine(c, l, x, y)
+	}
+	for i, a := range p.axes {
+		p.drawAxis(c, i, a, x(i), area, func(u float64) vg.Length { return y(i, u) })
+	}
+	p.drawBar(c, area)
+}
+
+// drawLine joins a job's values; a missing one breaks the line.
+func (p *parallel) drawLine(c draw.Canvas, l parallelLine, x func(int) vg.Length, y func(int, float64) vg.Length) {
+	var pieces [][]vg.Point
+	open := false
+	for i, u := range l.at {
+		if math.IsNaN(u) {
+			open = false
+			continue
+		}
+		at := vg.Point{X: x(i), Y: y(i, u)}
+		if !open {
+			pieces = append(pieces, nil)
+			open = true
+		}
+		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], at)
+	}
+	for _, piece := range pieces {
+		if len(piece) == 1 { // a value between two missing ones
+			piece = []vg.Point{{X: piece[0].X - 4, Y: piece[0].Y}, {X: piece[0].X + 4, Y: piece[0].Y}}
+		}
+		if l.under != nil {
+			c.StrokeLines(*l.under, piece)
+		}
+		c.StrokeLines(l.style, piece)
+	}
+}
+
+func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, area vg.Rectangle, y func(float64) vg.Length) {
+	width := vg.Length(0.9)
+	if a.objective {
+		width = 1.6
+	}
+	c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: width}, x, area.Min.Y, x, area.Max.Y)
+	style := p.labelStyle()
+	room := p.gap() - 12
+	if i == 0 {
+		room = x - c.Min.X - chart.MarginLeft - 4
+	}
+	for _, t := range thinned(a.ticks, a.low, a.high, area.Max.Y-area.Min.Y, func(string) vg.Length { return 11 }) {
+		at := y(t.Value)
+		if t.Label == "" || t.Value < a.low || t.Value > a.high {
+			continue
+		}
+		c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: 0.7}, x-3, at, x, at)
+		text := t.Label
+		if _, ok := numberOf(strings.ReplaceAll(text, ",", "")); !ok {
+			text = fitted(style, text, room)
+		} else if style.Width(text) > room+4 {
+			continue // half a number misleads
+		}
+		w := style.Width(text)
+		c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xc8}, chart.Rectangle(x-6-w, at-4.5, x-4, at+5))
+		c.FillText(style, vg.Point{X: x - 5 - w, Y: at - 3}, text)
+	}
+	name := p.nameStyle()
+	text := p.Shown(i)
+	if !p.slanted() {
+		w := name.Width(text)
+		from := max(x-w/2, c.Min.X+4)
+		c.FillText(name, vg.Point{X: from, Y: area.Max.Y + 7}, text)
+		return
+	}
+	name.Rotation = parallelTilt
+	c.FillText(name, vg.Point{X: x, Y: area.Max.Y + 7}, text)
+}
+
+func (p *parallel) drawLegend(c draw.Canvas, x, base vg.Length) {
+	style := chart.TextStyle(9.5, false, chart.Black)
+	for _, item := range p.legend {
+		item.Draw(c, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
+		c.FillText(style, vg.Point{X: x + 22, Y: base}, item.Text)
+		x += 22 + style.Width(item.Text) + 14
+	}
+}
+
+// drawBar draws the colours along the scale of the first objective.
+func (p *parallel) drawBar(c draw.Canvas, area vg.Rectangle) {
+	low, high := p.colours.low, p.colours.high
+	if high <= low {
+		return
+	}
+	axis := &sweepAxis{numeric: true, log: p.colours.log, low: low, high: high}
+	value := func(u float64) float64 { return u }
+	if axis.log {
+		axis.low, axis.high = math.Log10(low), math.Log10(high)
+		value = func(u float64) float64 { return math.Pow(10, u) }
+	}
+	axis.stops = []float64{axis.low, axis.high}
+	x := area.Max.X + 26
+	bottom, top := area.Min.Y+(area.Max.Y-area.Min.Y)*0.15, area.Max.Y-(area.Max.Y-area.Min.Y)*0.15
+	y := func(u float64) vg.Length {
+		return bottom + (top-bottom)*vg.Length((u-axis.low)/(axis.high-axis.low))
+	}
+	const slices = 60
+	for k := range slices {
+		u := axis.low + (axis.high-axis.low)*(float64(k)+0.5)/slices
+		from := bottom + (top-bottom)*vg.Length(k)/slices
+		c.FillPolygon(p.colourOf(value(u)), chart.Rectangle(x, from, x+barWidth, from+(top-bottom)/slices+0.4))
+	}
+	style := p.labelStyle()
+	ticks := axis.ticks(axis.low, axis.high)
+	if !axis.log {
+		ticks = chart.LinearTicks{}.Ticks(low, high)
+	}
+	for _, t := range thinned(ticks, axis.low, axis.high, top-bottom, func(string) vg.Length { return 11 }) {
+		if t.Label == "" {
+			continue
+		}
+		c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: 0.6}, x+barWidth, y(t.Value), x+barWidth+3, y(t.Value))
+		c.FillText(style, vg.Point{X: x + barWidth + 5, Y: y(t.Value) - 3}, t.Label)
+	}
+	turned := chart.TextStyle(9, false, chart.Black)
+	turned.Rotation, turned.XAlign, turned.YAlign = math.Pi/2, draw.XCenter, draw.YCenter
+	c.FillText(turned, vg.Point{X: c.Max.X - 9, Y: (bottom + top) / 2}, fitted(turned, p.name, top-bottom+40))
+}

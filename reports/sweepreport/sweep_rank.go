@@ -1,0 +1,353 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+// setting is the jobs of a sweep that differ in their seed only.
+type setting struct {
+	overrides  []string
+	jobs       []SweepJob
+	values     [][]float64 // [objective][job]: of those that are done with finite objectives
+	infeasible int         // of these
+}
+
+// hasResult says whether a job ran to its end and left numbers to judge it by.
+func (v *sweepView) hasResult(j SweepJob) bool { return j.State == record.StateDone && v.measured(j) }
+
+// measured says whether a job left numbers, be it at its end or where it was stopped.
+func (v *sweepView) measured(j SweepJob) bool { return measured(j, v.opt.Objectives) }
+
+func measured(j SweepJob, objectives []SweepObjective) bool {
+	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)], func(x float64) bool { return !finite(x) })
+}
+
+func violates(j SweepJob) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
+
+// infeasible says whether a job has a result that violates the constraints.
+func (v *sweepView) infeasible(j SweepJob) bool { return v.hasResult(j) && violates(j) }
+
+// feasible says whether a job has a result that counts.
+func (v *sweepView) feasible(j SweepJob) bool { return v.hasResult(j) && !violates(j) }
+
+// class is the order of jobs in tables: results, results that violate a constraint, pruned ones, and
+// those without a result.
+func (v *sweepView) class(j SweepJob) int {
+	switch {
+	case v.feasible(j):
+		return 0
+	case v.infeasible(j):
+		return 1
+	}
+	states := []string{record.StatePruned, record.StateDone, stateRunning, record.StateInterrupted, stateQueued, stateLost}
+	if i := slices.Index(states, j.State); i >= 0 {
+		return 2 + i
+	}
+	return 2 + len(states) // failed
+}
+
+// sortJobs puts the best job first. With several objectives those of the front come first, and the
+// first objective decides.
+func (v *sweepView) sortJobs() {
+	slices.SortStableFunc(v.jobs, func(a, b SweepJob) int {
+		class := v.class(a)
+		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.front[b.Number]), stats.BoolInt(v.front[a.Number]))); c != 0 {
+			return c
+		}
+		if class == 1 && a.Violation != b.Violation {
+			return SweepObjective{Minimize: true}.compare(a.Violation, b.Violation)
+		}
+		first := v.opt.Objectives[0]
+		return cmp.Or(first.compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
+	})
+}
+
+func firstOf(j SweepJob) float64 {
+	if len(j.Objectives) == 0 {
+		return math.NaN()
+	}
+	return j.Objectives[0]
+}
+
+// leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
+func (v *sweepView) leaders() []SweepJob {
+	n := 0
+	for n < len(v.jobs) && v.feasible(v.jobs[n]) && v.jobs[n].Objectives[0] == v.jobs[0].Objectives[0] {
+		n++
+	}
+	return v.jobs[:n]
+}
+
+// best is the feasible job with the best objective, nil when there is none, or none alone, or when its policy is the one
+// that it began with.
+func (v *sweepView) best() *SweepJob {
+	if leaders := v.leaders(); len(leaders) == 1 && !v.untrained(leaders[0]) {
+		return &leaders[0]
+	}
+	return nil
+}
+
+// untrained says whether a job's objective is what the policy scores that it began with.
+func (v *sweepView) untrained(j SweepJob) bool {
+	name := v.opt.Objectives[0].Name
+	return j.Untrained && (strings.HasPrefix(name, "val_") || strings.HasPrefix(name, "eval."))
+}
+
+// noWinner says in a sentence why none of the leading jobs is the best one; "" where one is, or nobody leads.
+func (v *sweepView) noWinner() string {
+	leaders := v.leaders()
+	if len(leaders) == 0 || v.best() != nil {
+		return ""
+	}
+	untrained := 0
+	for _, j := range leaders {
+		untrained += stats.BoolInt(v.untrained(j))
+	}
+	value := v.opt.Objectives[0].Name + " " + page.Sig(leaders[0].Objectives[0], 4)
+	who := fmt.Sprintf("job %d has", leaders[0].Number)
+	if n := len(leaders); n > 1 {
+		who = fmt.Sprintf("%s (%s) share", page.Plural(n, "job"), jobNumbers(leaders))
+	}
+	switch {
+	case untrained == len(leaders):
+		return fmt.Sprintf("%s the best %s, with the policy that training began with: nothing that was trained does better", who, value)
+	case untrained > 0:
+		return fmt.Sprintf("%s the best %s, some with the policy that training began with: they are equal", who, value)
+	}
+	return fmt.Sprintf("%s the best %s: they are equal", who, value)
+}
+
+// jobNumbers lists the numbers of the first jobs.
+func jobNumbers(jobs []SweepJob) string {
+	var numbers []string
+	for _, j := range jobs {
+		if len(numbers) == 2*shownFailed {
+			numbers = append(numbers, "…")
+			break
+		}
+		numbers = append(numbers, fmt.Sprint(j.Number))
+	}
+	return strings.Join(numbers, ", ")
+}
+
+// paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
+// good in every objective and better in one. With one objective these are the best job and its equals.
+func paretoFront(jobs []SweepJob, objectives []SweepObjective) map[int]bool {
+	var results []SweepJob
+	for _, j := range jobs {
+		if j.State == record.StateDone && measured(j, objectives) && !violates(j) {
+			results = append(results, j)
+		}
+	}
+	front := map[int]bool{}
+	for _, j := range results {
+		front[j.Number] = !slices.ContainsFunc(results, func(other SweepJob) bool { return dominates(other, j, objectives) })
+	}
+	maps.DeleteFunc(front, func(_ int, on bool) bool { return !on })
+	return front
+}
+
+func dominates(a, b SweepJob, objectives []SweepObjective) bool {
+	better := false
+	for i, o := range objectives {
+		switch o.compare(a.Objectives[i], b.Objectives[i]) {
+		case 1:
+			return false
+		case -1:
+			better = true
+		}
+	}
+	return better
+}
+
+// swept returns the swept keys: dims, or where there are none the keys of the jobs' Params, in the
+// order of the overrides that set them.
+func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
+	if len(dims) > 0 {
+		return dims
+	}
+	seen := map[string]bool{}
+	add := func(key string) {
+		if !seen[key] {
+			seen[key] = true
+			dims = append(dims, SweepDimension{Key: key})
+		}
+	}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			key, _, _ := strings.Cut(o, "=")
+			if _, ok := j.Params[key]; ok {
+				add(key)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
+			add(key)
+		}
+	}
+	return dims
+}
+
+// withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
+func withoutSeed(dims []SweepDimension) []SweepDimension {
+	others := slices.DeleteFunc(slices.Clone(dims), func(d SweepDimension) bool { return isSeed(d.Key) })
+	if len(others) == 0 {
+		return dims
+	}
+	return others
+}
+
+// isSeed says whether an override or a key is that of the seed.
+func isSeed(override string) bool {
+	key, _, _ := strings.Cut(strings.TrimLeft(override, "+"), "=")
+	return key == "seed"
+}
+
+// commonOverrides are those that every job of several has.
+func commonOverrides(jobs []SweepJob) []string {
+	if len(jobs) < 2 {
+		return nil
+	}
+	count := map[string]int{}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			count[o]++
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool { return count[o] < len(jobs) })
+}
+
+// settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
+// whose results all violate the constraints come behind, those without results last.
+func (v *sweepView) settingsOf() []*setting {
+	var settings []*setting
+	index := map[string]*setting{}
+	for _, j := range v.byNumber {
+		overrides := slices.DeleteFunc(v.own(j), isSeed)
+		key := strings.Join(overrides, "\x00")
+		s := index[key]
+		if s == nil {
+			s = &setting{overrides: overrides, values: make([][]float64, len(v.opt.Objectives))}
+			index[key] = s
+			settings = append(settings, s)
+		}
+		s.jobs = append(s.jobs, j)
+		if !v.hasResult(j) {
+			continue
+		}
+		s.infeasible += stats.BoolInt(violates(j))
+		for i := range s.values {
+			s.values[i] = append(s.values[i], j.Objectives[i])
+		}
+	}
+	slices.SortStableFunc(settings, func(a, b *setting) int {
+		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stats.MeanOf(a.values[0]), stats.MeanOf(b.values[0])))
+	})
+	return settings
+}
+
+func (s *setting) class() int {
+	switch n := len(s.values[0]); {
+	case n == 0:
+		return 2
+	case s.infeasible == n:
+		return 1
+	}
+	return 0
+}
+
+// meanSD writes the mean and the spread over seeds.
+func meanSD(x []float64, format func(float64) string) string {
+	switch len(x) {
+	case 0:
+		return "–"
+	case 1:
+		return format(x[0])
+	}
+	return fmt.Sprintf("%s ± %s", format(stats.MeanOf(x)), page.Sig(stats.SdOf(x), 2))
+}
+
+// seedSD is the standard deviation over seeds within a setting, pooled over settings; NaN when no
+// setting has two results.
+func (v *sweepView) seedSD() float64 {
+	squares, freedom := 0.0, 0
+	for _, s := range v.settings {
+		if x := s.values[0]; len(x) > 1 {
+			sd := stats.SdOf(x)
+			squares, freedom = squares+sd*sd*float64(len(x)-1), freedom+len(x)-1
+		}
+	}
+	if freedom == 0 {
+		return math.NaN()
+	}
+	return math.Sqrt(squares / float64(freedom))
+}
+
+// luck says how much of the best job's lead seeds alone explain.
+func (v *sweepView) luck() string {
+	n := v.count(v.feasible)
+	sd := v.seedSD()
+	if n < 2 || !(sd > 0) {
+		return ""
+	}
+	lead := sd * LuckOf(n)
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best of them would still look about %s better than it is.", page.Plain(v.opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
+}
+
+// luckOf is the expected largest of n standard normal values (Blom 1958).
+func LuckOf(n int) float64 {
+	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
+}
+
+// tied says whether the first two settings have the same mean objective.
+func (v *sweepView) tied() bool {
+	return len(v.settings) > 1 && v.settings[1].class() == 0 && stats.MeanOf(v.settings[0].values[0]) == stats.MeanOf(v.settings[1].values[0])
+}
+
+// bestSetting compares the settings' means, which are less a matter of luck than single jobs.
+func (v *sweepView) bestSetting() string {
+	if len(v.settings) < 2 || v.settings[0].class() != 0 || len(v.settings[0].values[0]) < 2 {
+		return ""
+	}
+	best := v.settings[0]
+	if v.tied() || !slices.ContainsFunc(best.jobs, func(j SweepJob) bool { return v.feasible(j) && !v.untrained(j) }) {
+		return ""
+	}
+	name := page.Plain(v.opt.Objectives[0].Name)
+	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.overrides), name, meanSD(best.values[0], runreport.Sig4), page.Plural(len(best.values[0]), "seed"))
+	compared, near := 0, 0
+	for _, s := range v.settings[1:] {
+		if s.class() != 0 || len(s.values[0]) < 2 {
+			continue
+		}
+		compared++
+		_, a := stats.MeanSE(best.values[0])
+		_, b := stats.MeanSE(s.values[0])
+		if math.Abs(stats.MeanOf(best.values[0])-stats.MeanOf(s.values[0])) <= 2*math.Hypot(a, b) {
+			near++
+		}
+	}
+	switch {
+	case compared == 0:
+	case near == 0 && compared == 1:
+		text += " Its lead over the other setting is more than two standard errors."
+	case near == 0:
+		text += fmt.Sprintf(" Its lead over each of the other %d settings is more than two standard errors.", compared)
+	case compared == 1:
+		text += " The other setting lies within two standard errors of it: these seeds do not separate them."
+	default:
+		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near, compared)
+	}
+	return text
+}

@@ -1,0 +1,361 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+)
+
+const (
+	maxJobRows     = 100 // rows of a table of jobs or settings where there are more than twice as many
+	maxKeyColumns  = 6   // swept keys with a column of their own
+	maxFailures    = 20  // causes of failures that are told
+	maxTailLines   = 20
+	maxTailColumns = 200
+)
+
+// shownRows is how many of n rows a table has.
+func shownRows(n int) int {
+	if n > 2*maxJobRows {
+		return maxJobRows
+	}
+	return n
+}
+
+// writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
+// table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
+// own.
+func (v *sweepView) writeSettings(d *page.Document) {
+	if !v.hasSeeds() {
+		return
+	}
+	d.Heading(2, "Settings")
+	d.Paragraph("Jobs that differ in nothing but `seed` are one setting. Best mean %s first.", page.Plain(v.opt.Objectives[0].Name))
+	header := []string{"setting", ">results"}
+	for _, o := range v.opt.Objectives {
+		header = append(header, ">"+page.Plain(o.Name)+" (mean ± sd)", ">min … max")
+	}
+	if len(v.opt.Constraints) > 0 {
+		header = append(header, ">infeasible")
+	}
+	var rows, gains [][]string
+	for _, s := range v.settings[:shownRows(len(v.settings))] {
+		row := []string{page.TableCode(s.overrides), fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs))}
+		for _, x := range s.values {
+			low, high := "–", ""
+			if len(x) > 1 {
+				low, high = page.Sig(slices.Min(x), 4), " … "+page.Sig(slices.Max(x), 4)
+			}
+			row = append(row, meanSD(x, runreport.Sig4), low+high)
+		}
+		if len(v.opt.Constraints) > 0 {
+			row = append(row, fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])))
+		}
+		rows = append(rows, row)
+		gains = append(gains, append([]string{page.TableCode(s.overrides)}, v.gainCells(s)...))
+	}
+	d.Table(header, rows)
+	if len(rows) < len(v.settings) {
+		d.Paragraph("These are the best %d of %s.", len(rows), page.Plural(len(v.settings), "setting"))
+	}
+	if len(v.gains) > 0 {
+		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
+		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, gains)
+	}
+}
+
+// hasSeeds says whether some setting is more than one job.
+func (v *sweepView) hasSeeds() bool {
+	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
+}
+
+// gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better.
+func (v *sweepView) gainCells(s *setting) []string {
+	var gains []float64
+	better := 0
+	for _, j := range s.jobs {
+		if g, ok := v.gains[j.Number]; ok && j.State == record.StateDone {
+			gains, better = append(gains, g.mean), better+stats.BoolInt(g.better)
+		}
+	}
+	if len(gains) == 0 {
+		return []string{"–", "–"}
+	}
+	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }), fmt.Sprintf("better in %d of %d", better, len(gains))}
+}
+
+// writeJobs shows every job, best first, with a column for each swept key while there are few.
+func (v *sweepView) writeJobs(d *page.Document) {
+	if len(v.jobs) == 0 {
+		return
+	}
+	d.Heading(2, "Jobs")
+	keys := v.keyColumns()
+	header := []string{">job"}
+	for _, k := range keys {
+		header = append(header, ">"+strings.ReplaceAll(page.InlineCode(k.Key), "|", `\|`))
+	}
+	if keys == nil {
+		header = append(header, "overrides")
+	}
+	header = append(append(header, "state"), v.objectiveHeads()...)
+	constrained := len(v.opt.Constraints) > 0 || slices.ContainsFunc(v.jobs, violates)
+	if constrained {
+		header = append(header, ">violation")
+	}
+	gains := len(v.gains) > 0 && !v.hasSeeds()
+	if gains {
+		header = append(header, ">"+v.gainHead())
+	}
+	header = append(header, ">epochs", ">time")
+	var rows [][]string
+	for _, j := range v.jobs[:shownRows(len(v.jobs))] {
+		row := []string{v.link(j)}
+		for _, k := range keys {
+			row = append(row, page.Plain(k.cell(j)))
+		}
+		if keys == nil {
+			row = append(row, page.TableCode(v.own(j)))
+		}
+		row = append(append(row, v.stateCell(j)), v.objectiveCells(j)...)
+		if constrained {
+			row = append(row, v.violationCell(j))
+		}
+		if gains {
+			g, ok := v.gains[j.Number]
+			cell := "–"
+			if ok {
+				cell = page.Fixed(g.mean, 4)
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, append(row, numberCell(j.Epochs), timeCell(j.Seconds)))
+	}
+	d.Table(header, rows)
+	if len(rows) < len(v.jobs) {
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows), page.Plural(len(v.jobs), "job"))
+	}
+}
+
+// keyColumns are the swept keys if they are few and tell the jobs apart, else nil.
+func (v *sweepView) keyColumns() []SweepDimension {
+	columns := slices.Clone(v.dims)
+	seeded := slices.ContainsFunc(columns, func(d SweepDimension) bool { return isSeed(d.Key) })
+	if !seeded && slices.ContainsFunc(v.jobs, func(j SweepJob) bool { _, ok := j.Params["seed"]; return ok }) {
+		columns = append(columns, SweepDimension{Key: "seed"})
+	}
+	if len(columns) == 0 || len(columns) > maxKeyColumns {
+		return nil
+	}
+	for _, j := range v.jobs {
+		for _, o := range v.own(j) {
+			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d SweepDimension) bool { return d.Key == key || d.Key == strings.TrimLeft(key, "+") }) {
+				return nil
+			}
+		}
+	}
+	return columns
+}
+
+// cell is a job's value of the key: of an interval with 4 digits (its command has all), else as written.
+func (d SweepDimension) cell(j SweepJob) string {
+	text, ok := j.Params[d.Key]
+	if !ok {
+		return "–"
+	}
+	if x, err := strconv.ParseFloat(text, 64); err == nil && d.Interval && len(text) > 6 {
+		if x == math.Trunc(x) {
+			return text
+		}
+		return page.Sig(x, 4)
+	}
+	return cmp.Or(text, "''")
+}
+
+// stateCell is a job's state, with what it needs to be read right.
+func (v *sweepView) stateCell(j SweepJob) string {
+	text := page.Plain(j.State)
+	switch {
+	case v.infeasible(j):
+		text += ", infeasible"
+	case len(v.opt.Objectives) > 1 && v.front[j.Number]:
+		text += ", on the front"
+	}
+	if j.Attempts > 1 {
+		text += fmt.Sprintf(" (%s)", page.Plural(j.Attempts, "attempt"))
+	}
+	return text
+}
+
+func (v *sweepView) violationCell(j SweepJob) string {
+	switch {
+	case !v.measured(j):
+		return "–"
+	case j.Violation == 0:
+		return "0"
+	}
+	return page.Sig(j.Violation, 3)
+}
+
+func numberCell(n int) string {
+	if n == 0 {
+		return "–"
+	}
+	return page.Thousands(n)
+}
+
+func timeCell(seconds float64) string {
+	if seconds == 0 {
+		return "–"
+	}
+	return page.Duration(seconds)
+}
+
+// failures are failed jobs with one cause.
+type failures struct {
+	cause string
+	jobs  []SweepJob
+}
+
+// anyNumber hides what tells alike causes apart: steps, epochs, values, job folders.
+var anyNumber = regexp.MustCompile(`[-+]?[0-9][0-9.,]*([eE][-+]?[0-9]+)?`)
+
+// failuresOf groups the failed jobs whose causes differ in numbers only, most frequent first.
+func (v *sweepView) failuresOf() []*failures {
+	var groups []*failures
+	index := map[string]*failures{}
+	for _, j := range v.jobs {
+		if j.State != record.StateFailed {
+			continue
+		}
+		key := anyNumber.ReplaceAllString(j.Cause, "#")
+		g := index[key]
+		if g == nil {
+			g = &failures{cause: j.Cause}
+			index[key] = g
+			groups = append(groups, g)
+		}
+		g.jobs = append(g.jobs, j)
+	}
+	slices.SortStableFunc(groups, func(a, b *failures) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+	return groups
+}
+
+// writeFailures tells why jobs failed: jobs with one cause together, the log of the first of them.
+func (v *sweepView) writeFailures(d *page.Document) {
+	groups := v.failuresOf()
+	if len(groups) == 0 {
+		return
+	}
+	d.Heading(2, "Failures")
+	failed := v.count(func(j SweepJob) bool { return j.State == record.StateFailed })
+	what := fmt.Sprintf("%s failed, with %s. This runs them again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"))
+	if failed == 1 {
+		what = "1 job failed. This runs it again:"
+	}
+	d.Paragraph("%s", what)
+	d.Code("run resume SWEEP_FOLDER")
+	for i, g := range groups {
+		if i == maxFailures {
+			d.Paragraph("And %s with rarer causes.", page.Plural(failed-countJobs(groups[:i]), "job"))
+			break
+		}
+		d.Heading(3, "%s", strings.TrimSuffix(page.Plain(cmp.Or(g.cause, "no cause recorded")), "."))
+		d.Paragraph("%s", v.failedJobs(g))
+		if shared := v.sharedByFailures(g); len(shared) > 0 {
+			d.Paragraph("All of them have %s, and no finished job has.", page.CodeList(shared))
+		}
+		first := g.jobs[0]
+		if lines := cleanTail(first.Tail); len(lines) > 0 {
+			d.Paragraph("The last lines of %s of job %d:", v.logLink(first), first.Number)
+			d.CodeBlock(lines)
+		}
+	}
+}
+
+func countJobs(groups []*failures) int {
+	n := 0
+	for _, g := range groups {
+		n += len(g.jobs)
+	}
+	return n
+}
+
+// shownFailed is how many failed jobs of one cause are told with their overrides.
+const shownFailed = 5
+
+// failedJobs lists the jobs of one cause: the first with their overrides, the others by number.
+func (v *sweepView) failedJobs(g *failures) string {
+	var parts, numbers []string
+	for i, j := range g.jobs {
+		if i >= shownFailed {
+			numbers = append(numbers, fmt.Sprint(j.Number))
+			continue
+		}
+		text := fmt.Sprintf("job %d (%s): exit code %d", j.Number, page.CodeList(v.own(j)), j.ExitCode)
+		if j.ExitCode < 0 {
+			text = fmt.Sprintf("job %d (%s): ended by a signal", j.Number, page.CodeList(v.own(j)))
+		}
+		if j.Attempts > 1 {
+			text += fmt.Sprintf(" after %s", page.Plural(j.Attempts, "attempt"))
+		}
+		parts = append(parts, text)
+	}
+	text := page.Capital(strings.Join(parts, "; "))
+	if len(numbers) > 0 {
+		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "), strings.Join(numbers, ", "))
+	}
+	return text + "."
+}
+
+// sharedByFailures are overrides that all jobs of a group have and no finished job has: a hint.
+func (v *sweepView) sharedByFailures(g *failures) []string {
+	if len(g.jobs) < 2 || v.count(func(j SweepJob) bool { return j.State == record.StateDone }) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(v.own(g.jobs[0]), func(o string) bool {
+		return slices.ContainsFunc(g.jobs, func(j SweepJob) bool { return !slices.Contains(j.Overrides, o) }) ||
+			slices.ContainsFunc(v.jobs, func(j SweepJob) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
+	})
+}
+
+func (v *sweepView) logLink(j SweepJob) string {
+	if j.Dir == "" {
+		return "the log"
+	}
+	return fmt.Sprintf("[job.log](%s)", v.relative(filepath.Join(j.Dir, "job.log")))
+}
+
+// escapes are a terminal's colours and cursor movements.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[a-zA-Z]`)
+
+// cleanTail makes lines of a log printable: without escapes, what a carriage return overwrote, control
+// characters and endless lines.
+func cleanTail(lines []string) []string {
+	var out []string
+	for _, line := range lines {
+		line = strings.TrimRight(escapes.ReplaceAllString(line, ""), " \r\n")
+		line = line[strings.LastIndex(line, "\r")+1:]
+		line = strings.Map(func(r rune) rune {
+			if r < ' ' && r != '\t' || r == 0x7f {
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(line, "�"))
+		if runes := []rune(line); len(runes) > maxTailColumns {
+			line = string(runes[:maxTailColumns]) + " …"
+		}
+		out = append(out, line)
+	}
+	return out[max(0, len(out)-maxTailLines):]
+}

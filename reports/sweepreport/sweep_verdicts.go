@@ -1,0 +1,118 @@
+package sweepreport
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// maxCompared is how many settings a sweep's report compares question by question, best first.
+const maxCompared = 8
+
+// readVerdicts compares the best setting with those behind it, and all of them with the baselines, on
+// the held-out questions (else on val), from the evals.jsonl of their jobs.
+func (v *sweepView) readVerdicts() {
+	var arms []results.ComparedArm
+	for _, s := range v.settings {
+		if s.class() != 0 || len(arms) == maxCompared {
+			break
+		}
+		arm := results.ComparedArm{Name: page.CodeList(s.overrides)}
+		for _, j := range s.jobs {
+			if !v.feasible(j) || j.Dir == "" {
+				continue
+			}
+			run, err := evaluatedRun(j)
+			if err != nil {
+				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, page.Plain(err.Error())))
+				continue
+			}
+			seed := fmt.Sprint(run.Setting("seed"))
+			if len(run.Evaluations) > 0 && !slices.ContainsFunc(arm.Runs, func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+				arm.Runs = append(arm.Runs, run)
+			}
+		}
+		if len(arm.Runs) > 0 {
+			arms = append(arms, arm)
+		}
+	}
+	if len(arms) == 0 {
+		return
+	}
+	split, metric, ok := results.JudgedBy(arms[0].Runs[0])
+	if !ok {
+		return
+	}
+	ranked := 0
+	if v.chosenOn(split, metric) {
+		ranked = v.rankings()
+	}
+	if tables := results.ArmTables(arms, func(s, m string) bool { return s == split && m == metric }, ranked); len(tables) > 0 {
+		v.verdicts = &tables[0]
+		v.verdicts.Reference = "the best setting"
+		if v.tied() {
+			v.verdicts.Reference = "the first setting"
+		}
+	}
+}
+
+// chosenOn says whether the sweep ranks its settings by scores of a split: then the best of them is the luckiest too.
+func (v *sweepView) chosenOn(split, metric string) bool {
+	return slices.ContainsFunc(v.opt.Objectives, func(o SweepObjective) bool {
+		return strings.HasPrefix(o.Name, "eval."+split+".") || split == "val" && strings.HasPrefix(o.Name, "val_") || o.Name == metric
+	})
+}
+
+// rankings is how many comparisons a ranking of the settings makes: each with each other, and with two baselines.
+func (v *sweepView) rankings() int {
+	n := 0
+	for _, s := range v.settings {
+		n += stats.BoolInt(s.class() == 0)
+	}
+	return n*(n-1)/2 + 2*n
+}
+
+// evaluatedRun reads the scores of a job, and its seed: from the job's overrides, else from its config.
+func evaluatedRun(j SweepJob) (*record.Run, error) {
+	run := &record.Run{Dir: j.Dir}
+	var err error
+	if run.Evaluations, err = record.ReadEvals(j.Dir); err != nil {
+		return nil, err
+	}
+	written, ok := j.Params["seed"]
+	for _, o := range j.Overrides {
+		if isSeed(o) {
+			_, written, ok = strings.Cut(o, "=")
+		}
+	}
+	if seed, err := strconv.Atoi(written); ok && err == nil {
+		run.Tree = map[string]any{"seed": seed}
+		return run, nil
+	}
+	return run, run.ReadConfig()
+}
+
+func (v *sweepView) writeVerdicts(d *page.Document) {
+	t := v.verdicts
+	if t == nil {
+		return
+	}
+	d.Heading(2, "Verdicts")
+	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", page.Plain(t.Metric), page.Plain(t.Split))
+	if n := len(t.Rows); n > 1 {
+		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)
+	}
+	corrected := page.Plural(t.Comparisons(), "comparison") + " of this table"
+	if v.chosenOn(t.Split, t.Metric) {
+		text += " The settings were ranked by these questions, which flatters the best one a little."
+		corrected = page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
+	}
+	d.Paragraph("%s Intervals and p-values are corrected for the %s (Holm).", text, corrected)
+	t.WriteTable(d)
+}

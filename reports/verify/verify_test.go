@@ -1,0 +1,177 @@
+package verify
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+	"fulcrum/reports/runreport"
+)
+
+func verified(t *testing.T, dir string) *Verification {
+	t.Helper()
+	v, err := VerifyRun(dir, VerifyOptions{Version: "test"})
+	reportstest.Must(t, err)
+	return v
+}
+
+func mismatches(v *Verification) string {
+	var b strings.Builder
+	for _, m := range v.Mismatches {
+		b.WriteString(m.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestAnUntouchedRunVerifies(t *testing.T) {
+	dir := reportstest.HonestRun(t, runreport.RebuildReport)
+	v := verified(t, dir)
+	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
+		t.Fatalf("%s%v", mismatches(v), v.Notes)
+	}
+	for _, want := range []string{"digests", "20 step rows and 4 epoch rows (4 of them", "36 events of TensorBoard", "12 evaluations", "17 lines of run.log", "plots drawn again", "lines of report.md"} {
+		if !strings.Contains(v.Summary(), want) {
+			t.Errorf("checked %s: want %q in it", v.Summary(), want)
+		}
+	}
+	elsewhere := filepath.Join(t.TempDir(), "with [odd] name")
+	reportstest.Must(t, os.CopyFS(elsewhere, os.DirFS(dir)))
+	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
+		t.Errorf("a copy: %s", mismatches(v))
+	}
+	reportstest.Must(t, runreport.RebuildReport(elsewhere))
+	if v := verified(t, elsewhere); len(v.Mismatches) > 0 {
+		t.Errorf("a report that was written again: %s", mismatches(v))
+	}
+}
+
+// Each edit is caught in the folder as it is; most are still caught by a contradiction after somebody has removed
+// the digests and written the report again.
+func TestEditsAreCaught(t *testing.T) {
+	whole := reportstest.HonestRun(t, runreport.RebuildReport)
+	bare := filepath.Join(t.TempDir(), "bare") // drawing takes longer than all the rest
+	reportstest.Must(t, os.CopyFS(bare, os.DirFS(whole)))
+	reportstest.Must(t, os.RemoveAll(filepath.Join(bare, runreport.PlotsFolder)))
+	reportstest.Must(t, runreport.WriteReport(bare))
+	in := func(name, old, text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { reportstest.Edit(t, filepath.Join(dir, name), old, text) }
+	}
+	for _, tc := range []struct {
+		name    string
+		edit    func(*testing.T, string)
+		want    string // a mismatch
+		rebuilt string // a mismatch without digests, in a rebuilt report; "" when the rebuilt report is right again
+	}{
+		{"a step's metric", in(record.MetricsFile, `"kl":0.026`, `"kl":0.021`), "metrics.jsonl:22: kl of grpo step 2: stated 0.021, recomputed 0.026", "kl of grpo epoch 1"},
+		{"an epoch's metric", in(record.MetricsFile, `"val_reward":0.47`, `"val_reward":0.57`), "run.log:", "run.log:"},
+		{"an epoch's mean", in(record.MetricsFile, `("kind":"epoch","phase":"grpo".*"kl":)0.03`, `"kind":"epoch","phase":"grpo","epoch":1,"step":5,"global_step":15,"time":1,"kl":0.05`), "kl of grpo epoch 1: stated 0.05", "kl of grpo epoch 1: stated 0.05"},
+		{"an evaluation", in(record.MetricsFile, `"policy":"best","reward":0\.\d+`, `"policy":"best","reward":0.9`), "reward of best on val: stated 0.9", "reward of best on val: stated 0.9"},
+		{"a question's score", in(record.EvalsFile, `0.6363636363636364`, `0.7363636363636364`), "the mean of 40 questions (evals.jsonl:1)", "the mean of 40 questions (evals.jsonl:1)"},
+		{"what best was chosen from", in(record.EvalsFile, `,"chosen_from":5`, ``), "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5", "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5"},
+		{"a step that is gone", in(record.MetricsFile, `\{"kind":"step","phase":"rce","epoch":1,"step":3.*\n`, ""), "metrics.jsonl:9: step of rce: stated 4, recomputed 3", "step of rce: stated 4"},
+		{"a histogram", in(record.MetricsFile, `"adv_hist":\[3,0`, `"adv_hist":[5,0`), "adv_hist of grpo step 1", "adv_hist of grpo epoch 1"},
+		{"the end of the log", in(record.MetricsFile, `\{"kind":"eval","phase":"grpo","epoch":2,"step":0,"global_step":20,"time":[\d.]+,"split":"dev","policy":"best".*\n`, ""), "no such row in metrics.jsonl", "evals.jsonl:12: reward of best on dev"},
+		{"a number of the summary", in(record.SummaryFile, `"mean": 0.4\d+`, `"mean": 0.5`), "summary.json: evaluations[1].mean: stated 0.5", "summary.json: evaluations[1].mean: stated 0.5"},
+		{"the best checkpoint", in(record.SummaryFile, `"epoch": 2,\n    "checkpoint": "checkpoints/grpo_epoch2`, "\"epoch\": 1,\n    \"checkpoint\": \"checkpoints/grpo_epoch1"), "summary.json: best.epoch: stated 1, recomputed 2", "summary.json: best.epoch: stated 1, recomputed 2"},
+		{"a warning that is hidden", in(record.SummaryFile, `"warnings": \[[^\]]*\]`, `"warnings": []`), "summary.json: warnings", "summary.json: warnings"},
+		{"a run that did not end", in(".hydra/config.yaml", `rce: \{epochs: 2\}`, `rce: {epochs: 3}`), "unfinished: rce has 2 of 3 epochs", "unfinished: rce has 2 of 3 epochs"},
+		{"another seed", in(".hydra/config.yaml", `seed: 1`, `seed: 2`), "summary.json: seed: stated 1, recomputed 2", "summary.json: seed: stated 1, recomputed 2"},
+		{"a line of the log", in(record.RunLogFile, `eval  val  best  reward 0.\d+`, `eval  val  best  reward 0.9000`), `run.log:17: best on val: stated "… best reward 0.9000 kl 0.09000", recomputed "`, "run.log:17: best on val"},
+		{"a line of the log that no row has", in(record.RunLogFile, `\[[^\n]*\n$`, "[2025-03-01 12:00:30,000][eval][INFO] - eval  dev  other  reward 0.9\n"), `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`, `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`},
+		{"a line of the log that is gone", in(record.RunLogFile, `\[.*\] - grpo  epoch 2/2.*\n`, ""), `run.log: grpo epoch 2: stated no line`, "run.log: grpo epoch 2"},
+		{"a word of the log", in(record.RunLogFile, `12 parameters`, `13 parameters`), "run.log: digest", ""},
+		{"a number of the report", in(page.ReportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
+		{"a line that was added to the report", in(page.ReportFile, `## Limits`, "All is well.\n\n## Limits"), `stated "All is well.", recomputed no such line`, ""},
+		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:33: a word: stated "0.05", recomputed "0.10"`, ""},
+		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: a shape: stated "<path d=\"M60,60L648`, ""},
+		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
+		{"a plot that is gone", func(t *testing.T, dir string) { reportstest.Must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
+		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"),
+			"checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", "damaged: its tensors have the SHA-256"},
+		{"weights that are gone", func(t *testing.T, dir string) {
+			reportstest.Must(t, os.Remove(filepath.Join(dir, "checkpoints/grpo_epoch2.safetensors")))
+		}, "checkpoints/grpo_epoch2.safetensors: digest: stated 175 bytes, recomputed no such file", ""},
+		{"TensorBoard's events", tensorboard, "in events.out.tfevents", "in events.out.tfevents"},
+		{"the digests", in(record.ManifestFile, `"bytes": 8`, `"bytes": 9`), "digest", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			of, rebuild := bare, runreport.WriteReport
+			if strings.Contains(tc.name, "plot") {
+				of, rebuild = whole, runreport.RebuildReport
+			}
+			reportstest.Must(t, os.CopyFS(dir, os.DirFS(of)))
+			tc.edit(t, dir)
+			if got := mismatches(verified(t, dir)); !strings.Contains(got, tc.want) {
+				t.Errorf("found\n%s\nwant %s", got, tc.want)
+			}
+			reportstest.Must(t, record.RemoveManifest(dir))
+			reportstest.Must(t, rebuild(dir))
+			switch got := mismatches(verified(t, dir)); {
+			case tc.rebuilt == "" && got != "":
+				t.Errorf("after the digests were removed and the report written again:\n%s", got)
+			case !strings.Contains(got, tc.rebuilt):
+				t.Errorf("after the digests were removed and the report written again: found\n%s\nwant %s", got, tc.rebuilt)
+			}
+		})
+	}
+}
+
+// pixels paints a small square of a plot.
+func pixels(t *testing.T, dir string) {
+	path := filepath.Join(dir, "plots/reward.png")
+	data, err := os.ReadFile(path)
+	reportstest.Must(t, err)
+	img, err := png.Decode(bytes.NewReader(data))
+	reportstest.Must(t, err)
+	out := image.NewRGBA(img.Bounds())
+	draw.Draw(out, out.Bounds(), img, image.Point{}, draw.Src)
+	draw.Draw(out, image.Rect(300, 200, 310, 210), image.NewUniform(color.RGBA{200, 30, 30, 255}), image.Point{}, draw.Src)
+	var buf bytes.Buffer
+	reportstest.Must(t, png.Encode(&buf, out))
+	reportstest.Must(t, os.WriteFile(path, buf.Bytes(), 0o644))
+}
+
+// tensorboard writes the events again with another number in one of them, checksums and all.
+func tensorboard(t *testing.T, dir string) {
+	paths, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
+	reportstest.Must(t, err)
+	data, err := os.ReadFile(paths[0])
+	reportstest.Must(t, err)
+	at := bytes.Index(data, []byte("grpo/train/kl"))
+	w := record.EventWriter{Crc: record.Castagnoli()}
+	var out []byte
+	done := 0
+	for rest := data; len(rest) > 0; {
+		payload, after, err := w.Record(rest)
+		reportstest.Must(t, err)
+		if from := len(data) - len(rest); from < at && at < from+len(payload) {
+			payload = bytes.Clone(payload)
+			payload[at-from-12+len("grpo/train/kl")+3]++ // a byte of the float32 behind the tag
+			done++
+		}
+		out = append(out, w.Frame(payload)...)
+		rest = after
+	}
+	if done != 1 {
+		t.Fatalf("%d records edited", done)
+	}
+	reportstest.Must(t, os.WriteFile(paths[0], out, 0o644))
+}
+
+func TestAnEditedPageIsCaught(t *testing.T) {
+	dir := reportstest.HonestRun(t, runreport.RebuildReport)
+	reportstest.Edit(t, filepath.Join(dir, page.HtmlFile), `\d\.\d\d\d\d ±`, "9.9999 ±")
+	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.9999") {
+		t.Errorf("an edited page: %s", got)
+	}
+}

@@ -1,2 +1,0 @@
-// Package policytest checks what the training phases rely on in every policy.
-package policytest

@@ -54,11 +54,11 @@ func train(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	var ask func(query int64) job.Asked
-	if asker, ok := w.(interface{ Asked(query int64) job.Asked }); ok {
-		ask = asker.Asked
+	rec := job.Recorder{Job: j}
+	if asker, ok := w.(workload.Asker); ok {
+		rec.Ask = asker.Asked
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.Recorder(ask), Dir: j.Dir, ConfigHash: j.Hash, Export: export,
+	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: j.Dir, ConfigHash: j.Hash, Export: export,
 		AllowNonFinite: c.Compatible(), Gradients: leverplus.Gradients(c), WithHeads: workload.WithHeads(policy)}
 	j.Begun = true
 	if j.Saved == nil {
@@ -91,8 +91,10 @@ func train(ctx context.Context, j *job.Job) error {
 		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
-	if env.Judge, err = j.Judge(epochs); err != nil {
-		return err
+	if j.Judge != nil {
+		if env.Judge, err = j.Judge(epochs); err != nil {
+			return err
+		}
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	var unknown *phases.MetricError

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
@@ -40,7 +42,7 @@ type Config struct {
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
 	// about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)
 	Policy string `koanf:"policy" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
-	// phases in order; each name is a section: sft, rce, grpo, grpo_online
+	// phases in order; each name is a section: sft, rce, grpo, grpo_online, or one of yours with a kind
 	Schedule []string `koanf:"schedule" also:"phases,stages"`
 
 	// queries, pools, beams and rewards
@@ -61,8 +63,8 @@ type Config struct {
 	RCE RCEOptions `koanf:"rce"`
 	// group-relative policy optimisation
 	GRPO GRPOOptions `koanf:"grpo"`
-	// a second GRPO phase, on sampled groups scored by the reader
-	GRPOOnline GRPOOnlineOptions `koanf:"grpo_online"`
+	// MorePhases are further sections that the schedule may name: grpo_online, and those to which a user gives a kind.
+	MorePhases map[string]configs.Section `koanf:",sections"`
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
@@ -116,13 +118,24 @@ func DefaultConfig() *Config {
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
-	table := c.Phases()
-	for _, name := range table.Names() {
-		if p, err := table.Get(name); err == nil {
-			p.SetDefaults()
-		}
+	for _, p := range c.kinds() {
+		p.SetDefaults()
+	}
+	online := &GRPOOptions{grpo.DefaultOptions()}
+	online.Rollout, online.OldPolicy = "online", "batch"
+	c.MorePhases = map[string]configs.Section{
+		"grpo_online": {Kind: "grpo", Options: online, Help: "a second GRPO phase, on sampled groups scored by the reader"},
 	}
 	return c
+}
+
+// Kinds returns the default options of every kind of phase.
+func (c *Config) Kinds() map[string]any {
+	out := map[string]any{}
+	for name, p := range DefaultConfig().kinds() {
+		out[name] = p
+	}
+	return out
 }
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
@@ -156,6 +169,12 @@ func (c *Config) Scheduled(section string) bool {
 // devices are the words that device takes.
 var devices = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
 
+// phaseNames are those that files of checkpoints can have; takenNames stand for other policies in evaluations.
+var (
+	phaseNames = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+	takenNames = []string{"init", "best", "best_beam", "majority", "oracle", "random", "reference", "similarity"}
+)
+
 // Validate checks what several sections decide together, before any data or model is loaded.
 func (c *Config) Validate() error {
 	if !devices.MatchString(c.Device) {
@@ -166,10 +185,14 @@ func (c *Config) Validate() error {
 	if c.Task == "train" {
 		for _, name := range c.Schedule {
 			if _, err := table.Get(name); err != nil {
-				return option.Errorf("schedule", "%v", err)
+				return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
+			}
+			if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
+				return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
+					name, strings.Join(takenNames, ", "))
 			}
 			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online", name)
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: grpo", name)
 			}
 			seen[name] = true
 		}

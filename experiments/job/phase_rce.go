@@ -10,7 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// SFTOptions is the section of phase sft.
+// SFTOptions is a section of kind sft.
 type SFTOptions struct{ rce.SFTOptions }
 
 // SetDefaults implements Phase.
@@ -18,8 +18,8 @@ func (o *SFTOptions) SetDefaults() { o.SFTOptions = rce.DefaultSFTOptions() }
 
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
-	src, err := d.Beams(name)
-	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	src, err := d.Beams("sft")
+	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
 }
 
 // Traits implements Phase.
@@ -30,7 +30,7 @@ func (o *SFTOptions) Traits(c *Config) Traits {
 // Shrink implements Phase: the targets are recorded.
 func (o *SFTOptions) Shrink(int) {}
 
-// RCEOptions is the section of phase rce.
+// RCEOptions is a section of kind rce.
 type RCEOptions struct{ rce.Options }
 
 // SetDefaults implements Phase.
@@ -43,7 +43,7 @@ func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, err
 		from = d.Online
 	}
 	src, err := from(name)
-	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
 }
 
 // Traits implements Phase.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 
+	"fulcrum/configs"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -58,14 +59,26 @@ const (
 	FromGroups                // groups of recorded candidates, compared
 )
 
-// Phases returns the phases that c's schedule may name: the sections that are one.
-func (c *Config) Phases() *registry.Table[Phase] {
-	t := registry.New[Phase]("phase")
+// kinds returns the sections of c that are a phase each: their names are the kinds that others may have.
+func (c *Config) kinds() map[string]Phase {
+	out := map[string]Phase{}
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {
 		if p, ok := v.Field(i).Addr().Interface().(Phase); ok {
-			t.Add(v.Type().Field(i).Tag.Get("koanf"), p)
+			out[v.Type().Field(i).Tag.Get("koanf")] = p
 		}
+	}
+	return out
+}
+
+// Phases returns the phases that c's schedule may name: the sections that are one.
+func (c *Config) Phases() *registry.Table[Phase] {
+	t := registry.New[Phase]("phase")
+	for name, p := range c.kinds() {
+		t.Add(name, p)
+	}
+	for name, section := range c.MorePhases {
+		t.Add(name, section.Options.(Phase))
 	}
 	return t
 }
@@ -116,11 +129,16 @@ func (c *Config) ForTrial(groupSize int) *Config {
 	if groupSize == 0 {
 		groupSize = math.MaxInt
 	}
-	table := trial.Phases()
-	for _, name := range table.Names() {
-		if p, err := table.Get(name); err == nil {
-			p.Shrink(groupSize)
-		}
+	trial.MorePhases = map[string]configs.Section{}
+	for name, section := range c.MorePhases {
+		own := reflect.New(reflect.TypeOf(section.Options).Elem())
+		own.Elem().Set(reflect.ValueOf(section.Options).Elem())
+		own.Interface().(Phase).Shrink(groupSize)
+		section.Options = own.Interface()
+		trial.MorePhases[name] = section
+	}
+	for _, p := range trial.kinds() {
+		p.Shrink(groupSize)
 	}
 	return &trial
 }

@@ -1,10 +1,31 @@
 package beamdata
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+
+	"fulcrum/internal/option"
 )
+
+// beamsData reads beam files, reward tables and embeddings that the options name one by one.
+func beamsData() Dataset {
+	return Dataset{
+		Name: "beams",
+		Files: func(o Options) []*string {
+			return []*string{o.Beams, o.Records, o.ValBeams, o.Embeddings, o.Reader, o.Eval.Beams, o.Eval.Reader}
+		},
+		Check: func(o Options) error {
+			some := o.Beams != nil || o.Records != nil || o.Reader != nil || o.Eval.Beams != nil || o.Eval.Reader != nil
+			return errors.Join(
+				option.Want(some, "beams", "data=beams needs a beam file: data.beams=FILE"),
+				option.Want(o.Embeddings != nil, "embeddings", "data=beams needs an embedding table: data.embeddings=FILE"),
+			)
+		},
+		sets: (*loader).beams,
+	}
+}
 
 // beams loads explicit files: data.beams (and data.records) with a seeded split or data.val_beams, an
 // optional reward table data.reader, an optional evaluation set.

@@ -4,31 +4,51 @@ import (
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/beamdata/texts"
+	"fulcrum/internal/option"
 )
 
-// LoadConversations reads what opt names for a token policy: files of conversations or of sources with
-// targets, the built-in questions about rendered scenes, or the built-in reports to summarise.
+// conversationsData reads files of conversations.
+func conversationsData() Dataset {
+	return Dataset{
+		Name: "conversations",
+		Files: func(o Options) []*string {
+			c := o.Conversations
+			return []*string{c.Train, c.Val, c.Eval, c.SFT}
+		},
+		Check: func(o Options) error {
+			return option.Want(o.Conversations.Train != nil, "conversations.train",
+				"data=conversations needs a file: data.conversations.train=FILE.json")
+		},
+		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Open(o.conversation()) },
+	}
+}
+
+// conversation returns the section conversations with what the keys of data add to it.
+func (o Options) conversation() conversation.Options {
+	c := o.Conversations
+	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = deref(o.Root), o.TrainRatio, o.SplitSeed, o.MaxSamples
+	return c
+}
+
+// LoadConversations reads what opt names for a token policy.
 func LoadConversations(opt Options) (*conversation.Bundle, error) {
-	if err := opt.Validate(); err != nil {
+	return loadConversations(opt, Datasets())
+}
+
+func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, error) {
+	if err := opt.validate(table); err != nil {
 		return nil, err
 	}
 	if f := opt.Reward.Field; f != nil {
-		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file; the completions of data.name=%s have their reward in reward", *f, opt.Name)
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file; "+
+			"the completions of data.name=%s have their reward in reward", *f, opt.Name)
 	}
-	c := opt.Conversations
-	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = deref(opt.Root), opt.TrainRatio, opt.SplitSeed, opt.MaxSamples
-	t := opt.Texts
-	t.TrainRatio, t.SplitSeed, t.MaxSamples = opt.TrainRatio, opt.SplitSeed, opt.MaxSamples
-	switch opt.Name {
-	case "texts":
-		return texts.Open(t)
-	case "summaries":
-		return texts.Summaries(opt.Summaries, t)
-	case "shapes":
-		return conversation.Shapes(opt.Shapes, c)
-	case "conversations":
-		return conversation.Open(c)
+	d, err := opt.datasetOf(table)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("data.name=%s: a token policy reads conversations, texts, summaries or shapes", opt.Name)
+	if d.conversations == nil {
+		return nil, fmt.Errorf("data.name=%s: a token policy reads conversations, texts, summaries or shapes", opt.Name)
+	}
+	return d.conversations(opt)
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
@@ -39,27 +38,24 @@ type Bundle struct {
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
 func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
 
-// Load reads the data that opt names. Sets that the files do not give, or
-// that would be empty, are nil. Everything is read and
-// checked here: later accesses cannot fail.
-func Load(opt Options) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
+// Load reads the data that opt names. Sets that the files do not give, or that would be empty, are nil. Everything is
+// read and checked here: later accesses cannot fail.
+func Load(opt Options) (*Bundle, error) { return load(opt, Datasets()) }
+
+func load(opt Options, table []Dataset) (*Bundle, error) {
+	if err := opt.validate(table); err != nil {
 		return nil, err
 	}
-	if opt.Format == "conversations" || slices.Contains([]string{"conversations", "texts", "summaries"}, opt.Name) {
-		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies (policy=qwen2_5_vl, policy=seq2seq); the selector reads beams", opt.Name, opt.Format)
+	d, err := opt.datasetOf(table)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Format == "conversations" || d.sets == nil {
+		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies (policy=qwen2_5_vl, policy=seq2seq); "+
+			"the selector reads beams", opt.Name, opt.Format)
 	}
 	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}, Skipped: map[string]string{}}}
-	var err error
-	switch opt.Name {
-	case "okvqa":
-		err = l.okvqa()
-	case "beams":
-		err = l.beams()
-	default:
-		err = l.shapes()
-	}
-	if err != nil {
+	if err := d.sets(l); err != nil {
 		return nil, err
 	}
 	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {

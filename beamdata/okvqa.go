@@ -7,7 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"fulcrum/internal/option"
 )
+
+// okvqaData reads a folder of the OK-VQA beam data.
+func okvqaData() Dataset {
+	return Dataset{
+		Name:  "okvqa",
+		Files: func(o Options) []*string { return []*string{o.Root} },
+		Check: func(o Options) error {
+			return errors.Join(
+				option.Want(o.Root != nil || o.Reader != nil && o.Embeddings != nil, "root", "data=okvqa needs the folder of its files: data.root=DIR"),
+				option.Want(o.Shots == 2 || o.Shots == 4, "shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots),
+			)
+		},
+		sets: (*loader).okvqa,
+	}
+}
 
 // okvqa loads a folder of the OK-VQA beam data. Queries and pools come from reader_train.npz, RCE's
 // targets from beams_train_<S>shot.json, recorded groups from rl_train_<S>shot.json; val_ratio of the

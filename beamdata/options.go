@@ -2,14 +2,12 @@ package beamdata
 
 import (
 	"errors"
-	"slices"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/beamdata/summaries"
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/recorded"
 )
@@ -18,7 +16,7 @@ import (
 type Options struct {
 	// shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also
 	// conversations and texts (explicit files) and summaries (built in)
-	Name string `koanf:"name" enum:"shapes,okvqa,beams,conversations,texts,summaries"`
+	Name string `koanf:"name"`
 	// folder of the okvqa files, or from which the paths in conversations start
 	Root *string `koanf:"root"`
 	// beam file: legacy or RL
@@ -110,60 +108,26 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate reports unknown names and missing files' keys; the files themselves are checked by Load.
-func (o Options) Validate() error {
-	var errs []error
-	oneOf := func(key, value string, names ...string) {
-		if !slices.Contains(names, value) {
-			errs = append(errs, option.Errorf(key, "%s", registry.Unknown(key, value, names)))
-		}
+// Choices returns the names that name takes.
+func (Options) Choices() map[string][]string { return map[string][]string{"name": names(Datasets())} }
+
+// Validate reports unknown names, numbers out of range and keys that the data needs; Load checks the files.
+func (o Options) Validate() error { return o.validate(Datasets()) }
+
+func (o Options) validate(table []Dataset) error {
+	errs := []error{
+		option.OneOf("name", o.Name, names(table)...),
+		option.OneOf("format", o.Format, "auto", "legacy", "rl", "conversations"),
+		option.OneOf("legacy_pool", o.LegacyPool, "gathered", "full_table"),
+		option.Want(o.TrainRatio >= 0 && o.TrainRatio <= 1, "train_ratio", "want a number in [0, 1], got %v", o.TrainRatio),
+		option.Want(o.ValRatio >= 0 && o.ValRatio < 1, "val_ratio", "want a number in [0, 1), got %v", o.ValRatio),
+		option.Want(o.MaxSkippedShare >= 0 && o.MaxSkippedShare <= 1, "max_skipped_share", "want a number in [0, 1], got %v", o.MaxSkippedShare),
+		option.Want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
+		option.Want(o.MaxSamples == nil || *o.MaxSamples >= 1, "max_samples", "want at least 1, got %d", deref(o.MaxSamples)),
+		option.Want(o.PoolSize == nil || *o.PoolSize >= 1, "pool_size", "want at least 1, got %d", deref(o.PoolSize)),
 	}
-	oneOf("name", o.Name, "shapes", "okvqa", "beams", "conversations", "texts", "summaries")
-	oneOf("format", o.Format, "auto", "legacy", "rl", "conversations")
-	oneOf("legacy_pool", o.LegacyPool, "gathered", "full_table")
-	if !(o.TrainRatio >= 0 && o.TrainRatio <= 1) {
-		errs = append(errs, option.Errorf("train_ratio", "want a number in [0, 1], got %v", o.TrainRatio))
-	}
-	if !(o.ValRatio >= 0 && o.ValRatio < 1) {
-		errs = append(errs, option.Errorf("val_ratio", "want a number in [0, 1), got %v", o.ValRatio))
-	}
-	if !(o.MaxSkippedShare >= 0 && o.MaxSkippedShare <= 1) {
-		errs = append(errs, option.Errorf("max_skipped_share", "want a number in [0, 1], got %v", o.MaxSkippedShare))
-	}
-	if o.BatchSize < 1 {
-		errs = append(errs, option.Errorf("batch_size", "want at least 1, got %d", o.BatchSize))
-	}
-	for _, n := range []struct {
-		key string
-		v   *int
-	}{{"max_samples", o.MaxSamples}, {"pool_size", o.PoolSize}} {
-		if n.v != nil && *n.v < 1 {
-			errs = append(errs, option.Errorf(n.key, "want at least 1, got %d", *n.v))
-		}
-	}
-	switch o.Name {
-	case "okvqa":
-		if o.Root == nil && (o.Reader == nil || o.Embeddings == nil) {
-			errs = append(errs, option.Errorf("root", "data=okvqa needs the folder of its files: data.root=DIR"))
-		}
-		if o.Shots != 2 && o.Shots != 4 {
-			errs = append(errs, option.Errorf("shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots))
-		}
-	case "conversations":
-		if o.Conversations.Train == nil {
-			errs = append(errs, option.Errorf("conversations.train", "data=conversations needs a file: data.conversations.train=FILE.json"))
-		}
-	case "texts":
-		if o.Texts.Train == nil {
-			errs = append(errs, option.Errorf("texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl"))
-		}
-	case "beams":
-		if o.Beams == nil && o.Records == nil && o.Reader == nil && o.Eval.Beams == nil && o.Eval.Reader == nil {
-			errs = append(errs, option.Errorf("beams", "data=beams needs a beam file: data.beams=FILE"))
-		}
-		if o.Embeddings == nil {
-			errs = append(errs, option.Errorf("embeddings", "data=beams needs an embedding table: data.embeddings=FILE"))
-		}
+	if d, err := o.datasetOf(table); err == nil && d.Check != nil {
+		errs = append(errs, d.Check(o))
 	}
 	return errors.Join(errs...)
 }

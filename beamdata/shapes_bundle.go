@@ -6,9 +6,19 @@ import (
 	"slices"
 	"strconv"
 
+	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/rewardutil/recorded"
 )
+
+// shapesData makes the built-in questions about rendered scenes.
+func shapesData() Dataset {
+	return Dataset{
+		Name:          "shapes",
+		sets:          (*loader).shapes,
+		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Shapes(o.Shapes, o.conversation()) },
+	}
+}
 
 // shapes loads the built-in synthetic set: the same structures as okvqa's files, made in memory.
 func (l *loader) shapes() error {

@@ -13,20 +13,11 @@ import (
 // data.
 func announce(j *job.Job) {
 	var parts []string
-	data, d := j.Config.Data, j.Config.Data.Name
-	files := []*string{data.Beams, data.Records, data.ValBeams, data.Embeddings, data.Reader, data.Eval.Beams, data.Eval.Reader}
-	switch d {
-	case "okvqa":
-		files = []*string{data.Root}
-	case "conversations":
-		c := data.Conversations
-		files = []*string{c.Train, c.Val, c.Eval, c.SFT}
-	case "texts":
-		t := data.Texts
-		files = []*string{t.Train, t.Val, t.Test}
-	case "beams":
-	default:
-		files, parts = nil, []string{"data." + d + " (built in)"}
+	var files []*string
+	if d, err := j.Config.Data.Dataset(); err == nil && d.Files != nil {
+		files = d.Files(j.Config.Data)
+	} else {
+		parts = []string{"data." + j.Config.Data.Name + " (built in)"}
 	}
 	if j.Config.Policy == "qwen2_5_vl" {
 		files = append(files, j.Config.VL.Path, j.Config.VL.Adapter)

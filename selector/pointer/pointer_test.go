@@ -12,7 +12,6 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/policytest"
 )
 
 func TestMain(m *testing.M) {
@@ -197,21 +196,6 @@ func TestStartIsSimilarity(t *testing.T) {
 				break
 			}
 		}
-	}
-}
-
-// TestPolicy: what phases rely on, for each kind of selector.
-func TestPolicy(t *testing.T) {
-	for name, opt := range variants() {
-		t.Run(name, func(t *testing.T) {
-			opt.Dropout, opt.AttnDropout = 0.4, 0.1
-			p := policy(t, opt, width(name))
-			policytest.Run(t, policytest.Case{Policy: p, Batch: scene(t, width(name), 3).Recorded([]int{4, 0, 5, 2}), Dropout: opt.Encoder != "none",
-				Flat: func(tensor string) bool { return true },
-				Open: func(file string) (selector.Policy, error) {
-					return Open(file, OpenOptions{Options: opt, Dim: width(name), Device: "cpu", Strict: true})
-				}})
-		})
 	}
 }
 

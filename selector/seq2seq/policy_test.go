@@ -13,7 +13,6 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/lora"
-	"fulcrum/selector/policytest"
 )
 
 // vocabulary is a small one: pad 0, end 1, begin 2, then letters.
@@ -60,57 +59,6 @@ func groupBatch() *selector.Batch {
 	b.Set(1, 0, []int64{14, 15, 1}, 0)
 	b.Set(1, 2, []int64{1}, 0)
 	return b
-}
-
-// TestPolicy: what phases rely on, for each architecture with all weights trained, with and without gradient
-// checkpointing.
-func TestPolicy(t *testing.T) {
-	flat := func(name string) bool { return strings.HasSuffix(name, "k_proj.bias") } // moves all scores of a head alike
-	eachScratch(t, func(t *testing.T, model string) {
-		for _, checkpointing := range []bool{false, true} {
-			m := scratch(t, model, func(o *Options) {
-				o.GradientCheckpointing = checkpointing
-				if std := 0.3; model == "bart" { // all scores are alike at the usual start
-					o.Scratch.InitStd = &std
-				}
-			})
-			policytest.Run(t, policytest.Case{Policy: NewPolicy(m), Batch: groupBatch(), Flat: flat, Open: func(file string) (selector.Policy, error) {
-				m, err := OpenCheckpoint(file, DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
-				if err != nil {
-					return nil, err
-				}
-				return NewPolicy(m), nil
-			}})
-			policytest.ExactKL(t, NewPolicy(m), groupBatch(), 0.02)
-			policytest.Run(t, policytest.Case{Policy: NewPolicy(adapted(t, model, checkpointing)), Batch: groupBatch(), Dropout: true, Flat: func(string) bool { return true }})
-		}
-	})
-	t.Run("a bias on the logits", func(t *testing.T) {
-		m := openTiny(t, "tiny_bart", func(o *Options) { o.TuneAll = true })
-		policytest.ExactKL(t, NewPolicy(m), groupBatch(), 0.02)
-	})
-}
-
-// adapted is a model with adapters that have dropout and differ from zero.
-func adapted(t *testing.T, model string, checkpointing bool) *Model {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "model")
-	if err := scratch(t, model, nil).SaveMerged(path, "float32"); err != nil {
-		t.Fatal(err)
-	}
-	o := DefaultOptions()
-	o.Path, o.LoRA.Enabled, o.LoRA.Dropout, o.GradientCheckpointing = &path, true, 0.4, checkpointing
-	m, err := Open(o, "cpu", 5, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Free)
-	values := m.Params().Values()
-	for i := range values {
-		values[i] += float32(0.1 * math.Sin(float64(i)))
-	}
-	m.Params().SetValues(values)
-	return m
 }
 
 // TestCheckpointingChangesNothing: the same log-probabilities and gradients, but for the order of sums.

@@ -14,7 +14,6 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/policytest"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
@@ -75,51 +74,6 @@ func groupBatch() *selector.Batch {
 	b.Set(1, 0, []int64{'n', 'o', 256}, 0)
 	b.Set(1, 2, []int64{256}, 0)
 	return b
-}
-
-// TestPolicy: what phases rely on, with all weights trained, with and without gradient checkpointing, and with dropout on
-// adapters of the decoder and the vision tower.
-func TestPolicy(t *testing.T) {
-	flat := func(name string) bool { return strings.HasSuffix(name, "k_proj.bias") } // moves all scores of a head nearly alike
-	for _, checkpointing := range []bool{false, true} {
-		m := scratch(t, func(o *Options) { o.GradientCheckpointing = checkpointing })
-		policytest.Run(t, policytest.Case{Policy: NewPolicy(m), Batch: groupBatch(), Flat: flat, Open: func(file string) (selector.Policy, error) {
-			m, err := OpenCheckpoint(file, DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
-			if err != nil {
-				return nil, err
-			}
-			return NewPolicy(m), nil
-		}})
-		policytest.Run(t, policytest.Case{Policy: NewPolicy(adapted(t, checkpointing)), Batch: groupBatch(), Dropout: true, Flat: func(string) bool { return true }})
-	}
-	policytest.ExactKL(t, NewPolicy(scratch(t, nil)), groupBatch(), 0.05)
-}
-
-// adapted is a model with adapters of the decoder and the vision tower that have dropout and differ from zero.
-func adapted(t *testing.T, checkpointing bool) *Model {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "model")
-	if err := scratch(t, nil).SaveMerged(path, "float32"); err != nil {
-		t.Fatal(err)
-	}
-	o := DefaultOptions()
-	o.Path, o.GradientCheckpointing = &path, checkpointing
-	o.LoRA.Enabled, o.LoRA.Dropout = true, 0.4
-	o.LoRA.TargetModules = []string{"q_proj", "down_proj", "qkv", "proj", "0", "2"}
-	m, err := Open(o, "cpu", 5, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Free)
-	if !slices.ContainsFunc(m.Params().Names(), isVisual) {
-		t.Fatal("no adapters in the vision tower")
-	}
-	values := m.Params().Values()
-	for i := range values {
-		values[i] += float32(0.1 * math.Sin(float64(i)))
-	}
-	m.Params().SetValues(values)
-	return m
 }
 
 // TestCheckpointingChangesNothing: the same log-probabilities and gradients, bit for bit.

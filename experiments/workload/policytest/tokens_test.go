@@ -12,9 +12,9 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// ExactKL checks that the KL and the entropy of a token policy are the sums over the vocabulary that the logits of its
+// exactKL checks that the KL and the entropy of a token policy are the sums over the vocabulary that the logits of its
 // model say, and that the KL to itself is 0. scale is how far the reference's weights are moved.
-func ExactKL[P any](t *testing.T, policy *tokens.Policy[P], b *selector.Batch, scale float64) {
+func exactKL[P any](t *testing.T, policy *tokens.Policy[P], b *selector.Batch, scale float64) {
 	t.Helper()
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()

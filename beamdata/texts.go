@@ -1,0 +1,37 @@
+package beamdata
+
+import (
+	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/texts"
+	"fulcrum/internal/option"
+)
+
+// textsData reads files of sources with targets.
+func textsData() Dataset {
+	return Dataset{
+		Name: "texts",
+		Files: func(o Options) []*string {
+			t := o.Texts
+			return []*string{t.Train, t.Val, t.Test}
+		},
+		Check: func(o Options) error {
+			return option.Want(o.Texts.Train != nil, "texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl")
+		},
+		conversations: func(o Options) (*conversation.Bundle, error) { return texts.Open(o.texts()) },
+	}
+}
+
+// texts returns the section texts with what the keys of data add to it.
+func (o Options) texts() texts.Options {
+	t := o.Texts
+	t.TrainRatio, t.SplitSeed, t.MaxSamples = o.TrainRatio, o.SplitSeed, o.MaxSamples
+	return t
+}
+
+// summariesData makes the built-in reports with their summaries.
+func summariesData() Dataset {
+	return Dataset{
+		Name:          "summaries",
+		conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) },
+	}
+}

@@ -45,7 +45,7 @@ type run struct {
 	mlflow   *mlflow.MLflow // nil: none
 	sealed   atomic.Bool    // run.log is complete: its digest is being taken
 	plotter  *runreport.Plotter
-	earlier  sittings // before a resume
+	earlier  attempts // before a resume
 }
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
@@ -232,7 +232,7 @@ func (r *run) logOptions() record.LogOptions {
 			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
 		}
 		opt.Restored = &at
-		r.earlier = earlierSittings(r.Dir)
+		r.earlier = earlierAttempts(r.Dir)
 	}
 	return opt
 }

@@ -66,7 +66,8 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		return fmt.Errorf("--out=%s: %w", opt.out, err)
 	}
 	var other *atomicfile.NotRegularError
-	if _, err := atomicfile.Target(opt.out); errors.As(err, &other) && !(other.Kind == "a folder" && slices.Contains(workload.FolderFormats(), opt.format)) {
+	if _, err := atomicfile.Target(opt.out); errors.As(err, &other) &&
+		!(other.Kind == "a folder" && slices.Contains(workload.FolderFormats(), opt.format)) {
 		return usage.Errorf("--out: %v", other)
 	}
 	if kind, err := workload.PolicyOf(path); err != nil {
@@ -76,7 +77,8 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		if workload.IsText(kind) {
 			formats = workload.FolderFormats()
 		}
-		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", opt.format, path, cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
+		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", opt.format, path,
+			cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
 	} else if folders {
 		return workload.ExportModel(kind, path, opt.out, opt.format, opt.base, opt.dtype)
 	}

@@ -166,7 +166,8 @@ func TestBashCompletion(t *testing.T) {
 			for _, w := range words {
 				fmt.Fprintf(&b, " %q", w)
 			}
-			fmt.Fprintf(&b, ")\nCOMPREPLY=(); hydra_bash_completion\nfor i in \"${!COMPREPLY[@]}\"; do COMPREPLY[$i]=%q\"${COMPREPLY[$i]}\"; done; echo \"${COMPREPLY[*]}\"\n", keep)
+			fmt.Fprintf(&b, ")\nCOMPREPLY=(); hydra_bash_completion\nfor i in \"${!COMPREPLY[@]}\"; do "+
+				"COMPREPLY[$i]=%q\"${COMPREPLY[$i]}\"; done; echo \"${COMPREPLY[*]}\"\n", keep)
 		}
 		b.WriteString("eval \"$(run -sc uninstall=bash)\"\n! complete -p run 2>/dev/null\n")
 		replies(t, runShell(t, dir, "bash", "--norc", "-c", b.String()))

@@ -62,7 +62,8 @@ func BenchmarkCompose(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: []string{"exp=okvqa_v3"}}); err != nil {
+		if _, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema,
+			Overrides: []string{"exp=okvqa_v3"}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,7 +18,8 @@ func benchVerb() *verb {
 	const measureFlag, tokensFlag = "measure", "measure-tokens"
 	opt := bench.Options{Progress: os.Stderr}
 	f := noFlags()
-	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or tokens-forward … tokens-grpo; all if not given")
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or tokens-forward … tokens-grpo; "+
+		"all if not given")
 	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
 	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
 	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
@@ -30,7 +31,8 @@ func benchVerb() *verb {
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
 	f.StringVar(&opt.TokenPeer, "token-peer", "", "peer_qwen2_5_vl.py, the same for token policies")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
-	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run bench --measure; needs --dir")
+	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run "+
+		"bench --measure; needs --dir")
 	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
 	tokens := f.String(tokensFlag, "", "be a measuring process of a token policy: a bench.TokenSpec")
 	f.MarkHidden(measureFlag) //nolint:errcheck // the flag is there
@@ -88,10 +90,12 @@ func runBench(s *session, opt bench.Options, args []string) error {
 // benchUsage lists workloads and flags.
 func benchUsage(f *pflag.FlagSet) string {
 	var b strings.Builder
-	b.WriteString("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  all of them on a GPU\n\n" +
+	b.WriteString("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  " +
+		"all of them on a GPU\n\n" +
 		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
 	for _, w := range bench.Workloads() {
-		fmt.Fprintf(&b, "  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool, w.Data.Min, w.Data.Max, w.Batch)
+		fmt.Fprintf(&b, "  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool,
+			w.Data.Min, w.Data.Max, w.Batch)
 	}
 	for _, w := range bench.TokenWorkloads() {
 		fmt.Fprintf(&b, "  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)

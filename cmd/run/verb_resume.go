@@ -36,7 +36,8 @@ what its jobs compute may not (docs/sweeps.md).
 					dirs = append(dirs, arg)
 				}
 			}
-			if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+"] [hydra.sweeper.n_trials=…]"); err != nil {
+			if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
+				"] [hydra.sweeper.n_trials=…]"); err != nil {
 				return err
 			}
 			dir := dirs[0]

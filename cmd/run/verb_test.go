@@ -57,7 +57,8 @@ func TestEveryVerb(t *testing.T) {
 
 // Completion knows a verb's words and flags.
 func TestVerbCompletion(t *testing.T) {
-	for line, want := range map[string]string{"run toy ": "hello world", "run toy w": "world", "run toy --l": "--loud", "run toy --": "--help --loud"} {
+	for line, want := range map[string]string{"run toy ": "hello world", "run toy w": "world", "run toy --l": "--loud",
+		"run toy --": "--help --loud"} {
 		if got := strings.Join(sessionOf(fakeApp{}, nil, nil).candidates(line), " "); got != want {
 			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
@@ -68,7 +69,8 @@ func TestVerbCompletion(t *testing.T) {
 func commandsPage(table *registry.Table[newVerb]) string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n<!-- Generated: go test ./cmd/run -run TestCommandsPage -update. Edit the verbs, not this page. -->\n\n" +
-		"`run` with overrides alone trains, evaluates or predicts ([configuration](configuration.md)); `run --hydra-help` lists Hydra's flags.\n" +
+		"`run` with overrides alone trains, evaluates or predicts ([configuration](configuration.md)); `run --hydra-help` lists " +
+		"Hydra's flags.\n" +
 		"Each command below answers `run COMMAND --help` with this text.\n")
 	for _, name := range table.Names() {
 		if make, err := table.Get(name); err == nil {

@@ -95,7 +95,8 @@ func TestTableAndRatios(t *testing.T) {
 echo '{"libtorch":"1.2.3","device":"cpu","threads":1,"batch":1,"pool":64,"queries":800,"steps":800,"wall":[4],"cpu":['$cpu'],"step_ms":5,"losses":[2,1]}'`)
 	peer := fake(t, "torch_floor.py", `case "$*" in *"--threads 1 --dropout 0 --repeat 1 --scenarios rl_k64_b1 --phases "*" --rl_batch 1"*) ;; *) echo "odd arguments: $*" >&2; exit 1;; esac
 echo '{"results": [{"median_queries_per_s": 210, "median_queries_per_cpu_s": 200, "peak_rss_mb": 300}]}'`)
-	opt := Options{Workloads: []string{"rl_k64_b1"}, Queries: 70, Device: "cpu", Threads: 1, Repeats: 2, Passes: 1, Program: []string{ours}, Peer: peer, Python: "/bin/sh", Progress: &bytes.Buffer{}}
+	opt := Options{Workloads: []string{"rl_k64_b1"}, Queries: 70, Device: "cpu", Threads: 1, Repeats: 2, Passes: 1,
+		Program: []string{ours}, Peer: peer, Python: "/bin/sh", Progress: &bytes.Buffer{}}
 	var out bytes.Buffer
 	for _, format := range []struct{ name, want string }{
 		{"table", "rl_k64_b1 grpo-exact 1 64 200 320 5.00 0.00 0.0 0 200 1.60 (1.60–1.60) 1.25"},
@@ -126,7 +127,8 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func TestFaultsAreNamed(t *testing.T) {
 	failing := fake(t, "ours", `echo "run: device=cuda: no such thing" >&2; exit 2`)
-	good := Options{Queries: 70, Device: "cpu", Threads: 1, Repeats: 1, Passes: 1, Format: "table", Program: []string{failing}, Progress: &bytes.Buffer{}}
+	good := Options{Queries: 70, Device: "cpu", Threads: 1, Repeats: 1, Passes: 1, Format: "table", Program: []string{failing},
+		Progress: &bytes.Buffer{}}
 	for _, tc := range []struct {
 		name   string
 		change func(*Options)

@@ -23,7 +23,8 @@ type Files struct {
 
 // Overrides are the settings of a run on these files.
 func (f Files) Overrides(d Dataset) []string {
-	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'", "data.max_samples=" + strconv.Itoa(d.Queries)}
+	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'",
+		"data.max_samples=" + strconv.Itoa(d.Queries)}
 }
 
 // cut is the data set with fewer queries, under a name of its own. Candidates that are drawn from the

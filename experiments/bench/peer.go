@@ -35,7 +35,8 @@ func FindPython(want string) string {
 
 // measurePeer runs the peer once on the workload, on its own data of the same distribution.
 func (o Options) measurePeer(ctx context.Context, w Workload, v variant) (PeerMeasurement, error) {
-	args := []string{o.Python, o.Peer, "--threads", strconv.Itoa(o.Threads), "--dropout", "0", "--repeat", "1", "--scenarios", w.Peer, "--phases", v.phase}
+	args := []string{o.Python, o.Peer, "--threads", strconv.Itoa(o.Threads), "--dropout", "0", "--repeat", "1", "--scenarios",
+		w.Peer, "--phases", v.phase}
 	if w.PeerBatch > 0 {
 		args = append(args, "--rl_batch", strconv.Itoa(w.PeerBatch))
 	}

@@ -88,7 +88,8 @@ func (t *table) print(out io.Writer, tokens []TokenLine) error {
 	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		report := map[string]any{"machine": machine(), "device": t.opt.Device, "threads": t.opt.Threads, "repeats": t.opt.Repeats, "rows": t.lines, "tokens": tokens}
+		report := map[string]any{"machine": machine(), "device": t.opt.Device, "threads": t.opt.Threads, "repeats": t.opt.Repeats,
+			"rows": t.lines, "tokens": tokens}
 		if len(t.lines) > 0 {
 			report["libtorch"], report["device"], report["threads"] = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
 		}
@@ -136,8 +137,10 @@ func (t *table) heading() string {
 }
 
 func (t *table) footnote() string {
-	text := "CPU s: of all threads of the process. load: reading the files; begin: preparing the phase (optimizer, frozen policies); peak: of the whole process. " +
-		"reference, peer: queries per CPU second of the Python reference and of hand-optimised PyTorch; in brackets as published, on one core of another machine (libtorch 1.13.1, OpenBLAS)."
+	text := "CPU s: of all threads of the process. load: reading the files; begin: preparing the phase (optimizer, frozen " +
+		"policies); peak: of the whole process. " +
+		"reference, peer: queries per CPU second of the Python reference and of hand-optimised PyTorch; in brackets as published, " +
+		"on one core of another machine (libtorch 1.13.1, OpenBLAS)."
 	if slices.ContainsFunc(t.lines, func(l Line) bool { return l.PeerHere }) {
 		text += " The peer without brackets ran in turns with ours; ratio: ours / peer (least–greatest pair)."
 	}
@@ -146,7 +149,8 @@ func (t *table) footnote() string {
 
 // cells are the header and the rows as text.
 func (t *table) cells() [][]string {
-	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms", "peak MB", "reference", "peer", "ratio", "exact/k3"}}
+	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms",
+		"peak MB", "reference", "peer", "ratio", "exact/k3"}}
 	for _, l := range t.lines {
 		reference, peer, ratio, exact := "", "", "", ""
 		if l.Reference > 0 && l.Phase != "grpo-exact" {
@@ -165,7 +169,8 @@ func (t *table) cells() [][]string {
 			exact = fmt.Sprintf("%.2f", l.ExactCost)
 		}
 		cells = append(cells, []string{l.Workload, l.Phase, fmt.Sprint(l.Batch), fmt.Sprint(l.Pool), number(l.PerSecond), number(l.PerCPU),
-			fmt.Sprintf("%.2f", l.StepMS), fmt.Sprintf("%.2f", l.LoadSecond), fmt.Sprintf("%.1f", l.BeginMS), fmt.Sprintf("%.0f", l.PeakMB), reference, peer, ratio, exact})
+			fmt.Sprintf("%.2f", l.StepMS), fmt.Sprintf("%.2f", l.LoadSecond), fmt.Sprintf("%.1f", l.BeginMS), fmt.Sprintf("%.0f",
+				l.PeakMB), reference, peer, ratio, exact})
 	}
 	return cells
 }

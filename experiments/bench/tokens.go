@@ -23,8 +23,10 @@ type TokenWorkload struct {
 // TokenWorkloads returns the sizes in the order of the table.
 func TokenWorkloads() []TokenWorkload {
 	return []TokenWorkload{
-		{Name: "qwen2_5_vl_tiny", Peer: "tiny", Hidden: 64, MLP: 128, Layers: 4, Heads: 4, KVHeads: 2, Vocab: 640, Tokens: 128, Prompt: 64, Generated: 64, Group: 4, Rank: 8, Repeats: 15},
-		{Name: "qwen2_5_vl_mid", Peer: "mid", Hidden: 512, MLP: 1408, Layers: 8, Heads: 8, KVHeads: 2, Vocab: 32000, Tokens: 512, Prompt: 64, Generated: 24, Group: 4, Rank: 8, Repeats: 2},
+		{Name: "qwen2_5_vl_tiny", Peer: "tiny", Hidden: 64, MLP: 128, Layers: 4, Heads: 4, KVHeads: 2, Vocab: 640, Tokens: 128,
+			Prompt: 64, Generated: 64, Group: 4, Rank: 8, Repeats: 15},
+		{Name: "qwen2_5_vl_mid", Peer: "mid", Hidden: 512, MLP: 1408, Layers: 8, Heads: 8, KVHeads: 2, Vocab: 32000, Tokens: 512,
+			Prompt: 64, Generated: 24, Group: 4, Rank: 8, Repeats: 2},
 	}
 }
 
@@ -64,15 +66,16 @@ type TokenMeasurement struct {
 
 // TokenLine is one row of the table: medians over the processes.
 type TokenLine struct {
-	Workload   string    `json:"workload"`
-	Case       string    `json:"case"`
-	Unit       string    `json:"unit"`
-	Value      float64   `json:"value"`
-	CPU        float64   `json:"cpu"`
-	PeakMB     float64   `json:"peak_mb"`
-	Peer       float64   `json:"peer_cpu,omitempty"`
-	PeerPeakMB float64   `json:"peer_peak_mb,omitempty"`
-	Ratio      float64   `json:"ratio,omitempty"` // how many times as fast as the peer by CPU time, median over pairs that ran one after the other
+	Workload   string  `json:"workload"`
+	Case       string  `json:"case"`
+	Unit       string  `json:"unit"`
+	Value      float64 `json:"value"`
+	CPU        float64 `json:"cpu"`
+	PeakMB     float64 `json:"peak_mb"`
+	Peer       float64 `json:"peer_cpu,omitempty"`
+	PeerPeakMB float64 `json:"peer_peak_mb,omitempty"`
+	// how many times as fast as the peer by CPU time, median over pairs that ran one after the other
+	Ratio      float64   `json:"ratio,omitempty"`
 	RatioRange []float64 `json:"ratio_range,omitempty"`
 }
 
@@ -113,8 +116,10 @@ func (o Options) tokenLines(ctx context.Context, w TokenWorkload, cases []TokenC
 	}
 	var lines []TokenLine
 	for i, c := range cases {
-		l := TokenLine{Workload: w.Name, Case: c.Name, Unit: c.unit(), Value: medianOf(ours[i], func(m TokenMeasurement) float64 { return m.Value }),
-			CPU: medianOf(ours[i], func(m TokenMeasurement) float64 { return m.CPU }), PeakMB: medianOf(ours[i], func(m TokenMeasurement) float64 { return m.PeakMB })}
+		l := TokenLine{Workload: w.Name, Case: c.Name, Unit: c.unit(),
+			Value: medianOf(ours[i], func(m TokenMeasurement) float64 { return m.Value }),
+			CPU:   medianOf(ours[i], func(m TokenMeasurement) float64 { return m.CPU }), PeakMB: medianOf(ours[i],
+				func(m TokenMeasurement) float64 { return m.PeakMB })}
 		if len(peer[i]) > 0 {
 			l.Peer = medianOf(peer[i], func(m TokenMeasurement) float64 { return m.CPU })
 			l.PeerPeakMB = medianOf(peer[i], func(m TokenMeasurement) float64 { return m.PeakMB })
@@ -150,7 +155,8 @@ func (o Options) measureTokens(ctx context.Context, s TokenSpec) (m TokenMeasure
 
 // tokenPeer runs the peer program once on a case.
 func (o Options) tokenPeer(ctx context.Context, w TokenWorkload, c TokenCase) (m TokenMeasurement, err error) {
-	out, err := command(ctx, []string{o.Python, o.TokenPeer, "--size", w.Peer, "--cases", c.Name, "--repeats", strconv.Itoa(w.Repeats), "--threads", strconv.Itoa(o.Threads)})
+	out, err := command(ctx, []string{o.Python, o.TokenPeer, "--size", w.Peer, "--cases", c.Name, "--repeats",
+		strconv.Itoa(w.Repeats), "--threads", strconv.Itoa(o.Threads)})
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", filepath.Base(o.TokenPeer), err)
 	}
@@ -169,9 +175,11 @@ func printTokens(out io.Writer, lines []TokenLine, format string) error {
 	for _, l := range lines {
 		peer, peak, ratio := "", "", ""
 		if l.Peer > 0 {
-			peer, peak, ratio = fmt.Sprintf("%.3g", l.Peer), fmt.Sprintf("%.0f", l.PeerPeakMB), fmt.Sprintf("%.2f (%.2f–%.2f)", l.Ratio, l.RatioRange[0], l.RatioRange[1])
+			peer, peak, ratio = fmt.Sprintf("%.3g", l.Peer), fmt.Sprintf("%.0f", l.PeerPeakMB), fmt.Sprintf("%.2f (%.2f–%.2f)",
+				l.Ratio, l.RatioRange[0], l.RatioRange[1])
 		}
-		cells = append(cells, []string{l.Workload, l.Case, fmt.Sprintf("%.3g", l.Value), fmt.Sprintf("%.3g", l.CPU), l.Unit, fmt.Sprintf("%.0f", l.PeakMB), peer, peak, ratio})
+		cells = append(cells, []string{l.Workload, l.Case, fmt.Sprintf("%.3g", l.Value), fmt.Sprintf("%.3g", l.CPU), l.Unit,
+			fmt.Sprintf("%.0f", l.PeakMB), peer, peak, ratio})
 	}
 	fmt.Fprintln(out)
 	if format == "markdown" {
@@ -191,7 +199,8 @@ func printTokens(out io.Writer, lines []TokenLine, format string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(out, "Qwen2.5's decoder from random weights in float32, text only: "+caseTexts()+". peer: plain PyTorch as HuggingFace's eager code computes it, "+
+	_, err := fmt.Fprintln(out, "Qwen2.5's decoder from random weights in float32, text only: "+caseTexts()+
+		". peer: plain PyTorch as HuggingFace's eager code computes it, "+
 		"in turns with ours; ratio: how many times as fast by CPU time (least–greatest pair).")
 	return err
 }

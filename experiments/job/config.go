@@ -11,7 +11,6 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
@@ -63,8 +62,8 @@ type Config struct {
 	RCE RCEOptions `koanf:"rce"`
 	// group-relative policy optimisation
 	GRPO GRPOOptions `koanf:"grpo"`
-	// MorePhases are further sections that the schedule may name: grpo_online, and those to which a user gives a kind.
-	MorePhases map[string]configs.Section `koanf:",sections"`
+	// further phases, by the names of their sections
+	Sections map[string]configs.Section `koanf:",sections"`
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
@@ -113,27 +112,31 @@ type PredictOptions struct {
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
 	c := &Config{
+		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
-	for _, p := range c.kinds() {
-		p.SetDefaults()
-	}
-	online := &GRPOOptions{grpo.DefaultOptions()}
+	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"
-	c.MorePhases = map[string]configs.Section{
+	c.Sections = map[string]configs.Section{
 		"grpo_online": {Kind: "grpo", Options: online, Help: "a second GRPO phase, on sampled groups scored by the reader"},
+	}
+	own := c.Phases().Names()
+	for _, kind := range PhaseKinds() {
+		if !slices.Contains(own, kind.Name) {
+			c.Sections[kind.Name] = configs.Section{Kind: kind.Name, Options: kind.New(), Help: kind.Help}
+		}
 	}
 	return c
 }
 
-// Kinds returns the default options of every kind of phase.
+// Kinds returns the options of every kind of phase that a section may have (configs.Section).
 func (c *Config) Kinds() map[string]any {
 	out := map[string]any{}
-	for name, p := range DefaultConfig().kinds() {
-		out[name] = p
+	for _, kind := range PhaseKinds() {
+		out[kind.Name] = kind.New()
 	}
 	return out
 }

@@ -9,8 +9,8 @@ import (
 // GRPOOptions is a section of kind grpo.
 type GRPOOptions struct{ grpo.Options }
 
-// SetDefaults implements Phase.
-func (o *GRPOOptions) SetDefaults() { o.Options = grpo.DefaultOptions() }
+// NewGRPO returns the defaults.
+func NewGRPO() *GRPOOptions { return &GRPOOptions{grpo.DefaultOptions()} }
 
 // Build implements Phase.
 func (o *GRPOOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {

@@ -13,8 +13,8 @@ import (
 // SFTOptions is a section of kind sft.
 type SFTOptions struct{ rce.SFTOptions }
 
-// SetDefaults implements Phase.
-func (o *SFTOptions) SetDefaults() { o.SFTOptions = rce.DefaultSFTOptions() }
+// NewSFT returns the defaults.
+func NewSFT() *SFTOptions { return &SFTOptions{rce.DefaultSFTOptions()} }
 
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
@@ -33,8 +33,8 @@ func (o *SFTOptions) Shrink(int) {}
 // RCEOptions is a section of kind rce.
 type RCEOptions struct{ rce.Options }
 
-// SetDefaults implements Phase.
-func (o *RCEOptions) SetDefaults() { o.Options = rce.DefaultOptions() }
+// NewRCE returns the defaults.
+func NewRCE() *RCEOptions { return &RCEOptions{rce.DefaultOptions()} }
 
 // Build implements Phase.
 func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {

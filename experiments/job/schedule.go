@@ -1,10 +1,11 @@
 package job
 
 import (
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 
-	"fulcrum/configs"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -21,11 +22,9 @@ type Sources interface {
 	Online(phase string) (selector.Source, error)
 }
 
-// Phase is what a schedule may name: the options of one section and what is made of them. To add one, write a type with
-// its options and these methods, and give Config a field of it.
+// Phase is what a schedule may name: the options of one section and what is made of them. To add a kind, write a type
+// with its options and these methods, and one line in PhaseKinds.
 type Phase interface {
-	// SetDefaults fills in the options.
-	SetDefaults()
 	// Build makes the phase that the schedule calls name.
 	Build(name string, c *Config, d Sources) (phases.Phase, error)
 	// Traits says what the checks before training go by.
@@ -59,26 +58,34 @@ const (
 	FromGroups                // groups of recorded candidates, compared
 )
 
-// kinds returns the sections of c that are a phase each: their names are the kinds that others may have.
-func (c *Config) kinds() map[string]Phase {
-	out := map[string]Phase{}
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		if p, ok := v.Field(i).Addr().Interface().(Phase); ok {
-			out[v.Type().Field(i).Tag.Get("koanf")] = p
-		}
+// PhaseKind is a kind of phase. The section of its name is always there; others may be of its kind too.
+type PhaseKind struct {
+	Name, Help string
+	New        func() Phase // with the defaults
+}
+
+// PhaseKinds returns the kinds of phases.
+func PhaseKinds() []PhaseKind {
+	return []PhaseKind{
+		{"sft", "supervised fine-tuning on the best recorded beam", func() Phase { return NewSFT() }},
+		{"rce", "reward-weighted cross entropy on recorded beams", func() Phase { return NewRCE() }},
+		{"grpo", "group-relative policy optimisation", func() Phase { return NewGRPO() }},
 	}
-	return out
 }
 
 // Phases returns the phases that c's schedule may name: the sections that are one.
 func (c *Config) Phases() *registry.Table[Phase] {
 	t := registry.New[Phase]("phase")
-	for name, p := range c.kinds() {
-		t.Add(name, p)
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if p, ok := v.Field(i).Addr().Interface().(Phase); ok {
+			t.Add(v.Type().Field(i).Tag.Get("koanf"), p)
+		}
 	}
-	for name, section := range c.MorePhases {
-		t.Add(name, section.Options.(Phase))
+	for _, name := range slices.Sorted(maps.Keys(c.Sections)) {
+		if p, ok := c.Sections[name].Options.(Phase); ok {
+			t.Add(name, p)
+		}
 	}
 	return t
 }
@@ -126,19 +133,21 @@ func (c *Config) sampleTemp(temperature float64) float64 {
 func (c *Config) ForTrial(groupSize int) *Config {
 	trial := *c
 	trial.Optim.WeightDecay = 0
+	trial.Sections = maps.Clone(c.Sections)
+	for name, s := range trial.Sections {
+		own := reflect.New(reflect.TypeOf(s.Options).Elem())
+		own.Elem().Set(reflect.ValueOf(s.Options).Elem())
+		s.Options = own.Interface()
+		trial.Sections[name] = s
+	}
 	if groupSize == 0 {
 		groupSize = math.MaxInt
 	}
-	trial.MorePhases = map[string]configs.Section{}
-	for name, section := range c.MorePhases {
-		own := reflect.New(reflect.TypeOf(section.Options).Elem())
-		own.Elem().Set(reflect.ValueOf(section.Options).Elem())
-		own.Interface().(Phase).Shrink(groupSize)
-		section.Options = own.Interface()
-		trial.MorePhases[name] = section
-	}
-	for _, p := range trial.kinds() {
-		p.Shrink(groupSize)
+	table := trial.Phases()
+	for _, name := range table.Names() {
+		if p, err := table.Get(name); err == nil {
+			p.Shrink(groupSize)
+		}
 	}
 	return &trial
 }

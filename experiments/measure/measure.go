@@ -46,7 +46,8 @@ func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error
 	if err != nil {
 		return bench.Measurement{}, err
 	}
-	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: spec.Overrides, Now: time.Now(), AppName: "run"})
+	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: spec.Overrides,
+		Now: time.Now(), AppName: "run"})
 	if err != nil {
 		return bench.Measurement{}, err
 	}
@@ -118,29 +119,35 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 		return m, err
 	}
 	m.Begin, _ = clock.read()
+	err = timeSteps(ctx, phase, batches, &m)
+	return m, err
+}
+
+// timeSteps makes the steps that do not count, then the passes, and notes their times and losses.
+func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
 	done := 0
 	step := func(queries []int) (phases.Metrics, error) { // as the scheduler's
 		defer torchx.Scope()()
 		done++
 		return phase.Step(ctx, 1, done-1, 0, queries)
 	}
-	for i := range spec.Warmup {
+	for i := range m.Spec.Warmup {
 		if _, err := step(batches[i%len(batches)]); err != nil {
-			return m, err
+			return err
 		}
 	}
 	runtime.GC() // what loading left behind is not the steps' to collect
 	var stepMS []float64
-	for range spec.Passes {
-		clock = startClock()
+	for range m.Spec.Passes {
+		clock := startClock()
 		for i, queries := range batches {
 			if err := ctx.Err(); err != nil {
-				return m, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 			begin := time.Now()
 			metrics, err := step(queries)
 			if err != nil {
-				return m, fmt.Errorf("step %d: %w", i+1, err)
+				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 			stepMS = append(stepMS, 1e3*time.Since(begin).Seconds())
 			m.Losses = append(m.Losses, metrics["loss"].(float64))
@@ -150,7 +157,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	}
 	slices.Sort(stepMS)
 	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], hostmem.Peak()/mb
-	return m, nil
+	return nil
 }
 
 const mb = 1 << 20

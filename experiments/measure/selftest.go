@@ -36,16 +36,19 @@ func SelftestCases(dir string) ([]SelftestCase, error) {
 		data  bench.Dataset
 		model []string
 	}{
-		{bench.Dataset{Name: "own", RL: true, Queries: 40, Pool: 12, Examples: 30, Min: 2, Max: 6, Shots: 3, Dim: 24}, []string{"selector.num_heads=2", "selector.num_layers=2"}},
+		{bench.Dataset{Name: "own", RL: true, Queries: 40, Pool: 12, Examples: 30, Min: 2, Max: 6, Shots: 3, Dim: 24},
+			[]string{"selector.num_heads=2", "selector.num_layers=2"}},
 		{bench.Dataset{Name: "shared", Queries: 40, Pool: 15, Examples: 15, Min: 4, Max: 4, Shots: 3, Dim: 24}, nil},
 	} {
 		files, err := of.data.Generate(dir)
 		if err != nil {
 			return nil, err
 		}
-		common := append(files.Overrides(of.data), "selector=v3", "selector.hidden_dim=16", "data.batch_size=8", "data.train_ratio=1", "data.shuffle=false",
+		common := append(files.Overrides(of.data), "selector=v3", "selector.hidden_dim=16", "data.batch_size=8",
+			"data.train_ratio=1", "data.shuffle=false",
 			"grpo/curriculum=none", "lr_schedule=constant", "rce.lr=1e-3", "grpo.lr=1e-3", "threads=1", "report.plots=false")
-		for _, loss := range []struct{ name, phase, override string }{{"rce", "rce", "rce.rewards=normalized"}, {"grpo", "grpo", "grpo.kl.estimator=k3"}, {"grpo-exact", "grpo", "grpo.kl.estimator=exact"}} {
+		for _, loss := range []struct{ name, phase, override string }{{"rce", "rce", "rce.rewards=normalized"},
+			{"grpo", "grpo", "grpo.kl.estimator=k3"}, {"grpo-exact", "grpo", "grpo.kl.estimator=exact"}} {
 			overrides := append(append(slices.Clone(common), of.model...), loss.override)
 			out = append(out, SelftestCase{of.data.Name + " " + loss.name, bench.Spec{Phase: loss.phase, Passes: 3, Overrides: overrides}})
 		}
@@ -66,7 +69,8 @@ func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []
 			verdict = "FAILED"
 			failed++
 		}
-		fmt.Fprintf(w, "%-7s %-18s %3d steps  largest difference of a loss from %s %.1e (tolerance %.0e)  %s\n", device, name, steps, to, difference, tolerance, verdict)
+		fmt.Fprintf(w, "%-7s %-18s %3d steps  largest difference of a loss from %s %.1e (tolerance %.0e)  %s\n", device, name,
+			steps, to, difference, tolerance, verdict)
 	}
 	for _, device := range devices {
 		for _, c := range cases {
@@ -90,7 +94,8 @@ func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []
 }
 
 // compareDevices trains the benchmark's own sizes on the CPU and on device.
-func compareDevices(ctx context.Context, device, dir string, report func(device, name string, steps int, difference, tolerance float64, to string)) error {
+func compareDevices(ctx context.Context, device, dir string, report func(device, name string, steps int, difference,
+	tolerance float64, to string)) error {
 	for _, w := range bench.Workloads() {
 		if w.Name != "rl_k64_b32" && w.Name != "legacy_k64_b32" {
 			continue

@@ -78,10 +78,13 @@ type tokenBench struct {
 func newTokenBench(w bench.TokenWorkload, device string, adapters bool) (*tokenBench, error) {
 	opt := vl.DefaultOptions()
 	opt.DType = "float32"
-	opt.Scratch.HiddenSize, opt.Scratch.IntermediateSize, opt.Scratch.Layers, opt.Scratch.Heads, opt.Scratch.KVHeads = w.Hidden, w.MLP, w.Layers, w.Heads, w.KVHeads
-	opt.Scratch.Vision = vl.ScratchVisionOptions{Depth: 1, HiddenSize: 4, IntermediateSize: 1, Heads: 1, Window: 112, FullBlocks: []int{0}} // nothing looks
+	opt.Scratch.HiddenSize, opt.Scratch.IntermediateSize = w.Hidden, w.MLP
+	opt.Scratch.Layers, opt.Scratch.Heads, opt.Scratch.KVHeads = w.Layers, w.Heads, w.KVHeads
+	// nothing looks
+	opt.Scratch.Vision = vl.ScratchVisionOptions{Depth: 1, HiddenSize: 4, IntermediateSize: 1, Heads: 1, Window: 112, FullBlocks: []int{0}}
 	last := int64(w.Vocab)
-	vocab := vl.Vocabulary{Size: w.Vocab, EOS: []int64{last - 1}, Pad: last - 2, Image: last - 3, Video: last - 4, VisionStart: last - 5, VisionEnd: last - 6, VisionPad: last - 7}
+	vocab := vl.Vocabulary{Size: w.Vocab, EOS: []int64{last - 1}, Pad: last - 2, Image: last - 3, Video: last - 4,
+		VisionStart: last - 5, VisionEnd: last - 6, VisionPad: last - 7}
 	model, err := vl.New(opt, vocab, device, 1)
 	if err != nil {
 		return nil, err

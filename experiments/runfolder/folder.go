@@ -153,7 +153,8 @@ func RefuseForeign(dir, task string) error {
 	if !IsRun(dir) || task != "train" && TaskOf(dir) == task {
 		return nil
 	}
-	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s "+
+		"hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
 }
 
 // TaskOf returns the task of the run in dir, "" when that cannot be read.
@@ -221,7 +222,8 @@ func FirstMissing(dir string) string {
 // Forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json", "manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json",
+		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
 		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
 		for _, path := range old {
 			if !before[filepath.Base(path)] {

@@ -63,7 +63,8 @@ func ReadSaved(dir string) (Saved, error) {
 // CheckExists refuses the path of a folder or file that does not exist.
 func CheckExists(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return usage.Errorf("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
+		return usage.Errorf("%s: no such folder%s: runs lie in outputs/DATE/TIME, sweeps in multirun/DATE/TIME, or where "+
+			"hydra.run.dir and hydra.sweep.dir said", path, nearpath.Hint(path))
 	}
 	return nil
 }

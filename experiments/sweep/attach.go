@@ -146,7 +146,8 @@ func detach(ctx context.Context, dir string) error {
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
 		if runfolder.Locked(dir) {
-			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir, cmd.Process.Pid, dir, dir, cmd.Process.Pid)
+			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir,
+				cmd.Process.Pid, dir, dir, cmd.Process.Pid)
 			return nil
 		}
 		select {

@@ -43,7 +43,8 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{}, onFailure: onFailure, generation: generation}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{},
+		onFailure: onFailure, generation: generation}
 	program := keptProgram(p.dir)
 	if program == "" { // nothing is left to run, or the folder's file system executes nothing
 		if program, err = os.Executable(); err != nil {
@@ -212,7 +213,8 @@ func (c *controller) skip() error {
 		}
 		switch parent := c.jobs[*job.Parent]; parent.State {
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
-			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm, came(parent.State))
+			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm,
+				came(parent.State))
 			stdout.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
 			skipped = append(skipped, *job)
 		}
@@ -323,7 +325,8 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		job.State, job.Cause, job.Tail = a.State, "", nil
 		if err := c.plan.result(job); err != nil { // all jobs would come to the same
 			job.State, job.Cause = launcher.Failed, err.Error()
-			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run resume", job.Num, err)
+			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run "+
+				"resume", job.Num, err)
 		}
 	case launcher.Interrupted:
 		job.State = launcher.Queued

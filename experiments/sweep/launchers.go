@@ -30,7 +30,8 @@ func Launchers() *registry.Table[launcherMaker] {
 
 func basicLauncher(p *plan) (openLauncher, error) {
 	var none struct{}
-	return func(_, program string) (launcher.Launcher, error) { return launcher.NewBasic(program), nil }, p.master.DecodeHydra("launcher", &none)
+	return func(_, program string) (launcher.Launcher, error) { return launcher.NewBasic(program), nil },
+		p.master.DecodeHydra("launcher", &none)
 }
 
 func localLauncher(p *plan) (openLauncher, error) {
@@ -77,7 +78,8 @@ func joblibLauncher(p *plan) (openLauncher, error) {
 		return nil, err
 	}
 	defaults := joblibOptions{
-		NJobs: given.NJobs, Timeout: given.Timeout, Prefer: "processes", Verbose: given.Verbose, PreDisp: "2*n_jobs", BatchSize: "auto", MmapMode: "r",
+		NJobs: given.NJobs, Timeout: given.Timeout, Prefer: "processes", Verbose: given.Verbose, PreDisp: "2*n_jobs",
+		BatchSize: "auto", MmapMode: "r",
 	}
 	if given.Backend == "loky" || given.Backend == "multiprocessing" { // processes in either case
 		given.Backend = nil
@@ -112,7 +114,8 @@ func submititLocalLauncher(p *plan) (openLauncher, error) {
 	if err := p.master.DecodeHydra("launcher", &given); err != nil {
 		return nil, err
 	}
-	defaults := submititLocalOptions{Folder: given.Folder, Timeout: given.Timeout, Tasks: 1, Nodes: 1, Name: given.Name, ToStdout: given.ToStdout}
+	defaults := submititLocalOptions{Folder: given.Folder, Timeout: given.Timeout, Tasks: 1, Nodes: 1, Name: given.Name,
+		ToStdout: given.ToStdout}
 	if err := refuseOthers(given, defaults, "submitit_local"); err != nil {
 		return nil, err
 	}
@@ -129,7 +132,8 @@ func refuseOthers(given, defaults any, plugin string) error {
 		a, b := g.Field(i).Interface(), d.Field(i).Interface()
 		if !reflect.DeepEqual(a, b) && fmt.Sprint(a) != fmt.Sprint(b) {
 			key := g.Type().Field(i).Tag.Get("koanf")
-			return usage.Errorf("hydra.launcher.%s=%v: hydra/launcher=%s runs as hydra/launcher=local here (n_jobs, timeout_min, gpus, jobs_per_gpu), which has nothing like it", key, a, plugin)
+			return usage.Errorf("hydra.launcher.%s=%v: hydra/launcher=%s runs as hydra/launcher=local here (n_jobs, timeout_min, "+
+				"gpus, jobs_per_gpu), which has nothing like it", key, a, plugin)
 		}
 	}
 	return nil

@@ -76,12 +76,14 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 		return nil, err
 	}
 	if p.hydra.SweepDir == "" {
-		return nil, usage.Errorf("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is multirun/DATE/TIME")
+		return nil, usage.Errorf("hydra.sweep.dir is empty: want a folder, as in hydra.sweep.dir=multirun/mine; left out, it is " +
+			"multirun/DATE/TIME")
 	}
 	if p.dir, err = filepath.Abs(p.hydra.SweepDir); err != nil {
 		return nil, err
 	}
-	p.sweeper, p.options, err = sweeper.Resolve(p.hydra.Sweeper, master.Choice("hydra/sweeper/sampler"), func(dst any) error { return master.DecodeHydra("sweeper", dst) })
+	p.sweeper, p.options, err = sweeper.Resolve(p.hydra.Sweeper, master.Choice("hydra/sweeper/sampler"),
+		func(dst any) error { return master.DecodeHydra("sweeper", dst) })
 	if err != nil {
 		return nil, configuration(err)
 	}
@@ -139,7 +141,8 @@ func (p *plan) sweep() (ledger.Sweep, error) {
 // flags repeats the request's config search flags.
 func flags(r configs.Request) []string {
 	var out []string
-	for _, f := range []struct{ name, value string }{{"--config-path", r.ConfigPath}, {"--config-name", r.ConfigName}, {"--config-dir", r.ConfigDir}} {
+	for _, f := range []struct{ name, value string }{{"--config-path", r.ConfigPath}, {"--config-name", r.ConfigName},
+		{"--config-dir", r.ConfigDir}} {
 		if f.value != "" {
 			out = append(out, f.name+"="+f.value)
 		}
@@ -288,7 +291,8 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	out.row = ledger.Job{Num: num, Overrides: own, Params: p.params(own), Dir: sub, Fingerprint: hash, State: launcher.Queued}
 	dir := filepath.Join(p.dir, sub)
 	args := slices.Concat(flags(p.req), overrides, p.master.HydraOverrides())
-	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quote(dir), "hydra.sweep.dir="+configs.Quote(p.dir), "hydra.sweep.subdir="+configs.Quote(sub), fmt.Sprintf("hydra.job.num=%d", num))
+	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quote(dir), "hydra.sweep.dir="+configs.Quote(p.dir),
+		"hydra.sweep.subdir="+configs.Quote(sub), fmt.Sprintf("hydra.job.num=%d", num))
 	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
 	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")

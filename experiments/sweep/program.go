@@ -80,7 +80,8 @@ func keepProgram(dir string) error {
 		return err
 	}
 	if keptProgram(dir) == "" {
-		fmt.Fprintf(os.Stderr, "warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of the sweep changes them\n", dir, self)
+		fmt.Fprintf(os.Stderr, "warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of the "+
+			"sweep changes them\n", dir, self)
 	}
 	return nil
 }
@@ -100,7 +101,8 @@ func forwardingLibrary() (string, error) {
 			return lines.Text()[at:], nil
 		}
 	}
-	return "", errors.New("keeping the sweep's program: its library libcgotorch.so is gone from where it was loaded; start the sweep again after the build")
+	return "", errors.New("keeping the sweep's program: its library libcgotorch.so is gone from where it was loaded; start the " +
+		"sweep again after the build")
 }
 
 // linkOrCopy makes to a hard link to from, or a copy where a link is not allowed (another file system, another owner).
@@ -133,7 +135,8 @@ func chooseProgram(dir string, accept bool) error {
 		if same, err := sameContent(kept, self); err != nil || same {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to this one:  run resume %s %s\n", kept, dir, AcceptChanges)
+		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to "+
+			"this one:  run resume %s %s\n", kept, dir, AcceptChanges)
 		return nil
 	}
 	return keepProgram(dir)

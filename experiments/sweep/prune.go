@@ -101,7 +101,8 @@ func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error)
 	if err != nil {
 		return opt, "", 0, err
 	}
-	if _, opt, err = sweeper.Resolve(saved.Choice("hydra/sweeper"), saved.Choice("hydra/sweeper/sampler"), func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
+	if _, opt, err = sweeper.Resolve(saved.Choice("hydra/sweeper"), saved.Choice("hydra/sweeper/sampler"),
+		func(dst any) error { return c.DecodeHydra("sweeper", dst) }); err != nil {
 		return opt, "", 0, err
 	}
 	if sweep, err = runfolder.HydraValue(c, "sweep.dir"); err != nil {

@@ -35,7 +35,8 @@ type Resumption struct {
 // mayChange are the keys of the hydra node that a sweep may go on with other values of. Everything else
 // decides what its jobs compute, or which they are.
 var mayChange = []string{
-	"hydra/launcher", "hydra.launcher", "hydra.sweeper.n_trials", "hydra.sweeper.n_jobs", "hydra.sweeper.on_failure", "hydra.sweeper.max_failure_rate",
+	"hydra/launcher", "hydra.launcher", "hydra.sweeper.n_trials", "hydra.sweeper.n_jobs", "hydra.sweeper.on_failure",
+	"hydra.sweeper.max_failure_rate",
 	"hydra.sweeper.max_batch_size", "hydra.sweeper.objective", "hydra.sweeper.direction", "hydra.sweeper.constraints",
 }
 
@@ -120,7 +121,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		return nil, err
 	}
 	if now.Sweeper != s.Sweeper || p.search != nil && !reflect.DeepEqual(now.Dimensions, s.Dimensions) {
-		return nil, usage.Errorf("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s over %s): that is another sweep, give it another hydra.sweep.dir",
+		return nil, usage.Errorf("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s "+
+			"over %s): that is another sweep, give it another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
 	if err := p.sameArms(*s); err != nil {
@@ -134,7 +136,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 			if hasResult(p.dir, *job) {
 				continue
 			}
-			fmt.Fprintf(os.Stderr, "warning: job %d was %s and its results are gone from %s: it runs again\n", job.Num, job.State, filepath.Join(p.dir, job.Dir))
+			fmt.Fprintf(os.Stderr, "warning: job %d was %s and its results are gone from %s: it runs again\n", job.Num, job.State,
+				filepath.Join(p.dir, job.Dir))
 			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
 		}
 		if job.State == launcher.Failed && !r.Retry {
@@ -158,7 +161,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		if len(changed) > 0 {
 			what = jobNumbers(changed)
 		}
-		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, AcceptChanges)
+		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the "+
+			"new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, AcceptChanges)
 	}
 	if len(changed) > 0 || search {
 		s.Generation++
@@ -179,7 +183,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		}
 		again[job.Num] = expecting(plan.start, job.Fingerprint)
 	}
-	s.Fingerprint, s.Launcher, s.Trials, s.Objectives, s.Constraints = now.Fingerprint, now.Launcher, now.Trials, now.Objectives, now.Constraints
+	s.Fingerprint, s.Launcher, s.Trials = now.Fingerprint, now.Launcher, now.Trials
+	s.Objectives, s.Constraints = now.Objectives, now.Constraints
 	s.Study = now.Study // its questions may be others
 	return again, nil
 }
@@ -264,7 +269,8 @@ func (p *plan) changes(generation int) string {
 	switch {
 	case len(keys) == 0:
 		if p.study != nil {
-			return "in an option that the jobs choose, in what an interpolation reads, or because the study's folder was moved: where an arm starts is a path"
+			return "in an option that the jobs choose, in what an interpolation reads, or because the study's folder was moved: " +
+				"where an arm starts is a path"
 		}
 		return "in an option that the jobs choose, or in what an interpolation reads, such as an environment variable"
 	case len(keys) > most:

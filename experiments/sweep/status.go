@@ -19,7 +19,8 @@ func LostLedger(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
 		return nil
 	}
-	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run "+
+		"resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
 // PrintStatus prints the jobs of a sweep, or how far one run is.
@@ -49,7 +50,8 @@ func PrintStatus(dir string) error {
 	} else if s.Trials > 0 {
 		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
-	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir, s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
+	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir,
+		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := reportInput(dir, s, jobs)
 	stdout.Print(sweepreport.SweepTable(rows, opt))
 	for _, job := range jobs {

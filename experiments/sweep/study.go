@@ -79,7 +79,8 @@ func (p *plan) sameArms(s ledger.Sweep) error {
 	if p.study == nil || reflect.DeepEqual(p.study.Arms, s.Study.Arms) {
 		return nil
 	}
-	return usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another hydra.sweep.dir", p.dir)
+	return usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another "+
+		"hydra.sweep.dir", p.dir)
 }
 
 // without are the overrides of an arm whose keys a point does not set.

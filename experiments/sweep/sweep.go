@@ -91,7 +91,8 @@ func (p *plan) unused() error {
 		return err
 	}
 	for name := range names {
-		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) { // of a controller that was killed before there was a sweep
+		// of a controller that was killed before there was a sweep
+		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) {
 			continue
 		}
 		if ledger.Exists(p.dir) {
@@ -122,7 +123,8 @@ func reopen(runs Runs, dir string, s ledger.Sweep) (*plan, error) {
 		return nil, err
 	}
 	req := configs.Request{
-		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+configs.Quote(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
+		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+
+			configs.Quote(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
 	}
 	var err error
 	for _, flag := range s.Flags {

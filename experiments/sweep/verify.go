@@ -53,7 +53,8 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 // verifyResult compares what the ledger says of a job with what the job's own records say.
 func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
 	differ := func(what string, stated, recomputed any) {
-		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated), Recomputed: inline(recomputed)})
+		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what),
+			Stated: inline(stated), Recomputed: inline(recomputed)})
 	}
 	summary, err := record.ReadSummary(dir)
 	if err != nil {

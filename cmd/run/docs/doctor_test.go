@@ -14,7 +14,8 @@ import (
 
 func TestDoctorPageIsCurrent(t *testing.T) {
 	var b bytes.Buffer
-	b.WriteString("# The signal doctor\n\n" + strings.Replace(generated, "the option structs", "phases/doctor and this package", 1) + doctorIntro)
+	b.WriteString("# The signal doctor\n\n" + strings.Replace(generated, "the option structs",
+		"phases/doctor and this package", 1) + doctorIntro)
 	b.WriteString("| Check | Default | Threshold | Holds that | A finding means | What to do |\n|---|---|---|---|---|---|\n")
 	rules := doctorRules(t)
 	for _, c := range doctor.Checks() {
@@ -84,7 +85,8 @@ saved state stays. Each check speaks once a phase.
     run exp=okvqa_v3 doctor.gradient_spike.limit=5              # another threshold
     run exp=okvqa_v3 doctor.enabled=false
 
-A run that was stopped goes on after ` + "`severity: stop`" + ` is changed in its ` + "`.hydra/config.yaml`: `run resume DIR`" + `. The section
+A run that was stopped goes on after ` + "`severity: stop`" + ` is changed in its ` +
+	"`.hydra/config.yaml`: `run resume DIR`" + `. The section
 ` + "`doctor`" + ` is no part of the configuration's hash, because it changes nothing that is computed: checkpoints have the same
 bytes with and without it. With ` + "`compat=lever_plus`" + ` nothing is stopped, and a stop is shown as a warning.
 

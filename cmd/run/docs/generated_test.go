@@ -178,7 +178,8 @@ Both show the same names, over the optimizer step of the run:
 | an evaluation of a policy | ` + "`eval/dev/best/reward`" + ` | – | – |
 
 MLflow: set ` + "`MLFLOW_TRACKING_URI=http://HOST:PORT`" + ` and every training run, the jobs of a sweep too, is copied to that
-server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fulcrum) or ` + "`MLFLOW_EXPERIMENT_ID`, `MLFLOW_RUN_NAME`" + `
+server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fulcrum) or ` +
+	"`MLFLOW_EXPERIMENT_ID`, `MLFLOW_RUN_NAME`" + `
 (the folder's name), ` + "`MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`" + `, and
 ` + "`MLFLOW_RUN_ID`" + ` (a run to log to; of a sweep's jobs, their parent).
 
@@ -208,7 +209,8 @@ server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fu
   ` + "`ppo/…` and `env/…`" + ` are those of versions before 0.12.
 - TRL can scale rewards by the batch; its ` + "`reward_std`" + ` is then the deviation of the whole batch, here always within groups.
 - cleanrl's ` + "`charts/episodic_return`" + ` is ` + "`mean_reward`" + `: an episode is one selection or answer.
-- ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` + "`val_reward`" + ` across phases.
+- ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` +
+	"`val_reward`" + ` across phases.
 `
 
 // elsewhereNames maps our metrics to the names researchers know.

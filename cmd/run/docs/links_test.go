@@ -119,7 +119,8 @@ func TestNamedFilesExist(t *testing.T) {
 				if checked++; !base[name] {
 					t.Errorf("%s:%d: `%s`: no file of that name", p.name, s.line, s.text)
 				}
-			case nested && folders[top] && path.Ext(rest) == "" && !strings.HasSuffix(rest, "/") && !folders[strings.TrimSuffix(name, "/")] && !files[name]:
+			case nested && folders[top] && path.Ext(rest) == "" && !strings.HasSuffix(rest, "/") &&
+				!folders[strings.TrimSuffix(name, "/")] && !files[name]:
 				// a config group such as grpo/kl is no path of the source tree
 			case nested && folders[top]:
 				if checked++; !files[name] && !folders[strings.TrimSuffix(name, "/")] {

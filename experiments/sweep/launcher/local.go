@@ -78,7 +78,8 @@ func NewLocal(program string, opt LocalOptions) (Launcher, error) {
 
 func newLocal(program string, opt LocalOptions) *local {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &local{opt: opt, program: program, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt), gpus: map[string]int{}}
+	l := &local{opt: opt, program: program, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt),
+		gpus: map[string]int{}}
 	names := opt.GPUs
 	if names == nil {
 		visible := visibleGPUs()

@@ -11,8 +11,10 @@ import (
 
 // nasty are texts that leave a careless script: ends of a line, of a quote and of a word.
 var nasty = []string{
-	"a\ntouch pwned", "a\r\ntouch pwned\n", "'; touch pwned; '", `"; touch pwned; "`, "$(touch pwned)", "`touch pwned`", "; touch pwned", "& touch pwned &", "| touch pwned",
-	"> pwned", "${IFS}", "-x", "--wrap=touch pwned", "a b", "*", "~", "#", "\\", `\'`, "!!", "", "\t", "\x1b[31m", "\u2028x", "\u0085", "\xff\xfe'", "\n#SBATCH --export=NONE", "\n'\\$(touch pwned)",
+	"a\ntouch pwned", "a\r\ntouch pwned\n", "'; touch pwned; '", `"; touch pwned; "`, "$(touch pwned)", "`touch pwned`",
+	"; touch pwned", "& touch pwned &", "| touch pwned",
+	"> pwned", "${IFS}", "-x", "--wrap=touch pwned", "a b", "*", "~", "#", "\\", `\'`, "!!", "", "\t", "\x1b[31m", "\u2028x",
+	"\u0085", "\xff\xfe'", "\n#SBATCH --export=NONE", "\n'\\$(touch pwned)",
 }
 
 // A shell reads a quoted text as that text, and a comment that holds it stays one line.
@@ -82,9 +84,12 @@ func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
 		value any
 		want  string // "" = accepted
 	}{
-		{"mail_type", "END", ""}, {"--gres-flags", "disable-binding", ""}, {"gpus", 2, ""}, {"Q", true, ""}, {"w", "n1", ""}, {"mail_type", "a b;$(x)", ""}, {"nodelist", "n[1-3]", ""},
-		{"mail_type", bad, "want one line"}, {"export=NONE", true, "names of sbatch's options"}, {"a b", true, "names of sbatch's options"}, {"x\ny", nil, "names of sbatch's options"},
-		{"", "x", "names of sbatch's options"}, {"arr", "0-3", "--array, which cannot be set"}, {"wra", "ls", "--wrap, which cannot be set"}, {"jo", "n", "use hydra.launcher.name"},
+		{"mail_type", "END", ""}, {"--gres-flags", "disable-binding", ""}, {"gpus", 2, ""}, {"Q", true, ""}, {"w", "n1",
+			""}, {"mail_type", "a b;$(x)", ""}, {"nodelist", "n[1-3]", ""},
+		{"mail_type", bad, "want one line"}, {"export=NONE", true, "names of sbatch's options"}, {"a b", true,
+			"names of sbatch's options"}, {"x\ny", nil, "names of sbatch's options"},
+		{"", "x", "names of sbatch's options"}, {"arr", "0-3", "--array, which cannot be set"}, {"wra", "ls",
+			"--wrap, which cannot be set"}, {"jo", "n", "use hydra.launcher.name"},
 		{"Q", "a0-3", "takes no value"}, {"w", "", "want a value"}, {"Wa", true, "names of sbatch's options"},
 	} {
 		o := DefaultSlurmOptions()

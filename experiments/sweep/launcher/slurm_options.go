@@ -95,18 +95,23 @@ var sbatchReserved = map[string]string{
 	"error": "Slurm's files are in .sweep/slurm of the sweep", "e": "Slurm's files are in .sweep/slurm of the sweep",
 	"open-mode": "the launcher sets it", "parsable": "the launcher sets it", "signal": "use signal_delay_s",
 	"requeue": "the launcher sets it", "no-requeue": "a job that Slurm stops must be able to go on",
-	"export": "jobs get the environment of the sweep; use hydra.job.env_set", "chdir": "jobs start where the sweep was started", "D": "jobs start where the sweep was started",
+	"export": "jobs get the environment of the sweep; use hydra.job.env_set",
+	"chdir":  "jobs start where the sweep was started", "D": "jobs start where the sweep was started",
 	"wrap": "the launcher writes the script", "wait": "the launcher waits", "W": "the launcher waits", "test-only": "nothing would run",
 	"clusters": "jobs go to the cluster of this machine", "M": "jobs go to the cluster of this machine",
-	"ntasks": "a job is one task", "n": "a job is one task", "ntasks-per-node": "a job is one task", "hold": "the sweep would wait for ever; hold jobs with scontrol hold", "H": "the sweep would wait for ever; hold jobs with scontrol hold",
+	"ntasks": "a job is one task", "n": "a job is one task", "ntasks-per-node": "a job is one task",
+	"hold": "the sweep would wait for ever; hold jobs with scontrol hold", "H": "the sweep would wait for ever; hold jobs with scontrol hold",
 }
 
 // sbatchKeys are sbatch's options that have keys of their own here.
 var sbatchKeys = map[string]string{
-	"partition": "partition", "p": "partition", "time": "timeout_min", "t": "timeout_min", "cpus-per-task": "cpus_per_task", "c": "cpus_per_task",
-	"gpus-per-node": "gpus_per_node", "mem": "mem_gb", "job-name": "name", "J": "name", "account": "account", "A": "account", "qos": "qos", "q": "qos",
+	"partition": "partition", "p": "partition", "time": "timeout_min", "t": "timeout_min", "cpus-per-task": "cpus_per_task",
+	"c":             "cpus_per_task",
+	"gpus-per-node": "gpus_per_node", "mem": "mem_gb", "job-name": "name", "J": "name", "account": "account", "A": "account",
+	"qos": "qos", "q": "qos",
 	"constraint": "constraint", "C": "constraint", "exclude": "exclude", "x": "exclude", "gres": "gres", "cpus-per-gpu": "cpus_per_gpu",
-	"gpus-per-task": "gpus_per_task", "mem-per-gpu": "mem_per_gpu", "mem-per-cpu": "mem_per_cpu", "comment": "comment", "nodes": "nodes", "N": "nodes",
+	"gpus-per-task": "gpus_per_task", "mem-per-gpu": "mem_per_gpu", "mem-per-cpu": "mem_per_cpu", "comment": "comment",
+	"nodes": "nodes", "N": "nodes",
 }
 
 // Validate refuses by name what cannot mean anything here.
@@ -115,13 +120,15 @@ func (o *SlurmOptions) Validate() error {
 	case o.Nodes > 1:
 		return option.Errorf("nodes", "want 1, got %d: a job of this program runs on one node; put several jobs in the sweep instead", o.Nodes)
 	case o.TasksPerNode > 1:
-		return option.Errorf("tasks_per_node", "want 1, got %d: a job of this program is one process; use cpus_per_task for more cores", o.TasksPerNode)
+		return option.Errorf("tasks_per_node", "want 1, got %d: a job of this program is one process; use cpus_per_task for more "+
+			"cores", o.TasksPerNode)
 	case o.Python != nil:
 		return option.Errorf("python", "want null: jobs run this program, not %s", *o.Python)
 	case o.SubmititFolder != nil && *o.SubmititFolder != "" && !strings.HasSuffix(*o.SubmititFolder, filepath.Join(".submitit", "%j")):
 		return option.Errorf("submitit_folder", "want null: Slurm's files are in .sweep/slurm of hydra.sweep.dir, got %s", *o.SubmititFolder)
 	case o.SignalDelayS >= 60*o.TimeoutMin:
-		return option.Errorf("signal_delay_s", "want fewer seconds than the %d of timeout_min=%d, got %d: a job would be told to save its state as soon as it starts", 60*o.TimeoutMin, o.TimeoutMin, o.SignalDelayS)
+		return option.Errorf("signal_delay_s", "want fewer seconds than the %d of timeout_min=%d, got %d: a job would be told to "+
+			"save its state as soon as it starts", 60*o.TimeoutMin, o.TimeoutMin, o.SignalDelayS)
 	}
 	for _, t := range o.texts() {
 		if t.value != nil && unprintable(*t.value) {
@@ -153,7 +160,8 @@ func (o *SlurmOptions) Validate() error {
 // texts lists the keys of one text, each of which is handed to sbatch.
 func (o *SlurmOptions) texts() []slurmText {
 	return []slurmText{
-		{"name", &o.Name}, {"partition", o.Partition}, {"account", o.Account}, {"qos", o.QOS}, {"constraint", o.Constraint}, {"exclude", o.Exclude},
+		{"name", &o.Name}, {"partition", o.Partition}, {"account", o.Account}, {"qos", o.QOS}, {"constraint",
+			o.Constraint}, {"exclude", o.Exclude},
 		{"gres", o.Gres}, {"mem_per_gpu", o.MemPerGPU}, {"mem_per_cpu", o.MemPerCPU}, {"comment", o.Comment},
 	}
 }
@@ -223,7 +231,8 @@ func checkSbatch(key string, value any) error {
 // Slurm's queue by the path of their script.
 func SlurmFolder(dir string) error {
 	if unprintable(dir) {
-		return fmt.Errorf("folder %q: want a path without line breaks and control characters for jobs on a Slurm cluster (hydra.sweep.dir and the folder of the start)", dir)
+		return fmt.Errorf("folder %q: want a path without line breaks and control characters for jobs on a Slurm cluster "+
+			"(hydra.sweep.dir and the folder of the start)", dir)
 	}
 	return nil
 }
@@ -288,9 +297,11 @@ func (o *SlurmOptions) resources() []string {
 // keysOf maps what sbatch complains about to the keys that ask for it.
 var keysOf = []struct{ complaint, keys string }{
 	{"partition", "partition"}, {"qos", "qos"}, {"account", "account"}, {"feature", "constraint"},
-	{"generic resource", "gres, gpus_per_node, gpus_per_task"}, {"gpu", "gres, gpus_per_node, gpus_per_task"}, {"gres", "gres, gpus_per_node, gpus_per_task"},
+	{"generic resource", "gres, gpus_per_node, gpus_per_task"}, {"gpu", "gres, gpus_per_node, gpus_per_task"}, {"gres",
+		"gres, gpus_per_node, gpus_per_task"},
 	{"memory", "mem_gb, mem_per_cpu, mem_per_gpu"}, {"time limit", "timeout_min"}, {"node name", "exclude, additional_parameters.nodelist"},
-	{"cpu count", "cpus_per_task"}, {"node configuration", "cpus_per_task, mem_gb, gpus_per_node, constraint"}, {"option", "additional_parameters"},
+	{"cpu count", "cpus_per_task"}, {"node configuration", "cpus_per_task, mem_gb, gpus_per_node, constraint"}, {"option",
+		"additional_parameters"},
 }
 
 // blame names the key of hydra.launcher that sbatch's message is about.

@@ -29,7 +29,8 @@ type SilentError struct {
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("Slurm has not answered for %v (%v): jobs that it has go on; hydra.launcher.answer_timeout_min says how long a sweep waits", e.Waited.Round(time.Second), e.Last)
+	return fmt.Sprintf("Slurm has not answered for %v (%v): jobs that it has go on; hydra.launcher.answer_timeout_min says how "+
+		"long a sweep waits", e.Waited.Round(time.Second), e.Last)
 }
 
 func (e *SilentError) Unwrap() error { return e.Last }
@@ -66,7 +67,8 @@ func (t slurmTask) stuck() bool {
 		return true
 	}
 	low := strings.ToLower(t.reason)
-	for _, word := range []string{"held", "badconstraints", "neversatisfied", "partitiondown", "partitioninactive", "invalid", "nodelimit", "timelimit", "partitionconfig"} {
+	for _, word := range []string{"held", "badconstraints", "neversatisfied", "partitiondown", "partitioninactive", "invalid",
+		"nodelimit", "timelimit", "partitionconfig"} {
 		if strings.Contains(low, word) {
 			return true
 		}
@@ -86,8 +88,10 @@ func (e *slurmError) Error() string { return e.command + ": " + e.message }
 // unreachable reports whether the command failed for want of an answer: asking again may help, and the
 // request may have been heard.
 func (e *slurmError) unreachable() bool {
-	for _, text := range []string{"Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection reset", "Zero Bytes were transmitted",
-		"Transport endpoint is not connected", "in standby mode", "Unexpected message received", "Communication connection failure", "Unable to establish control", "authentication", "Munge", timedOut} {
+	for _, text := range []string{"Unable to contact slurm controller", "Socket timed out", "Connection refused",
+		"Connection reset", "Zero Bytes were transmitted",
+		"Transport endpoint is not connected", "in standby mode", "Unexpected message received", "Communication connection " +
+			"failure", "Unable to establish control", "authentication", "Munge", timedOut} {
 		if strings.Contains(e.message, text) {
 			return true
 		}
@@ -227,7 +231,8 @@ func (q *queue) list(ctx context.Context) (map[string]slurmTask, error) {
 func (q *queue) account(ids []string) map[string]slurmTask {
 	tasks := map[string]slurmTask{}
 	for chunk := range slices.Chunk(ids, 500) {
-		out, err := once("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,Reason,NodeList", "--jobs="+strings.Join(chunk, ","))
+		out, err := once("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State,Reason,NodeList", "--jobs="+
+			strings.Join(chunk, ","))
 		if err != nil {
 			continue // no accounting here
 		}
@@ -264,7 +269,8 @@ func (q *queue) arraySize(ctx context.Context) (int, error) {
 	out, err := q.ask(ctx, "scontrol", "show", "config")
 	var e *slurmError
 	if errors.As(err, &e) && !e.unreachable() {
-		return 0, fmt.Errorf("no Slurm cluster answers this machine's commands (%w): start the sweep on a login node, or use hydra/launcher=local", err)
+		return 0, fmt.Errorf("no Slurm cluster answers this machine's commands (%w): start the sweep on a login node, or use "+
+			"hydra/launcher=local", err)
 	}
 	if err != nil {
 		return 0, err

@@ -123,7 +123,8 @@ func nearLimit(job Job, a Attempt) error {
 	allowed := envInt(maxTimeoutsEnv)
 	if met > allowed {
 		a.State, a.Ended = Failed, time.Now()
-		a.Cause = fmt.Sprintf("%s of %s minutes met %s (hydra.launcher.timeout_min, hydra.launcher.max_num_timeout=%d); its state is saved", timeLimit, limit, times(met), allowed)
+		a.Cause = fmt.Sprintf("%s of %s minutes met %s (hydra.launcher.timeout_min, hydra.launcher.max_num_timeout=%d); its state "+
+			"is saved", timeLimit, limit, times(met), allowed)
 		return errors.Join(keep(job.Dir, a), &TaskError{1, fmt.Sprintf("job %d: %s", job.Num, a.Cause)})
 	}
 	a.Cause = fmt.Sprintf("%s of %s minutes met %s of %d, state saved, queued again", timeLimit, limit, times(met), allowed)

@@ -337,7 +337,8 @@ func TestOnSlurm(t *testing.T) {
 
 	t.Run("more jobs than an array takes", func(t *testing.T) {
 		r := newRig(t, nil)
-		r.submit(r.job(1, 1, "count"), r.job(slurmtest.MaxArraySize-1, 1, "count"), r.job(slurmtest.MaxArraySize, 1, "count"), r.job(3*slurmtest.MaxArraySize+7, 1, "count"))
+		r.submit(r.job(1, 1, "count"), r.job(slurmtest.MaxArraySize-1, 1, "count"), r.job(slurmtest.MaxArraySize, 1, "count"),
+			r.job(3*slurmtest.MaxArraySize+7, 1, "count"))
 		if id := r.id(3*slurmtest.MaxArraySize + 7); !strings.HasSuffix(id, "_7") {
 			t.Errorf("id %s", id)
 		}
@@ -369,7 +370,8 @@ func TestOnSlurm(t *testing.T) {
 		change func(*SlurmOptions)
 		want   string
 	}{
-		{"partition", func(o *SlurmOptions) { o.Partition = ptr("nope") }, "invalid partition specified: nope; Batch job submission failed: Invalid partition name specified (hydra.launcher.partition)"},
+		{"partition", func(o *SlurmOptions) { o.Partition = ptr("nope") },
+			"invalid partition specified: nope; Batch job submission failed: Invalid partition name specified (hydra.launcher.partition)"},
 		{"GPUs", func(o *SlurmOptions) { o.GPUsPerNode = ptr(1) }, "hydra.launcher.gpus_per_node"},
 		{"constraint", func(o *SlurmOptions) { o.Constraint = ptr("a100") }, "Invalid feature specification (hydra.launcher.constraint)"},
 		{"memory", func(o *SlurmOptions) { o.MemGB = ptr(4000.0) }, "hydra.launcher.mem_gb"},
@@ -409,7 +411,8 @@ func TestSlurmSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	silent := "echo asked >> " + filepath.Join(bin, "log") + "; echo 'slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+	silent := "echo asked >> " + filepath.Join(bin, "log") +
+		"; echo 'slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
 		install(name, silent)
 	}
@@ -417,7 +420,8 @@ func TestSlurmSilent(t *testing.T) {
 	q := &queue{warn: func(string) { warned++ }, patience: 100 * time.Millisecond}
 	_, err := q.arraySize(context.Background())
 	var e *SilentError
-	if !errors.As(err, &e) || !strings.Contains(err.Error(), "scontrol") || !strings.Contains(err.Error(), "Unable to contact") || !strings.Contains(err.Error(), "answer_timeout_min") {
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "scontrol") ||
+		!strings.Contains(err.Error(), "Unable to contact") || !strings.Contains(err.Error(), "answer_timeout_min") {
 		t.Errorf("got %v", err)
 	}
 	if asked, _ := os.ReadFile(filepath.Join(bin, "log")); strings.Count(string(asked), "\n") < 2 || warned != 1 {
@@ -445,8 +449,10 @@ func TestSlurmSilent(t *testing.T) {
 		}
 	})
 
-	install("scontrol", "echo 'scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host' >&2; echo 'fatal: Could not establish a configuration source' >&2; exit 1")
-	if _, err := q.arraySize(context.Background()); err == nil || !strings.Contains(err.Error(), "hydra/launcher=local") || !strings.Contains(err.Error(), "Could not establish") {
+	install("scontrol", "echo 'scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host' >&2; echo 'fatal: "+
+		"Could not establish a configuration source' >&2; exit 1")
+	if _, err := q.arraySize(context.Background()); err == nil || !strings.Contains(err.Error(), "hydra/launcher=local") ||
+		!strings.Contains(err.Error(), "Could not establish") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -455,7 +461,8 @@ func TestSlurmSilent(t *testing.T) {
 func TestSlurmMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := NewSlurm(t.TempDir(), "", DefaultSlurmOptions())
-	if err == nil || !strings.Contains(err.Error(), "no command sbatch on this machine") || !strings.Contains(err.Error(), "hydra/launcher=local") {
+	if err == nil || !strings.Contains(err.Error(), "no command sbatch on this machine") ||
+		!strings.Contains(err.Error(), "hydra/launcher=local") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -463,11 +470,13 @@ func TestSlurmMissing(t *testing.T) {
 func TestSlurmOptions(t *testing.T) {
 	o := DefaultSlurmOptions()
 	o.Partition, o.CPUsPerTask, o.GPUsPerNode, o.MemGB, o.Name, o.QOS = ptr("gpu"), ptr(4), ptr(1), ptr(8.0), "my run", ptr("high")
-	o.AdditionalParameters = map[string]any{"mail_type": "END", "exclusive": true, "requeue_me": false, "nice": 5, "w": "node1", "reservation": nil}
+	o.AdditionalParameters = map[string]any{"mail_type": "END", "exclusive": true, "requeue_me": false, "nice": 5,
+		"w": "node1", "reservation": nil}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"--job-name=my run", "--nodes=1", "--ntasks=1", "--time=60", "--partition=gpu", "--cpus-per-task=4", "--gpus-per-node=1", "--mem=8G", "--qos=high",
+	want := []string{"--job-name=my run", "--nodes=1", "--ntasks=1", "--time=60", "--partition=gpu", "--cpus-per-task=4",
+		"--gpus-per-node=1", "--mem=8G", "--qos=high",
 		"--exclusive", "--mail-type=END", "--nice=5", "-wnode1"}
 	if got := o.resources(); !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
@@ -482,9 +491,11 @@ func TestSlurmOptions(t *testing.T) {
 		{func(o *SlurmOptions) { o.SubmititFolder = ptr("/x") }, "submitit_folder: want null"},
 		{func(o *SlurmOptions) { o.SubmititFolder = ptr("/x/.submitit/%j") }, ""},
 		{func(o *SlurmOptions) { o.TimeoutMin = 2 }, "signal_delay_s: want fewer seconds than the 120"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"cpus_per_task": 3} }, "additional_parameters.cpus_per_task: use hydra.launcher.cpus_per_task"},
+		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"cpus_per_task": 3} },
+			"additional_parameters.cpus_per_task: use hydra.launcher.cpus_per_task"},
 		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"p": "gpu"} }, "additional_parameters.p: use hydra.launcher.partition"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"array": "0-3"} }, "additional_parameters.array: cannot be set: the launcher sets it"},
+		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"array": "0-3"} },
+			"additional_parameters.array: cannot be set: the launcher sets it"},
 		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"nice": []any{1}} }, "additional_parameters.nice: want a text"},
 	} {
 		o := DefaultSlurmOptions()

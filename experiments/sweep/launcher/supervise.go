@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/reports/record"
@@ -80,12 +81,6 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	} else if err != nil {
 		return a, err
 	}
-	program := s.Program
-	if program == "" {
-		if program, err = os.Executable(); err != nil {
-			return a, err
-		}
-	}
 	if a.ID = s.ID; a.ID == "" {
 		a.ID = strconv.Itoa(job.Num)
 	}
@@ -98,24 +93,13 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		return a, err
 	}
 	defer out.Close()
-	tail := &tail{}
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = job.Cwd
-	cmd.Env = append(append(os.Environ(), s.Env...), job.Env...)
-	both := &sharedWriter{w: io.MultiWriter(tail, deaf{out})}
-	cmd.Stdout, cmd.Stderr = both, both
-	announced := make(chan struct{})
+	tail, announced := &tail{}, make(chan struct{})
 	announce := sync.OnceFunc(func() { close(announced) })
 	defer announce()
-	if s.Stdout != nil {
-		cmd.Stdout = io.MultiWriter(both, deaf{held{s.Stdout, announced}})
+	cmd, err := s.command(ctx, job, args, io.MultiWriter(tail, deaf{out}), announced)
+	if err != nil {
+		return a, err
 	}
-	if s.Stderr != nil {
-		cmd.Stderr = io.MultiWriter(both, deaf{held{s.Stderr, announced}})
-	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = patience
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the parent-death signal follows the thread that started the child
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); ctx.Err() != nil && cmd.Process == nil {
@@ -143,6 +127,33 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		a.Tail = nil // job.log has it
 	}
 	return a, keep(job.Dir, a)
+}
+
+// command prepares the process of a job. What it prints goes to log, and to where else the supervision says from when
+// announced is closed.
+func (s Supervision) command(ctx context.Context, job Job, args []string, log io.Writer, announced <-chan struct{}) (*exec.Cmd, error) {
+	program := s.Program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = job.Cwd
+	cmd.Env = slices.Concat(os.Environ(), s.Env, job.Env)
+	both := &sharedWriter{w: log}
+	cmd.Stdout, cmd.Stderr = both, both
+	if s.Stdout != nil {
+		cmd.Stdout = io.MultiWriter(both, deaf{held{s.Stdout, announced}})
+	}
+	if s.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(both, deaf{held{s.Stderr, announced}})
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = patience
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, nil
 }
 
 // outcome says how an attempt ended. A clean exit counts only with a summary that says so: what a job
@@ -197,7 +208,7 @@ func standing(dir string) string {
 // Begun reports whether dir holds a run that can be gone on with: its configuration is the first file
 // that a run writes.
 func Begun(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, ".hydra", "config.yaml"))
+	_, err := os.Stat(filepath.Join(dir, runfolder.Marker))
 	return err == nil
 }
 
@@ -222,7 +233,7 @@ func Supervised(dir string) bool {
 		return true
 	}
 	orphan := orphaned(dir) // before the lock, which it lets go of before it is gone
-	return filelock.Held(runLock(dir)) && !orphan
+	return runfolder.Locked(dir) && !orphan
 }
 
 // orphaned reports whether the process of the last attempt in dir, which nobody supervises any more, is still
@@ -248,13 +259,10 @@ func processAlive(pid int) bool {
 	return err == nil && !bytes.HasPrefix(state, []byte("Z")) && !bytes.HasPrefix(state, []byte("X"))
 }
 
-// runLock is the file that a run in dir keeps locked while it writes there.
-func runLock(dir string) string { return filepath.Join(dir, ".lock") }
-
 // free waits until nobody holds the lock of the run in dir: the process of a supervisor that was killed dies with
 // it, but not in the same instant.
 func free(ctx context.Context, dir string) error {
-	for end := time.Now().Add(10 * time.Second); filelock.Held(runLock(dir)); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); runfolder.Locked(dir); time.Sleep(10 * time.Millisecond) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -285,7 +293,7 @@ func (l *sharedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// deaf is a writer whose errors end nothing: what shows a job's output must not decide what becomes of the
+// deaf is a writer whose errors are dropped: what shows a job's output must not decide what becomes of the
 // job. A terminal may be gone and a pipe without a reader; on a full disk the job says so itself.
 type deaf struct{ w io.Writer }
 

@@ -57,11 +57,13 @@ func TestSupervise(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			job := testJob(t)
 			var begun []Attempt
-			a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, tc.script), Started: func(a Attempt) { begun = append(begun, a) }})
+			a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, tc.script),
+				Started: func(a Attempt) { begun = append(begun, a) }})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.State != tc.state || a.ExitCode != tc.code || !strings.Contains(a.Cause, tc.cause) || (tc.cause == "") != (a.Cause == "") || a.Try != 1 || a.Ended.Before(a.Started) {
+			if a.State != tc.state || a.ExitCode != tc.code || !strings.Contains(a.Cause, tc.cause) ||
+				(tc.cause == "") != (a.Cause == "") || a.Try != 1 || a.Ended.Before(a.Started) {
 				t.Errorf("%+v", a)
 			}
 			if len(begun) != 1 || begun[0].State != Running || begun[0].PID == 0 {
@@ -126,7 +128,8 @@ func TestSuperviseNotBegun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	job := testJob(t)
-	a, err := Supervise(ctx, job, Supervision{Program: stand(t, job.Dir, "finish done"), Started: func(a Attempt) { t.Errorf("started: %+v", a) }})
+	a, err := Supervise(ctx, job, Supervision{Program: stand(t, job.Dir, "finish done"),
+		Started: func(a Attempt) { t.Errorf("started: %+v", a) }})
 	if err != nil || a.State != Interrupted || a.Try != 0 || a.Num != job.Num {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -301,7 +304,8 @@ func TestSuperviseEcho(t *testing.T) {
 	}
 
 	job = testJob(t)
-	a, err = Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: broken{syscall.EPIPE}, Stderr: broken{syscall.ENOSPC}})
+	a, err = Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: broken{syscall.EPIPE},
+		Stderr: broken{syscall.ENOSPC}})
 	if err != nil || a.State != Done {
 		t.Fatalf("without a terminal: %+v, %v", a, err)
 	}
@@ -314,7 +318,8 @@ func TestSuperviseEcho(t *testing.T) {
 // Whatever a job prints, its record can be read: long lines are cut, and those that are no text made text.
 func TestSuperviseLongLines(t *testing.T) {
 	job := testJob(t)
-	a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, `for i in $(seq 30); do printf '\303\251%.0s' $(seq 3000); echo; done; printf '\377\000\376'; head -c 300000 /dev/zero; echo; exit 3`)})
+	a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir,
+		`for i in $(seq 30); do printf '\303\251%.0s' $(seq 3000); echo; done; printf '\377\000\376'; head -c 300000 /dev/zero; echo; exit 3`)})
 	if err != nil || a.State != Failed || a.ExitCode != 3 {
 		t.Fatalf("%.200v, %v", a, err)
 	}
@@ -358,7 +363,8 @@ func TestAttemptsDamaged(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(job.Dir, attemptsFile), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Supervise(t.Context(), job, Supervision{Program: "/no/where"}); err == nil || !strings.Contains(err.Error(), filepath.Join(job.Dir, attemptsFile)) {
+	if _, err := Supervise(t.Context(), job, Supervision{Program: "/no/where"}); err == nil ||
+		!strings.Contains(err.Error(), filepath.Join(job.Dir, attemptsFile)) {
 		t.Errorf("an unreadable record: %v", err)
 	}
 }
@@ -366,7 +372,7 @@ func TestAttemptsDamaged(t *testing.T) {
 // A run that a user has started by hand in a job's folder is at work on the job.
 func TestSupervisedByHand(t *testing.T) {
 	dir := t.TempDir()
-	f, err := os.OpenFile(runLock(dir), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -376,8 +376,9 @@ func (j Job) update(tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, generation = ?, state = ?, attempts = ?, failures = ?,
-		exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?, epochs = ?, seconds = ?, arm = ?, parent = ? WHERE num = ?`,
+	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, generation = ?, state = ?,
+		attempts = ?, failures = ?, exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?,
+		epochs = ?, seconds = ?, arm = ?, parent = ? WHERE num = ?`,
 		append(values[1:], j.Num)...)
 	if err != nil {
 		return err
@@ -434,7 +435,8 @@ func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
 		}
 		named := map[string]record.Number{}
 		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
-			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives), &j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
+			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives),
+				&j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
 			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("job %d", j.Num)}, err)
 		}
 		j.Metrics = map[string]float64{}
@@ -448,7 +450,8 @@ func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
 
 // Attempts returns the attempts of a job, first to last.
 func (l *Ledger) Attempts(num int) ([]launcher.Attempt, error) {
-	rows, err := l.db.Query(`SELECT num, try, state, launcher_id, host, started, ended, exit_code, cause, resumed FROM attempts WHERE num = ? ORDER BY try`, num)
+	rows, err := l.db.Query(`SELECT num, try, state, launcher_id, host, started, ended, exit_code, cause, resumed
+		FROM attempts WHERE num = ? ORDER BY try`, num)
 	if err != nil {
 		return nil, l.err(err)
 	}

@@ -22,15 +22,19 @@ func example() (Sweep, []Job) {
 	code := 1
 	s := Sweep{
 		Command: []string{"run", "-m", "a=1,2"}, Flags: []string{"--config-name=x"}, Overrides: []string{"a=1,2"}, Cwd: "/somewhere",
-		Sweeper: "tpe", Launcher: "local", Created: time.Unix(1700000000, 5).UTC(), Program: "0.1.0", Pruner: "asha", Constraints: []string{"val_kl <= 0.1"},
+		Sweeper: "tpe", Launcher: "local", Created: time.Unix(1700000000,
+			5).UTC(), Program: "0.1.0", Pruner: "asha", Constraints: []string{"val_kl <= 0.1"},
 		Dimensions: []configs.Dimension{{Key: "a", Choices: []string{"1", "2"}}, {Key: "b", Low: 1e-5, High: 1, Tags: []string{"log"}}},
 	}
 	parent := 0
 	jobs := []Job{
-		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", Generation: 1, State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
-		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", Generation: 2, State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
-			Cause: "out of memory", Tail: []string{"line", "ünïcode"}, Objectives: []Objective{{"val_reward", record.Number(math.Inf(-1)), false}, {"val_kl", 0.25, true}},
-			Violation: 0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5, Arm: "grpo", Parent: &parent},
+		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", Generation: 1,
+			State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
+		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", Generation: 2,
+			State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
+			Cause: "out of memory", Tail: []string{"line", "ünïcode"},
+			Objectives: []Objective{{"val_reward", record.Number(math.Inf(-1)), false}, {"val_kl", 0.25, true}},
+			Violation:  0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5, Arm: "grpo", Parent: &parent},
 	}
 	return s, jobs
 }
@@ -180,7 +184,8 @@ func TestDamagedRow(t *testing.T) {
 		{"a torn text", `UPDATE jobs SET overrides = '["a=1"' WHERE num = 0`, "damaged: job 0 "},
 		{"another type", `UPDATE jobs SET epochs = 'x' WHERE num = 1`, "damaged: a row behind that of job 0"},
 		{"a deleted row", `DELETE FROM jobs WHERE num = 1`, "damaged: job 1, whose row is gone"},
-		{"the sweep", `UPDATE sweep SET value = replace(value, '"trials":', '"trails":') WHERE key = 'sweep'`, "damaged: what holds for all jobs"},
+		{"the sweep", `UPDATE sweep SET value = replace(value, '"trials":', '"trails":') WHERE key = 'sweep'`,
+			"damaged: what holds for all jobs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -214,7 +219,8 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.db.Exec(`ALTER TABLE jobs DROP COLUMN arm; ALTER TABLE jobs DROP COLUMN parent; UPDATE sweep SET value = '1' WHERE key = 'version'`); err != nil {
+	if _, err := l.db.Exec(`ALTER TABLE jobs DROP COLUMN arm; ALTER TABLE jobs DROP COLUMN parent;
+		UPDATE sweep SET value = '1' WHERE key = 'version'`); err != nil {
 		t.Fatal(err)
 	}
 	l.Close()

@@ -113,9 +113,11 @@ func TestMedian(t *testing.T) {
 		runs [][]float64
 		want []int
 	}{
-		{"worse than the median of the others ends", median(3, 1, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5), flat(4, 5), flat(1.5, 5), flat(2.5, 5)}, []int{5, 5, 5, 1, 5, 1}},
+		{"worse than the median of the others ends", median(3, 1, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5), flat(4, 5),
+			flat(1.5, 5), flat(2.5, 5)}, []int{5, 5, 5, 1, 5, 1}},
 		{"not before min_epochs", median(2, 3, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5)}, []int{5, 5, 3}},
-		{"not between intervals", median(2, 2, 3), [][]float64{flat(1, 9), flat(2, 9), {0, 0.5, 9, 9, 9, 9, 9, 9, 9}, {9, 9, 9, 9, 9, 9, 9, 9, 9}}, []int{9, 9, 9, 2}},
+		{"not between intervals", median(2, 2, 3), [][]float64{flat(1, 9), flat(2, 9), {0, 0.5, 9, 9, 9, 9, 9, 9, 9},
+			{9, 9, 9, 9, 9, 9, 9, 9, 9}}, []int{9, 9, 9, 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got, _ := sweepOf(t, tc.opt, true, tc.runs); !slices.Equal(got, tc.want) {

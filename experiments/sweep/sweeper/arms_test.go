@@ -14,16 +14,20 @@ func name(s string) *string { return &s }
 func TestStudyOf(t *testing.T) {
 	o := DefaultOptions()
 	o.Arms = map[string]ArmOptions{
-		"late": {From: name("middle"), Checkpoint: name("best"), Label: name("the last")}, "middle": {From: name("root"), Overrides: []string{"a=1"}}, "root": {}, "other": {},
+		"late": {From: name("middle"), Checkpoint: name("best"), Label: name("the last")}, "middle": {From: name("root"),
+			Overrides: []string{"a=1"}}, "root": {}, "other": {},
 	}
-	o.Questions = []QuestionOptions{{Ask: "Why", Arm: "late", Against: "init"}, {Ask: "How", Arm: "other", Against: "root", Split: name("val"), Metric: name("accuracy")}}
+	o.Questions = []QuestionOptions{{Ask: "Why", Arm: "late", Against: "init"}, {Ask: "How", Arm: "other", Against: "root",
+		Split: name("val"), Metric: name("accuracy")}}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	want := &sweepreport.Study{
-		Arms: []sweepreport.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root", Checkpoint: "last", Overrides: []string{"a=1"}},
+		Arms: []sweepreport.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
+			Checkpoint: "last", Overrides: []string{"a=1"}},
 			{Name: "late", Label: "the last", From: "middle", Checkpoint: "best"}, {Name: "other", Label: "other"}},
-		Questions: []sweepreport.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"}, {Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
+		Questions: []sweepreport.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
+			{Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
 	}
 	if got := o.StudyOf([]string{"late", "middle", "root", "other"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -39,13 +43,17 @@ func TestStudyFaults(t *testing.T) {
 	}{
 		{map[string]ArmOptions{"a b": {}}, QuestionOptions{}, "arms.a b: want a name of letters"},
 		{map[string]ArmOptions{"a": {Overrides: []string{"lr"}}}, QuestionOptions{}, "arms.a.overrides.0: want key=value, got lr"},
-		{map[string]ArmOptions{"a": {Overrides: []string{"x=1", "hydra/launcher=slurm"}}}, QuestionOptions{}, "arms.a.overrides.1: hydra/launcher=slurm: the study itself sets"},
-		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), Overrides: []string{"init.checkpoint=x"}}}, QuestionOptions{}, "arms.b.overrides.0: init.checkpoint=x: the study itself sets init.checkpoint"},
+		{map[string]ArmOptions{"a": {Overrides: []string{"x=1", "hydra/launcher=slurm"}}}, QuestionOptions{},
+			"arms.a.overrides.1: hydra/launcher=slurm: the study itself sets"},
+		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), Overrides: []string{"init.checkpoint=x"}}}, QuestionOptions{},
+			"arms.b.overrides.0: init.checkpoint=x: the study itself sets init.checkpoint"},
 		{map[string]ArmOptions{"a": {Checkpoint: name("best")}}, QuestionOptions{}, "arms.a.checkpoint: want from as well"},
 		{map[string]ArmOptions{"a": {As: name("vl.path")}}, QuestionOptions{}, "arms.a.as: want from as well"},
-		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), As: name("vl.path"), Overrides: []string{"vl.path=x"}}}, QuestionOptions{}, "arms.b.overrides.0: vl.path=x: the study itself sets vl.path"},
+		{map[string]ArmOptions{"a": {}, "b": {From: name("a"), As: name("vl.path"), Overrides: []string{"vl.path=x"}}},
+			QuestionOptions{}, "arms.b.overrides.0: vl.path=x: the study itself sets vl.path"},
 		{map[string]ArmOptions{"a": {From: name("a")}}, QuestionOptions{}, "arms.a.from: the arms a ← a start from each other"},
-		{map[string]ArmOptions{"c": {From: name("b")}, "b": {From: name("a")}, "a": {From: name("c")}}, QuestionOptions{}, "arms.a.from: the arms a ← c ← b ← a start from each other"},
+		{map[string]ArmOptions{"c": {From: name("b")}, "b": {From: name("a")}, "a": {From: name("c")}}, QuestionOptions{},
+			"arms.a.from: the arms a ← c ← b ← a start from each other"},
 		{map[string]ArmOptions{"oracle": {}}, QuestionOptions{}, "arms.oracle: oracle is a baseline"},
 		{map[string]ArmOptions{"a": {}}, QuestionOptions{Ask: " ", Arm: "a", Against: "init"}, "questions.0.ask: want the question"},
 		{map[string]ArmOptions{"a": {}}, QuestionOptions{Ask: "x", Arm: "b", Against: "init"}, `questions.0.arm: unknown arm "b"`},

@@ -152,7 +152,8 @@ type gaussian struct {
 // newGaussian is the initial distribution in the middle of the unit cube, with the tutorial's default parameters
 // (table 1) for n axes and generations of lambda points.
 func newGaussian(n, lambda int, sigma float64) *gaussian {
-	d := &gaussian{n: n, mean: make([]float64, n), sigma: sigma, c: mat.NewSymDense(n, nil), pathSigma: make([]float64, n), pathC: make([]float64, n)}
+	d := &gaussian{n: n, mean: make([]float64, n), sigma: sigma, c: mat.NewSymDense(n, nil), pathSigma: make([]float64, n),
+		pathC: make([]float64, n)}
 	for i := range n {
 		d.mean[i] = 0.5
 		d.c.SetSym(i, i, 1)

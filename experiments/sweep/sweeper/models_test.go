@@ -154,7 +154,8 @@ func TestCMAESParameters(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"μ_eff", d.muEff, 3.167299}, {"c_σ", d.cSigma, 0.284429}, {"d_σ", d.dSigma, 1.284429}, {"c_c", d.cc, 0.294990}, {"c_1", d.c1, 0.0152838}, {"c_μ", d.cmu, 0.0201543}, {"E‖N(0,I)‖", d.chi, 3.084727},
+		{"μ_eff", d.muEff, 3.167299}, {"c_σ", d.cSigma, 0.284429}, {"d_σ", d.dSigma, 1.284429}, {"c_c", d.cc, 0.294990}, {"c_1",
+			d.c1, 0.0152838}, {"c_μ", d.cmu, 0.0201543}, {"E‖N(0,I)‖", d.chi, 3.084727},
 	} {
 		if math.Abs(p.got-p.want) > 2e-6*math.Max(1, p.want) {
 			t.Errorf("%s = %.7g, want %.7g", p.name, p.got, p.want)
@@ -213,10 +214,12 @@ func TestRanked(t *testing.T) {
 		front   []int
 	}{
 		{"less is better, ties to the earlier, NaN last", []Trial{
-			trial(3, launcher.Done, 0, 1), trial(0, launcher.Done, 0, 2), trial(1, launcher.Done, 0, math.NaN()), trial(2, launcher.Done, 0, 1), trial(4, launcher.Done, 0, math.Inf(1)),
+			trial(3, launcher.Done, 0, 1), trial(0, launcher.Done, 0, 2), trial(1, launcher.Done, 0, math.NaN()), trial(2,
+				launcher.Done, 0, 1), trial(4, launcher.Done, 0, math.Inf(1)),
 		}, []int{2, 3, 0, 1, 4}, []int{2, 3}},
 		{"a pruned trial counts with its value, others without a result don't", []Trial{
-			trial(0, launcher.Done, 0, 2), trial(1, launcher.Pruned, 0, 1), trial(2, launcher.Failed, 0), trial(3, launcher.Running, 0), trial(4, launcher.Lost, 0),
+			trial(0, launcher.Done, 0, 2), trial(1, launcher.Pruned, 0, 1), trial(2, launcher.Failed, 0), trial(3, launcher.Running,
+				0), trial(4, launcher.Lost, 0),
 		}, []int{1, 0}, []int{1}},
 		{"feasible before violating, those by how much", []Trial{
 			trial(0, launcher.Done, 0.5, 0), trial(1, launcher.Done, 0, 9), trial(2, launcher.Done, 0.1, 5), trial(3, launcher.Done, math.NaN(), 1),

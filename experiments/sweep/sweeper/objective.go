@@ -13,7 +13,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// Seconds is the objective of the run's wall time, all sittings together.
+// Seconds is the objective of the run's wall time, all attempts together.
 const Seconds = "seconds"
 
 // evalPrefix begins the names of a run's evaluations: eval.SPLIT.POLICY, the reward, or eval.SPLIT.POLICY.METRIC.
@@ -64,7 +64,8 @@ func falls(name string) bool {
 		name = name[i+1:]
 	}
 	name = strings.TrimPrefix(name, "val_")
-	return name == Seconds || name == "step_seconds" || name == "kl" || name == "grad_norm" || name == "loss" || strings.HasSuffix(name, "_loss")
+	return name == Seconds || name == "step_seconds" || name == "kl" || name == "grad_norm" || name == "loss" ||
+		strings.HasSuffix(name, "_loss")
 }
 
 // Constraint is an inequality that a result must satisfy to be feasible.
@@ -152,7 +153,8 @@ func (o Options) Goals() (Goals, error) {
 	for i, text := range o.Constraints {
 		m := constraintPattern.FindStringSubmatch(text)
 		if m == nil {
-			faults = append(faults, option.Errorf(fmt.Sprintf("constraints.%d", i), "want a metric, <=, <, >= or >, and a number, such as 'val_kl <= 0.1', got %q", text))
+			faults = append(faults, option.Errorf(fmt.Sprintf("constraints.%d", i),
+				"want a metric, <=, <, >= or >, and a number, such as 'val_kl <= 0.1', got %q", text))
 			continue
 		}
 		bound, err := strconv.ParseFloat(m[3], 64)

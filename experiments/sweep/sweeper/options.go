@@ -59,7 +59,8 @@ type Options struct {
 
 // DefaultOptions returns every key with its default.
 func DefaultOptions() Options {
-	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(), Candidates: 24, Sigma0: 0.3, Scramble: true}
+	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(),
+		Candidates: 24, Sigma0: 0.3, Scramble: true}
 }
 
 // Validate checks what the tags cannot: objectives, directions, constraints and on_failure must parse.
@@ -79,7 +80,8 @@ func (o Options) prunable() error {
 		return nil
 	}
 	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, evalPrefix) {
-		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: name another objective first, or pruner.name=none", o.Pruner.Name, name)
+		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: "+
+			"name another objective first, or pruner.name=none", o.Pruner.Name, name)
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ func TestParseOnFailure(t *testing.T) {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "retry()", "retry(0)", "retry(-1)", "retry:x", "retry(2", "retry 2", "abort", "retry(99999999999999999999)"} {
+	for _, text := range []string{"", "retry()", "retry(0)", "retry(-1)", "retry:x", "retry(2", "retry 2", "abort",
+		"retry(99999999999999999999)"} {
 		if got, err := ParseOnFailure(text); err == nil {
 			t.Errorf("%q: %+v, want an error", text, got)
 		}
@@ -39,9 +40,11 @@ func TestGoals(t *testing.T) {
 	}{
 		{"nothing said: the run's own best metric", nil, nil, nil, Goals{Objectives: []Objective{{}}}, ""},
 		{"one", "val_loss", "maximize", nil, Goals{Objectives: []Objective{{"val_loss", Maximize}}}, ""},
-		{"two", []any{"val_reward", "seconds"}, []any{"maximize", "minimize"}, nil, Goals{Objectives: []Objective{{"val_reward", Maximize}, {"seconds", Minimize}}}, ""},
-		{"constraints", nil, nil, []string{"val_kl <= 0.1", "seconds<60", "eval.dev.best.reward>=1e-2", "val_loss > -1"}, Goals{Objectives: []Objective{{}}, Constraints: []Constraint{
-			{"val_kl", "<=", 0.1}, {"seconds", "<", 60}, {"eval.dev.best.reward", ">=", 0.01}, {"val_loss", ">", -1}}}, ""},
+		{"two", []any{"val_reward", "seconds"}, []any{"maximize", "minimize"}, nil,
+			Goals{Objectives: []Objective{{"val_reward", Maximize}, {"seconds", Minimize}}}, ""},
+		{"constraints", nil, nil, []string{"val_kl <= 0.1", "seconds<60", "eval.dev.best.reward>=1e-2", "val_loss > -1"},
+			Goals{Objectives: []Objective{{}}, Constraints: []Constraint{
+				{"val_kl", "<=", 0.1}, {"seconds", "<", 60}, {"eval.dev.best.reward", ">=", 0.01}, {"val_loss", ">", -1}}}, ""},
 		{"a direction for each", []any{"loss", "kl"}, "minimize", nil, Goals{}, "direction: want one for each of the 2 objectives, got 1"},
 		{"a direction that is none", nil, "up", nil, Goals{}, `direction: want minimize or maximize, got "up"`},
 		{"an objective that is no name", 3, nil, nil, Goals{}, "objective: want a metric's name, a list of names, or null, got 3"},
@@ -53,9 +56,11 @@ func TestGoals(t *testing.T) {
 		{"the reward of no evaluation", "reward", nil, nil, Goals{}, `objective: unknown metric "reward"`},
 		{"a constraint on text", nil, nil, []string{"policy <= 1"}, Goals{}, `constraints.0: unknown metric "policy"`},
 		{"an evaluation cut short", "eval.dev", nil, nil, Goals{}, `objective: unknown metric "eval.dev"`},
-		{"a constraint that no run has", nil, nil, []string{"val_kk < 1"}, Goals{}, `constraints.0: unknown metric "val_kk" (did you mean val_kl?)`},
+		{"a constraint that no run has", nil, nil, []string{"val_kk < 1"}, Goals{},
+			`constraints.0: unknown metric "val_kk" (did you mean val_kl?)`},
 		{"a constraint without a number", nil, nil, []string{"val_kl <= much"}, Goals{}, `constraints.0: want a number behind <=, got "much"`},
-		{"a constraint without an operator", nil, nil, []string{"val_kl <= 1", "val_kl = 0.1"}, Goals{}, "constraints.1: want a metric, <=, <, >= or >, and a number"},
+		{"a constraint without an operator", nil, nil, []string{"val_kl <= 1", "val_kl = 0.1"}, Goals{},
+			"constraints.1: want a metric, <=, <, >= or >, and a number"},
 		{"a bound that is no number", nil, nil, []string{"val_kl <= nan"}, Goals{}, "constraints.0: want a number"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -81,7 +86,8 @@ func TestExcess(t *testing.T) {
 		value float64
 		want  float64
 	}{
-		{"<=", 1.5, 0.5}, {"<=", 1, 0}, {"<=", 0, 0}, {"<", 1, smallest}, {"<", 0.9, 0}, {">=", 0.25, 0.75}, {">=", 1, 0}, {">", 1, smallest}, {">", 2, 0},
+		{"<=", 1.5, 0.5}, {"<=", 1, 0}, {"<=", 0, 0}, {"<", 1, smallest}, {"<", 0.9, 0}, {">=", 0.25, 0.75}, {">=", 1, 0}, {">",
+			1, smallest}, {">", 2, 0},
 		{"<=", math.NaN(), worst}, {">", math.NaN(), worst},
 	} {
 		if got := (Constraint{"m", tc.op, 1}).Excess(tc.value); got != tc.want {
@@ -92,8 +98,9 @@ func TestExcess(t *testing.T) {
 
 func TestDirections(t *testing.T) {
 	for name, falls := range map[string]bool{
-		"val_loss": true, "loss": true, "ppo_loss": true, "val_kl": true, "kl": true, "seconds": true, "step_seconds": true, "eval.dev.best.loss": true,
-		"val_reward": false, "val_accuracy": false, "entropy": false, "eval.dev.best": false, "eval.dev.best.reward": false,
+		"val_loss": true, "loss": true, "ppo_loss": true, "val_kl": true, "kl": true, "seconds": true, "step_seconds": true,
+		"eval.dev.best.loss": true,
+		"val_reward":         false, "val_accuracy": false, "entropy": false, "eval.dev.best": false, "eval.dev.best.reward": false,
 	} {
 		if got := (Objective{Name: name}).Minimizes(!falls); got != falls {
 			t.Errorf("%s: minimizes %v, want %v", name, got, falls)
@@ -110,7 +117,8 @@ func TestDirections(t *testing.T) {
 func TestPrunerNeedsAnEpochMetric(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Objective, opt.Pruner.Name = []any{"seconds", "val_loss"}, "asha"
-	if err := opt.Validate(); err == nil || !strings.Contains(err.Error(), "pruner.name: asha judges runs by a metric of their epochs, and the first objective, seconds, is none") {
+	if err := opt.Validate(); err == nil || !strings.Contains(err.Error(),
+		"pruner.name: asha judges runs by a metric of their epochs, and the first objective, seconds, is none") {
 		t.Errorf("got %v", err)
 	}
 	opt.Objective = []any{"val_loss", "seconds"}
@@ -139,25 +147,39 @@ func TestResolve(t *testing.T) {
 		{"", "basic", func(o Options) bool {
 			return o.NTrials == 20 && o.NJobs == 1 && *o.Seed == 0 && o.MaxBatchSize == nil && o.Pruner.Name == "none"
 		}, ""},
-		{"hydra.sweeper.max_batch_size=3 hydra.sweeper.objective=val_kl", "basic", func(o Options) bool { return *o.MaxBatchSize == 3 && o.Objective == "val_kl" }, ""},
-		{"hydra/sweeper=tpe hydra.sweeper.n_trials=40 hydra.sweeper.n_startup_trials=7 hydra.sweeper.on_failure=retry:2", "tpe", func(o Options) bool { return o.NTrials == 40 && *o.Startup == 7 && o.OnFailure == "retry:2" }, ""},
-		{"hydra/sweeper=cmaes hydra.sweeper.population_size=6 +hydra.sweeper.params.a=1", "cmaes", func(o Options) bool { return *o.Population == 6 && o.Sigma0 == 0.3 }, ""},
+		{"hydra.sweeper.max_batch_size=3 hydra.sweeper.objective=val_kl", "basic",
+			func(o Options) bool { return *o.MaxBatchSize == 3 && o.Objective == "val_kl" }, ""},
+		{"hydra/sweeper=tpe hydra.sweeper.n_trials=40 hydra.sweeper.n_startup_trials=7 hydra.sweeper.on_failure=retry:2", "tpe",
+			func(o Options) bool { return o.NTrials == 40 && *o.Startup == 7 && o.OnFailure == "retry:2" }, ""},
+		{"hydra/sweeper=cmaes hydra.sweeper.population_size=6 +hydra.sweeper.params.a=1", "cmaes",
+			func(o Options) bool { return *o.Population == 6 && o.Sigma0 == 0.3 }, ""},
 		{"hydra/sweeper=sobol hydra.sweeper.scramble=false", "sobol", func(o Options) bool { return !o.Scramble }, ""},
-		{"hydra/sweeper=nsgaii hydra.sweeper.objective=[val_reward,seconds]", "nsgaii", func(o Options) bool { return len(o.Objective.([]any)) == 2 }, ""},
-		{"hydra/sweeper=random hydra.sweeper.pruner.name=asha hydra.sweeper.pruner.reduction_factor=4", "random", func(o Options) bool { return o.Pruner.Active() && o.Pruner.ReductionFactor == 4 }, ""},
+		{"hydra/sweeper=nsgaii hydra.sweeper.objective=[val_reward,seconds]", "nsgaii",
+			func(o Options) bool { return len(o.Objective.([]any)) == 2 }, ""},
+		{"hydra/sweeper=random hydra.sweeper.pruner.name=asha hydra.sweeper.pruner.reduction_factor=4", "random",
+			func(o Options) bool { return o.Pruner.Active() && o.Pruner.ReductionFactor == 4 }, ""},
 		{"hydra/sweeper=optuna", "tpe", func(o Options) bool { return o.Direction == nil }, ""},
-		{"hydra/sweeper=optuna hydra/sweeper/sampler=qmc hydra.sweeper.sampler.seed=9 hydra.sweeper.direction=maximize", "sobol", func(o Options) bool { return *o.Seed == 9 && o.Direction == "maximize" }, ""},
-		{"hydra/sweeper=optuna hydra/sweeper/sampler=tpe +hydra.sweeper.sampler.n_startup_trials=4 +hydra.sweeper.sampler.n_ei_candidates=5", "tpe", func(o Options) bool { return *o.Startup == 4 && o.Candidates == 5 }, ""},
+		{"hydra/sweeper=optuna hydra/sweeper/sampler=qmc hydra.sweeper.sampler.seed=9 hydra.sweeper.direction=maximize", "sobol",
+			func(o Options) bool { return *o.Seed == 9 && o.Direction == "maximize" }, ""},
+		{"hydra/sweeper=optuna hydra/sweeper/sampler=tpe +hydra.sweeper.sampler.n_startup_trials=4 " +
+			"+hydra.sweeper.sampler.n_ei_candidates=5", "tpe", func(o Options) bool { return *o.Startup == 4 && o.Candidates == 5 }, ""},
 		{"hydra/sweeper=optuna hydra/sweeper/sampler=grid", "basic", func(Options) bool { return true }, ""},
 		{"hydra/sweeper=optuna hydra/sweeper/sampler=nsgaii", "nsgaii", func(Options) bool { return true }, ""},
-		{"hydra/sweeper=optuna hydra/sweeper/sampler=gp", "", nil, "hydra/sweeper/sampler=gp: not supported; the nearest is hydra/sweeper/sampler=tpe"},
+		{"hydra/sweeper=optuna hydra/sweeper/sampler=gp", "", nil,
+			"hydra/sweeper/sampler=gp: not supported; the nearest is hydra/sweeper/sampler=tpe"},
 		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=optuna.samplers.TPESampler", "tpe", func(Options) bool { return true }, ""},
-		{"hydra/sweeper=optuna hydra/sweeper/sampler=cmaes hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler", "cmaes", func(Options) bool { return true }, ""},
+		{"hydra/sweeper=optuna hydra/sweeper/sampler=cmaes hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler", "cmaes",
+			func(Options) bool { return true }, ""},
 		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=null", "tpe", func(Options) bool { return true }, ""},
-		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler", "", nil, "hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler: the option chooses the sampler, and hydra/sweeper/sampler=tpe is chosen: want hydra/sweeper/sampler=cmaes"},
-		{"hydra/sweeper=optuna hydra/sweeper/sampler=qmc hydra.sweeper.sampler._target_=optuna.samplers.tpe", "", nil, "want hydra/sweeper/sampler=tpe"},
-		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=my.Sampler", "", nil, "hydra.sweeper.sampler._target_=my.Sampler: no such sampler here: choose one by hydra/sweeper/sampler=cmaes|grid|nsgaii|qmc|random|tpe"},
-		{"hydra/sweeper=optuna hydra.sweeper.storage=sqlite:///a.db", "", nil, "hydra.sweeper.storage=sqlite:///a.db: not supported: the sweep's own ledger"},
+		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler", "", nil,
+			"hydra.sweeper.sampler._target_=optuna.samplers.CmaEsSampler: the option chooses the sampler, and " +
+				"hydra/sweeper/sampler=tpe is chosen: want hydra/sweeper/sampler=cmaes"},
+		{"hydra/sweeper=optuna hydra/sweeper/sampler=qmc hydra.sweeper.sampler._target_=optuna.samplers.tpe", "", nil,
+			"want hydra/sweeper/sampler=tpe"},
+		{"hydra/sweeper=optuna hydra.sweeper.sampler._target_=my.Sampler", "", nil,
+			"hydra.sweeper.sampler._target_=my.Sampler: no such sampler here: choose one by hydra/sweeper/sampler=cmaes|grid|nsgaii|qmc|random|tpe"},
+		{"hydra/sweeper=optuna hydra.sweeper.storage=sqlite:///a.db", "", nil,
+			"hydra.sweeper.storage=sqlite:///a.db: not supported: the sweep's own ledger"},
 		{"hydra/sweeper=optuna hydra.sweeper.study_name=mine", "", nil, "not supported: a sweep is named by its folder"},
 		{"hydra/sweeper=optuna hydra.sweeper.custom_search_space=a.b", "", nil, "not supported: write the ranges on the command line"},
 		{"hydra/sweeper=optuna +hydra.sweeper.sampler.multivariate=true", "", nil, "unknown key hydra.sweeper.sampler.multivariate"},
@@ -256,10 +278,14 @@ func TestRead(t *testing.T) {
 		{"another metric of the best epoch", rce, "val_kl", nil, []string{"val_kl"}, []float64{0.2}, 0, ""},
 		{"of the initial policy", initial, []any{"val_kl", "val_reward"}, nil, []string{"val_kl", "val_reward"}, []float64{0, -0.1}, 0, ""},
 		{"NaN is worst", grpo, "val_reward", nil, []string{"val_reward"}, []float64{math.Inf(1)}, 0, ""},
-		{"seconds and an evaluation", grpo, []any{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, nil, []string{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, []float64{12.5, -0.25, -0.5}, 0, ""},
-		{"constraints add up", grpo, nil, []string{"val_kl <= 0.1", "seconds < 10", "loss < 5"}, []string{"val_loss"}, []float64{2}, 0.3 + 2.5, ""},
-		{"a metric that this run has not", grpo, "val_accuracy", nil, nil, nil, 0, `unknown objective "val_accuracy": want one of eval.dev.best, `},
-		{"a constraint on one", grpo, nil, []string{"eval.test.best < 1"}, nil, nil, 0, `unknown constraint "eval.test.best" (did you mean eval.dev.best?)`},
+		{"seconds and an evaluation", grpo, []any{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, nil,
+			[]string{"seconds", "eval.dev.best", "eval.dev.best.accuracy"}, []float64{12.5, -0.25, -0.5}, 0, ""},
+		{"constraints add up", grpo, nil, []string{"val_kl <= 0.1", "seconds < 10", "loss < 5"}, []string{"val_loss"},
+			[]float64{2}, 0.3 + 2.5, ""},
+		{"a metric that this run has not", grpo, "val_accuracy", nil, nil, nil, 0,
+			`unknown objective "val_accuracy": want one of eval.dev.best, `},
+		{"a constraint on one", grpo, nil, []string{"eval.test.best < 1"}, nil, nil, 0,
+			`unknown constraint "eval.test.best" (did you mean eval.dev.best?)`},
 		{"nothing measured", nil, nil, nil, nil, nil, 0, "task=train measures nothing that a sweep could optimize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -277,8 +303,10 @@ func TestRead(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || !slices.Equal(out.Names, tc.names) || !slices.Equal(out.Losses(), tc.losses) || math.Abs(out.Violation-tc.violation) > 1e-12 {
-				t.Errorf("%v, losses %v, violation %g, %v; want %v, %v, %g", out.Names, out.Losses(), out.Violation, err, tc.names, tc.losses, tc.violation)
+			if err != nil || !slices.Equal(out.Names, tc.names) || !slices.Equal(out.Losses(), tc.losses) ||
+				math.Abs(out.Violation-tc.violation) > 1e-12 {
+				t.Errorf("%v, losses %v, violation %g, %v; want %v, %v, %g", out.Names, out.Losses(), out.Violation, err, tc.names,
+					tc.losses, tc.violation)
 			}
 		})
 	}

@@ -125,16 +125,19 @@ func (o Options) fits(choice string) error {
 	case choice != Study && len(o.Arms) > 0:
 		return fmt.Errorf("hydra.sweeper.arms: hydra/sweeper=%s has no arms: want hydra/sweeper=%s", choice, Study)
 	case choice == Study && len(o.Arms) == 0:
-		return fmt.Errorf("hydra/sweeper=%s: no arms: name them in hydra.sweeper.arms, or take a study that has them, such as exp=shapes_study", Study)
+		return fmt.Errorf("hydra/sweeper=%s: no arms: name them in hydra.sweeper.arms, or take a study that has them, such as "+
+			"exp=shapes_study", Study)
 	case choice == Study && o.Pruner.Active():
-		return fmt.Errorf("hydra.sweeper.pruner.name=%s: the arms of a study are compared at their ends, and others start from them: want pruner.name=none", o.Pruner.Name)
+		return fmt.Errorf("hydra.sweeper.pruner.name=%s: the arms of a study are compared at their ends, and others start from "+
+			"them: want pruner.name=none", o.Pruner.Name)
 	}
 	return nil
 }
 
 // classes are the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.
 func classes() map[string]string {
-	return map[string]string{"tpe": "TPESampler", "random": "RandomSampler", "cmaes": "CmaEsSampler", "nsgaii": "NSGAIISampler", "qmc": "QMCSampler", "grid": "GridSampler"}
+	return map[string]string{"tpe": "TPESampler", "random": "RandomSampler", "cmaes": "CmaEsSampler",
+		"nsgaii": "NSGAIISampler", "qmc": "QMCSampler", "grid": "GridSampler"}
 }
 
 // chosen refuses a _target_ that is another sampler's than the chosen option's: the option decides what runs.
@@ -152,7 +155,9 @@ func (s samplerOptions) chosen(choice string) error {
 		if name == choice {
 			return nil
 		}
-		return fmt.Errorf("hydra.sweeper.sampler._target_=%s: the option chooses the sampler, and hydra/sweeper/sampler=%s is chosen: want hydra/sweeper/sampler=%s", *s.Target, choice, name)
+		return fmt.Errorf("hydra.sweeper.sampler._target_=%s: the option chooses the sampler, and hydra/sweeper/sampler=%s is "+
+			"chosen: want hydra/sweeper/sampler=%s", *s.Target, choice, name)
 	}
-	return fmt.Errorf("hydra.sweeper.sampler._target_=%s: no such sampler here: choose one by hydra/sweeper/sampler=%s", *s.Target, strings.Join(want, "|"))
+	return fmt.Errorf("hydra.sweeper.sampler._target_=%s: no such sampler here: choose one by hydra/sweeper/sampler=%s",
+		*s.Target, strings.Join(want, "|"))
 }

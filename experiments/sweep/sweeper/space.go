@@ -212,7 +212,8 @@ func (s *space) point(t Trial) ([]float64, error) {
 func (s *space) numeric() error {
 	for _, a := range s.axes {
 		if a.categorical() {
-			return fmt.Errorf("%s=%s has no order, and this sweeper takes only numbers: use interval() or range(), fix the key, or take hydra/sweeper=tpe", a.key, strings.Join(a.choices, ","))
+			return fmt.Errorf("%s=%s has no order, and this sweeper takes only numbers: use interval() or range(), fix the key, or "+
+				"take hydra/sweeper=tpe", a.key, strings.Join(a.choices, ","))
 		}
 	}
 	return nil

@@ -94,7 +94,8 @@ func (o Options) study() error {
 			errs = append(errs, option.Errorf("arms."+name+".from", "%v", registry.Unknown("arm", *arm.From, names)))
 		default:
 			if circle := o.circle(name); circle != nil && circle[0] == slices.Min(circle) { // once, not from each of its arms
-				errs = append(errs, option.Errorf("arms."+name+".from", "the arms %s start from each other: one of them must start from fresh weights", strings.Join(append(circle, name), " ← ")))
+				errs = append(errs, option.Errorf("arms."+name+".from",
+					"the arms %s start from each other: one of them must start from fresh weights", strings.Join(append(circle, name), " ← ")))
 			}
 		}
 	}

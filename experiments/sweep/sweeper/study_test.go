@@ -25,7 +25,8 @@ import (
 const studyTrials = 40
 
 func studySpace() []string {
-	return []string{"rce.lr=tag(log,interval(1e-4,1e-1))", "grpo.lr=tag(log,interval(1e-4,1e-1))", "selector.temperature=tag(log,interval(1e-2,1e1))", "optim.weight_decay=tag(log,interval(1e-1,1e2))"}
+	return []string{"rce.lr=tag(log,interval(1e-4,1e-1))", "grpo.lr=tag(log,interval(1e-4,1e-1))",
+		"selector.temperature=tag(log,interval(1e-2,1e1))", "optim.weight_decay=tag(log,interval(1e-1,1e2))"}
 }
 
 type study struct {
@@ -73,7 +74,8 @@ func (s study) sweep(name string, seed int, more ...string) (best float64, epoch
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 			s.run("resume", dir)
 		} else {
-			s.run(slices.Concat([]string{"-m", "exp=shapes_probe", "hydra.sweep.dir=" + dir, "hydra.sweeper.seed=" + strconv.Itoa(seed), "hydra.sweeper.n_trials=" + strconv.Itoa(studyTrials)}, studySpace(), more)...)
+			s.run(slices.Concat([]string{"-m", "exp=shapes_probe", "hydra.sweep.dir=" + dir, "hydra.sweeper.seed=" +
+				strconv.Itoa(seed), "hydra.sweeper.n_trials=" + strconv.Itoa(studyTrials)}, studySpace(), more)...)
 		}
 	}
 	text, err := os.ReadFile(results)
@@ -205,7 +207,8 @@ func TestStudyASHA(t *testing.T) {
 		t.Logf("seed %d: %.4f in %d epochs, with asha %.4f in %d", seed, full, epochs, pruned, fewer)
 		worse, all, spent = worse+(pruned-full)/5, all+epochs, spent+fewer
 	}
-	t.Logf("with asha %.4f worse in the mean at %.0f %% of the epochs; one seed's standard deviation is %.4f", worse, 100*float64(spent)/float64(all), sd)
+	t.Logf("with asha %.4f worse in the mean at %.0f %% of the epochs; one seed's standard deviation is %.4f", worse,
+		100*float64(spent)/float64(all), sd)
 	if worse > sd || 2*spent > all {
 		t.Errorf("with asha %.4f worse at %d of %d epochs: want at most %.4f worse at half", worse, spent, all, sd)
 	}

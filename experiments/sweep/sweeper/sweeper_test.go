@@ -373,11 +373,17 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"an unknown name", "tep", DefaultOptions(), mixed(true), `unknown sweeper "tep" (did you mean tpe?)`},
 		{"nothing to sweep", "tpe", DefaultOptions(), nil, "hydra/sweeper=tpe: no key is swept: want at least one key=interval(…)"},
-		{"choices for CMA-ES", "cmaes", DefaultOptions(), mixed(false), "hydra/sweeper=cmaes: +head=cosine,additive,bilinear has no order, and this sweeper takes only numbers"},
-		{"several objectives for CMA-ES", "cmaes", two, mixed(true), "hydra/sweeper=cmaes: takes one objective: for several take hydra/sweeper=tpe"},
-		{"log from zero", "random", DefaultOptions(), []configs.Dimension{{Key: "wd", High: 1, Tags: []string{"log"}}}, "wd: tag(log, …) wants an interval above 0, got one from 0"},
-		{"log of words", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{"x", "y"}, Tags: []string{"log"}}}, "a: tag(log, …) is for numbers on an axis"},
-		{"log range through zero", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{"0", "1"}, Ordered: true, Tags: []string{"log"}}}, "a: tag(log, …) wants numbers above 0, got 0"},
+		{"choices for CMA-ES", "cmaes", DefaultOptions(), mixed(false),
+			"hydra/sweeper=cmaes: +head=cosine,additive,bilinear has no order, and this sweeper takes only numbers"},
+		{"several objectives for CMA-ES", "cmaes", two, mixed(true),
+			"hydra/sweeper=cmaes: takes one objective: for several take hydra/sweeper=tpe"},
+		{"log from zero", "random", DefaultOptions(), []configs.Dimension{{Key: "wd", High: 1, Tags: []string{"log"}}},
+			"wd: tag(log, …) wants an interval above 0, got one from 0"},
+		{"log of words", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{"x", "y"},
+			Tags: []string{"log"}}}, "a: tag(log, …) is for numbers on an axis"},
+		{"log range through zero", "random", DefaultOptions(),
+			[]configs.Dimension{{Key: "a", Choices: []string{"0", "1"}, Ordered: true,
+				Tags: []string{"log"}}}, "a: tag(log, …) wants numbers above 0, got 0"},
 		{"too many dimensions for Sobol", "sobol", DefaultOptions(), many, "65 keys are swept: want at most 64"},
 		{"an empty sweep", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{}}}, "a: the sweep has no values"},
 	} {
@@ -403,7 +409,8 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func ExampleNew() {
-	space := []configs.Dimension{{Key: "rce.lr", Low: 1e-5, High: 1e-2, Tags: []string{"log"}}, {Key: "selector", Choices: []string{"v2", "v3"}}}
+	space := []configs.Dimension{{Key: "rce.lr", Low: 1e-5, High: 1e-2, Tags: []string{"log"}},
+		{Key: "selector", Choices: []string{"v2", "v3"}}}
 	s, err := New("sobol", DefaultOptions(), space)
 	if err != nil {
 		fmt.Println(err)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The wall time of a run that was killed twice is that of its sittings, not of the nights between them.
-func TestEarlierSittings(t *testing.T) {
+// The wall time of a run that was killed twice is that of its attempts, not of the nights between them.
+func TestEarlierAttempts(t *testing.T) {
 	dir := t.TempDir()
-	if s := earlierSittings(dir); s.seconds != 0 {
+	if s := earlierAttempts(dir); s.seconds != 0 {
 		t.Errorf("an empty folder: %+v", s)
 	}
 	row := func(kind, at, more string) string {
@@ -22,13 +22,13 @@ func TestEarlierSittings(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(rows), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s := earlierSittings(dir); s.seconds != 30.5+10+2 || !s.start.Equal(time.Unix(1000, 0)) {
+	if s := earlierAttempts(dir); s.seconds != 30.5+10+2 || !s.start.Equal(time.Unix(1000, 0)) {
 		t.Errorf("from rows: %v s from %v, want 42.5 s from %v", s.seconds, s.start, time.Unix(1000, 0))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "summary.json"), []byte(`{"start":"1970-01-01T00:16:35Z","wall_seconds":55}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s := earlierSittings(dir); s.seconds != 55 || !s.start.Equal(time.Unix(995, 0)) {
+	if s := earlierAttempts(dir); s.seconds != 55 || !s.start.Equal(time.Unix(995, 0)) {
 		t.Errorf("from the summary: %v s from %v, want 55 s from %v", s.seconds, s.start, time.Unix(995, 0))
 	}
 }

@@ -84,6 +84,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 // candidates are samples of the policy as it is: every step then moves it towards its better ones.
 type Phase struct {
 	name      string
+	sft       bool // has no τ
 	opt       Options
 	sched     schedule.LROptions
 	optim     phases.OptimOptions
@@ -112,8 +113,14 @@ func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions,
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
 	p := New(rce, optim, sched, src, batch, smoothing)
-	p.name = "sft"
+	p.name, p.sft = "sft", true
 	return p
+}
+
+// Named gives the phase the name that it has in the schedule, where that is not rce or sft.
+func (r *Phase) Named(name string) *Phase {
+	r.name = name
+	return r
 }
 
 // Info implements phases.Phase.
@@ -125,7 +132,7 @@ func (r *Phase) Info() phases.Info {
 // Expected implements phases.Expecter.
 func (r *Phase) Expected() doctor.Limits {
 	lim := r.optim.Expected(r.opt.LR, r.sched)
-	if t := r.opt.Temperature; r.name == "rce" {
+	if t := r.opt.Temperature; !r.sft {
 		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
 	}
 	return lim
@@ -200,7 +207,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 		return nil, err
 	}
 	m := Metrics{OptimizerMetrics: optimizer, Items: batch.NumValid()}
-	if r.name == "rce" {
+	if !r.sft {
 		m.Temperature = &tau
 	}
 	if !r.opt.Top1Only {

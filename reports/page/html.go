@@ -142,7 +142,7 @@ func (r *pageRenderer) id(words string) string {
 	return id
 }
 
-// code writes fenced code and returns how many lines it has.
+// Code writes fenced code and returns how many lines it has.
 func (r *pageRenderer) Code(lines []string) int {
 	fence := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], "`"))]
 	r.body.WriteString("<pre><code>")
@@ -168,7 +168,7 @@ func (r *pageRenderer) List(lines []string) int {
 	return n
 }
 
-// paragraph writes lines up to the next blank one. The first paragraphs of a report stand out.
+// Paragraph writes lines up to the next blank one. The first paragraphs of a report stand out.
 func (r *pageRenderer) Paragraph(lines []string) int {
 	n := 0
 	for n < len(lines) && strings.TrimSpace(lines[n]) != "" {
@@ -195,7 +195,7 @@ func calloutOf(text string) string {
 	return ""
 }
 
-// table writes a table in a box of its own, so that a wide one scrolls and the page does not.
+// Table writes a table in a box of its own, so that a wide one scrolls and the page does not.
 func (r *pageRenderer) Table(lines []string) int {
 	header, delimiters := tableCells(lines[0]), tableCells(lines[1])
 	right := make([]bool, len(header))

@@ -86,6 +86,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 // candidates are samples of the policy as it is: every step then moves it towards its better ones.
 type Phase struct {
 	name      string
+	sft       bool // has no τ
 	opt       Options
 	sched     schedule.LROptions
 	optim     phases.OptimOptions
@@ -115,8 +116,14 @@ func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions,
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
 	p := New(rce, optim, sched, src, batch, smoothing)
-	p.name = "sft"
+	p.name, p.sft = "sft", true
 	return p
+}
+
+// Named gives the phase the name that it has in the schedule, where that is not rce or sft.
+func (r *Phase) Named(name string) *Phase {
+	r.name = name
+	return r
 }
 
 // Name, Epochs, Source, BatchSize and Passes describe the phase to the scheduler.
@@ -130,7 +137,7 @@ func (r *Phase) Passes() int             { return 1 }
 func (r *Phase) Limits() doctor.Limits {
 	lim := phases.LearnLimits(r.opt.LR, r.sched, r.optim)
 	lim.Online = r.opt.Rollout == "online"
-	if t := r.opt.Temperature; r.name == "rce" {
+	if t := r.opt.Temperature; !r.sft {
 		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
 	}
 	return lim
@@ -195,7 +202,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 	}
 	r.gradient = nil
 	m["items"] = batch.NumValid()
-	if r.name == "rce" {
+	if !r.sft {
 		m["temperature"] = tau
 	}
 	if !r.opt.Top1Only {

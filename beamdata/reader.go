@@ -55,7 +55,8 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 	get := func(name string, dims int) (*tensorfile.Array, error) {
 		a := arrays[name]
 		if a == nil {
-			return nil, fmt.Errorf("no array %q: want query_id, pool, score, prior_score, demo_acc, prior_expected_acc, prior_top_answer", name)
+			return nil, fmt.Errorf("no array %q: want query_id, pool, score, prior_score, demo_acc, prior_expected_acc, prior_top_answer",
+				name)
 		}
 		if len(a.Shape) != dims {
 			return nil, fmt.Errorf("array %s has shape %v, want %d dimensions", name, a.Shape, dims)

@@ -77,7 +77,8 @@ type place struct {
 func recordExtras() []string { return []string{"query", "id", "meta"} }
 
 func trajectoryExtras() []string {
-	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text", "vqa_prompt_len",
+	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text",
+		"vqa_prompt_len",
 		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
 }
 
@@ -121,7 +122,8 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat,
+		rewardField: field,
 		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
 			recordExtras()).Also(recordNames()),
 		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
@@ -136,7 +138,8 @@ func (p *parser) unknown() []keycheck.Unknown {
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.peek(); c != '{' {
-		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations", found(c))
+		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
+			found(c))
 	}
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {

@@ -150,10 +150,14 @@ func (s *Schema) decode(base decoded, n *Node) (reflect.Value, error) {
 	}
 	all := map[string]Section{}
 	for _, c := range s.root.fields {
-		if c.of == "" || n.Get(c.key) == nil {
+		if c.of == "" {
 			continue
 		}
-		options, fault := c.base.with(c, n.Get(c.key))
+		is := n.Get(c.key)
+		if is == nil {
+			is = c.base.tree
+		}
+		options, fault := c.base.with(c, is)
 		err = errors.Join(err, fault)
 		all[c.key] = Section{Kind: c.of, Options: options.Addr().Interface()}
 	}

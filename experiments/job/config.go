@@ -61,8 +61,8 @@ type Config struct {
 	RCE RCEOptions `koanf:"rce"`
 	// group-relative policy optimisation
 	GRPO GRPOOptions `koanf:"grpo"`
-	// a second GRPO phase, on sampled groups scored by the reader
-	GRPOOnline GRPOOnlineOptions `koanf:"grpo_online"`
+	// further phases, by the names of their sections
+	Sections map[string]configs.Section `koanf:",sections"`
 	// optimizer of every phase
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
@@ -111,18 +111,33 @@ type PredictOptions struct {
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
 	c := &Config{
+		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
-	table := c.Phases()
-	for _, name := range table.Names() {
-		if p, err := table.Get(name); err == nil {
-			p.SetDefaults()
+	online := NewGRPO()
+	online.Rollout, online.OldPolicy = "online", "batch"
+	c.Sections = map[string]configs.Section{
+		"grpo_online": {Kind: "grpo", Options: online, Help: "a second GRPO phase, on sampled groups scored by the reader"},
+	}
+	own := c.Phases().Names()
+	for _, kind := range PhaseKinds() {
+		if !slices.Contains(own, kind.Name) {
+			c.Sections[kind.Name] = configs.Section{Kind: kind.Name, Options: kind.New(), Help: kind.Help}
 		}
 	}
 	return c
+}
+
+// Kinds returns the options of every kind of phase that a section may have (configs.Section).
+func (c *Config) Kinds() map[string]any {
+	out := map[string]any{}
+	for _, kind := range PhaseKinds() {
+		out[kind.Name] = kind.New()
+	}
+	return out
 }
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.

@@ -6,11 +6,11 @@ import (
 	"fulcrum/selector"
 )
 
-// GRPOOptions is the section of phase grpo.
+// GRPOOptions is a section of kind grpo.
 type GRPOOptions struct{ grpo.Options }
 
-// SetDefaults implements Phase.
-func (o *GRPOOptions) SetDefaults() { o.Options = grpo.DefaultOptions() }
+// NewGRPO returns the defaults.
+func NewGRPO() *GRPOOptions { return &GRPOOptions{grpo.DefaultOptions()} }
 
 // Build implements Phase.
 func (o *GRPOOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
@@ -40,22 +40,6 @@ func (o *GRPOOptions) Shrink(groupSize int) {
 	if o.ZeroVariance == "resample" {
 		o.ZeroVariance = "keep"
 	}
-}
-
-// GRPOOnlineOptions is the section of phase grpo_online: grpo on sampled groups.
-type GRPOOnlineOptions struct{ GRPOOptions }
-
-// SetDefaults implements Phase.
-func (o *GRPOOnlineOptions) SetDefaults() {
-	o.GRPOOptions.SetDefaults()
-	o.Rollout, o.OldPolicy = "online", "batch"
-}
-
-// Traits implements Phase.
-func (o *GRPOOnlineOptions) Traits(c *Config) Traits {
-	t := o.GRPOOptions.Traits(c)
-	t.Online = true
-	return t
 }
 
 // compared returns preflight.Stage.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,

@@ -10,11 +10,11 @@ import (
 	"fulcrum/selector"
 )
 
-// SFTOptions is the section of phase sft.
+// SFTOptions is a section of kind sft.
 type SFTOptions struct{ rce.SFTOptions }
 
-// SetDefaults implements Phase.
-func (o *SFTOptions) SetDefaults() { o.SFTOptions = rce.DefaultSFTOptions() }
+// NewSFT returns the defaults.
+func NewSFT() *SFTOptions { return &SFTOptions{rce.DefaultSFTOptions()} }
 
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
@@ -30,11 +30,11 @@ func (o *SFTOptions) Traits(c *Config) Traits {
 // Shrink implements Phase: the targets are recorded.
 func (o *SFTOptions) Shrink(int) {}
 
-// RCEOptions is the section of phase rce.
+// RCEOptions is a section of kind rce.
 type RCEOptions struct{ rce.Options }
 
-// SetDefaults implements Phase.
-func (o *RCEOptions) SetDefaults() { o.Options = rce.DefaultOptions() }
+// NewRCE returns the defaults.
+func NewRCE() *RCEOptions { return &RCEOptions{rce.DefaultOptions()} }
 
 // Build implements Phase.
 func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {

@@ -1,8 +1,10 @@
 package job
 
 import (
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
@@ -20,11 +22,9 @@ type Sources interface {
 	Online(phase string) (selector.Source, error)
 }
 
-// Phase is what a schedule may name: the options of one section and what is made of them. To add one, write a type with
-// its options and these methods, and give Config a field of it.
+// Phase is what a schedule may name: the options of one section and what is made of them. To add a kind, write a type
+// with its options and these methods, and one line in PhaseKinds.
 type Phase interface {
-	// SetDefaults fills in the options.
-	SetDefaults()
 	// Build makes the phase that the schedule calls name.
 	Build(name string, c *Config, d Sources) (phases.Phase, error)
 	// Traits says what the checks before training go by.
@@ -58,6 +58,21 @@ const (
 	FromGroups                // groups of recorded candidates, compared
 )
 
+// PhaseKind is a kind of phase. The section of its name is always there; others may be of its kind too.
+type PhaseKind struct {
+	Name, Help string
+	New        func() Phase // with the defaults
+}
+
+// PhaseKinds returns the kinds of phases.
+func PhaseKinds() []PhaseKind {
+	return []PhaseKind{
+		{"sft", "supervised fine-tuning on the best recorded beam", func() Phase { return NewSFT() }},
+		{"rce", "reward-weighted cross entropy on recorded beams", func() Phase { return NewRCE() }},
+		{"grpo", "group-relative policy optimisation", func() Phase { return NewGRPO() }},
+	}
+}
+
 // Phases returns the phases that c's schedule may name: the sections that are one.
 func (c *Config) Phases() *registry.Table[Phase] {
 	t := registry.New[Phase]("phase")
@@ -65,6 +80,11 @@ func (c *Config) Phases() *registry.Table[Phase] {
 	for i := range v.NumField() {
 		if p, ok := v.Field(i).Addr().Interface().(Phase); ok {
 			t.Add(v.Type().Field(i).Tag.Get("koanf"), p)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sections)) {
+		if p, ok := c.Sections[name].Options.(Phase); ok {
+			t.Add(name, p)
 		}
 	}
 	return t
@@ -113,6 +133,13 @@ func (c *Config) sampleTemp(temperature float64) float64 {
 func (c *Config) ForTrial(groupSize int) *Config {
 	trial := *c
 	trial.Optim.WeightDecay = 0
+	trial.Sections = maps.Clone(c.Sections)
+	for name, s := range trial.Sections {
+		own := reflect.New(reflect.TypeOf(s.Options).Elem())
+		own.Elem().Set(reflect.ValueOf(s.Options).Elem())
+		s.Options = own.Interface()
+		trial.Sections[name] = s
+	}
 	if groupSize == 0 {
 		groupSize = math.MaxInt
 	}

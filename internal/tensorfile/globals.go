@@ -410,7 +410,8 @@ func (s *storage) view(dtype DType, offset int, size, stride []int) (any, error)
 		last += (d - 1) * stride[i]
 	}
 	if last >= held || last < 0 {
-		return nil, fmt.Errorf("tensor of size %v, stride %v, offset %d reaches outside its storage of %d elements", size, stride, offset, held)
+		return nil, fmt.Errorf("tensor of size %v, stride %v, offset %d reaches outside its storage of %d elements", size, stride, offset,
+			held)
 	}
 	if contiguous(size, stride) {
 		t.Data = s.data[offset*width : (offset+count)*width]

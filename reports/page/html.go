@@ -12,10 +12,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	tables "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
 	"fulcrum/internal/atomicfile"
 )
 
-const HtmlFile = "report.html"
+// Files of a folder with a report.
+const (
+	ReportFile = "report.md"
+	HtmlFile   = "report.html"
+)
+
+// ReportPath returns where the report of a run or sweep stands.
+func ReportPath(dir string) string { return filepath.Join(dir, ReportFile) }
 
 //go:embed html.css
 var htmlStyle string
@@ -37,15 +52,23 @@ func WritePage(path, markdown string) error {
 }
 
 // HTML renders a report as one page: equal markdown and plots give equal bytes. read returns the file that an image
-// names; a PNG with an SVG of the same name beside it is shown as that.
-//
-// It reads the markdown that this package writes (document), not any: headings, paragraphs, lists of one level,
-// fenced code, tables, and inline code, links, emphasis and line breaks. A library that reads all of it costs a
-// tenth of the program's start-up; a test compares the two on what we write.
+// names; a PNG with an SVG of the same name beside it is shown as that. Raw HTML is shown as text, except <br>.
 func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 	r := &pageRenderer{read: read, ids: map[string]int{}}
-	r.blocks(strings.Split(markdown, "\n"))
-	var page bytes.Buffer
+	md := goldmark.New(
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 100))),
+	)
+	source := []byte(markdown)
+	tree := md.Parser().Parse(text.NewReader(source))
+	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // annotate returns no error
+		if entering {
+			r.annotate(n, source)
+		}
+		return ast.WalkContinue, nil
+	})
+	var body, page bytes.Buffer
+	_ = md.Renderer().Render(&body, source, tree) // a buffer takes every write
 	fmt.Fprintf(&page, `<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -60,14 +83,13 @@ func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 <body>
 `, html.EscapeString(r.title), htmlStyle)
 	r.writeContents(&page)
-	fmt.Fprintf(&page, "<main>\n%s</main>\n</body>\n</html>\n", r.body.String())
+	fmt.Fprintf(&page, "<main>\n%s</main>\n</body>\n</html>\n", body.String())
 	return page.Bytes()
 }
 
-// pageRenderer turns markdown into the body of a page.
+// pageRenderer adds to goldmark what our pages have besides: anchors, classes, boxes around tables, plots.
 type pageRenderer struct {
 	read     func(name string) ([]byte, error)
-	body     bytes.Buffer
 	title    string
 	contents []contentsEntry
 	ids      map[string]int // of headings, by how often they were wanted
@@ -75,52 +97,89 @@ type pageRenderer struct {
 
 // contentsEntry is a heading of the second or third level.
 type contentsEntry struct {
-	level int
-	id    string
-	html  string
+	level     int
+	id, words string
 }
 
-// blocks writes a page's blocks one after another.
-func (r *pageRenderer) blocks(lines []string) {
-	for len(lines) > 0 {
-		n := 1
-		switch line := lines[0]; {
-		case strings.TrimSpace(line) == "":
-		case strings.HasPrefix(line, "```"):
-			n = r.Code(lines)
-		case headingLevel(line) > 0:
-			r.Heading(headingLevel(line), strings.TrimSpace(line[headingLevel(line):]))
-		case strings.HasPrefix(line, "|") && len(lines) > 1 && isDelimiterRow(lines[1]):
-			n = r.Table(lines)
-		case strings.HasPrefix(line, "- "):
-			n = r.List(lines)
-		default:
-			n = r.Paragraph(lines)
+// annotate gives a node its anchor, class or destination.
+func (r *pageRenderer) annotate(n ast.Node, source []byte) {
+	switch n := n.(type) {
+	case *ast.Heading:
+		words := wordsOf(n, source)
+		if n.Level == 1 && r.title == "" {
+			r.title = words
 		}
-		lines = lines[n:]
+		id := r.id(words)
+		if n.Level == 2 || n.Level == 3 {
+			r.contents = append(r.contents, contentsEntry{n.Level, id, words})
+		}
+		n.SetAttributeString("id", []byte(id))
+	case *ast.Paragraph:
+		if class := calloutOf(string(n.Lines().Value(source))); class != "" {
+			n.SetAttributeString("class", []byte(class))
+		}
+	case *tables.TableCell:
+		if class := wordClass(wordsOf(n, source)); class != "" {
+			n.SetAttributeString("class", []byte(class))
+		}
+	case *ast.Link:
+		n.Destination = []byte(pageOf(string(n.Destination)))
 	}
 }
 
-// headingLevel is the number of # that a line begins with, 0 for no heading.
-func headingLevel(line string) int {
-	n := len(line) - len(strings.TrimLeft(line, "#"))
-	if n == 0 || n > 6 || n < len(line) && line[n] != ' ' {
-		return 0
-	}
-	return n
+// RegisterFuncs implements renderer.NodeRenderer.
+func (r *pageRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
+	to.Register(tables.KindTable, r.table)
+	to.Register(ast.KindImage, r.image)
+	to.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			raw := string(n.(*ast.RawHTML).Segments.Value(source))
+			if raw != "<br>" {
+				raw = html.EscapeString(raw)
+			}
+			w.WriteString(raw)
+		}
+		return ast.WalkSkipChildren, nil
+	})
+	to.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			fmt.Fprintf(w, "<p>%s</p>\n", html.EscapeString(string(n.Lines().Value(source))))
+		}
+		return ast.WalkSkipChildren, nil
+	})
 }
 
-func (r *pageRenderer) Heading(level int, text string) {
-	inner := r.inline(text)
-	words := withoutTags(inner)
-	if level == 1 && r.title == "" {
-		r.title = words
+// table puts a table into a box of its own, so that a wide one scrolls and the page does not.
+func (r *pageRenderer) table(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		w.WriteString("</table>\n</div>\n")
+		return ast.WalkContinue, nil
 	}
-	id := r.id(words)
-	if level == 2 || level == 3 {
-		r.contents = append(r.contents, contentsEntry{level, id, html.EscapeString(words)})
+	class := "table"
+	if wordsOf(n.FirstChild(), source) == "" {
+		class += " facts" // names and their values
 	}
-	fmt.Fprintf(&r.body, "<h%d id=\"%s\">%s</h%d>\n", level, id, inner, level)
+	fmt.Fprintf(w, "<div class=\"%s\">\n<table>\n", class)
+	return ast.WalkContinue, nil
+}
+
+func (r *pageRenderer) image(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		w.WriteString(r.plot(string(n.(*ast.Image).Destination), html.EscapeString(wordsOf(n, source))))
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+// wordsOf returns the text that a node shows, without markup.
+func wordsOf(n ast.Node, source []byte) string {
+	var b strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if t, ok := n.(*ast.Text); ok && entering {
+			b.Write(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(t.Value(source)))))
+		}
+		return ast.WalkContinue, nil
+	})
+	return strings.TrimSpace(b.String())
 }
 
 // id makes a heading's anchor: its letters and digits, and a number where it is not the first of its name.
@@ -142,47 +201,6 @@ func (r *pageRenderer) id(words string) string {
 	return id
 }
 
-// code writes fenced code and returns how many lines it has.
-func (r *pageRenderer) Code(lines []string) int {
-	fence := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], "`"))]
-	r.body.WriteString("<pre><code>")
-	n := 1
-	for ; n < len(lines); n++ {
-		if strings.HasPrefix(lines[n], fence) && strings.Trim(lines[n], "` ") == "" {
-			n++
-			break
-		}
-		r.body.WriteString(html.EscapeString(lines[n]) + "\n")
-	}
-	r.body.WriteString("</code></pre>\n")
-	return n
-}
-
-func (r *pageRenderer) List(lines []string) int {
-	r.body.WriteString("<ul>\n")
-	n := 0
-	for ; n < len(lines) && strings.HasPrefix(lines[n], "- "); n++ {
-		fmt.Fprintf(&r.body, "<li>%s</li>\n", r.inline(lines[n][2:]))
-	}
-	r.body.WriteString("</ul>\n")
-	return n
-}
-
-// paragraph writes lines up to the next blank one. The first paragraphs of a report stand out.
-func (r *pageRenderer) Paragraph(lines []string) int {
-	n := 0
-	for n < len(lines) && strings.TrimSpace(lines[n]) != "" {
-		n++
-	}
-	text := strings.Join(lines[:n], "\n")
-	if class := calloutOf(text); class != "" {
-		fmt.Fprintf(&r.body, "<p class=\"%s\">%s</p>\n", class, r.inline(text))
-	} else {
-		fmt.Fprintf(&r.body, "<p>%s</p>\n", r.inline(text))
-	}
-	return n
-}
-
 // calloutOf is the class of a paragraph that begins with these bold words.
 func calloutOf(text string) string {
 	for _, c := range []struct{ begins, class string }{
@@ -195,46 +213,6 @@ func calloutOf(text string) string {
 	return ""
 }
 
-// table writes a table in a box of its own, so that a wide one scrolls and the page does not.
-func (r *pageRenderer) Table(lines []string) int {
-	header, delimiters := tableCells(lines[0]), tableCells(lines[1])
-	right := make([]bool, len(header))
-	for i, d := range delimiters[:min(len(delimiters), len(header))] {
-		right[i] = strings.HasSuffix(d, ":")
-	}
-	class := "table"
-	if strings.Join(header, "") == "" {
-		class += " facts" // names and their values
-	}
-	fmt.Fprintf(&r.body, "<div class=\"%s\">\n<table>\n<thead>\n", class)
-	r.row("th", header, right)
-	r.body.WriteString("</thead>\n<tbody>\n")
-	n := 2
-	for ; n < len(lines) && strings.HasPrefix(lines[n], "|"); n++ {
-		r.row("td", tableCells(lines[n]), right)
-	}
-	r.body.WriteString("</tbody>\n</table>\n</div>\n")
-	return n
-}
-
-func (r *pageRenderer) row(tag string, cells []string, right []bool) {
-	r.body.WriteString("<tr>\n")
-	for i := range right { // a row has as many cells as its header
-		cell, attributes := "", ""
-		if i < len(cells) {
-			cell = cells[i]
-		}
-		if right[i] {
-			attributes = ` align="right"`
-		}
-		if class := wordClass(cell); class != "" {
-			attributes += fmt.Sprintf(` class="%s"`, class)
-		}
-		fmt.Fprintf(&r.body, "<%s%s>%s</%s>\n", tag, attributes, r.inline(cell), tag)
-	}
-	r.body.WriteString("</tr>\n")
-}
-
 // wordClass is the class of a cell that holds a verdict or a severity and nothing else.
 func wordClass(cell string) string {
 	known := []string{"better", "worse", "not separable", "same scores", "warning", "stop", "note", "failed"}
@@ -242,36 +220,6 @@ func wordClass(cell string) string {
 		return "word " + strings.ReplaceAll(cell, " ", "-")
 	}
 	return ""
-}
-
-func isDelimiterRow(line string) bool {
-	return strings.HasPrefix(line, "|") && strings.Contains(line, "---") && strings.Trim(line, "|-: ") == ""
-}
-
-// tableCells cuts a row at its bars, those behind a backslash excepted.
-func tableCells(line string) []string {
-	line = strings.TrimPrefix(strings.TrimSpace(line), "|")
-	var cells []string
-	var cell strings.Builder
-	for i := 0; i < len(line); i++ {
-		switch {
-		case line[i] == '\\' && i+1 < len(line):
-			if line[i+1] != '|' {
-				cell.WriteByte('\\')
-			}
-			i++
-			cell.WriteByte(line[i])
-		case line[i] == '|':
-			cells = append(cells, strings.TrimSpace(cell.String()))
-			cell.Reset()
-		default:
-			cell.WriteByte(line[i])
-		}
-	}
-	if rest := strings.TrimSpace(cell.String()); rest != "" {
-		cells = append(cells, rest)
-	}
-	return cells
 }
 
 // writeContents lists the headings; those of the third level only while there are few.
@@ -283,7 +231,7 @@ func (r *pageRenderer) writeContents(page *bytes.Buffer) {
 	page.WriteString("<nav aria-label=\"Contents\">\n<details open>\n<summary>Contents</summary>\n<ul>\n")
 	for _, e := range r.contents {
 		if e.level == 2 || len(r.contents) <= most {
-			fmt.Fprintf(page, "<li class=\"level%d\"><a href=\"#%s\">%s</a></li>\n", e.level, e.id, e.html)
+			fmt.Fprintf(page, "<li class=\"level%d\"><a href=\"#%s\">%s</a></li>\n", e.level, e.id, html.EscapeString(e.words))
 		}
 	}
 	page.WriteString("</ul>\n</details>\n</nav>\n")
@@ -312,8 +260,3 @@ func pageOf(destination string) string {
 	}
 	return destination
 }
-
-const ReportFile = "report.md"
-
-// ReportPath is where a run's or a sweep's report stands.
-func ReportPath(dir string) string { return filepath.Join(dir, ReportFile) }

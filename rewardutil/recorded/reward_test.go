@@ -138,3 +138,29 @@ func TestRewardOptionsValidate(t *testing.T) {
 		t.Error("legacy with alpha = beta = 0 passes; every reward would be 0")
 	}
 }
+
+// Every mode gives a finite number for a full trajectory, the same each time, cut to ±5 where it is a formula, and a score
+// that it wants and does not find is named.
+func TestModesConform(t *testing.T) {
+	scores := map[Field]float64{Correct: 1, AccScore: 0.6, GTProb: 0.3, RelScore: 0.5, BeamScore: -2, LogProb: -3}
+	for _, m := range modes() {
+		o := DefaultOptions()
+		o.Mode, o.Alpha, o.Beta = m.name, 1, 1
+		var full, none Trajectory
+		for f, v := range scores {
+			full.Set(f, v)
+		}
+		r, err := o.Reward(full)
+		again, _ := o.Reward(full)
+		if err != nil || math.IsNaN(r) || r != again || o.Missing(full) != "" {
+			t.Errorf("%s: got %v, then %v (%v), missing %q", m.name, r, again, err, o.Missing(full))
+		}
+		o.HardWeight, o.SoftWeight, o.Alpha = 1e6, 1e6, 1e6
+		if r, err = o.Reward(full); err != nil || m.number == 0 && math.Abs(r) != rewardLimit {
+			t.Errorf("%s with huge weights: got %v (%v), want ±%v", m.name, r, err, rewardLimit)
+		}
+		if _, err := o.Reward(none); (err == nil) == (o.Missing(none) == "") {
+			t.Errorf("%s without scores: missing %q, error %v: want one of them", m.name, o.Missing(none), err)
+		}
+	}
+}

@@ -24,8 +24,8 @@ type AccuracyOptions struct {
 	Tagged bool `koanf:"tagged"`
 }
 
-// DefaultAccuracyOptions returns the Qwen-VL recipe's way; the term is off.
-func DefaultAccuracyOptions() AccuracyOptions { return AccuracyOptions{Split: "numbered"} }
+// setDefaults sets the Qwen-VL recipe's way; the term is off.
+func (o *AccuracyOptions) setDefaults() { *o = AccuracyOptions{Split: "numbered"} }
 
 // Validate reports unknown names.
 func (o AccuracyOptions) Validate() error {
@@ -34,6 +34,10 @@ func (o AccuracyOptions) Validate() error {
 		option.OneOf("split", o.Split, "numbered", "comma", "any"),
 	)
 }
+
+func (o AccuracyOptions) weight() float64 { return o.Weight }
+
+func (o AccuracyOptions) build() (Reward, error) { return o, o.Validate() }
 
 // Score compares the answer part of each completion with that of its reference: 1 where they are equal once
 // normalised, else the intersection over union of their sets of actions, in [0, 1].

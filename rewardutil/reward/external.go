@@ -15,9 +15,9 @@ type ExternalOptions struct {
 	scorer.Options
 }
 
-// DefaultExternalOptions returns a term that is off.
-func DefaultExternalOptions() ExternalOptions {
-	return ExternalOptions{Options: scorer.DefaultOptions()}
+// setDefaults sets a term that is off.
+func (o *ExternalOptions) setDefaults() {
+	*o = ExternalOptions{Options: scorer.DefaultOptions()}
 }
 
 // Validate reports a negative weight, a weight without a scorer, and the scorer's keys.
@@ -32,10 +32,12 @@ func (o ExternalOptions) Validate() error {
 	)
 }
 
-// external is a TextReward whose scores come from elsewhere, as they are.
+// external is a Reward whose scores come from elsewhere, as they are.
 type external struct{ scorer *scorer.Scorer }
 
-func newExternal(o ExternalOptions) (Reward, error) {
+func (o ExternalOptions) weight() float64 { return o.Weight }
+
+func (o ExternalOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ type FormatOptions struct {
 	Strict bool `koanf:"strict"`
 }
 
-// DefaultFormatOptions returns the shares of the Qwen-VL recipe; the term is off.
-func DefaultFormatOptions() FormatOptions { return FormatOptions{Think: 0.3, Answer: 0.3, Order: 0.4} }
+// setDefaults sets the shares of the Qwen-VL recipe; the term is off.
+func (o *FormatOptions) setDefaults() { *o = FormatOptions{Think: 0.3, Answer: 0.3, Order: 0.4} }
 
 // Validate reports shares that could only give 0.
 func (o FormatOptions) Validate() error {
@@ -33,6 +33,10 @@ func (o FormatOptions) Validate() error {
 		option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
 	)
 }
+
+func (o FormatOptions) weight() float64 { return o.Weight }
+
+func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }
 
 // Score returns, for each completion, the sum of the shares it earns, in [0, Think+Answer+Order]:
 //

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// TextItem is one completion to score, with all that its record says about what it should be.
+// Item is one completion to score, with all that its record says about what it should be.
 type Item struct {
 	Name       string          // of the record, for messages
 	Prompt     string          // text of the conversation so far, without the chat template
@@ -20,7 +20,7 @@ type Item struct {
 	Tokens     int             // of the completion
 }
 
-// TextReward scores completions: one finite number for each item, in order. It returns the same for the same
+// Reward scores completions: one finite number for each item, in order. It returns the same for the same
 // items and may be called from several goroutines at once. An item that lacks what the reward needs, such
 // as annotators' answers, is an error that names the item.
 type Reward interface {

@@ -19,6 +19,10 @@ func (o LengthOptions) Validate() error {
 	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
 }
 
+func (o LengthOptions) weight() float64 { return o.Weight }
+
+func (o LengthOptions) build() (Reward, error) { return o, o.Validate() }
+
 // Score returns the LengthSimilarity of each completion's answer part to its reference's.
 func (o LengthOptions) Score(_ context.Context, items []Item) ([]float64, error) {
 	out := make([]float64, len(items))

@@ -25,9 +25,9 @@ type MatchOptions struct {
 	IgnoreCase bool `koanf:"ignore_case"`
 }
 
-// DefaultMatchOptions returns a term that is off: the answer contains the reference's, in any case.
-func DefaultMatchOptions() MatchOptions {
-	return MatchOptions{By: "contains", In: "answer", IgnoreCase: true}
+// setDefaults sets a term that is off: the answer contains the reference's, in any case.
+func (o *MatchOptions) setDefaults() {
+	*o = MatchOptions{By: "contains", In: "answer", IgnoreCase: true}
 }
 
 // Validate reports unknown names, an empty text and an expression that cannot be read.
@@ -62,13 +62,15 @@ func (o MatchOptions) expression(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(text)
 }
 
-// match is the TextReward.
+// match is the Reward.
 type match struct {
 	opt   MatchOptions
 	fixed *regexp.Regexp // nil: each record's reference
 }
 
-func newMatch(o MatchOptions) (Reward, error) {
+func (o MatchOptions) weight() float64 { return o.Weight }
+
+func (o MatchOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

@@ -41,9 +41,9 @@ type PointsOptions struct {
 	Segmenter scorer.Options `koanf:"segmenter"`
 }
 
-// DefaultPointsOptions weighs hits and misses alike; the term is off.
-func DefaultPointsOptions() PointsOptions {
-	return PointsOptions{
+// setDefaults weighs hits and misses alike; the term is off.
+func (o *PointsOptions) setDefaults() {
+	*o = PointsOptions{
 		Key: "negative_points", Coordinates: "pixels", Count: 1, Hit: 0.5, Miss: 0.5,
 		GroundTruth: "ground_truth_mask", Confusion: "confusion_mask", Segmenter: scorer.DefaultOptions(),
 	}
@@ -66,14 +66,16 @@ func (o PointsOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// points is the TextReward.
+// points is the Reward.
 type points struct {
 	opt       PointsOptions
 	masks     *maskCache
 	segmenter *scorer.Scorer // nil: masks
 }
 
-func newPoints(o PointsOptions) (Reward, error) {
+func (o PointsOptions) weight() float64 { return o.Weight }
+
+func (o PointsOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

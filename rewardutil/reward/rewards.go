@@ -8,13 +8,14 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/group"
 )
 
-// TextRewardOptions is the section rewards of the configuration: the terms of a completion's reward. A term
-// with weight 0 is off and is neither computed nor reported.
+// Options is the section rewards of the configuration: the terms of a completion's reward. A term with weight 0 is off
+// and is neither computed nor reported. This struct is the table of terms: a field is the entry of one.
 type Options struct {
 	// <think> and <answer> tags and their order
 	Format FormatOptions `koanf:"format"`
@@ -42,12 +43,16 @@ type Options struct {
 	ClipMax *float64 `koanf:"clip_max"`
 }
 
-// DefaultTextRewardOptions returns all terms switched off, with the defaults of their keys.
+// DefaultOptions returns all terms switched off, with the defaults of their keys.
 func DefaultOptions() Options {
-	return Options{
-		Format: DefaultFormatOptions(), Accuracy: DefaultAccuracyOptions(), Match: DefaultMatchOptions(), Rouge: DefaultRougeOptions(),
-		Points: DefaultPointsOptions(), External: DefaultExternalOptions(), Scale: 1,
+	o := Options{Scale: 1}
+	fields := reflect.ValueOf(&o).Elem()
+	for i := range fields.NumField() {
+		if f, ok := fields.Field(i).Addr().Interface().(interface{ setDefaults() }); ok {
+			f.setDefaults()
+		}
 	}
+	return o
 }
 
 // Validate reports a scale or clip bounds that leave nothing; the terms report their own keys.
@@ -61,42 +66,34 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// TextTerm is one weighted part of a reward.
+// term is a reward with its options. The fields of Options that are terms are the table of rewards.
+type term interface {
+	weight() float64        // in the total; 0 = off
+	build() (Reward, error) // refuses what Validate refuses
+}
+
+// terms returns the terms that are on, and their keys.
+func (o Options) terms() (names []string, on []term) {
+	fields := reflect.ValueOf(o)
+	for i := range fields.NumField() {
+		if t, ok := fields.Field(i).Interface().(term); ok && t.weight() != 0 {
+			names, on = append(names, fields.Type().Field(i).Tag.Get("koanf")), append(on, t)
+		}
+	}
+	return names, on
+}
+
+// Term is one weighted part of a reward.
 type Term struct {
-	Name   string // also in TextRewards.Score's terms and in metrics
+	Name   string // also in Rewards.Score's terms and in metrics
 	Weight float64
 	Reward Reward
 }
 
-// textTerm is a term that may be on.
-type textTerm struct {
-	name   string
-	weight float64
-	build  func() (Reward, error)
-}
-
-// terms lists every term there is.
-func (o Options) terms() []textTerm {
-	return []textTerm{
-		{"format", o.Format.Weight, valid(o.Format)},
-		{"accuracy", o.Accuracy.Weight, valid(o.Accuracy)},
-		{"match", o.Match.Weight, func() (Reward, error) { return newMatch(o.Match) }},
-		{"vqa", o.VQA.Weight, valid(o.VQA)},
-		{"rouge", o.Rouge.Weight, valid(o.Rouge)},
-		{"length", o.Length.Weight, valid(o.Length)},
-		{"points", o.Points.Weight, func() (Reward, error) { return newPoints(o.Points) }},
-		{"external", o.External.Weight, func() (Reward, error) { return newExternal(o.External) }},
-	}
-}
-
 // Any reports whether a term is on.
 func (o Options) Any() bool {
-	for _, t := range o.terms() {
-		if t.weight != 0 {
-			return true
-		}
-	}
-	return false
+	names, _ := o.terms()
+	return len(names) > 0
 }
 
 // Build returns the reward that the options describe. At least one term must be on.
@@ -105,15 +102,13 @@ func (o Options) Build() (*Rewards, error) {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &Rewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
-	for _, t := range o.terms() {
-		if t.weight == 0 {
-			continue
-		}
+	names, terms := o.terms()
+	for i, t := range terms {
 		reward, err := t.build()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", t.name, err), r.Close())
+			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", names[i], err), r.Close())
 		}
-		r.Terms = append(r.Terms, Term{t.name, t.weight, reward})
+		r.Terms = append(r.Terms, Term{names[i], t.weight(), reward})
 	}
 	if len(r.Terms) == 0 {
 		return nil, errors.New("rewards: every term has weight 0: switch one on, such as rewards.vqa.weight=1")
@@ -127,15 +122,7 @@ func (o Options) Build() (*Rewards, error) {
 	return r, nil
 }
 
-// valid returns a constructor for rewards that are their own options.
-func valid[O interface {
-	Reward
-	Validate() error
-}](o O) func() (Reward, error) {
-	return func() (Reward, error) { return o, o.Validate() }
-}
-
-// TextRewards is a weighted sum of rewards.
+// Rewards is a weighted sum of rewards.
 type Rewards struct {
 	Terms            []Term
 	scale            float64

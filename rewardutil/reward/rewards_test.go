@@ -50,7 +50,7 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	plain := DefaultFormatOptions()
+	plain := DefaultOptions().Format
 	strict := plain
 	strict.Strict = true
 	for _, tc := range []struct {
@@ -78,7 +78,7 @@ func TestFormat(t *testing.T) {
 }
 
 func TestAccuracy(t *testing.T) {
-	recipe := DefaultAccuracyOptions()
+	recipe := DefaultOptions().Accuracy
 	anySpace, exact, tagged := recipe, recipe, recipe
 	anySpace.Split, exact.Exact, tagged.Tagged = "any", true, true
 	for _, tc := range []struct {
@@ -125,7 +125,7 @@ func TestAccuracyOfNumberedAnswersIsTheRecipes(t *testing.T) {
 	if err := json.Unmarshal(data, &recipe); err != nil || len(recipe.References) != 14 || len(recipe.Scores) != 21 {
 		t.Fatalf("%d references, %d rows: %v", len(recipe.References), len(recipe.Scores), err)
 	}
-	o := DefaultAccuracyOptions()
+	o := DefaultOptions().Accuracy
 	o.Tagged = true
 	for i, completion := range recipe.Completions {
 		for j, reference := range recipe.References {
@@ -156,21 +156,21 @@ func TestMatch(t *testing.T) {
 		{"the reference as an expression", func(o *MatchOptions) { o.By = "regexp" }, "seven", "^(7|seven)$", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := DefaultMatchOptions()
+			o := DefaultOptions().Match
 			o.Weight = 1
 			if tc.change != nil {
 				tc.change(&o)
 			}
-			r, err := newMatch(o)
+			r, err := o.build()
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden.Close(t, []float64{score1(t, r, Item{Completion: tc.completion, Reference: tc.reference})}, []float64{tc.want}, 0)
 		})
 	}
-	o := DefaultMatchOptions()
+	o := DefaultOptions().Match
 	o.By = "regexp"
-	r, err := newMatch(o)
+	r, err := o.build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestVQAReward(t *testing.T) {
 
 func TestRougeReward(t *testing.T) {
 	it := Item{Completion: "<answer>the cats sat</answer>", Reference: "the cat sat down"}
-	o := DefaultRougeOptions()
+	o := DefaultOptions().Rouge
 	// stemmed: unigrams 3 of 3 and 4, pairs 2 of 2 and 3, subsequence 3
 	want := (6./7 + 4./5 + 6./7) / 3
 	golden.Close(t, []float64{score1(t, o, it)}, []float64{want}, 1e-15)
@@ -313,12 +313,12 @@ func TestPoints(t *testing.T) {
 		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`, func(o *PointsOptions) { o.Hit = 0 }, 0.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := DefaultPointsOptions()
+			o := DefaultOptions().Points
 			o.Weight = 1
 			if tc.change != nil {
 				tc.change(&o)
 			}
-			r, err := newPoints(o)
+			r, err := o.build()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -368,9 +368,9 @@ func TestPointsRefuseMasksOfTwoSizes(t *testing.T) {
 	dir := t.TempDir()
 	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))
 	writeMask(t, dir, "confused.png", 40, 20, image.Rect(20, 0, 40, 10))
-	o := DefaultPointsOptions()
+	o := DefaultOptions().Points
 	o.Weight = 1
-	r, err := newPoints(o)
+	r, err := o.build()
 	if err != nil {
 		t.Fatal(err)
 	}

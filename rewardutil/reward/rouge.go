@@ -27,9 +27,9 @@ type RougeOptions struct {
 	Sentences string `koanf:"sentences" enum:"lines,split"`
 }
 
-// DefaultRougeOptions returns the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
-func DefaultRougeOptions() RougeOptions {
-	return RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true, Sentences: text.SentencesSplit}
+// setDefaults sets the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
+func (o *RougeOptions) setDefaults() {
+	*o = RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true, Sentences: text.SentencesSplit}
 }
 
 // Validate reports unknown names.
@@ -55,6 +55,10 @@ func (o RougeOptions) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+func (o RougeOptions) weight() float64 { return o.Weight }
+
+func (o RougeOptions) build() (Reward, error) { return o, o.Validate() }
 
 // Score returns the mean, weighted by Shares, of the chosen measures (Rouge) of each completion's answer part against its
 // reference's, in [0, 1].

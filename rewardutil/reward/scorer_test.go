@@ -42,7 +42,7 @@ func httpScorer(t *testing.T, reply func(w http.ResponseWriter, items []scorer.I
 // build returns the reward and closes it with the test.
 func build(t *testing.T, o scorer.Options) Reward {
 	t.Helper()
-	r, err := newExternal(ExternalOptions{Weight: 1, Options: o})
+	r, err := ExternalOptions{Weight: 1, Options: o}.build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,13 +314,13 @@ func TestScorerDiesWithItsParent(t *testing.T) {
 
 func TestPointsGoToTheSegmenter(t *testing.T) {
 	var seen []scorer.Item
-	o := DefaultPointsOptions()
+	o := DefaultOptions().Points
 	o.Weight = 1
 	o.Segmenter = httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) {
 		seen = append(seen, items...)
 		fmt.Fprint(w, "[0.25]")
 	})
-	r, err := newPoints(o)
+	r, err := o.build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,10 +380,10 @@ func TestSAM2Scorer(t *testing.T) {
 		t.Skip("SAM2_PYTHON names no Python with the package sam2")
 	}
 	examples := filepath.Join(golden.RepoRoot(), "docs", "examples", "vl")
-	o := DefaultPointsOptions()
+	o := DefaultOptions().Points
 	o.Weight, o.Segmenter.Keep, o.Segmenter.Timeout = 1, true, 600
 	o.Segmenter.Command = []string{python, filepath.Join(examples, "sam2_scorer.py"), "--random-weights", "--reward", "gain"}
-	r, err := newPoints(o)
+	r, err := o.build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"fulcrum/rewardutil/vqa"
 )
 
-// VQARewardOptions configures the VQA accuracy of answers.
+// VQAOptions configures the VQA accuracy of answers.
 type VQAOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
@@ -22,7 +22,11 @@ func (o VQAOptions) Validate() error {
 	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
 }
 
-// Score returns the official VQA accuracy (VQAAccuracy) of each completion's answer part, in [0, 1].
+func (o VQAOptions) weight() float64 { return o.Weight }
+
+func (o VQAOptions) build() (Reward, error) { return o, o.Validate() }
+
+// Score returns the official VQA accuracy (vqa.Accuracy) of each completion's answer part, in [0, 1].
 func (o VQAOptions) Score(_ context.Context, items []Item) ([]float64, error) {
 	out := make([]float64, len(items))
 	for i, it := range items {

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // positionOffset is how far BART's positions are shifted: the first rows of its tables are never used.
@@ -32,27 +33,33 @@ type bartLayer struct {
 
 type layerNorm struct{ weight, bias torchx.Tensor }
 
-func (m *Model) newBART() *bart {
-	b := &bart{m: m, stacks: map[string]*bartStack{}, act: activations()[m.cfg.Activation]}
-	norm := func(name string) layerNorm { return layerNorm{m.Weight(name + ".weight"), m.Weight(name + ".bias")} }
+// newBART puts both stacks together.
+func (m *Model) newBART(b *tokens.Builder) *bart {
+	c := m.cfg
+	net := &bart{m: m, stacks: map[string]*bartStack{}, act: activations()[c.Activation]}
+	norm := func(name string) layerNorm {
+		return layerNorm{b.Tensor(name+".weight", c.Width), b.Tensor(name+".bias", c.Width)}
+	}
 	for _, side := range sides() {
-		s, at := m.cfg.stack(side), "model."+side+"."
-		stack := &bartStack{positions: m.Weight(at + "embed_positions.weight"), norm: norm(at + "layernorm_embedding")}
+		s, at := c.stack(side), "model."+side+"."
+		stack := &bartStack{positions: b.Tensor(at+"embed_positions.weight", c.Positions+positionOffset, c.Width), norm: norm(at + "layernorm_embedding")}
 		for i := range s.Layers {
 			layer := fmt.Sprintf("%slayers.%d.", at, i)
-			attention := func(name string) attention {
-				return m.newAttention(layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj")
+			attention := func(name string) (attention, layerNorm) {
+				return c.attention(b, layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj"), norm(layer + name + "_layer_norm")
 			}
-			l := bartLayer{self: attention("self_attn"), selfNorm: norm(layer + "self_attn_layer_norm"),
-				up: m.Layer(layer+"fc1", true), down: m.Layer(layer+"fc2", true), ffNorm: norm(layer + "final_layer_norm")}
+			var l bartLayer
+			l.self, l.selfNorm = attention("self_attn")
 			if side == "decoder" {
-				l.cross, l.crossNorm = attention("encoder_attn"), norm(layer+"encoder_attn_layer_norm")
+				l.cross, l.crossNorm = attention("encoder_attn")
 			}
+			l.up, l.down = b.Linear(layer+"fc1", c.Width, s.FF, true), b.Linear(layer+"fc2", s.FF, c.Width, true)
+			l.ffNorm = norm(layer + "final_layer_norm")
 			stack.layers = append(stack.layers, l)
 		}
-		b.stacks[side] = stack
+		net.stacks[side] = stack
 	}
-	return b
+	return net
 }
 
 func (b *bart) cross(i int) *attention { return &b.stacks["decoder"].layers[i].cross }

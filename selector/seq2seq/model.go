@@ -122,21 +122,25 @@ func newModel(w *tokens.Weights, cfg *Config, options Options, generation Genera
 	return m
 }
 
+// build puts the network together.
+func (m *Model) build(b *tokens.Builder) (head torchx.Tensor) {
+	m.table, m.headScale = b.Tensor(m.cfg.embedding(), m.cfg.Vocab, m.cfg.Width), 1
+	if m.cfg.Kind == kindBART {
+		m.net = m.newBART(b)
+		return m.table
+	}
+	m.net = m.newT5(b)
+	if m.cfg.Tied {
+		m.headScale = 1 / sqrt(m.cfg.Width)
+		return m.table
+	}
+	return b.Tensor("lm_head.weight", m.cfg.Vocab, m.cfg.Width)
+}
+
 // wire looks the weights up once.
 func (m *Model) wire() {
-	m.table = m.Weight(m.cfg.embedding())
-	m.Head, m.headScale = m.table, 1
-	if m.cfg.Kind == kindT5 {
-		m.net = m.newT5()
-		if m.cfg.Tied {
-			m.headScale = 1 / sqrt(m.cfg.Width)
-		} else {
-			m.Head = m.Weight("lm_head.weight")
-		}
-	} else {
-		m.net = m.newBART()
-		m.HeadBias = m.Frozen().Tensors[finalBias]
-	}
+	m.Head = m.build(m.Builder())
+	m.HeadBias = m.Frozen().Tensors[finalBias]
 }
 
 // Config returns the sizes.

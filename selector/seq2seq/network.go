@@ -3,6 +3,7 @@ package seq2seq
 import (
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // rows are the input of a stack: N tokens of any number of sequences, packed one sequence after the other.
@@ -66,9 +67,10 @@ type attention struct {
 	scale      float64 // of the scores
 }
 
-func (m *Model) newAttention(name string, s Stack, scale float64, bias bool, q, k, v, o string) attention {
-	of := func(p string) lora.Layer { return m.Layer(name+"."+p, bias) }
-	return attention{of(q), of(k), of(v), of(o), s.Heads, s.HeadDim, scale}
+// attention puts one attention together, whose layers have these names.
+func (c *Config) attention(b *tokens.Builder, name string, s Stack, scale float64, bias bool, q, k, v, o string) attention {
+	in := func(p string) lora.Layer { return b.Linear(name+"."+p, c.Width, s.Inner(), bias) }
+	return attention{in(q), in(k), in(v), b.Linear(name+"."+o, s.Inner(), c.Width, bias), s.Heads, s.HeadDim, scale}
 }
 
 // split returns l·y as heads [N, H, D].

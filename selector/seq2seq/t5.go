@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // t5 is the arithmetic of T5 (spec §5): norms before, no biases, no scale in attention, and relative positions as a
@@ -27,29 +28,35 @@ type t5Layer struct {
 	gate, up, down              lora.Layer // without gate: down(act(up))
 }
 
-func (m *Model) newT5() *t5 {
+// newT5 puts both stacks together.
+func (m *Model) newT5(b *tokens.Builder) *t5 {
 	c := m.cfg
 	t := &t5{m: m, stacks: map[string]*t5Stack{}, act: activations()[c.Activation]}
 	for _, side := range sides() {
-		s := c.stack(side)
-		stack := &t5Stack{norm: m.Weight(side + ".final_layer_norm.weight"), bias: m.Weight(side + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight")}
+		s, stack := c.stack(side), &t5Stack{}
 		for i := range s.Layers {
 			block := fmt.Sprintf("%s.block.%d.layer.", side, i)
-			attention := func(name string) attention { return m.newAttention(block+name, s, 1, false, "q", "k", "v", "o") }
-			l := t5Layer{selfNorm: m.Weight(block + "0.layer_norm.weight"), self: attention("0.SelfAttention")}
+			attention := func(name string) attention { return c.attention(b, block+name, s, 1, false, "q", "k", "v", "o") }
+			l := t5Layer{self: attention("0.SelfAttention")}
+			if i == 0 {
+				stack.bias = b.Tensor(block+"0.SelfAttention.relative_attention_bias.weight", c.Buckets, s.Heads)
+			}
+			l.selfNorm = b.Tensor(block+"0.layer_norm.weight", c.Width)
 			last := block + "1."
 			if side == "decoder" {
-				l.crossNorm, l.cross = m.Weight(block+"1.layer_norm.weight"), attention("1.EncDecAttention")
+				l.cross, l.crossNorm = attention("1.EncDecAttention"), b.Tensor(block+"1.layer_norm.weight", c.Width)
 				last = block + "2."
 			}
-			l.ffNorm, l.down = m.Weight(last+"layer_norm.weight"), m.Layer(last+"DenseReluDense.wo", false)
+			feed := last + "DenseReluDense."
 			if c.Gated {
-				l.gate, l.up = m.Layer(last+"DenseReluDense.wi_0", false), m.Layer(last+"DenseReluDense.wi_1", false)
+				l.gate, l.up = b.Linear(feed+"wi_0", c.Width, s.FF, false), b.Linear(feed+"wi_1", c.Width, s.FF, false)
 			} else {
-				l.up = m.Layer(last+"DenseReluDense.wi", false)
+				l.up = b.Linear(feed+"wi", c.Width, s.FF, false)
 			}
+			l.down, l.ffNorm = b.Linear(feed+"wo", s.FF, c.Width, false), b.Tensor(last+"layer_norm.weight", c.Width)
 			stack.layers = append(stack.layers, l)
 		}
+		stack.norm = b.Tensor(side+".final_layer_norm.weight", c.Width)
 		t.stacks[side] = stack
 	}
 	return t

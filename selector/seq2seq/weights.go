@@ -1,7 +1,6 @@
 package seq2seq
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -25,82 +24,9 @@ func sides() []string { return []string{"encoder", "decoder"} }
 // weightNames lists the tensors of a model under their names in the published folders (spec §12), in the order of the
 // computation, with their shapes. A tied table appears once. BART's final_logits_bias is not among them.
 func (c *Config) weightNames() []torchx.Spec {
-	var specs []torchx.Spec
-	add := func(name string, shape ...int) { specs = append(specs, torchx.Spec{Name: name, Shape: shape}) }
-	if c.Kind == kindT5 {
-		c.t5Names(add)
-	} else {
-		c.bartNames(add)
-	}
-	return specs
-}
-
-func (c *Config) t5Names(add func(name string, shape ...int)) {
-	add("shared.weight", c.Vocab, c.Width)
-	for _, side := range sides() {
-		s := c.stack(side)
-		for i := range s.Layers {
-			block := fmt.Sprintf("%s.block.%d.layer.", side, i)
-			attention := func(name string) {
-				for _, p := range []string{"q", "k", "v"} {
-					add(name+"."+p+".weight", s.Inner(), c.Width)
-				}
-				add(name+".o.weight", c.Width, s.Inner())
-			}
-			attention(block + "0.SelfAttention")
-			if i == 0 {
-				add(block+"0.SelfAttention.relative_attention_bias.weight", c.Buckets, s.Heads)
-			}
-			add(block+"0.layer_norm.weight", c.Width)
-			last := block + "1"
-			if side == "decoder" {
-				attention(block + "1.EncDecAttention")
-				add(block+"1.layer_norm.weight", c.Width)
-				last = block + "2"
-			}
-			if c.Gated {
-				add(last+".DenseReluDense.wi_0.weight", s.FF, c.Width)
-				add(last+".DenseReluDense.wi_1.weight", s.FF, c.Width)
-			} else {
-				add(last+".DenseReluDense.wi.weight", s.FF, c.Width)
-			}
-			add(last+".DenseReluDense.wo.weight", c.Width, s.FF)
-			add(last+".layer_norm.weight", c.Width)
-		}
-		add(side+".final_layer_norm.weight", c.Width)
-	}
-	if !c.Tied {
-		add("lm_head.weight", c.Vocab, c.Width)
-	}
-}
-
-func (c *Config) bartNames(add func(name string, shape ...int)) {
-	pair := func(name string, shape ...int) {
-		add(name+".weight", shape...)
-		add(name+".bias", shape[0])
-	}
-	add("model.shared.weight", c.Vocab, c.Width)
-	for _, side := range sides() {
-		s, at := c.stack(side), "model."+side+"."
-		add(at+"embed_positions.weight", c.Positions+positionOffset, c.Width)
-		pair(at+"layernorm_embedding", c.Width)
-		for i := range s.Layers {
-			layer := fmt.Sprintf("%slayers.%d.", at, i)
-			attention := func(name string) {
-				for _, p := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
-					pair(layer+name+"."+p, c.Width, c.Width)
-				}
-				pair(layer+name+"_layer_norm", c.Width)
-			}
-			attention("self_attn")
-			if side == "decoder" {
-				attention("encoder_attn")
-			}
-			pair(layer+"fc1", s.FF, c.Width)
-			pair(layer+"fc2", c.Width, s.FF)
-			pair(layer+"final_layer_norm", c.Width)
-		}
-	}
+	var b tokens.Builder
+	(&Model{cfg: c}).build(&b)
+	return b.Specs
 }
 
 func (c *Config) stack(side string) Stack {

@@ -284,18 +284,6 @@ func (w *Weights) Weight(name string) torchx.Tensor {
 	return t
 }
 
-// Layer returns a linear layer with its adapter.
-func (w *Weights) Layer(name string, bias bool) lora.Layer {
-	l := lora.Layer{Weight: w.Weight(name + ".weight")}
-	if bias {
-		l.Bias = w.Weight(name + ".bias")
-	}
-	if m, ok := w.modules[name]; ok {
-		l.Adapt(m, w.params)
-	}
-	return l
-}
-
 // Apply returns x·Wᵀ + bias and the adapter's share.
 func (w *Weights) Apply(l *lora.Layer, x torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	return l.Apply(x, w.DType, p)

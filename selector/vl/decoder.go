@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // decoder is the language model's weights (spec §7).
@@ -22,20 +23,25 @@ type decoderLayer struct {
 	gate, up, down      lora.Layer
 }
 
-func (m *Model) newDecoder() decoder {
-	d := decoder{embed: m.Weight("model.embed_tokens.weight"), norm: m.Weight("model.norm.weight")}
-	d.head = d.embed
-	if !m.cfg.Tied {
-		d.head = m.Weight("lm_head.weight")
-	}
-	for i := range m.cfg.Layers {
+// decoder puts the language model together.
+func (c *Config) decoder(b *tokens.Builder) decoder {
+	h, q, kv := c.Hidden, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	d := decoder{embed: b.Tensor("model.embed_tokens.weight", c.Vocab, h)}
+	for i := range c.Layers {
 		name := fmt.Sprintf("model.layers.%d.", i)
 		attn, mlp := name+"self_attn.", name+"mlp."
 		d.layers = append(d.layers, decoderLayer{
-			inputNorm: m.Weight(name + "input_layernorm.weight"), postNorm: m.Weight(name + "post_attention_layernorm.weight"),
-			q: m.Layer(attn+"q_proj", true), k: m.Layer(attn+"k_proj", true), v: m.Layer(attn+"v_proj", true), o: m.Layer(attn+"o_proj", false),
-			gate: m.Layer(mlp+"gate_proj", false), up: m.Layer(mlp+"up_proj", false), down: m.Layer(mlp+"down_proj", false),
+			inputNorm: b.Tensor(name+"input_layernorm.weight", h),
+			q:         b.Linear(attn+"q_proj", h, q, true), k: b.Linear(attn+"k_proj", h, kv, true), v: b.Linear(attn+"v_proj", h, kv, true),
+			o:        b.Linear(attn+"o_proj", q, h, false),
+			postNorm: b.Tensor(name+"post_attention_layernorm.weight", h),
+			gate:     b.Linear(mlp+"gate_proj", h, c.Intermediate, false), up: b.Linear(mlp+"up_proj", h, c.Intermediate, false),
+			down: b.Linear(mlp+"down_proj", c.Intermediate, h, false),
 		})
+	}
+	d.norm = b.Tensor("model.norm.weight", h)
+	if d.head = d.embed; !c.Tied {
+		d.head = b.Tensor("lm_head.weight", c.Vocab, h)
 	}
 	return d
 }

@@ -108,11 +108,11 @@ func newModel(w *tokens.Weights, cfg *Config, options Options, generation Genera
 
 // wire looks the weights up once.
 func (m *Model) wire() {
-	m.text = m.newDecoder()
+	m.text = m.cfg.decoder(m.Builder())
 	m.Head = m.text.head
 	m.rope = newRope(m.cfg)
 	if m.cfg.Vision != nil {
-		m.vision = m.newTower()
+		m.vision = m.cfg.tower(m.Builder())
 		m.tunesVision = slices.ContainsFunc(m.Params().Names(), isVisual)
 	}
 }

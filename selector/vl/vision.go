@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -27,17 +28,22 @@ type visionBlock struct {
 // visionEps is fixed, whatever the configuration says of the decoder's.
 const visionEps = 1e-6
 
-func (m *Model) newTower() *tower {
-	t := &tower{patch: m.Weight("visual.patch_embed.proj.weight"), normQ: m.Weight("visual.merger.ln_q.weight"),
-		merge0: m.Layer("visual.merger.mlp.0", true), merge2: m.Layer("visual.merger.mlp.2", true)}
-	for i := range m.cfg.Vision.Depth {
+// tower puts the vision tower together.
+func (c *Config) tower(b *tokens.Builder) *tower {
+	v := c.Vision
+	d, cell := v.Hidden, v.Cell()*v.Hidden
+	t := &tower{patch: b.Tensor("visual.patch_embed.proj.weight", d, v.Channels, v.TemporalPatch, v.Patch, v.Patch)}
+	for i := range v.Depth {
 		name := fmt.Sprintf("visual.blocks.%d.", i)
 		t.blocks = append(t.blocks, visionBlock{
-			norm1: m.Weight(name + "norm1.weight"), norm2: m.Weight(name + "norm2.weight"),
-			qkv: m.Layer(name+"attn.qkv", true), proj: m.Layer(name+"attn.proj", true),
-			gate: m.Layer(name+"mlp.gate_proj", true), up: m.Layer(name+"mlp.up_proj", true), down: m.Layer(name+"mlp.down_proj", true),
+			norm1: b.Tensor(name+"norm1.weight", d), norm2: b.Tensor(name+"norm2.weight", d),
+			qkv: b.Linear(name+"attn.qkv", d, 3*d, true), proj: b.Linear(name+"attn.proj", d, d, true),
+			gate: b.Linear(name+"mlp.gate_proj", d, v.Intermediate, true), up: b.Linear(name+"mlp.up_proj", d, v.Intermediate, true),
+			down: b.Linear(name+"mlp.down_proj", v.Intermediate, d, true),
 		})
 	}
+	t.normQ = b.Tensor("visual.merger.ln_q.weight", d)
+	t.merge0, t.merge2 = b.Linear("visual.merger.mlp.0", cell, cell, true), b.Linear("visual.merger.mlp.2", cell, v.Out, true)
 	return t
 }
 

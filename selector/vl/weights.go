@@ -1,7 +1,6 @@
 package vl
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 
@@ -12,54 +11,15 @@ import (
 	"fulcrum/selector/weights"
 )
 
-// weightNames lists the tensors of a model under their names in the published folders, in the order of
-// the computation (spec §11), with their shapes.
+// weightNames lists the tensors of a model under their names in the published folders, in the order of the computation
+// (spec §11), with their shapes.
 func (c *Config) weightNames() []torchx.Spec {
-	var specs []torchx.Spec
-	add := func(name string, shape ...int) { specs = append(specs, torchx.Spec{Name: name, Shape: shape}) }
-	linear := func(name string, in, out int, bias bool) {
-		add(name+".weight", out, in)
-		if bias {
-			add(name+".bias", out)
-		}
+	var b tokens.Builder
+	if c.Vision != nil {
+		c.tower(&b)
 	}
-	if v := c.Vision; v != nil {
-		d := v.Hidden
-		add("visual.patch_embed.proj.weight", d, v.Channels, v.TemporalPatch, v.Patch, v.Patch)
-		for i := range v.Depth {
-			block := fmt.Sprintf("visual.blocks.%d.", i)
-			add(block+"norm1.weight", d)
-			add(block+"norm2.weight", d)
-			linear(block+"attn.qkv", d, 3*d, true)
-			linear(block+"attn.proj", d, d, true)
-			linear(block+"mlp.gate_proj", d, v.Intermediate, true)
-			linear(block+"mlp.up_proj", d, v.Intermediate, true)
-			linear(block+"mlp.down_proj", v.Intermediate, d, true)
-		}
-		cell := v.Cell() * d
-		add("visual.merger.ln_q.weight", d)
-		linear("visual.merger.mlp.0", cell, cell, true)
-		linear("visual.merger.mlp.2", cell, v.Out, true)
-	}
-	h, kv := c.Hidden, c.KVHeads*c.HeadDim
-	add("model.embed_tokens.weight", c.Vocab, h)
-	for i := range c.Layers {
-		layer := fmt.Sprintf("model.layers.%d.", i)
-		add(layer+"input_layernorm.weight", h)
-		linear(layer+"self_attn.q_proj", h, c.Heads*c.HeadDim, true)
-		linear(layer+"self_attn.k_proj", h, kv, true)
-		linear(layer+"self_attn.v_proj", h, kv, true)
-		linear(layer+"self_attn.o_proj", c.Heads*c.HeadDim, h, false)
-		add(layer+"post_attention_layernorm.weight", h)
-		linear(layer+"mlp.gate_proj", h, c.Intermediate, false)
-		linear(layer+"mlp.up_proj", h, c.Intermediate, false)
-		linear(layer+"mlp.down_proj", c.Intermediate, h, false)
-	}
-	add("model.norm.weight", h)
-	if !c.Tied {
-		add("lm_head.weight", c.Vocab, h)
-	}
-	return specs
+	c.decoder(&b)
+	return b.Specs
 }
 
 // layout says what of the model is trained under these options.

@@ -260,7 +260,10 @@ func Decode(c *configs.Composed) (*Config, error) {
 	if err := c.Decode(cfg); err != nil {
 		return nil, err
 	}
-	cfg.Data.Compat = cfg.Compatible()
+	if cfg.Data.Compat = cfg.Compatible(); cfg.Data.Compat {
+		doctor.Soften(&cfg.Doctor)
+		doctor.Soften(&cfg.Preflight)
+	}
 	if by := cfg.Eval.GroupedBy(); by != "image" {
 		cfg.Data.Cluster = by
 	}

@@ -42,7 +42,11 @@ type toyPhase struct {
 	name string
 }
 
-func (p toyPhase) Name() string { return p.name }
+func (p toyPhase) Info() phases.Info {
+	info := p.Phase.Info()
+	info.Name = p.name
+	return info
+}
 
 // toyConfig composes a configuration whose kinds of phases are ours and the toy.
 func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {

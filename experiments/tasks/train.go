@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -112,7 +113,8 @@ func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*pha
 		rec.Ask = asker.Asked
 	}
 	return &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Rec: rec, Dir: j.Dir,
-		ConfigHash: j.Hash, Export: export, GoOn: j.Config.Compatible()}, nil
+		ConfigHash: j.Hash, Export: export, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
+		WithHeads: workload.WithHeads(w.Policy())}, nil
 }
 
 // firstRows records what is known before the first step: parameters that start fresh, and the baselines.
@@ -131,8 +133,9 @@ func announcePlan(j *job.Job, plan phases.Plan) (job.JudgeFunc, error) {
 	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
-		epochs += p.Epochs()
-		planned = append(planned, record.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+		info := p.Info()
+		epochs += info.Epochs
+		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
 	if j.Judge == nil {

@@ -87,7 +87,8 @@ func codePlants() []plant {
 			edits: []edit{{"l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })", ";"},
 				{"torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
-			edits: []edit{{"f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
+			edits: []edit{{"append(out.Candidates, rec.Positions)", "append(out.Candidates, func() []int32 {\n" +
+				"moved := slices.Clone(rec.Positions)\nfor i, p := range moved {\nmoved[i] = (p + 1) % int32(len(q.Pool))\n}\nreturn moved\n}())"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,

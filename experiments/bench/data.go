@@ -86,7 +86,8 @@ func (d Dataset) writeBeams(path string) (rows int, err error) {
 		return 0, err
 	}
 	defer file.Close()
-	w := &beamWriter{Dataset: d, out: bufio.NewWriterSize(file, 1<<20), r: rng.New(7, "bench beams"), examples: d.Examples, query: d.Examples}
+	w := &beamWriter{Dataset: d, out: bufio.NewWriterSize(file, 1<<20), r: rng.New(7, "bench beams"), examples: d.Examples,
+		query: d.Examples}
 	if d.Examples == 0 {
 		w.examples = d.Queries
 	}

@@ -21,13 +21,13 @@ type Files struct {
 	Embeddings string
 }
 
-// Overrides are the settings of a run on these files.
+// Overrides returns the settings of a run on these files.
 func (f Files) Overrides(d Dataset) []string {
 	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'",
 		"data.max_samples=" + strconv.Itoa(d.Queries)}
 }
 
-// cut is the data set with fewer queries, under a name of its own. Candidates that are drawn from the
+// cut returns the data set with fewer queries, under a name of its own. Candidates that are drawn from the
 // queries still need a pool of them.
 func (d Dataset) cut(queries int) Dataset {
 	if d.Examples == 0 {

@@ -335,27 +335,32 @@ func (p *parser) trajectory() (trajectory, error) {
 			t.failed = failed != 0
 			return err
 		}
-		v, err := s.text()
-		if err != nil {
-			return err
-		}
-		switch {
-		case kind == 'g':
-			if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
-				p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), s.line)
-			}
-		case string(v) == "fallback":
-			t.fallback = true
-		case string(v) == "error":
-			t.evalError = true
-		default: // how an answer was scored: any word but those two, and their misspellings
-			if p.misspelt(v) {
-				p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), s.line)
-			}
-		}
-		return nil
+		return p.word(&t, kind)
 	})
 	return t, err
+}
+
+// word reads gen_method (kind g) or vqa_eval_mode (kind m).
+func (p *parser) word(t *trajectory, kind byte) error {
+	v, err := p.s.text()
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind == 'g':
+		if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
+			p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), p.s.line)
+		}
+	case string(v) == "fallback":
+		t.fallback = true
+	case string(v) == "error":
+		t.evalError = true
+	default: // how an answer was scored: any word but those two, and their misspellings
+		if p.misspelt(v) {
+			p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), p.s.line)
+		}
+	}
+	return nil
 }
 
 func methodIndex(name []byte) uint8 {

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -58,7 +59,7 @@ func train(ctx context.Context, j *job.Job) error {
 		rec.Ask = asker.Asked
 	}
 	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: j.Dir, ConfigHash: j.Hash, Export: export,
-		GoOn: c.Compatible()}
+		AllowNonFinite: c.Compatible(), Gradients: leverplus.Gradients(c), WithHeads: workload.WithHeads(policy)}
 	j.Begun = true
 	if j.Saved == nil {
 		if err := checks.Preflight(ctx, j, w, plan); err != nil {
@@ -85,8 +86,9 @@ func train(ctx context.Context, j *job.Job) error {
 	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
-		epochs += p.Epochs()
-		planned = append(planned, record.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+		info := p.Info()
+		epochs += info.Epochs
+		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
 	if j.Judge != nil {

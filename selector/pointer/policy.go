@@ -146,8 +146,8 @@ func (p *Policy) Clone() selector.Policy {
 	return q
 }
 
-// CloneWithHeads returns a selector with a copy of the weights, read with another number of attention
-// heads: the Python reference rebuilds its old policy so (defect D5 of the parity spec).
+// CloneWithHeads returns a selector with a copy of the weights, read with another number of attention heads: in the same
+// shapes they make another function.
 func (p *Policy) CloneWithHeads(heads int) (selector.Policy, error) {
 	q := p.Clone().(*Policy)
 	q.opt.NumHeads = heads

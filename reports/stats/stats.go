@@ -61,7 +61,7 @@ type Paired struct {
 	Correction
 	Verdict Verdict `json:"verdict"`
 
-	Values []float64 // differences of the independent units
+	Values []float64 `json:"-"` // differences of the independent units
 	opt    Options
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
@@ -101,7 +102,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 					if v.Terms == nil {
 						v.Terms = map[string]float64{}
 					}
-					v.Terms[name] += objective.Sum(term) / float64(n)
+					v.Terms[name] += stat.Sum(term) / float64(n)
 				}
 			}
 			return nil
@@ -111,14 +112,14 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	}
 	v.Loss, v.LossKnown = meanOfBatches(losses, data.ValLoss.Batch), len(losses) > 0
 	if data.ValLoss.PerToken {
-		v.Loss = objective.Sum(losses) / objective.Sum(steps)
+		v.Loss = stat.Sum(losses) / stat.Sum(steps)
 	}
 	v.Length, v.Cut = math.NaN(), math.NaN()
 	if text && n > 0 {
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
 	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
-	v.Reward, v.Accuracy = objective.Mean(v.Rewards), objective.Mean(v.Accuracies)
+	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil
 }
 
@@ -160,13 +161,13 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 // one (as the reference averages, defect D16); the plain mean with batch 0. NaN when there is nothing.
 func meanOfBatches(x []float64, batch int) float64 {
 	if batch == 0 {
-		return objective.Mean(x)
+		return stat.Mean(x)
 	}
 	var means []float64
 	for at := 0; at < len(x); at += batch {
-		means = append(means, objective.Mean(x[at:min(at+batch, len(x))]))
+		means = append(means, stat.Mean(x[at:min(at+batch, len(x))]))
 	}
-	return objective.Mean(means)
+	return stat.Mean(means)
 }
 
 // recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
@@ -213,10 +214,6 @@ func addRecorded(r *recorded.Scores, src selector.Source, out selector.Output, b
 
 // standardError is that of the mean; NaN for fewer than two.
 func standardError(x []float64) float64 {
-	m, squares := objective.Mean(x), 0.0
-	for _, v := range x {
-		squares += (v - m) * (v - m)
-	}
 	n := float64(len(x))
-	return math.Sqrt(squares / (n * (n - 1)))
+	return math.Sqrt(stat.Squares(x, stat.Mean(x)) / (n * (n - 1)))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -264,7 +265,7 @@ func (a *armRuns) row(split string) []string {
 		row[7] = meanCell(accuracy)
 	}
 	if kl := a.lastOf("val_kl"); len(kl) > 0 {
-		row[8] = page.Sig(stats.MeanOf(kl), 2)
+		row[8] = page.Sig(stat.Mean(kl), 2)
 	}
 	if best, err := results.ArmOf(a.runs, split, "reward", record.PolicyBest); err == nil {
 		row[9] = meanCell(best)
@@ -286,7 +287,7 @@ func (a *armRuns) lastOf(name string) []float64 {
 	return out
 }
 
-func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stats.MeanOf(a.QueryScores())) }
+func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
 
 func seCell(a results.Arm) string {
 	_, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
@@ -300,9 +301,9 @@ func sdCell(a results.Arm) string {
 	}
 	means := make([]float64, len(a.Scores))
 	for i, row := range a.Scores {
-		means[i] = stats.MeanOf(row)
+		means[i] = stat.Mean(row)
 	}
-	return fmt.Sprintf("%.4f", stats.SdOf(means))
+	return fmt.Sprintf("%.4f", stat.SD(means))
 }
 
 // writeBeta says what became of the KL's coefficient in the arms that have one.
@@ -351,7 +352,7 @@ func rangeCell(x []float64) string {
 	if slices.Min(x) == slices.Max(x) {
 		return page.Sig(x[0], 3)
 	}
-	return fmt.Sprintf("%s (%s to %s)", page.Sig(stats.MeanOf(x), 3), page.Sig(slices.Min(x), 2), page.Sig(slices.Max(x), 2))
+	return fmt.Sprintf("%s (%s to %s)", page.Sig(stat.Mean(x), 3), page.Sig(slices.Min(x), 2), page.Sig(slices.Max(x), 2))
 }
 
 // writeOthers repeats the comparisons by other measures.
@@ -533,7 +534,7 @@ func (v *studyView) writeCosts(d *page.Document) {
 			if len(s.what) > 0 {
 				label += " with " + page.CodeList(s.what)
 			}
-			rows = append(rows, []string{label, fmt.Sprint(len(seconds)), page.Thousands(own), page.Duration(stats.MeanOf(seconds)), page.Duration(stats.MeanOf(training))})
+			rows = append(rows, []string{label, fmt.Sprint(len(seconds)), page.Thousands(own), page.Duration(stat.Mean(seconds)), page.Duration(stat.Mean(training))})
 		}
 	}
 	d.Table([]string{"arm", ">runs done", ">own steps", ">time of a run", ">of it, steps"}, rows)

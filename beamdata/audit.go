@@ -276,7 +276,8 @@ func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 			if c.Has&recorded.GTProb != 0 {
 				known = append(known, c.GTProb)
 			}
-			rewards = append(rewards, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: known, Reader: Reward(scorer, i, c.Positions), Shifted: s.shifted(scorer, i, c.Positions)})
+			rewards = append(rewards, audit.Scored{Query: s.IDs[i], Candidate: g, Recorded: known, Reader: Reward(scorer, i, c.Positions),
+				Shifted: s.shifted(scorer, i, c.Positions)})
 			if c.Has&recorded.AccScore == 0 {
 				continue
 			}

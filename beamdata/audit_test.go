@@ -11,7 +11,8 @@ import (
 )
 
 func auditLimits() audit.Limits {
-	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
+	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
+		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
 }
 
 // worries are the checks of a bundle whose faults are not mild.
@@ -73,7 +74,8 @@ func TestAudit(t *testing.T) {
 				}
 			}
 		}, []string{"record_reader_mismatch"}},
-		{"a NaN among the rewards", func(b *Bundle) { b.RCE.store.rewards[b.RCE.store.start[b.RCE.at(5)]+1] = math.NaN() }, []string{"nonfinite_rewards", "record_reader_mismatch"}},
+		{"a NaN among the rewards", func(b *Bundle) { b.RCE.store.rewards[b.RCE.store.start[b.RCE.at(5)]+1] = math.NaN() },
+			[]string{"nonfinite_rewards", "record_reader_mismatch"}},
 		{"rewards all equal", func(b *Bundle) {
 			st := b.Records.store
 			for i := range st.rewards {
@@ -140,7 +142,8 @@ func TestAuditIsFast(t *testing.T) {
 	for i := 0; i < n; i += 10 {
 		val[int64(i)] = true
 	}
-	b := &Bundle{RCE: all.Filter(func(i int) bool { return !val[all.IDs[i]] }), Val: all.Filter(func(i int) bool { return val[all.IDs[i]] })}
+	b := &Bundle{RCE: all.Filter(func(i int) bool { return !val[all.IDs[i]] }),
+		Val: all.Filter(func(i int) bool { return val[all.IDs[i]] })}
 	begin := time.Now()
 	b.Audit(b.RCE, nil, auditLimits())
 	took := time.Since(begin)

@@ -28,7 +28,8 @@ func describe(f *beamFile) string {
 		if f.pools != nil {
 			pool = fmt.Sprint(f.pools[i])
 		}
-		out = append(out, fmt.Sprintf("%d pool=%s picks=%v rewards=%v", id, pool, f.picks[from*int64(f.shots):to*int64(f.shots)], f.reward[from:to]))
+		out = append(out, fmt.Sprintf("%d pool=%s picks=%v rewards=%v", id, pool, f.picks[from*int64(f.shots):to*int64(f.shots)],
+			f.reward[from:to]))
 	}
 	return strings.Join(out, "; ")
 }
@@ -44,44 +45,62 @@ func TestReadingRules(t *testing.T) {
 	}{
 		{name: "legacy beams end with the query", content: `{"7":{"id_list":[[1,2,7],[3,4,7]],"score_list":[0.5,1e-7]}}`,
 			want: "7 pool=shared picks=[1 2 3 4] rewards=[0.5 1e-07]"},
-		{name: "file order is kept, _meta skipped", content: `{"_meta":{"a":[1,{"b":null}]},"9":{"id_list":[[1,9]],"score_list":[1]},"2":{"id_list":[[3,2]],"score_list":[-2]}}`,
+		{name: "file order is kept, _meta skipped", content: `{"_meta":{"a":[1,{"b":null}]},"9":{"id_list":[[1,9]],` +
+			`"score_list":[1]},"2":{"id_list":[[3,2]],"score_list":[-2]}}`,
 			want: "9 pool=shared picks=[1] rewards=[1]; 2 pool=shared picks=[3] rewards=[-2]"},
 		{name: "a key that is no number is counted", content: `{"a":1,"1_0":2,"9":{"id_list":[[1,9]],"score_list":[1]}}`,
 			want: "9 pool=shared picks=[1] rewards=[1]", counts: map[string]int{"key_not_a_number": 2}},
-		{name: "pointer is global without pointer_global", content: `{"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[{"pointer":[9,5],` + traj + `}]}}`,
+		{name: "pointer is global without pointer_global", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
+			`"pointer_candidates":[{"pointer":[9,5],` + traj + `}]}}`,
 			want: "7 pool=[5 3 9] picks=[9 5] rewards=[1.6]"},
-		{name: "pointer is local with pointer_global", content: `{"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[{"pointer":[2,0],"pointer_global":[9,5],` + traj + `}]}}`,
+		{name: "pointer is local with pointer_global", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
+			`"pointer_candidates":[{"pointer":[2,0],"pointer_global":[9,5],` + traj + `}]}}`,
 			want: "7 pool=[5 3 9] picks=[9 5] rewards=[1.6]"},
-		{name: "pointer_pos alone are positions", content: `{"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[{"pointer_pos":[1,2],` + traj + `}]}}`,
+		{name: "pointer_pos alone are positions", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
+			`"pointer_candidates":[{"pointer_pos":[1,2],` + traj + `}]}}`,
 			want: "7 pool=[5 3 9] picks=[3 9] rewards=[1.6]"},
-		{name: "pool after the trajectories in the record", content: `{"7":{"pointer_candidates":[{"pointer":[1,2],"pointer_pos":null,"pointer_global":[3,9],` + traj + `}],"candidate_pool_ids":[5,3,9]}}`,
+		{name: "pool after the trajectories in the record", content: `{"7":{"pointer_candidates":[{"pointer":[1,2],` +
+			`"pointer_pos":null,"pointer_global":[3,9],` + traj + `}],"candidate_pool_ids":[5,3,9]}}`,
 			want: "7 pool=[5 3 9] picks=[3 9] rewards=[1.6]"},
-		{name: "without pool ids the pool is what the query's trajectories name", content: `{"7":{"pointer_candidates":[{"pointer":[9,5],"pointer_pos":[0,1],` + traj + `},{"pointer":[5,3],"vqa_correct":0,"vqa_acc_score":0}]}}`,
+		{name: "without pool ids the pool is what the query's trajectories name",
+			content: `{"7":{"pointer_candidates":[{"pointer":[9,5],"pointer_pos":[0,1],` + traj +
+				`},{"pointer":[5,3],"vqa_correct":0,"vqa_acc_score":0}]}}`,
 			want: "7 pool=[3 5 9] picks=[9 5 5 3] rewards=[1.6 0]"},
-		{name: "the query leaves its own pool", content: `{"7":{"candidate_pool_ids":[5,7,9],"pointer_candidates":[{"pointer_pos":[2,0],` + traj + `}]}}`,
+		{name: "the query leaves its own pool", content: `{"7":{"candidate_pool_ids":[5,7,9],"pointer_candidates":[{"pointer_pos":[2,0],` +
+			traj + `}]}}`,
 			want: "7 pool=[5 9] picks=[9 5] rewards=[1.6]", counts: map[string]int{"query_dropped_from_its_pool": 1}},
 		{name: "failed, error and fallback trajectories are counted", content: `{"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[
-			{"pointer":[5],"eval_failed":true},{"pointer":[5],"vqa_eval_mode":"error"},{"pointer":[5],"vqa_eval_mode":"fallback"},{"pointer":[9],"vqa_eval_mode":"vqaEval",` + traj + `}]}}`,
+			{"pointer":[5],"eval_failed":true},{"pointer":[5],"vqa_eval_mode":"error"},{"pointer":[5],
+		"vqa_eval_mode":"fallback"},{"pointer":[9],"vqa_eval_mode":"vqaEval",` + traj + `}]}}`,
 			want:   "7 pool=[5 3 9] picks=[9] rewards=[1.6]",
 			counts: map[string]int{"trajectory_eval_failed": 1, "trajectory_eval_error": 1, "trajectory_fallback_score": 1}},
-		{name: "fallback scores on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_eval_mode":"fallback",` + traj + `}]}}`,
+		{name: "fallback scores on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` +
+			`"vqa_eval_mode":"fallback",` + traj + `}]}}`,
 			change: func(o *Options) { o.SkipFallback = false }, want: "7 pool=[5] picks=[5] rewards=[1.6]"},
-		{name: "queries without a positive trajectory on request", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":0,"vqa_acc_score":0}]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
+		{name: "queries without a positive trajectory on request",
+			content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":0,` +
+				`"vqa_acc_score":0}]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
 			change: func(o *Options) { o.RequirePositiveQuery = true }, want: "8 pool=[5] picks=[5] rewards=[1.6]",
 			counts: map[string]int{"query_without_positive_trajectory": 1}},
-		{name: "queries to train on need trajectories", content: `{"7":{"candidate_pool_ids":[5]},"8":{"candidate_pool_ids":[5],"pointer_candidates":[]}}`,
+		{name: "queries to train on need trajectories", content: `{"7":{"candidate_pool_ids":[5]},` +
+			`"8":{"candidate_pool_ids":[5],"pointer_candidates":[]}}`,
 			want: "", counts: map[string]int{"query_without_trajectories": 2}},
-		{name: "queries to answer need none", content: `{"7":{"candidate_pool_ids":[5]},"8":{"candidate_pool_ids":[6],"pointer_candidates":[{"pointer":"broken"}]}}`,
+		{name: "queries to answer need none", content: `{"7":{"candidate_pool_ids":[5]},"8":{"candidate_pool_ids":[6],` +
+			`"pointer_candidates":[{"pointer":"broken"}]}}`,
 			change: func(o *Options) { o.QueriesOnly = true }, want: "7 pool=[5] picks=[] rewards=[]; 8 pool=[6] picks=[] rewards=[]"},
 		{name: "queries to answer ignore scores", content: `{"7":{"id_list":[[1,2,7]],"score_list":[NaN,"x"]}}`,
 			change: func(o *Options) { o.QueriesOnly = true }, want: "7 pool=shared picks=[1 2] rewards=[0]"},
-		{name: "null is absent, bools count as scores", content: `{"7":{"query":null,"candidate_pool_ids":[5,6],"pointer_candidates":[{"pointer":[5],"vqa_correct":true,"vqa_acc_score":null,"beam_rank":null}]}}`,
+		{name: "null is absent, bools count as scores", content: `{"7":{"query":null,"candidate_pool_ids":[5,6],` +
+			`"pointer_candidates":[{"pointer":[5],"vqa_correct":true,"vqa_acc_score":null,"beam_rank":null}]}}`,
 			change: func(o *Options) { o.Reward.Mode = "hard_only" }, want: "7 pool=[5 6] picks=[5] rewards=[1]"},
-		{name: "a recorded number that the reward is", content: `{"7":{"candidate_pool_ids":[5,6],"pointer_candidates":[{"pointer":[5],"reward":0.25},{"pointer":[6],"reward":-7}]}}`,
+		{name: "a recorded number that the reward is", content: `{"7":{"candidate_pool_ids":[5,6],` +
+			`"pointer_candidates":[{"pointer":[5],"reward":0.25},{"pointer":[6],"reward":-7}]}}`,
 			change: func(o *Options) { o.Reward.Field = ptr("reward") }, want: "7 pool=[5 6] picks=[5 6] rewards=[0.25 -7]"},
-		{name: "a known score that the reward is", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj + `}]}}`,
+		{name: "a known score that the reward is", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],` + traj +
+			`}]}}`,
 			change: func(o *Options) { o.Reward.Field = ptr("vqa_acc_score") }, want: "7 pool=[5] picks=[5] rewards=[0.6]"},
-		{name: "a score with weight 0 may be absent", content: `{"7":{"candidate_pool_ids":[5],"pointer_candidates":[{"pointer":[5],"vqa_correct":1}]}}`,
+		{name: "a score with weight 0 may be absent", content: `{"7":{"candidate_pool_ids":[5],` +
+			`"pointer_candidates":[{"pointer":[5],"vqa_correct":1}]}}`,
 			change: func(o *Options) { o.Reward.SoftWeight = 0 }, want: "7 pool=[5] picks=[5] rewards=[1]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -114,11 +133,13 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, content, want string }{
 		{"not JSON", "{\n \"7\": {,", `line 2 (byte 9): found ',', want a string`},
-		{"truncated", `{"7":{"id_list":[[1,2`, "query 7: id_list[0]: line 1 (byte 21): found the end of the file (is it cut short?), want ',' or ']'"},
+		{"truncated", `{"7":{"id_list":[[1,2`, "query 7: id_list[0]: line 1 (byte 21): found the end of the file (is it cut " +
+			"short?), want ',' or ']'"},
 		{"text behind", `{"7":{"id_list":[[1,7]],"score_list":[1]}} x`, "after the end of the JSON value"},
 		{"not an object", `[1]`, "found a list, want a JSON object of queries"},
 		{"no query", `{"_meta":{}}`, "no query: no key of the object is a number"},
-		{"neither format", `{"7":{"x":1}}`, "query 7: found the key x, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)"},
+		{"neither format", `{"7":{"x":1}}`, "query 7: found the key x, want id_list and score_list (legacy), or " +
+			"pointer_candidates, candidate_pool_ids or both (RL)"},
 		{"no scores", `{"7":{"id_list":[[1,7]]}}`, "query 7: id_list without score_list"},
 		{"lengths differ", legacy("[3,4,7]", "1"), "query 7: id_list holds 2 beams, score_list 1 scores"},
 		{"another query's beam", legacy("[3,4,8]", "1,2"), "query 7: id_list[1] ends with 8, want the query id 7"},
@@ -133,26 +154,37 @@ func TestRefusals(t *testing.T) {
 		{"float for an id", legacy("[3,4.5,7]", "1,2"), `"4.5" is not an integer`},
 		{"the query is its own demonstration", legacy("[3,7,7]", "1,2"), "query 7: id_list[1][1] is the query itself"},
 		{"picked twice", legacy("[3,3,7]", "1,2"), "query 7: id_list[1] picks 3 twice"},
-		{"query outside the table", `{"1000":{"id_list":[[1,1000]],"score_list":[1]}}`, "query 1000: the query id is outside the embedding table of 1000 rows"},
+		{"query outside the table", `{"1000":{"id_list":[[1,1000]],"score_list":[1]}}`, "query 1000: the query id is outside " +
+			"the embedding table of 1000 rows"},
 		{"query twice", `{"7":{"id_list":[[1,7]],"score_list":[1]},"07":{"id_list":[[1,7]],"score_list":[1]}}`, "query 07: appears twice"},
-		{"formats mixed", `{"7":{"id_list":[[1,7]],"score_list":[1]},"8":{"pointer_candidates":[]}}`, "query 8: want id_list and score_list"},
-		{"pointer outside the pool", rl(`{"pointer":[5,4],` + traj + `}`), "query 7: pointer_candidates[1].pointer[1] = 4 is not among the 3 candidate_pool_ids"},
-		{"local pointer outside the pool", rl(`{"pointer":[0,3],"pointer_global":[5,9],` + traj + `}`), "query 7: pointer_candidates[1].pointer[1] = 3 outside pool of 3 candidates (0..2)"},
-		{"position outside the pool", rl(`{"pointer_pos":[0,64],` + traj + `}`), "pointer_candidates[1].pointer_pos[1] = 64 outside pool of 3 candidates (0..2)"},
-		{"local and global disagree", rl(`{"pointer":[0,1],"pointer_global":[5,9],` + traj + `}`), "pointer_candidates[1]: pointer [0 1] names [5 3] of candidate_pool_ids, pointer_global says [5 9]"},
-		{"positions and ids disagree", rl(`{"pointer":[5,3],"pointer_pos":[0,2],` + traj + `}`), "pointer_candidates[1]: pointer_pos [0 2] names [5 9] of candidate_pool_ids, pointer says [5 3]"},
+		{"formats mixed", `{"7":{"id_list":[[1,7]],"score_list":[1]},"8":{"pointer_candidates":[]}}`,
+			"query 8: want id_list and score_list"},
+		{"pointer outside the pool", rl(`{"pointer":[5,4],` + traj + `}`), "query 7: pointer_candidates[1].pointer[1] = 4 is " +
+			"not among the 3 candidate_pool_ids"},
+		{"local pointer outside the pool", rl(`{"pointer":[0,3],"pointer_global":[5,9],` + traj + `}`),
+			"query 7: pointer_candidates[1].pointer[1] = 3 outside pool of 3 candidates (0..2)"},
+		{"position outside the pool", rl(`{"pointer_pos":[0,64],` + traj + `}`), "pointer_candidates[1].pointer_pos[1] = 64 " +
+			"outside pool of 3 candidates (0..2)"},
+		{"local and global disagree", rl(`{"pointer":[0,1],"pointer_global":[5,9],` + traj + `}`),
+			"pointer_candidates[1]: pointer [0 1] names [5 3] of candidate_pool_ids, pointer_global says [5 9]"},
+		{"positions and ids disagree", rl(`{"pointer":[5,3],"pointer_pos":[0,2],` + traj + `}`),
+			"pointer_candidates[1]: pointer_pos [0 2] names [5 9] of candidate_pool_ids, pointer says [5 3]"},
 		{"no pointer", rl(`{"vqa_correct":1}`), "pointer_candidates[1] has no pointer, pointer_global or pointer_pos"},
-		{"positions without a pool", `{"7":{"pointer_candidates":[{"pointer_pos":[1]}]}}`, "pointer_candidates[0].pointer_pos gives positions, but the query has no candidate_pool_ids"},
+		{"positions without a pool", `{"7":{"pointer_candidates":[{"pointer_pos":[1]}]}}`,
+			"pointer_candidates[0].pointer_pos gives positions, but the query has no candidate_pool_ids"},
 		{"wrong number of picks", rl(`{"pointer":[5],` + traj + `}`), "pointer_candidates[1] has 1 pick, want 2"},
 		{"NaN reward", rl(`{"pointer":[5,3],"vqa_gt_prob":NaN}`), "pointer_candidates[1]: vqa_gt_prob = NaN, want a finite number"},
-		{"own demonstration", `{"7":{"candidate_pool_ids":[5,7],"pointer_candidates":[{"pointer":[5,7],` + traj + `}]}}`, "pointer_candidates[0].pointer[1] is the query itself"},
+		{"own demonstration", `{"7":{"candidate_pool_ids":[5,7],"pointer_candidates":[{"pointer":[5,7],` + traj + `}]}}`,
+			"pointer_candidates[0].pointer[1] is the query itself"},
 		{"pool id twice", `{"7":{"candidate_pool_ids":[5,5]}}`, "candidate_pool_ids[1] = 5 is there already, at 0"},
-		{"pool id outside the table", `{"7":{"candidate_pool_ids":[5,5000]}}`, "candidate_pool_ids[1] = 5000 is outside the embedding table of 1000 rows"},
+		{"pool id outside the table", `{"7":{"candidate_pool_ids":[5,5000]}}`, "candidate_pool_ids[1] = 5000 is outside the " +
+			"embedding table of 1000 rows"},
 		{"field twice", `{"7":{"candidate_pool_ids":[5],"candidate_pool_ids":[6]}}`, "candidate_pool_ids appears twice"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := readTestBeams(t, tc.content, testOptions())
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "beams.json: ") || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "beams.json: ") ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v\nwant %s", err, tc.want)
 			}
 		})
@@ -161,7 +193,8 @@ func TestRefusals(t *testing.T) {
 
 // The scanner gives the same result whatever the buffer's boundaries cut.
 func TestScannerAtEveryBoundary(t *testing.T) {
-	const content = `{"_meta" : {"text":"a\"b\\cé\u00e9"}, "12" :  {"id_list":[[1, 2,12] , [3,4,12]],"score_list":[ -0.5e-3,1.25 ], "x":[true,false,null,{"y":[]}]}}`
+	const content = `{"_meta" : {"text":"a\"b\\cé\u00e9"}, "12" :  {"id_list":[[1, 2,12] , [3,4,12]],"score_list":[ ` +
+		`-0.5e-3,1.25 ], "x":[true,false,null,{"y":[]}]}}`
 	opt := testOptions()
 	want, err := readTestBeams(t, content, opt)
 	if err != nil {
@@ -203,7 +236,8 @@ func writeTable(t testing.TB, dir string, rows int) string {
 		values[2*i], values[2*i+1] = float32(i), 1
 	}
 	path := filepath.Join(dir, "emb.safetensors")
-	if err := tensorfile.WriteSafetensors(path, []tensorfile.Tensor{tensorfile.FromFloat32s("emb", []int{rows, 2}, values)}, nil); err != nil {
+	if err := tensorfile.WriteSafetensors(path, []tensorfile.Tensor{tensorfile.FromFloat32s("emb", []int{rows, 2}, values)},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -224,8 +258,10 @@ func loadContent(t *testing.T, content string, change func(*Options)) (*Bundle, 
 	return Load(opt)
 }
 
-const tenLegacy = `{"0":{"id_list":[[1,2,0]],"score_list":[1]},"1":{"id_list":[[2,3,1]],"score_list":[1]},"2":{"id_list":[[3,4,2]],"score_list":[1]},
-"3":{"id_list":[[4,5,3]],"score_list":[1]},"4":{"id_list":[[5,6,4]],"score_list":[1]},"5":{"id_list":[[6,7,5]],"score_list":[1]},"6":{"id_list":[[7,8,6]],"score_list":[1]},
+const tenLegacy = `{"0":{"id_list":[[1,2,0]],"score_list":[1]},"1":{"id_list":[[2,3,1]],"score_list":[1]},
+		"2":{"id_list":[[3,4,2]],"score_list":[1]},
+"3":{"id_list":[[4,5,3]],"score_list":[1]},"4":{"id_list":[[5,6,4]],"score_list":[1]},"5":{"id_list":[[6,7,5]],
+		"score_list":[1]},"6":{"id_list":[[7,8,6]],"score_list":[1]},
 "7":{"id_list":[[8,9,7]],"score_list":[1]},"8":{"id_list":[[9,1,8]],"score_list":[1]},"9":{"id_list":[[1,8,9]],"score_list":[1]}}`
 
 // The gathered pool is the sorted ids of the whole file without the query; picks name the same ids.
@@ -299,12 +335,18 @@ func TestLoadErrorsNameFileAndKey(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file (there is no folder /no): set data.beams to an existing one"},
-		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file (there is no folder /no): set data.embeddings to an existing one"},
-		{"embedding format", func(o *Options) { o.Embeddings = ptr("/no/such.npz") }, `unknown embedding format ".npz" (did you mean .npy?)`},
-		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file (there is no folder /no): set data.reader to an existing one"},
-		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file (there is no folder /no): set data.records"},
-		{"root", func(o *Options) { o.Name, o.Root = "okvqa", ptr("/no/such") }, "data.root=/no/such: no such folder: give the folder that holds reader_train.npz"},
+		{"beams", func(o *Options) { o.Beams = ptr("/no/such.json") }, "/no/such.json: no such file (there is no folder " +
+			"/no): set data.beams to an existing one"},
+		{"embeddings", func(o *Options) { o.Embeddings = ptr("/no/such.npy") }, "/no/such.npy: no such file (there is no " +
+			"folder /no): set data.embeddings to an existing one"},
+		{"embedding format", func(o *Options) { o.Embeddings = ptr("/no/such.npz") }, `unknown embedding format ".npz" (did ` +
+			`you mean .npy?)`},
+		{"reader", func(o *Options) { o.Reader = ptr("/no/such.npz") }, "/no/such.npz: no such file (there is no folder " +
+			"/no): set data.reader to an existing one"},
+		{"records", func(o *Options) { o.Records = ptr("/no/rl.json") }, "/no/rl.json: no such file (there is no folder " +
+			"/no): set data.records"},
+		{"root", func(o *Options) { o.Name, o.Root = "okvqa", ptr("/no/such") }, "data.root=/no/such: no such folder: give " +
+			"the folder that holds reader_train.npz"},
 		{"format", func(o *Options) { o.Format = "rl" }, "query 0: the file is in format legacy, data.format=rl asks for another"},
 		{"no embeddings", func(o *Options) { o.Embeddings = nil }, "embeddings: data=beams needs an embedding table: data.embeddings=FILE"},
 	} {
@@ -319,7 +361,8 @@ func TestLoadErrorsNameFileAndKey(t *testing.T) {
 
 func FuzzBeams(f *testing.F) {
 	f.Add([]byte(tenLegacy))
-	f.Add([]byte(`{"_meta":{},"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[{"pointer":[2,0],"pointer_global":[9,5],"pointer_pos":[2,0],"gen_method":"beam","vqa_gt_prob":1e-3,"eval_failed":false}]}}`))
+	f.Add([]byte(`{"_meta":{},"7":{"candidate_pool_ids":[5,3,9],"pointer_candidates":[{"pointer":[2,0],"pointer_global":[9,` +
+		`5],"pointer_pos":[2,0],"gen_method":"beam","vqa_gt_prob":1e-3,"eval_failed":false}]}}`))
 	f.Add([]byte(`{"7":{"pointer_candidates":[{"pointer":[9,5]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, compat := range []bool{false, true} {
@@ -353,7 +396,8 @@ func FuzzBeams(f *testing.F) {
 
 // task=predict: every query of the file has a place in All, in file order, whatever is recorded.
 func TestQueriesOnlyKeepsEveryQuery(t *testing.T) {
-	content := `{"9":{"candidate_pool_ids":[5,3]},"2":{"candidate_pool_ids":[2,4],"pointer_candidates":[{"pointer":[99]}]},"4":{"candidate_pool_ids":[1],"pointer_candidates":null}}`
+	content := `{"9":{"candidate_pool_ids":[5,3]},"2":{"candidate_pool_ids":[2,4],"pointer_candidates":[{"pointer":[99]}]},` +
+		`"4":{"candidate_pool_ids":[1],"pointer_candidates":null}}`
 	b, err := loadContent(t, content, func(o *Options) { o.QueriesOnly = true })
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,8 @@ func writeBig(t testing.TB, queries int, rl bool) (string, int64) {
 				}
 				fmt.Fprintf(w, "%s[%d, %d, %d]", sep, a, (a+1+b)%queries, q)
 			}
-			w.WriteString(`], "score_list": [0.04849318191136267, 0.0451572313990262, 0.039207957774553805, 0.037940358104904565, 1.2e-07]}`)
+			w.WriteString(`], "score_list": [0.04849318191136267, 0.0451572313990262, 0.039207957774553805, ` +
+				`0.037940358104904565, 1.2e-07]}`)
 			continue
 		}
 		fmt.Fprintf(w, `"%d": {"query": {"query_id": %d, "question": "what is this?"}, "candidate_pool_ids": [`, q, q)
@@ -59,7 +60,11 @@ func writeBig(t testing.TB, queries int, rl bool) (string, int64) {
 			if b > 0 {
 				w.WriteString(", ")
 			}
-			fmt.Fprintf(w, `{"pointer": [%d, %d], "pointer_pos": [%d, %d], "gen_method": "beam", "beam_rank": %d, "beam_score": 0.8398584484652261, "logprob_score": -0.7504979707132904, "temperature": null, "vqa_raw_generation": " a raw answer", "vqa_pred_answer": "answer", "vqa_correct": 1, "vqa_acc_score": 0.6, "vqa_gt_prob": 0.5914855031843523, "vqa_rel_token_f1": 0.0, "vqa_rel_edit_sim": 0.93, "vqa_rel_score": 0.93, "vqa_eval_mode": "vqaEval", "eval_failed": false}`,
+			fmt.Fprintf(w, `{"pointer": [%d, %d], "pointer_pos": [%d, %d], "gen_method": "beam", "beam_rank": %d, `+
+				`"beam_score": 0.8398584484652261, "logprob_score": -0.7504979707132904, "temperature": null, `+
+				`"vqa_raw_generation": " a raw answer", "vqa_pred_answer": "answer", "vqa_correct": 1, "vqa_acc_score": 0.6, `+
+				`"vqa_gt_prob": 0.5914855031843523, "vqa_rel_token_f1": 0.0, "vqa_rel_edit_sim": 0.93, "vqa_rel_score": `+
+				`0.93, "vqa_eval_mode": "vqaEval", "eval_failed": false}`,
 				base+b, base+b+9, b, b+9, b)
 		}
 		w.WriteString("]}")
@@ -85,7 +90,8 @@ func TestVQAv2SizeLoads(t *testing.T) {
 	}
 	table := filepath.Join(t.TempDir(), "emb.safetensors")
 	const dim = 8 // the table is mapped, not read
-	err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{{Name: "embeddings", DType: "F32", Shape: []int{queries, dim}, Data: make([]byte, queries*dim*4)}}, nil)
+	err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{{Name: "embeddings", DType: "F32", Shape: []int{queries, dim},
+		Data: make([]byte, queries*dim*4)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +114,8 @@ func TestVQAv2SizeLoads(t *testing.T) {
 		if pool := b.All.Pool(queries - 1); pool[last.Positions[0]] < 0 || last.Reward == 0 {
 			t.Error("the last candidate is not what was written")
 		}
-		t.Logf("rl=%v: %d queries, %d MB in %.1f s (%.0f MB/s), peak %d MB", rl, queries, size>>20, took.Seconds(), float64(size)/1e6/took.Seconds(), peak)
+		t.Logf("rl=%v: %d queries, %d MB in %.1f s (%.0f MB/s), peak %d MB", rl, queries, size>>20, took.Seconds(),
+			float64(size)/1e6/took.Seconds(), peak)
 		if took > time.Minute {
 			t.Errorf("took %v, want less than a minute", took)
 		}

@@ -194,7 +194,8 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	}
 	if n := len(f.ids) - found; n > 0 {
 		b.counts["query_without_reader_row"] += n
-		f.lost["query_without_reader_row"], f.first["query_without_reader_row"] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path), rowless)
+		f.lost["query_without_reader_row"], f.first["query_without_reader_row"] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path),
+			rowless)
 	}
 	if found == 0 {
 		return nil, fmt.Errorf("%s: none of its %d queries is in %s", f.path, len(f.ids), r.path)

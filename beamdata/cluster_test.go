@@ -17,7 +17,8 @@ func TestItemsKnowTheirClusters(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]", "source": "[web  5  ]", "sauce": "[    ]"} {
+	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]",
+		"source": "[web  5  ]", "sauce": "[    ]"} {
 		items := &Items{key: key}
 		if _, _, err := items.readItems(path, 4); err != nil {
 			t.Fatal(err)

@@ -51,7 +51,8 @@ func TestToyDataset(t *testing.T) {
 		Check: func(o Options) error { return option.Want(o.Root != nil, "root", "the toy needs data.root") },
 		sets: func(l *loader) (err error) {
 			table := NewTable(3, 2, []float32{1, 0, 0, 1, 1, 1})
-			l.bundle.RCE, err = NewSet("toy", table, 1, []Query{{ID: 0, Pool: []int32{1, 2}, Candidates: [][]int32{{1}}, Rewards: []float64{0.5}}}, nil)
+			l.bundle.RCE, err = NewSet("toy", table, 1, []Query{{ID: 0, Pool: []int32{1, 2}, Candidates: [][]int32{{1}},
+				Rewards: []float64{0.5}}}, nil)
 			return err
 		},
 		conversations: func(o Options) (*conversation.Bundle, error) {

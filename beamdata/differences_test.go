@@ -51,10 +51,12 @@ func TestScoreDifferencesOfTheRewardTable(t *testing.T) {
 			for _, v := range slices.Sorted(maps.Keys(of.counts)) {
 				pairs = append(pairs, fmt.Sprintf("[%d,%d]", v, of.counts[v]))
 			}
-			lines = append(lines, fmt.Sprintf("{\"name\": %q, \"metric\": %q, \"thousandths_and_counts\": [%s]}", tc.name, of.metric, strings.Join(pairs, ",")))
+			lines = append(lines, fmt.Sprintf("{\"name\": %q, \"metric\": %q, \"thousandths_and_counts\": [%s]}", tc.name, of.metric,
+				strings.Join(pairs, ",")))
 		}
 	}
-	golden.File(t, filepath.Join("..", "reports", "stats", "testdata", "differences.json"), []byte("[\n"+strings.Join(lines, ",\n")+"\n]\n"))
+	golden.File(t, filepath.Join("..", "reports", "stats", "testdata", "differences.json"), []byte("[\n"+strings.Join(lines, ",\n")+
+		"\n]\n"))
 }
 
 // nearness keeps the cosines of a set's queries with their candidates, [Q][K].

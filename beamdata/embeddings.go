@@ -62,7 +62,8 @@ func OpenTable(path string) (*Table, error) {
 	}
 	values, err := tensor.Float32s()
 	if err != nil {
-		return nil, fmt.Errorf("%s: embeddings of type %s, want a float type: save x.float() (PyTorch) or x.astype(np.float32)", path, tensor.DType)
+		return nil, fmt.Errorf("%s: embeddings of type %s, want a float type: save x.float() (PyTorch) or x.astype(np.float32)", path,
+			tensor.DType)
 	}
 	t := NewTable(tensor.Shape[0], tensor.Shape[1], values)
 	if row, ok := t.firstBadRow(); ok {
@@ -108,7 +109,8 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 			}
 			return onlyMatrix(path, tensors)
 		}
-		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix [rows, dim]%s", path, tensorfile.TypeName(p.Value), stacked(p.Value))
+		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix [rows, dim]%s", path,
+			tensorfile.TypeName(p.Value), stacked(p.Value))
 	default:
 		hint := ""
 		if near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"}); ok && ext != "" {
@@ -139,7 +141,8 @@ func onlyMatrix(path string, tensors []tensorfile.Tensor) (tensorfile.Tensor, er
 		}
 		remedy = fmt.Sprintf("save the one that the ids count rows of alone: torch.save(x[%s], FILE)", name)
 	}
-	return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors (%s), want exactly one: %s", path, len(found), len(tensors), listed(tensors), remedy)
+	return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors (%s), want exactly one: %s", path, len(found),
+		len(tensors), listed(tensors), remedy)
 }
 
 // listed names tensors with their types and shapes.

@@ -41,7 +41,8 @@ func TestOpenTableFormats(t *testing.T) {
 		return path
 	}
 	paths := []string{write("f4.npy", npy("<f4", 3, 2, f4)), write("f8.npy", npy("<f8", 3, 2, f8)), write("f2.npy", npy("<f2", 3, 2, f2))}
-	for _, x := range []tensorfile.Tensor{{Name: "e", DType: tensorfile.BF16, Shape: []int{3, 2}, Data: bf16}, {Name: "e", DType: tensorfile.F64, Shape: []int{3, 2}, Data: f8}} {
+	for _, x := range []tensorfile.Tensor{{Name: "e", DType: tensorfile.BF16, Shape: []int{3, 2}, Data: bf16},
+		{Name: "e", DType: tensorfile.F64, Shape: []int{3, 2}, Data: f8}} {
 		st, pt := filepath.Join(dir, string(x.DType)+".safetensors"), filepath.Join(dir, string(x.DType)+".pt")
 		if err := tensorfile.WriteSafetensors(st, []tensorfile.Tensor{x}, nil); err != nil {
 			t.Fatal(err)

@@ -11,12 +11,16 @@ import (
 )
 
 // everyField is a trajectory as the reference's K=64 generator writes it, all documented fields present.
-const everyField = `{"pointer":[2,0],"pointer_global":[9,5],"pointer_pos":[2,0],"gen_method":"retrieval","beam_rank":3,"beam_score":0.4,"logprob_score":-3.5,
-	"temperature":0.7,"similarity_score":0.81,"vqa_raw_generation":"two dogs Question: \"why\"\n","vqa_pred_answer":"2 dogs","vqa_prompt_text":"…{[\"",
-	"vqa_prompt_len":812,"vqa_correct":1,"vqa_acc_score":0.6,"vqa_gt_prob":0.31,"vqa_rel_token_f1":0.5,"vqa_rel_edit_sim":0.7,"vqa_rel_score":0.7,
+const everyField = `{"pointer":[2,0],"pointer_global":[9,5],"pointer_pos":[2,0],"gen_method":"retrieval","beam_rank":3,
+		"beam_score":0.4,"logprob_score":-3.5,
+	"temperature":0.7,"similarity_score":0.81,"vqa_raw_generation":"two dogs Question: \"why\"\n","vqa_pred_answer":"2 dogs",
+		"vqa_prompt_text":"…{[\"",
+	"vqa_prompt_len":812,"vqa_correct":1,"vqa_acc_score":0.6,"vqa_gt_prob":0.31,"vqa_rel_token_f1":0.5,"vqa_rel_edit_sim":0.7,
+		"vqa_rel_score":0.7,
 	"vqa_eval_mode":"vqaEval","eval_split_used":"train","eval_failed":false}`
 
-const queryField = `"query":{"query_id":7,"question_id":11,"image_id":5,"question":"How many?","gt_answers_raw":["2","two"],"gt_answers_norm":["2","2"]},`
+const queryField = `"query":{"query_id":7,"question_id":11,"image_id":5,"question":"How ` +
+	`many?","gt_answers_raw":["2","two"],"gt_answers_norm":["2","2"]},`
 
 // Fields that training does not use change nothing, whatever they hold; a null field is an absent one.
 func TestEveryField(t *testing.T) {
@@ -35,7 +39,8 @@ func TestEveryField(t *testing.T) {
 	if methodNames[f.method[0]] != "retrieval" {
 		t.Errorf("gen_method %q, want retrieval", methodNames[f.method[0]])
 	}
-	for _, field := range []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text", "vqa_prompt_len",
+	for _, field := range []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer",
+		"vqa_prompt_text", "vqa_prompt_len",
 		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed"} {
 		at := strings.Index(everyField, `"`+field+`":`) + len(field) + 3
 		end := at + strings.IndexAny(everyField[at:], ",}")
@@ -53,7 +58,8 @@ func TestEveryField(t *testing.T) {
 
 func TestEvalFailedIsTruth(t *testing.T) {
 	for value, kept := range map[string]int{"true": 0, "false": 1, "1": 0, "0": 1, "null": 1} {
-		f, err := readTestBeams(t, `{"7":{"candidate_pool_ids":[5,3],"pointer_candidates":[{"pointer":[5,3],"eval_failed":`+value+`,`+traj+`}]}}`, testOptions())
+		f, err := readTestBeams(t, `{"7":{"candidate_pool_ids":[5,3],"pointer_candidates":[{"pointer":[5,3],"eval_failed":`+value+`,`+traj+
+			`}]}}`, testOptions())
 		if err != nil || len(f.ids) != kept || f.counts["trajectory_eval_failed"] != 1-kept {
 			t.Errorf("eval_failed=%s: %v, %v, want %d kept", value, f, err, kept)
 		}
@@ -74,14 +80,16 @@ func TestMixedPointers(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, trajectory, want string }{
 		{"positions in the place of ids", `{"pointer":[2,0],` + traj + `}`, "pointer[0] = 2 is not among the 3 candidate_pool_ids"},
-		{"ids in the place of positions", `{"pointer":[90,50],"pointer_global":[90,50],` + traj + `}`, "pointer[0] = 90 outside pool of 3 candidates (0..2)"},
+		{"ids in the place of positions", `{"pointer":[90,50],"pointer_global":[90,50],` + traj + `}`,
+			"pointer[0] = 90 outside pool of 3 candidates (0..2)"},
 		{"ids in pointer_pos", `{"pointer_pos":[90,50],` + traj + `}`, "pointer_pos[0] = 90 outside pool"},
 		{"lists of different lengths", `{"pointer":[2],"pointer_global":[90,50],` + traj + `}`, "pointer_global says [90 50]"},
 		{"an empty pointer_global", `{"pointer":[2,0],"pointer_global":[],` + traj + `}`, "pointer_global says []"},
 		{"a global id outside the pool", `{"pointer_global":[90,51],` + traj + `}`, "= 51 is not among the 3 candidate_pool_ids"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := readTestBeams(t, rl(global+","+tc.trajectory), testOptions()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := readTestBeams(t, rl(global+","+tc.trajectory), testOptions()); err == nil || !strings.Contains(err.Error(),
+				tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
@@ -97,7 +105,8 @@ func TestPoolsOfAnySize(t *testing.T) {
 		for k := range ids {
 			ids[k] = fmt.Sprint(2000 - k) // descending: order matters
 		}
-		fmt.Fprintf(&b, `,"%d":{"candidate_pool_ids":[%s],"pointer_candidates":[{"pointer":[%d,0],"pointer_global":[%d,2000],%s},{"pointer":[0,1],"pointer_global":[2000,1999],%s}]}`,
+		fmt.Fprintf(&b, `,"%d":{"candidate_pool_ids":[%s],"pointer_candidates":[{"pointer":[%d,0],"pointer_global":[%d,2000],`+
+			`%s},{"pointer":[0,1],"pointer_global":[2000,1999],%s}]}`,
 			q, strings.Join(ids, ","), size-1, 2000-size+1, traj, traj)
 	}
 	dir := t.TempDir()
@@ -128,7 +137,8 @@ func TestPoolsOfAnySize(t *testing.T) {
 			}
 			pool := bundle.RCE.Pool(q)
 			if len(pool) != want || pool[0] != 2000 || pool[want-1] != int32(2000-want+1) || bundle.RCE.NumCandidates(q) != candidates {
-				t.Errorf("cut %d: pool of %d has %d from %d, %d candidates; want %d and %d", cut, size, len(pool), pool[0], bundle.RCE.NumCandidates(q), want, candidates)
+				t.Errorf("cut %d: pool of %d has %d from %d, %d candidates; want %d and %d", cut, size, len(pool), pool[0],
+					bundle.RCE.NumCandidates(q), want, candidates)
 			}
 			if got := bundle.RCE.Candidate(q, 0).Positions; candidates == 2 && (got[0] != int32(size-1) || got[1] != 0) {
 				t.Errorf("pool of %d: positions %v", size, got)

@@ -118,7 +118,8 @@ func (f *beamFile) tooManyLost(share float64) error {
 			reasons = append(reasons, fmt.Sprintf("%d %s (the first: %s)", f.lost[reason], reason, f.first[reason]))
 		}
 	}
-	return fmt.Errorf("%s: %d of %d queries would be left out: %s; data.max_skipped_share=%g allows %.3g %%", f.path, n, of, strings.Join(reasons, ", "), share, 100*share)
+	return fmt.Errorf("%s: %d of %d queries would be left out: %s; data.max_skipped_share=%g allows %.3g %%", f.path, n, of,
+		strings.Join(reasons, ", "), share, 100*share)
 }
 
 func (r *fileReader) add(rec *record) error {
@@ -157,7 +158,8 @@ func (r *fileReader) detect(rec *record) (string, error) {
 	case rec.hasBeams:
 		return "", fmt.Errorf("id_list without score_list")
 	default:
-		return "", fmt.Errorf("found %s, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)", r.parser.recordKeys.Found())
+		return "", fmt.Errorf("found %s, want id_list and score_list (legacy), or pointer_candidates, candidate_pool_ids or both (RL)",
+			r.parser.recordKeys.Found())
 	}
 	if want := r.opt.Format; want != "auto" && want != "" && want != format {
 		return "", fmt.Errorf("the file is in format %s, data.format=%s asks for another", format, want)
@@ -168,7 +170,8 @@ func (r *fileReader) detect(rec *record) (string, error) {
 func (r *fileReader) finish() error {
 	if r.out.format == "" {
 		if p := r.parser; p.keysNotIDs > 0 {
-			return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its row in the embedding table, as in \"17\"", p.notID.line, p.notID.key)
+			return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its "+
+				"row in the embedding table, as in \"17\"", p.notID.line, p.notID.key)
 		}
 		return fmt.Errorf("no query: no key of the object is a number")
 	}
@@ -209,7 +212,8 @@ func (r *fileReader) checkShots(n int) error {
 		if n == 1 {
 			picks = "pick"
 		}
-		return fmt.Errorf("has %d %s, want %d as in the first of the file: groups of other numbers of picks go into a file, and a run, of their own", n, picks, max(r.out.shots, 1))
+		return fmt.Errorf("has %d %s, want %d as in the first of the file: groups of other numbers of picks go into a file, "+
+			"and a run, of their own", n, picks, max(r.out.shots, 1))
 	}
 	return nil
 }

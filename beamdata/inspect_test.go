@@ -13,7 +13,8 @@ import (
 func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	writeTable(t, dir, 20)
-	for name, content := range map[string]string{"beams.json": tenLegacy, "beams_bad.json": strings.Replace(tenLegacy, "[1,8,9]", "[1,80,9]", 1)} {
+	for name, content := range map[string]string{"beams.json": tenLegacy, "beams_bad.json": strings.Replace(tenLegacy, "[1,8,9]",
+		"[1,80,9]", 1)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}

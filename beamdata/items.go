@@ -69,7 +69,8 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 	}
 	defer f.Close()
 	s := newScanner(f)
-	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"}, []string{"question_id", "tags"})
+	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"},
+		[]string{"question_id", "tags"})
 	for s.peek() != 0 {
 		idx := int64(-1)
 		var x item

@@ -26,16 +26,23 @@ func TestAbsentScoreIsAnError(t *testing.T) {
 		want             string // "" = it loads
 	}{
 		{"a misspelt one", `{"pointer":[15],"vqa_correct":1,"vqa_accuracy":1}`, nil,
-			`query 0: pointer_candidates[0]: no vqa_acc_score, which data.reward.mode=hard_plus_soft wants: is it "vqa_accuracy", which is not read?`},
-		{"only another number", `{"pointer":[15],"reward":1}`, nil, `no vqa_correct, which data.reward.mode=hard_plus_soft wants; "reward" is there and not read (data.reward.field=NAME`},
+			`query 0: pointer_candidates[0]: no vqa_acc_score, which data.reward.mode=hard_plus_soft wants: is it ` +
+				`"vqa_accuracy", which is not read?`},
+		{"only another number", `{"pointer":[15],"reward":1}`, nil, `no vqa_correct, which data.reward.mode=hard_plus_soft ` +
+			`wants; "reward" is there and not read (data.reward.field=NAME`},
 		{"that number named", `{"pointer":[15],"reward":1}`, func(o *Options) { o.Reward.Field = ptr("reward") }, ""},
-		{"a misspelt field", `{"pointer":[15],"rewrd":1}`, func(o *Options) { o.Reward.Field = ptr("reward") }, `no reward, which data.reward.field names: is it "rewrd", which is not read?`},
-		{"a field that is a list", `{"pointer":[15],"reward":1}`, func(o *Options) { o.Reward.Field = ptr("pointer") }, "data.reward.field=pointer: want a field with a number"},
+		{"a misspelt field", `{"pointer":[15],"rewrd":1}`, func(o *Options) { o.Reward.Field = ptr("reward") },
+			`no reward, which data.reward.field names: is it "rewrd", which is not read?`},
+		{"a field that is a list", `{"pointer":[15],"reward":1}`, func(o *Options) { o.Reward.Field = ptr("pointer") },
+			"data.reward.field=pointer: want a field with a number"},
 		{"null", `{"pointer":[15],"vqa_correct":null,"vqa_acc_score":1}`, nil, "no vqa_correct"},
-		{"relevance of a right answer", `{"pointer":[15],"vqa_correct":1,"vqa_gt_prob":1}`, func(o *Options) { o.Reward.Mode = "hard_plus_gtprob_plus_rel" }, ""},
-		{"relevance of a wrong answer", `{"pointer":[15],"vqa_correct":0,"vqa_gt_prob":1}`, func(o *Options) { o.Reward.Mode = "hard_plus_gtprob_plus_rel" }, "no vqa_rel_score"},
+		{"relevance of a right answer", `{"pointer":[15],"vqa_correct":1,"vqa_gt_prob":1}`,
+			func(o *Options) { o.Reward.Mode = "hard_plus_gtprob_plus_rel" }, ""},
+		{"relevance of a wrong answer", `{"pointer":[15],"vqa_correct":0,"vqa_gt_prob":1}`,
+			func(o *Options) { o.Reward.Mode = "hard_plus_gtprob_plus_rel" }, "no vqa_rel_score"},
 		{"quality", `{"pointer":[15],"vqa_correct":0}`, func(o *Options) { o.Reward.Mode, o.Reward.Alpha = "legacy", 1 }, "no beam_score"},
-		{"quality by log-probability", `{"pointer":[15],"logprob_score":-1}`, func(o *Options) { o.Reward.Mode, o.Reward.Alpha, o.Reward.UseLogProb = "legacy", 1, true }, ""},
+		{"quality by log-probability", `{"pointer":[15],"logprob_score":-1}`,
+			func(o *Options) { o.Reward.Mode, o.Reward.Alpha, o.Reward.UseLogProb = "legacy", 1, true }, ""},
 		{"as the reference reads", `{"pointer":[15],"vqa_correct":1}`, func(o *Options) { o.Compat = true }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -49,7 +56,8 @@ func TestAbsentScoreIsAnError(t *testing.T) {
 
 func TestRewardFieldWantsTrajectories(t *testing.T) {
 	_, err := loadContent(t, tenLegacy, func(o *Options) { o.Reward.Field = ptr("reward") })
-	if err == nil || !strings.Contains(err.Error(), "data.reward.field=reward: it names a number of the trajectories of an RL file, and data.name=beams reads none") {
+	if err == nil || !strings.Contains(err.Error(), "data.reward.field=reward: it names a number of the trajectories of an "+
+		"RL file, and data.name=beams reads none") {
 		t.Error(err)
 	}
 }
@@ -60,7 +68,8 @@ func TestUnknownKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Unknown) != 1 || b.Unknown[0].String() != `beams.json: unknown key "beam_scor" in 10 trajectories, the first in line 2: did you mean beam_score? It is not read` {
+	if len(b.Unknown) != 1 || b.Unknown[0].String() != `beams.json: unknown key "beam_scor" in 10 trajectories, the first in `+
+		`line 2: did you mean beam_score? It is not read` {
 		t.Errorf("got %v", b.Unknown)
 	}
 	b, err = loadContent(t, trajectories(10, `{"pointer":[15],"gen_method":"Beam","vqa_eval_mode":"fall-back",`+traj+`}`), nil)
@@ -68,7 +77,8 @@ func TestUnknownKeys(t *testing.T) {
 		t.Errorf("unknown values: got %v (%v)", b.Unknown, err)
 	}
 	b, err = loadContent(t, strings.ReplaceAll(tenLegacy, `"score_list"`, `"note":1,"score_list"`), nil)
-	if err != nil || len(b.Unknown) != 1 || b.Unknown[0].Key != "note" || b.Unknown[0].Count != 10 || b.Unknown[0].Nearest != "" || b.Unknown[0].First != 1 {
+	if err != nil || len(b.Unknown) != 1 || b.Unknown[0].Key != "note" || b.Unknown[0].Count != 10 || b.Unknown[0].Nearest != "" ||
+		b.Unknown[0].First != 1 {
 		t.Errorf("legacy: got %v (%v)", b.Unknown, err)
 	}
 }
@@ -77,7 +87,8 @@ func TestUnknownKeys(t *testing.T) {
 func TestSkippedShare(t *testing.T) {
 	text := trajectories(15, `{"pointer":[15],`+traj+`}`)
 	text = strings.Replace(text, "{\"_meta\":{}", `{"q1":{}`, 1)
-	text = strings.Replace(text, `"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[{"pointer":[15],`+traj+`}]}`, `"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[]}`, 1)
+	text = strings.Replace(text, `"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[{"pointer":[15],`+traj+`}]}`,
+		`"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[]}`, 1)
 	_, err := loadContent(t, text, nil)
 	want := "2 of 16 queries would be left out: 1 key_not_a_number (the first: beams.json: line 1, query q1), " +
 		"1 query_without_trajectories (the first: beams.json: line 9, query 7); data.max_skipped_share=0.05 allows 5 %"
@@ -108,7 +119,8 @@ func TestUnknownItems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Counts["item_outside_the_embeddings"] != 1 || len(b.Unknown) != 1 || b.Unknown[0].Key != "anser" || b.Unknown[0].Nearest != "answer" {
+	if b.Counts["item_outside_the_embeddings"] != 1 || len(b.Unknown) != 1 || b.Unknown[0].Key != "anser" ||
+		b.Unknown[0].Nearest != "answer" {
 		t.Errorf("counts %v, unknown %v", b.Counts, b.Unknown)
 	}
 }

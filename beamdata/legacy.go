@@ -25,7 +25,8 @@ func (r *fileReader) addLegacy(rec *record) error {
 		}
 		picks, last := beam[:len(beam)-1], beam[len(beam)-1]
 		if last != rec.id && !r.opt.Compat {
-			return fmt.Errorf("id_list[%d] ends with %d, want the query id %d: a beam is its picks and then the id of its query", b, last, rec.id)
+			return fmt.Errorf("id_list[%d] ends with %d, want the query id %d: a beam is its picks and then the id of its query", b, last,
+				rec.id)
 		}
 		if err := r.checkShots(len(picks)); err != nil {
 			return fmt.Errorf("id_list[%d] %w", b, err)

@@ -25,7 +25,9 @@ func TestLevels(t *testing.T) {
 			want := 0.5*was.Reward + 0.3*coherence + 0.2*(1-Cosine(x, y)) + 0.1*was.AccScore
 			golden.Close(t, []float64{c.Reward}, []float64{want}, 1e-12)
 			sampled, accuracy := b.Records.Scorer.Score(i, c.Positions)
-			golden.Close(t, []float64{sampled, accuracy, Reward(b.Records.Scorer, i, c.Positions)}, []float64{want, was.AccScore, sampled}, 1e-6) // recorded to 6 digits
+			// recorded to 6 digits
+			golden.Close(t, []float64{sampled, accuracy, Reward(b.Records.Scorer, i, c.Positions)}, []float64{want, was.AccScore, sampled},
+				1e-6)
 		}
 	}
 	for i := range 20 {

@@ -51,7 +51,8 @@ func load(opt Options, table []Dataset) (*Bundle, error) {
 		return nil, err
 	}
 	if opt.Format == "conversations" || d.sets == nil {
-		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies (policy=qwen2_5_vl, policy=seq2seq); "+
+		return nil, fmt.Errorf("data.name=%s data.format=%s: conversations and texts are for the token policies "+
+			"(policy=qwen2_5_vl, policy=seq2seq); "+
 			"the selector reads beams", opt.Name, opt.Format)
 	}
 	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}, Skipped: map[string]string{}}}
@@ -59,7 +60,8 @@ func load(opt Options, table []Dataset) (*Bundle, error) {
 		return nil, err
 	}
 	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {
-		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none", *f, opt.Name)
+		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none",
+			*f, opt.Name)
 	}
 	b := l.bundle
 	if !opt.Compat { // the reference takes the first of equals
@@ -123,7 +125,8 @@ func (l *loader) blameTable(err error) error {
 	case outside.id < 0:
 		return fmt.Errorf("%w: ids count rows from 0", err)
 	case outside.id < int64(l.table.Dim):
-		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err, l.table.Dim, path)
+		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err,
+			l.table.Dim, path)
 	case outside.id == int64(l.table.Rows):
 		return fmt.Errorf("%w: ids count the rows of %s from 0: are these counted from 1?", err, path)
 	}

@@ -18,7 +18,8 @@ func okvqaData() Dataset {
 		Files: func(o Options) []*string { return []*string{o.Root} },
 		Check: func(o Options) error {
 			return errors.Join(
-				option.Want(o.Root != nil || o.Reader != nil && o.Embeddings != nil, "root", "data=okvqa needs the folder of its files: data.root=DIR"),
+				option.Want(o.Root != nil || o.Reader != nil && o.Embeddings != nil, "root",
+					"data=okvqa needs the folder of its files: data.root=DIR"),
 				option.Want(o.Shots == 2 || o.Shots == 4, "shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots),
 			)
 		},

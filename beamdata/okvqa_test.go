@@ -202,7 +202,8 @@ func TestBeamSearchReproducesBeams(t *testing.T) {
 		for g, beam := range beams {
 			c := b.Eval.Candidate(i, g)
 			if math.Abs(beam.Reward-c.Reward) > 0.5000001e-6 {
-				t.Fatalf("query %d beam %d: %v with %.6f, recorded %v with %.6f", b.Eval.IDs[i], g, beam.Positions, beam.Reward, c.Positions, c.Reward)
+				t.Fatalf("query %d beam %d: %v with %.6f, recorded %v with %.6f", b.Eval.IDs[i], g, beam.Positions, beam.Reward,
+					c.Positions, c.Reward)
 			}
 		}
 	}

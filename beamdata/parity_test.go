@@ -248,8 +248,10 @@ func checkSamples(t *testing.T, s *Set, want []scenarioSample, opt Options) {
 	}
 	for i, w := range want {
 		pool := s.Pool(i)
-		if s.IDs[i] != w.QueryID || len(pool) != w.K || w.PoolIDs != nil && !slices.Equal(pool, w.PoolIDs) || s.NumCandidates(i) != len(w.Labels) {
-			t.Fatalf("%s %d: query %d, K %d, %d candidates; want %d, %d, %d", s.Name, i, s.IDs[i], len(pool), s.NumCandidates(i), w.QueryID, w.K, len(w.Labels))
+		if s.IDs[i] != w.QueryID || len(pool) != w.K || w.PoolIDs != nil && !slices.Equal(pool, w.PoolIDs) ||
+			s.NumCandidates(i) != len(w.Labels) {
+			t.Fatalf("%s %d: query %d, K %d, %d candidates; want %d, %d, %d", s.Name, i, s.IDs[i], len(pool), s.NumCandidates(i),
+				w.QueryID, w.K, len(w.Labels))
 		}
 		var raw []float64
 		for g := range s.NumCandidates(i) {
@@ -269,7 +271,8 @@ func checkSamples(t *testing.T, s *Set, want []scenarioSample, opt Options) {
 			}
 		}
 		got := group.Normalize(raw, opt.Normalize)
-		if slices.Max(raw) == slices.Min(raw) && opt.Normalize.Method != "rank_normalize" { // in the reference's float32 the deviation of equal rewards may be rounding noise; their z-scores stay equal
+		// in the reference's float32 the deviation of equal rewards may be rounding noise; their z-scores stay equal
+		if slices.Max(raw) == slices.Min(raw) && opt.Normalize.Method != "rank_normalize" {
 			got, norm = []float64{got[0] - slices.Min(got)}, []float64{norm[0] - slices.Max(norm)}
 		}
 		golden.Close(t, got, norm, 2e-6) // float32 arithmetic there, float64 here
@@ -284,13 +287,15 @@ func TestReferenceFilesInDefaultReading(t *testing.T) {
 		failed, errors, fallb int
 	}{{"legacy", 64, 2, 0, 0, 0}, {"rl_k64", 40, 2, 13, 6, 12}, {"rl_old", 15, 2, 2, 2, 4}, {"rl_s4", 20, 4, 2, 0, 2}} {
 		opt := testOptions()
-		opt.Beams, opt.Embeddings = ptr(golden.Shared(t, "parity", "data", tc.set, "beams.json")), ptr(golden.Shared(t, "parity", "data", tc.set, "emb.pt"))
+		opt.Beams, opt.Embeddings = ptr(golden.Shared(t, "parity", "data", tc.set, "beams.json")),
+			ptr(golden.Shared(t, "parity", "data", tc.set, "emb.pt"))
 		b, err := Load(opt)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		got := []int{b.All.Len(), b.Shots, b.Counts["trajectory_eval_failed"], b.Counts["trajectory_eval_error"], b.Counts["trajectory_fallback_score"]}
+		got := []int{b.All.Len(), b.Shots, b.Counts["trajectory_eval_failed"], b.Counts["trajectory_eval_error"],
+			b.Counts["trajectory_fallback_score"]}
 		if want := []int{tc.queries, tc.shots, tc.failed, tc.errors, tc.fallb}; !slices.Equal(got, want) {
 			t.Errorf("%s: queries, shots, failed, error, fallback %v, want %v", tc.set, got, want)
 		}
@@ -317,7 +322,8 @@ func TestCompatSplitsBeforeItDrops(t *testing.T) {
 		if id == 12 { // int(key) is 12 there; our reading has no such query, but it counts
 			key = "1_2"
 		}
-		fmt.Fprintf(&content, `,"%s":{"candidate_pool_ids":[1,2,3],"pointer_candidates":[{"pointer":[0,1],"pointer_global":[1,2],"vqa_correct":%d,"vqa_acc_score":0.1}]}`, key, correct)
+		fmt.Fprintf(&content, `,"%s":{"candidate_pool_ids":[1,2,3],"pointer_candidates":[{"pointer":[0,1],`+
+			`"pointer_global":[1,2],"vqa_correct":%d,"vqa_acc_score":0.1}]}`, key, correct)
 	}
 	content.WriteString("}")
 	dir := t.TempDir()

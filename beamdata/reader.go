@@ -51,111 +51,124 @@ func readReader(path, key string, rows int) (*Reader, error) {
 	return r, nil
 }
 
+// newReader checks the arrays of a reward table and joins them.
 func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
-	get := func(name string, dims int) (*tensorfile.Array, error) {
-		a := arrays[name]
-		if a == nil {
-			return nil, fmt.Errorf("no array %q: want query_id, pool, score, prior_score, demo_acc, prior_expected_acc, prior_top_answer", name)
-		}
-		if len(a.Shape) != dims {
-			return nil, fmt.Errorf("array %s has shape %v, want %d dimensions", name, a.Shape, dims)
-		}
-		return a, nil
+	t := &rewardTable{arrays: arrays}
+	id, pool := t.get("query_id", 1), t.get("pool", 2)
+	if t.err != nil {
+		return nil, t.err
 	}
-	id, err := get("query_id", 1)
-	if err != nil {
-		return nil, err
-	}
-	pool, err := get("pool", 2)
-	if err != nil {
-		return nil, err
-	}
-	Q, K := pool.Shape[0], pool.Shape[1]
-	if id.Shape[0] != Q || Q == 0 || K == 0 {
+	t.queries, t.candidates = pool.Shape[0], pool.Shape[1]
+	if id.Shape[0] != t.queries || t.queries == 0 || t.candidates == 0 {
 		return nil, fmt.Errorf("query_id holds %d queries, pool %v", id.Shape[0], pool.Shape)
 	}
-	floats := func(name string, dims int) ([]float64, error) {
-		a, err := get(name, dims)
-		if err != nil {
-			return nil, err
-		}
-		if a.Shape[0] != Q || dims == 2 && a.Shape[1] != K {
-			return nil, fmt.Errorf("array %s has shape %v, want %d queries and %d candidates", name, a.Shape, Q, K)
-		}
-		v, err := a.Float32s()
-		if err != nil {
-			return nil, err
-		}
-		out := make([]float64, len(v))
-		for i, x := range v {
-			if err := group.CheckReward(float64(x)); err != nil {
-				return nil, fmt.Errorf("array %s: query row %d holds %v, %w", name, i/max(1, len(v)/Q), x, err)
-			}
-			out[i] = shortDecimal(x)
-		}
-		return out, nil
+	score, acc := t.floats("score", 2), t.floats("demo_acc", 2)
+	r := &Reader{weight0: t.floats("prior_score", 1), prior0: t.floats("prior_expected_acc", 1), top: t.get("prior_top_answer", 1).Strings}
+	if t.err != nil {
+		return nil, t.err
 	}
-	r := &Reader{}
-	score, err := floats("score", 2)
-	if err != nil {
-		return nil, err
+	if len(r.top) != t.queries {
+		return nil, fmt.Errorf("prior_top_answer holds %d strings, want %d", len(r.top), t.queries)
 	}
-	acc, err := floats("demo_acc", 2)
-	if err != nil {
-		return nil, err
-	}
-	if r.weight0, err = floats("prior_score", 1); err != nil {
-		return nil, err
-	}
-	if r.prior0, err = floats("prior_expected_acc", 1); err != nil {
-		return nil, err
-	}
-	top, err := get("prior_top_answer", 1)
-	if err != nil {
-		return nil, err
-	}
-	if r.top = top.Strings; len(r.top) != Q {
-		return nil, fmt.Errorf("prior_top_answer holds %d strings, want %d", len(r.top), Q)
-	}
+	var err error
 	if r.IDs, err = id.Int64s(); err != nil {
 		return nil, err
 	}
-	poolIDs, err := pool.Int64s()
+	ids, err := pool.Int64s()
 	if err != nil {
 		return nil, err
 	}
-	for i := range r.weight0 {
-		if r.weight0[i] = math.Exp(r.weight0[i]); r.weight0[i] > group.MaxReward {
-			return nil, fmt.Errorf("array prior_score: query row %d holds a logarithm above that of %g", i, group.MaxReward)
+	if err := exponentials("prior_score", r.weight0, t.queries); err != nil {
+		return nil, err
+	}
+	if err := exponentials("score", score, t.queries); err != nil {
+		return nil, err
+	}
+	return r, r.addPools(ids, score, acc, rows)
+}
+
+// rewardTable reads the arrays of a reward table and keeps the first error.
+type rewardTable struct {
+	arrays              map[string]*tensorfile.Array
+	queries, candidates int
+	err                 error
+}
+
+func (t *rewardTable) get(name string, dims int) *tensorfile.Array {
+	a := t.arrays[name]
+	switch {
+	case t.err != nil:
+	case a == nil:
+		t.err = fmt.Errorf("no array %q: want query_id, pool, score, prior_score, demo_acc, prior_expected_acc, prior_top_answer", name)
+	case len(a.Shape) != dims:
+		t.err = fmt.Errorf("array %s has shape %v, want %d dimensions", name, a.Shape, dims)
+	default:
+		return a
+	}
+	return &tensorfile.Array{}
+}
+
+// floats returns the numbers of an array [queries] or [queries, candidates].
+func (t *rewardTable) floats(name string, dims int) []float64 {
+	a := t.get(name, dims)
+	if t.err != nil {
+		return nil
+	}
+	if a.Shape[0] != t.queries || dims == 2 && a.Shape[1] != t.candidates {
+		t.err = fmt.Errorf("array %s has shape %v, want %d queries and %d candidates", name, a.Shape, t.queries, t.candidates)
+		return nil
+	}
+	v, err := a.Float32s()
+	if err != nil {
+		t.err = err
+		return nil
+	}
+	out := make([]float64, len(v))
+	for i, x := range v {
+		if err := group.CheckReward(float64(x)); err != nil {
+			t.err = fmt.Errorf("array %s: query row %d holds %v, %w", name, i/max(1, len(v)/t.queries), x, err)
+			return nil
+		}
+		out[i] = shortDecimal(x)
+	}
+	return out
+}
+
+// exponentials replaces the logarithms of an array.
+func exponentials(name string, v []float64, queries int) error {
+	for i := range v {
+		if v[i] = math.Exp(v[i]); v[i] > group.MaxReward {
+			return fmt.Errorf("array %s: query row %d holds a logarithm above that of %g", name, i/(len(v)/queries), group.MaxReward)
 		}
 	}
-	for i := range score {
-		if score[i] = math.Exp(score[i]); score[i] > group.MaxReward {
-			return nil, fmt.Errorf("array score: query row %d holds a logarithm above that of %g", i/K, group.MaxReward)
-		}
-	}
-	flat := make([]int32, Q*K)
-	seen := make(map[int64]bool, Q)
-	for i, p := range poolIDs {
+	return nil
+}
+
+// addPools adds each query's pool, weights and accuracies [K], after checking the ids.
+func (r *Reader) addPools(ids []int64, score, acc []float64, rows int) error {
+	K := len(ids) / len(r.IDs)
+	flat := make([]int32, len(ids))
+	seen := make(map[int64]bool, len(r.IDs))
+	for i, p := range ids {
 		if p < 0 || p >= int64(rows) {
-			return nil, fmt.Errorf("query %d: pool[%d] = %d is outside the embedding table of %d rows", r.IDs[i/K], i%K, p, rows)
+			return fmt.Errorf("query %d: pool[%d] = %d is outside the embedding table of %d rows", r.IDs[i/K], i%K, p, rows)
 		}
 	}
-	stamp := make([]int32, slices.Max(poolIDs)+1) // stamp[id] = 1 + the last query whose pool holds id
+	stamp := make([]int32, slices.Max(ids)+1) // stamp[id] = 1 + the last query whose pool holds id
 	for i, q := range r.IDs {
 		if q < 0 || q >= int64(rows) {
-			return nil, fmt.Errorf("query %d is outside the embedding table of %d rows", q, rows)
+			return fmt.Errorf("query %d is outside the embedding table of %d rows", q, rows)
 		}
 		if seen[q] {
-			return nil, fmt.Errorf("query %d appears twice", q)
+			return fmt.Errorf("query %d appears twice", q)
 		}
 		seen[q] = true
-		for k, p := range poolIDs[i*K : (i+1)*K] {
+		for k, p := range ids[i*K : (i+1)*K] {
 			switch {
 			case p == q:
-				return nil, fmt.Errorf("query %d: pool[%d] is the query itself", q, k)
+				return fmt.Errorf("query %d: pool[%d] is the query itself", q, k)
 			case stamp[p] == int32(i+1):
-				return nil, fmt.Errorf("query %d: pool[%d] = %d is there twice", q, k, p)
+				return fmt.Errorf("query %d: pool[%d] = %d is there twice", q, k, p)
 			}
 			stamp[p] = int32(i + 1)
 			flat[i*K+k] = int32(p)
@@ -164,7 +177,7 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		r.weight = append(r.weight, score[i*K:(i+1)*K])
 		r.acc = append(r.acc, acc[i*K:(i+1)*K])
 	}
-	return r, nil
+	return nil
 }
 
 // shortDecimal returns the decimal of at most 4, else 6 digits that x is the float32 of, else x: the

@@ -11,7 +11,8 @@ import (
 // A reward table's numbers are refused where they would overflow, with the query's row.
 func TestReaderRefusesHugeNumbers(t *testing.T) {
 	table := func(change string, x float32) map[string]*tensorfile.Array {
-		numbers := map[string][]float32{"score": {0, -1, -2, -3}, "demo_acc": {0, 1, 0, 1}, "prior_score": {-1, -1}, "prior_expected_acc": {0, 0.5}}
+		numbers := map[string][]float32{"score": {0, -1, -2, -3}, "demo_acc": {0, 1, 0, 1}, "prior_score": {-1, -1},
+			"prior_expected_acc": {0, 0.5}}
 		if change != "" {
 			numbers[change][len(numbers[change])-1] = x
 		}

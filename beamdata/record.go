@@ -77,7 +77,8 @@ type place struct {
 func recordExtras() []string { return []string{"query", "id", "meta"} }
 
 func trajectoryExtras() []string {
-	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text", "vqa_prompt_len",
+	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text",
+		"vqa_prompt_len",
 		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
 }
 
@@ -121,7 +122,8 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
+	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat,
+		rewardField: field,
 		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
 			recordExtras()).Also(recordNames()),
 		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
@@ -136,7 +138,8 @@ func (p *parser) unknown() []keycheck.Unknown {
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.peek(); c != '{' {
-		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations", found(c))
+		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
+			found(c))
 	}
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {
@@ -332,27 +335,32 @@ func (p *parser) trajectory() (trajectory, error) {
 			t.failed = failed != 0
 			return err
 		}
-		v, err := s.text()
-		if err != nil {
-			return err
-		}
-		switch {
-		case kind == 'g':
-			if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
-				p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), s.line)
-			}
-		case string(v) == "fallback":
-			t.fallback = true
-		case string(v) == "error":
-			t.evalError = true
-		default: // how an answer was scored: any word but those two, and their misspellings
-			if p.misspelt(v) {
-				p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), s.line)
-			}
-		}
-		return nil
+		return p.word(&t, kind)
 	})
 	return t, err
+}
+
+// word reads gen_method (kind g) or vqa_eval_mode (kind m).
+func (p *parser) word(t *trajectory, kind byte) error {
+	v, err := p.s.text()
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind == 'g':
+		if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
+			p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), p.s.line)
+		}
+	case string(v) == "fallback":
+		t.fallback = true
+	case string(v) == "error":
+		t.evalError = true
+	default: // how an answer was scored: any word but those two, and their misspellings
+		if p.misspelt(v) {
+			p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), p.s.line)
+		}
+	}
+	return nil
 }
 
 func methodIndex(name []byte) uint8 {

@@ -132,7 +132,8 @@ func (r *fileReader) reward(t *trajectory) (float64, error) {
 		return t.reward, nil
 	}
 	if missing := opt.Missing(t.scores); missing != "" && !r.opt.Compat {
-		return 0, fmt.Errorf("no %s, which data.reward.mode=%s wants%s (data.reward.field=NAME takes any recorded number as the reward)", missing, opt.Mode, r.like(missing))
+		return 0, fmt.Errorf("no %s, which data.reward.mode=%s wants%s (data.reward.field=NAME takes any recorded number as the reward)",
+			missing, opt.Mode, r.like(missing))
 	}
 	return opt.Reward(t.scores)
 }
@@ -203,7 +204,8 @@ func (r *fileReader) picks(rec *record, t *trajectory, pool []int64) ([]int64, e
 			return nil, fmt.Errorf(".pointer[%d] %w", k, err)
 		}
 		if id == rec.id {
-			return nil, fmt.Errorf(".pointer[%d] is the query itself: its own answer would be its demonstration (are the query ids rows of the same table as the candidates'?)", k)
+			return nil, fmt.Errorf(".pointer[%d] is the query itself: its own answer would be its demonstration (are the "+
+				"query ids rows of the same table as the candidates'?)", k)
 		}
 		if _, in := r.pos[id]; !in && rec.hasPool {
 			hint := ""

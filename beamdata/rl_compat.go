@@ -22,15 +22,8 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		if r.skipTrajectory(rec, t) {
 			continue
 		}
-		var picks []int64
-		switch {
-		case t.global.present && t.pointer.present:
-			picks = rec.ints(t.pointer)
-		case t.pos.present:
-			picks = rec.ints(t.pos)
-		case t.pointer.present:
-			picks = rec.ints(t.pointer)
-		default:
+		picks, ok := compatPicks(rec, t)
+		if !ok {
 			return fmt.Errorf("pointer_candidates[%d] has no pointer or pointer_pos", i)
 		}
 		if err := r.checkShots(len(picks)); err != nil {
@@ -91,6 +84,17 @@ func (r *fileReader) addCompatRL(rec *record) error {
 	r.out.pools = append(r.out.pools, own)
 	r.endQuery(rec.id)
 	return nil
+}
+
+// compatPicks returns the ids that the reference reads; false where it finds none.
+func compatPicks(rec *record, t *trajectory) ([]int64, bool) {
+	switch {
+	case t.global.present && t.pointer.present:
+		return rec.ints(t.pointer), true
+	case t.pos.present:
+		return rec.ints(t.pos), true
+	}
+	return rec.ints(t.pointer), t.pointer.present
 }
 
 // poolSize is the cut of compat pools: data.pool_size, whole when null.

@@ -60,7 +60,8 @@ func (l *loader) shapes() error {
 	b.Val = b.All.Filter(func(i int) bool { return !train(i) }).named("val")
 	b.EvalName = shapes.Dev
 	b.Synthetic = true
-	b.Notice = "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give data=okvqa or data=beams for real data"
+	b.Notice = "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give " +
+		"data=okvqa or data=beams for real data"
 	return nil
 }
 

@@ -15,7 +15,8 @@ func TestShapesBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !b.Synthetic || b.Notice == "" || b.EvalName != "dev" || b.RCE.Len() != 60 || b.Online.Len() != 60 || b.Val.Len() != 10 || b.Eval.Len() != 10 {
+	if !b.Synthetic || b.Notice == "" || b.EvalName != "dev" || b.RCE.Len() != 60 || b.Online.Len() != 60 || b.Val.Len() != 10 ||
+		b.Eval.Len() != 10 {
 		t.Errorf("synthetic %v, %q, sizes %v", b.Synthetic, b.Notice, b.Counts)
 	}
 	for _, s := range []*Set{b.RCE, b.Records, b.Val, b.Eval} {

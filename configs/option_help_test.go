@@ -79,7 +79,7 @@ func fileComments(file *ast.File, importPath string) []string {
 				continue
 			}
 			tag, _ := strconv.Unquote(f.Tag.Value)
-			if key := reflect.StructTag(tag).Get("koanf"); key == "" || key == "-" {
+			if key, _, _ := strings.Cut(reflect.StructTag(tag).Get("koanf"), ","); key == "" || key == "-" {
 				continue
 			}
 			for _, name := range f.Names {

@@ -36,6 +36,11 @@ func (s *Schema) freeSections() error {
 	if of, ok := v.Addr().Interface().(interface{ Kinds() map[string]any }); ok {
 		s.root.free.kinds = of.Kinds()
 	}
+	for _, c := range s.root.fields { // grpo: {kind: grpo} says the same as grpo: {}
+		if s.root.free.kinds[c.key] != nil {
+			c.takeKind([]string{c.key})
+		}
+	}
 	present := v.FieldByIndex(s.root.free.index).Interface().(map[string]Section)
 	for _, name := range slices.Sorted(maps.Keys(present)) {
 		if err := s.add(name, present[name]); err != nil {
@@ -54,10 +59,7 @@ func (s *Schema) add(name string, is Section) error {
 	}
 	tree := defaultNode(options, c)
 	c.base = decoded{options, tree}
-	c.fields = append(c.fields, &field{
-		key: "kind", path: name + ".kind", kind: String, typ: reflect.TypeFor[string](), enum: s.kindsFor(name, is.Kind),
-		help: "what the section's phase does, and so which keys it has",
-	})
+	c.takeKind(s.kindsFor(name, is.Kind))
 	all := *s.defaults.tree
 	all.Keys = slices.Insert(slices.Clone(all.Keys), s.root.free.at, strKey(name))
 	all.Vals = slices.Insert(slices.Clone(all.Vals), s.root.free.at, tree)
@@ -68,6 +70,11 @@ func (s *Schema) add(name string, is Section) error {
 	root.free = &free
 	s.root = &root
 	return nil
+}
+
+// takeKind lets a section name its kind, which is no part of its options.
+func (f *field) takeKind(kinds []string) {
+	f.fields = append(f.fields, &field{key: "kind", path: f.path + ".kind", kind: String, typ: reflect.TypeFor[string](), enum: kinds})
 }
 
 // kindsFor lists the kinds that a section may be given: one that is always there has its own.

@@ -41,6 +41,7 @@ func TestFreeSections(t *testing.T) {
 	for _, tc := range []struct{ name, config, overrides, want string }{
 		{"one that is always there", "late: {lr: 0.5}", "late.top_k=2", "late:grpo:0.5"},
 		{"with its kind", "late: {kind: grpo, lr: 0.5}", "", "late:grpo:0.5"},
+		{"a section named as its kind", "grpo: {kind: grpo, lr: 0.5}", "", "late:grpo:0.25"},
 		{"of a file", "mine: {kind: grpo, lr: 0.01}", "", "late:grpo:0.25 mine:grpo:0.01"},
 		{"of another kind", "mine: {kind: sft}", "mine.lr=0.5", "late:grpo:0.25 mine:sft:0.5"},
 		{"of the command line", "", "+mine.kind=sft mine.lr=0.5", "late:grpo:0.25 mine:sft:0.5"},
@@ -51,6 +52,7 @@ func TestFreeSections(t *testing.T) {
 		{"an unknown kind names the nearest", "mine:\n  kind: grop", "", "configs/conf/config.yaml:2:9: mine.kind: want one of grpo, sft, got grop (did you mean grpo?)"},
 		{"an unknown kind of the command line", "", "+mine.kind=sfd", "+mine.kind=sfd: want one of grpo, sft, got sfd (did you mean sft?)"},
 		{"another kind for one that is there", "late: {kind: sft}", "", "configs/conf/config.yaml:1:14: late.kind: want one of grpo, got sft"},
+		{"another kind for the section of a kind", "grpo: {kind: sft}", "", "configs/conf/config.yaml:1:14: grpo.kind: want one of grpo, got sft"},
 		{"an unknown key", "mine: {kind: sft, lrr: 0.01}", "", "configs/conf/config.yaml:1:24: unknown key mine.lrr (did you mean mine.lr?)"},
 		{"an unknown key of the command line", "mine: {kind: sft}", "mine.lrr=1", "mine.lrr=1: unknown key mine.lrr (did you mean mine.lr?)"},
 		{"a range", "mine: {kind: sft, lr: 2}", "", "configs/conf/config.yaml:1:23: mine.lr: want a number in (0, 1), got 2"},

@@ -32,7 +32,6 @@ const (
 )
 
 func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
-func blank(c byte) bool  { return c == ' ' || c == '\t' }
 
 func wordLen(s string) int {
 	if s == "" || !letter(s[0]) {

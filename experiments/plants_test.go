@@ -50,11 +50,11 @@ func codePlants() []plant {
 		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one", args: []string{"selector.dropout=0.1"},
 			edits: []edit{{"out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := g.env.Policy.Forward(batch, forward)"}}},
 		{name: "stale old policy", check: "ratio_not_one", args: []string{"grpo.old_policy=epoch_start"},
-			edits: []edit{{"if g.opt.OldPolicy == \"epoch_start\" {\n\t\tg.refreshOld()\n\t}", ";"}}},
+			edits: []edit{{"if g.chosen.old.AtEpoch {\n\t\tg.refreshOld()\n\t}", ";"}}},
 		{name: "swapped ratio", check: "objective_not_improved|objective_falls",
 			edits: []edit{{"d := torchx.Sub(logp, old) // 0 where masked", "d := torchx.Sub(old, logp)"}}},
 		{name: "flipped advantage sign", short: true, check: "objective_not_improved|objective_falls",
-			edits: []edit{{advantages, "return torchx.Neg(objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...))"}}},
+			edits: []edit{{advantages, "return torchx.Neg(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...))"}}},
 		{name: "reference policy moves along", check: "frozen_move|kl_stuck_at_zero", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`, "g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
 		{name: "penalty left out of the loss", check: "loss_parts_differ", args: []string{"grpo.lr=1e-4"},
@@ -64,9 +64,9 @@ func codePlants() []plant {
 		{name: "no optimizer step", short: true, check: "parameters_do_not_move",
 			edits: []edit{{optimizerStep, ";"}}},
 		{name: "gradients are not zeroed", check: "gradients_accumulate",
-			edits: []edit{{"l.Params.ZeroGrad()", ";"}, {"r.learn.Optimizer.KeepGrad = r.opt.KeepGradient", "r.learn.Optimizer.KeepGrad = true"}}},
+			edits: []edit{{"l.Params.ZeroGrad()", "l.Optimizer.KeepGrad = true"}}},
 		{name: "padding counts in the loss", check: "padding_changes_loss", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), candidates", "all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
+			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), divisor", "all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
 		{name: "advantages are not clipped", check: "advantage_beyond_clip", args: []string{"grpo.advantage.clip=1"},
 			edits: []edit{{"a = math.Copysign(opt.Clip, a)", ";"}}},
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
@@ -78,15 +78,17 @@ func codePlants() []plant {
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
-			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%phase.BatchSize()] }"}}},
+			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%info.BatchSize] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",
-			edits: []edit{{"v, err := Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data)", "v, err := Validate(env.Initial, phase.Reference(), env.Data.Val, env.Data)"}}},
+			edits: []edit{{"v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)", "v, err := Validate(env.Initial, reference, env.Data.Val, env.Data)"}}},
 		{name: "KL of the wrong sign", check: "kl_negative", args: []string{"grpo.kl.estimator=k3"},
 			edits: []edit{{"return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
-			edits: []edit{{"l.Frozen = still\n\tl.Optimizer.ScaleLR(l.lrScale)", ";"}}},
+			edits: []edit{{"l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })", ";"},
+				{"torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
-			edits: []edit{{"f.picks = append(f.picks, q.Pool[p])", "f.picks = append(f.picks, q.Pool[(int(p)+1)%len(q.Pool)])"}}},
+			edits: []edit{{"append(out.Candidates, rec.Positions)", "append(out.Candidates, func() []int32 {\n" +
+				"moved := slices.Clone(rec.Positions)\nfor i, p := range moved {\nmoved[i] = (p + 1) % int32(len(q.Pool))\n}\nreturn moved\n}())"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
@@ -135,13 +137,13 @@ func codePlants() []plant {
 
 		// from rewards to the gradient
 		{name: "RCE weights of the next query", check: "credit_misplaced", says: "the next query", short: true,
-			edits: []edit{{rceWeights, "weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize); weights = append(append([]float64{}, weights[batch.G:]...), weights[:batch.G]...)"}}},
+			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, tau); weights = append(append([]float64{}, weights[batch.G:]...), weights[:batch.G]...)"}}},
 		{name: "RCE multiplies by τ", check: "credit_misplaced",
-			edits: []edit{{rceWeights, "weights, stats := beamWeights(r.opt, batch, 1/tau, r.env.Data.Normalize)"}}},
+			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, 1/tau)"}}},
 		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}", "adv = append(slices.Clone(adv[1:]), adv[0]); g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}"}}},
+			edits: []edit{{"g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}", "adv = append(slices.Clone(adv[1:]), adv[0]); g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}"}}},
 		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...), 0)"}}},
+			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...), 0)"}}},
 		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
 		{name: "the surrogate counts twice", check: "surrogate_differs",
@@ -162,7 +164,7 @@ func codePlants() []plant {
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
 			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}", "l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}"}}},
+			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}", "l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
 			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr*1e-3, l.Scale)"}}},
@@ -181,7 +183,7 @@ func codePlants() []plant {
 		{name: "cut completions count as complete", base: answering, check: "truncation_unmarked",
 			edits: []edit{{"b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept", "b.Truncated[i*g+j], b.Kept[i*g+j] = false, c.Kept"}}},
 		{name: "every epoch has the same order", check: "order_repeats",
-			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(phase.Source().Len())[:n]`, `return rng.New(s.env.Seed, "shuffle "+phase.Name()).Perm(phase.Source().Len())[:n]`}}},
+			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]`, `return rng.New(s.env.Seed, "shuffle "+info.Name).Perm(info.Source.Len())[:n]`}}},
 		{name: "a third of the queries is never seen", check: "queries_missing",
 			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] %= 2*len(order)/3 }"}}},
 
@@ -205,8 +207,8 @@ const (
 	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.sample, t).Float64()`
 	recordedSet   = "b.Set(i, j, steps, c.Reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
-	rceWeights    = "weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query"
-	advantages    = "return objective.OnDevice(like, g.hand.adv[from*b.G:][:len(b.Valid)], shape...)"
+	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
+	advantages    = "return objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...)"
 	optimizerStep = "l.Optimizer.Step(lr, l.Scale)"
 )
 

@@ -190,9 +190,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	r.folder, r.Dir, r.begin = f, f.Dir, time.Now()
-	r.Recorder = func(of func(int64) job.Asked) phases.Recorder {
-		return recorder{Log: r.Log, folder: f, plotter: r.plotter, ask: of}
-	}
+	r.Held = f.Held
 	r.Judge = func(epochs int) (job.JudgeFunc, error) { return sweep.JudgeOf(f.Dir, epochs) }
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
@@ -205,6 +203,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.Log.Warnf("plots: %v", err) })
+		r.Redraw = r.plotter.Redraw
 	}
 	defer r.Close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
@@ -260,55 +259,6 @@ func (r *run) headline() string {
 		data = "synthetic shapes (not real images)"
 	}
 	return r.title() + " on " + data
-}
-
-// recorder writes a run's rows and has its plots redrawn after every epoch.
-type recorder struct {
-	*record.Log
-	folder  *runfolder.Folder
-	plotter *runreport.Plotter          // nil: no plots
-	ask     func(query int64) job.Asked // nil: nothing is known of a query but its id
-}
-
-var _ phases.Recorder = recorder{}
-
-// Record implements phases.Recorder.
-func (r recorder) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
-	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
-		return err
-	}
-	if r.plotter != nil && kind == record.KindEpoch {
-		r.plotter.Redraw()
-	}
-	return nil
-}
-
-// Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
-func (r recorder) Mark() (rows, evals, completions int, err error) {
-	if err := r.folder.Held(); err != nil {
-		return 0, 0, 0, err
-	}
-	return r.Log.Mark()
-}
-
-// Scores implements phases.Recorder.
-func (r recorder) Scores(s phases.Scores) error {
-	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
-		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
-}
-
-// Completions implements phases.Recorder.
-func (r recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
-	out := make([]record.Completion, len(rows))
-	var of job.Asked
-	for i, c := range rows {
-		if r.ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
-			of = r.ask(c.QueryID)
-		}
-		out[i] = record.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
-			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
-	}
-	return r.Log.Completions(phase, epoch, step, out)
 }
 
 // finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It

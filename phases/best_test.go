@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -81,17 +80,6 @@ func TestBestOptions(t *testing.T) {
 	}
 }
 
-// A short last batch weighs as much as a full one where batches are averaged (defect D16).
-func TestMeanOfBatches(t *testing.T) {
-	x := []float64{1, 2, 3, 10, 20}
-	for batch, want := range map[int]float64{0: 36.0 / 5, 3: (2 + 15) / 2.0, 2: (1.5 + 6.5 + 20) / 3, 1: 36.0 / 5, 9: 36.0 / 5} {
-		golden.Close(t, []float64{meanOfBatches(x, batch)}, []float64{want}, 1e-12)
-	}
-	if got := meanOfBatches(nil, 2); !math.IsNaN(got) {
-		t.Errorf("the mean of nothing is %v", got)
-	}
-}
-
 // TestMetadataOfNonFiniteMetrics: a checkpoint's metadata holds NaN and infinity as metrics.jsonl does.
 func TestMetadataOfNonFiniteMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
@@ -117,16 +105,10 @@ func TestMetadataOfNonFiniteMetrics(t *testing.T) {
 // counted is a phase over some queries that does nothing.
 type counted struct {
 	Phase
-	src   selector.Source
-	batch int
-	most  int
+	info Info
 }
 
-func (c counted) Name() string            { return "counted" }
-func (c counted) Source() selector.Source { return c.src }
-func (c counted) BatchSize() int          { return c.batch }
-func (c counted) Passes() int             { return 1 }
-func (c counted) EpochQueries() int       { return c.most }
+func (c counted) Info() Info { return c.info }
 
 // numbered is a source of n queries.
 type numbered struct {
@@ -138,7 +120,7 @@ func (s numbered) Len() int { return s.n }
 
 // TestEpochQueries: an epoch over a part of the queries draws another part each time, and the same on a resume.
 func TestEpochQueries(t *testing.T) {
-	phase := counted{src: numbered{n: 48}, batch: 4, most: 10}
+	phase := counted{info: Info{Source: numbered{n: 48}, BatchSize: 4, Passes: 1, EpochQueries: new(10)}}
 	if n := StepsPerEpoch(phase); n != 3 {
 		t.Errorf("%d steps for 10 queries in batches of 4, want 3", n)
 	}
@@ -147,7 +129,7 @@ func TestEpochQueries(t *testing.T) {
 	if len(first) != 10 || !slices.Equal(first, again) || slices.Equal(first, second) {
 		t.Errorf("epoch 1 takes %v, again %v, epoch 2 %v: want ten queries, drawn by epoch", first, again, second)
 	}
-	phase.most = 53
+	phase.info.EpochQueries = new(53)
 	if n := len(s.order(phase, 1)); n != 48 {
 		t.Errorf("an epoch of %d queries, there are 48", n)
 	}

@@ -62,9 +62,20 @@ func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b
 	return rec.Completions(phase, epoch, step+1, rows)
 }
 
-// AddTextMetrics adds what completions look like: their lengths in tokens, the share that was cut, what the sampled ones
-// were drawn from, and the terms of their rewards.
-func AddTextMetrics(m Metrics, b *selector.Batch) {
+// TextMetrics are what completions look like.
+type TextMetrics struct {
+	Tokens         *int               `metric:"tokens"` // scored, in the batch of the step
+	Length         *float64           `metric:"completion_length"`
+	LengthMin      *int               `metric:"completion_length_min"`
+	LengthMax      *int               `metric:"completion_length_max"`
+	TruncatedShare *float64           `metric:"truncated_share"`
+	KeptMass       *float64           `metric:"kept_mass"` // what samples were drawn from, of the policy's distribution
+	Terms          map[string]float64 // reward_NAME and reward_NAME_std
+}
+
+// MeasureTexts describes the completions of a batch, of whose tokens so many are scored.
+func MeasureTexts(b *selector.Batch, tokens int) TextMetrics {
+	out := TextMetrics{Tokens: &tokens}
 	sum, least, most, cut, n, kept := 0, math.MaxInt, 0, 0, 0, 0.0
 	for at, ok := range b.Valid {
 		if !ok {
@@ -80,17 +91,17 @@ func AddTextMetrics(m Metrics, b *selector.Batch) {
 		}
 	}
 	if n == 0 {
-		return
+		return out
 	}
-	m["completion_length"], m["completion_length_min"], m["completion_length_max"] = objective.Share(sum, n), least, most
-	m["truncated_share"] = objective.Share(cut, n)
+	out.Length, out.LengthMin, out.LengthMax, out.TruncatedShare = new(objective.Share(sum, n)), &least, &most, new(objective.Share(cut, n))
 	if b.Kept != nil && sum > 0 {
-		m["kept_mass"] = kept / float64(sum)
+		out.KeptMass = new(kept / float64(sum))
 	}
+	out.Terms = map[string]float64{}
 	for name, term := range b.Terms {
-		mean, std := objective.Moments(term, b.Valid)
-		m["reward_"+name], m["reward_"+name+"_std"] = mean, std
+		out.Terms["reward_"+name], out.Terms["reward_"+name+"_std"] = objective.Moments(term, b.Valid)
 	}
+	return out
 }
 
 // SampleGroups draws g candidates of up to steps actions for each query from a policy and has them scored, as the online

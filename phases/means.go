@@ -1,7 +1,5 @@
 package phases
 
-import "sort"
-
 // sums accumulates step metrics over an epoch. Every number is averaged over the steps that have it;
 // lists (histograms) are added up. It is saved with a state in mid-epoch.
 type sums struct {
@@ -49,14 +47,4 @@ func (s sums) means() Metrics {
 		m[name] = l
 	}
 	return m
-}
-
-// names returns the names of m in order, for messages.
-func (m Metrics) names() []string {
-	out := make([]string, 0, len(m))
-	for n := range m {
-		out = append(out, n)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // number is a float64 that JSON can hold: NaN and infinity are the strings "nan", "inf" and "-inf", as in
-// metrics.jsonl. Only compat goes on with such numbers.
+// metrics.jsonl. Runs with Env.AllowNonFinite go on with such numbers.
 type number float64
 
 // MarshalJSON implements json.Marshaler.

@@ -1,7 +1,9 @@
 package phases
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -30,9 +32,6 @@ type OptimOptions struct {
 	ProjectorLR *float64 `koanf:"mm_projector_lr" range:"(0,inf)"`
 	// the same of the vision tower
 	TowerLR *float64 `koanf:"vision_tower_lr" range:"(0,inf)"`
-
-	// Set by the program, not by users.
-	GoOn bool `koanf:"-"` // compat: step on after a NaN or infinite loss or gradient
 }
 
 // DefaultOptimOptions returns PyTorch's AdamW with gradients clipped to norm 1.
@@ -52,21 +51,39 @@ func (o OptimOptions) Validate() error {
 type Learner struct {
 	Params    *torchx.Params
 	Optimizer *torchx.AdamW
-	clip      float64
-	lr        float64
-	sched     schedule.LROptions
-	total     int // optimizer steps of the whole phase
-	groups    []lrGroup
-	Frozen    *stillParams
-	goOn      bool    // go on after NaN and infinity
-	Scale     float64 // the clipping factor of the last step
+	Frozen    []FrozenPart // what the phase leaves as it is
+	Scale     float64      // the clipping factor of the last step
+
+	phase  string
+	env    *Env
+	clip   float64
+	lr     float64
+	sched  schedule.LROptions
+	total  int // optimizer steps of the whole phase
+	groups []lrGroup
+}
+
+// GradientHook sees the gradients of a run's optimizer steps and may change them.
+type GradientHook interface {
+	// Begin is called when a phase has made its optimizer.
+	Begin(phase string, l *Learner)
+	// Backward is called after the backward passes of a step, before the norm is taken.
+	Backward(l *Learner)
+	// Stepped is called after the optimizer's step. It returns the norm of the gradients that frozen parameters keep, or nil.
+	Stepped(l *Learner) (frozenNorm *float64)
+	// End is called before the optimizer is freed.
+	End(l *Learner)
+	// State returns what a saved state has to hold by name, and Restore sets it.
+	State(l *Learner) map[string][]float32
+	Restore(l *Learner, saved map[string][]float32) error
 }
 
 // lrGroup is a part of the parameters with a learning rate of its own.
 type lrGroup struct {
-	key, metric string
-	of          func(name string) bool
-	lr          *float64 // nil: the phase's
+	key    string
+	of     func(name string) bool
+	lr     *float64 // nil: the phase's
+	metric func(m *OptimizerMetrics) **float64
 }
 
 // lrGroups names the groups of Qwen's fine-tuning recipe by the published names of their parameters.
@@ -74,13 +91,13 @@ func (o OptimOptions) lrGroups() []lrGroup {
 	merger := func(name string) bool { return strings.Contains(name, "visual.merger.") }
 	tower := func(name string) bool { return strings.Contains(name, "visual.") && !merger(name) }
 	return []lrGroup{
-		{"mm_projector_lr", "lr_mm_projector", merger, o.ProjectorLR},
-		{"vision_tower_lr", "lr_vision_tower", tower, o.TowerLR},
+		{"mm_projector_lr", merger, o.ProjectorLR, func(m *OptimizerMetrics) **float64 { return &m.ProjectorLR }},
+		{"vision_tower_lr", tower, o.TowerLR, func(m *OptimizerMetrics) **float64 { return &m.TowerLR }},
 	}
 }
 
-// OwnRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
-func (o OptimOptions) OwnRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
+// ownRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
+func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
 	var out []lrGroup
 	for _, g := range o.lrGroups() {
 		switch {
@@ -97,22 +114,47 @@ func (o OptimOptions) OwnRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 	return out, nil
 }
 
-func NewLearner(p *torchx.Params, opt OptimOptions, lr float64, sched schedule.LROptions, total int) (*Learner, error) {
-	groups, err := opt.OwnRates(p, lr)
+// Check asks what NewLearner asks of the parameters.
+func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error {
+	if _, err := o.ownRates(p, lr); err != nil {
+		return err
+	}
+	_, err := frozenNames(p, freeze)
+	return err
+}
+
+// Expected returns what the rows of a learner must look like.
+func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limits {
+	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
+		ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
+}
+
+// NewLearner returns the optimizer of a phase of total steps with peak learning rate lr. Parameters whose name contains
+// one of freeze stay as they are.
+func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched schedule.LROptions, total int, freeze []string) (*Learner, error) {
+	p := env.Policy.Params()
+	groups, err := opt.ownRates(p, lr)
 	if err != nil {
 		return nil, err
 	}
-	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
-		clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups, goOn: opt.GoOn}
-	if len(groups) > 0 {
-		l.Optimizer.ScaleLR(l.lrScale)
+	frozen, err := frozenNames(p, freeze)
+	if err != nil {
+		return nil, err
+	}
+	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen),
+		phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}
+	if len(groups) > 0 || len(frozen) > 0 {
+		l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })
+	}
+	if env.Gradients != nil {
+		env.Gradients.Begin(phase, l)
 	}
 	return l, nil
 }
 
 // lrScale returns the factor between a parameter's learning rate and the phase's.
-func (l *Learner) lrScale(name string) float64 {
-	if l.Frozen != nil && l.Frozen.names[name] {
+func (l *Learner) lrScale(name string, frozen bool) float64 {
+	if frozen {
 		return 0
 	}
 	for _, g := range l.groups {
@@ -123,66 +165,134 @@ func (l *Learner) lrScale(name string) float64 {
 	return 1
 }
 
-// LearnLimits is what a learner promises about its rows.
-func LearnLimits(lr float64, sched schedule.LROptions, optim OptimOptions) doctor.Limits {
-	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
-		ClipNorm: optim.GradClipNorm, Beta1: optim.Betas[0]}
-}
-
-// Freeze keeps the parameters whose name contains one of parts as they are. Every part must name some, or,
-// where any is enough, one of them.
-func (l *Learner) Freeze(parts []string, any bool) error {
-	if len(parts) == 0 {
-		return nil
-	}
-	still, err := newStillParams(l.Params, parts, any)
-	if err != nil {
-		return err
-	}
-	l.Frozen = still
-	l.Optimizer.ScaleLR(l.lrScale)
-	return nil
-}
-
 // Zero clears the gradient before the backward passes of a step.
 func (l *Learner) Zero() { l.Params.ZeroGrad() }
 
+// OptimizerMetrics are the numbers of an optimizer step.
+type OptimizerMetrics struct {
+	Loss           float64  `metric:"loss"`
+	GradNorm       float64  `metric:"grad_norm"` // before clipping
+	LR             float64  `metric:"lr"`
+	ProjectorLR    *float64 `metric:"lr_mm_projector"`
+	TowerLR        *float64 `metric:"lr_vision_tower"`
+	ClipFactor     *float64 `metric:"clip_factor"`
+	FrozenGradNorm *float64 `metric:"frozen_grad_norm"` // of the gradients that a GradientHook keeps in frozen parameters
+	MomentNorm     float64  `metric:"moment_norm"`
+	OptimizerSteps int      `metric:"optimizer_steps"`
+}
+
 // Step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
 // have added up. Nothing changes when the loss or the gradient is not finite: that is a *NonFiniteError,
-// unless compat goes on. A step that is traced changes nothing either.
-func (l *Learner) Step(loss float64, step int) (Metrics, error) {
-	l.Frozen.replace()
+// unless the run allows it. A step that is traced changes nothing either.
+func (l *Learner) Step(loss float64, step int) (m OptimizerMetrics, err error) {
+	for _, part := range l.Frozen {
+		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
+	}
+	hook := l.env.Gradients
+	if hook != nil {
+		hook.Backward(l)
+	}
 	norm := l.Params.GradNorm() // before clipping; sync
 	switch {
 	case torchx.Tracing():
-		return nil, errTraced
-	case notFinite(loss) && !l.goOn:
-		return nil, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
-	case notFinite(norm) && !l.goOn:
-		return nil, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
+		return m, errTraced
+	case notFinite(loss) && !l.env.AllowNonFinite:
+		return m, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
+	case notFinite(norm) && !l.env.AllowNonFinite:
+		return m, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 	}
+	m = OptimizerMetrics{Loss: loss, GradNorm: norm}
 	l.Scale = 1.0
 	if l.clip > 0 {
 		l.Scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
+		m.ClipFactor = new(l.Scale)
 	}
 	lr := l.lr * l.sched.At(step, l.total)
 	l.Optimizer.Step(lr, l.Scale)
-	m := Metrics{"loss": loss, "grad_norm": norm, "lr": lr, "moment_norm": l.Optimizer.MomentNorm(), "optimizer_steps": l.Optimizer.Steps()}
-	if l.clip > 0 {
-		m["clip_factor"] = l.Scale
-	}
 	for _, g := range l.groups {
-		m[g.metric] = lr / l.lr * *g.lr
+		*g.metric(&m) = new(lr / l.lr * *g.lr)
 	}
-	if stale, ok := l.Frozen.clip(l.Scale); ok {
-		m["frozen_grad_norm"] = stale
+	if hook != nil {
+		m.FrozenGradNorm = hook.Stepped(l)
 	}
+	m.LR, m.MomentNorm, m.OptimizerSteps = lr, l.Optimizer.MomentNorm(), l.Optimizer.Steps()
 	return m, nil
+}
+
+// State returns the optimizer's moments and what the gradient hook keeps.
+func (l *Learner) State() PhaseState {
+	m, v, steps := l.Optimizer.State()
+	s := PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
+	if l.env.Gradients != nil {
+		maps.Copy(s.Frozen, l.env.Gradients.State(l))
+	}
+	return s
+}
+
+// Restore sets what State returned.
+func (l *Learner) Restore(s PhaseState) error {
+	if err := l.Optimizer.SetState(s.M, s.V, s.OptimizerSteps); err != nil || l.env.Gradients == nil {
+		return err
+	}
+	return l.env.Gradients.Restore(l, s.Frozen)
 }
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
+// Free ends the phase's learning.
 func (l *Learner) Free() {
+	if l.env.Gradients != nil {
+		l.env.Gradients.End(l)
+	}
 	l.Optimizer.Free()
-	l.Frozen.Free()
+	for _, part := range l.Frozen {
+		part.Grad.Free()
+	}
+}
+
+// FrozenPart is a stretch [Start, End) of the flat buffers that a phase leaves as it is. Its gradient is 0 in every step,
+// unless a GradientHook puts another one there.
+type FrozenPart struct {
+	Start, End int
+	Grad       torchx.Tensor // [End-Start] view of the gradient buffer
+}
+
+// frozenNames finds the parameters whose name contains one of parts; each must name at least one.
+func frozenNames(p *torchx.Params, parts []string) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, part := range parts {
+		found := false
+		for _, name := range p.Names() {
+			if strings.Contains(name, part) {
+				names[name], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("freeze: %q is in no parameter's name; there are %s", part, strings.Join(p.Names(), ", "))
+		}
+	}
+	return names, nil
+}
+
+// frozenParts returns the stretches of the named parameters, neighbours as one.
+func frozenParts(p *torchx.Params, names map[string]bool) []FrozenPart {
+	var parts []FrozenPart
+	for name := range names {
+		start, end := p.Range(name)
+		parts = append(parts, FrozenPart{Start: start, End: end})
+	}
+	slices.SortFunc(parts, func(a, b FrozenPart) int { return a.Start - b.Start })
+	var merged []FrozenPart
+	for _, part := range parts {
+		if n := len(merged); n > 0 && merged[n-1].End == part.Start {
+			merged[n-1].End = part.End
+		} else {
+			merged = append(merged, part)
+		}
+	}
+	defer torchx.Scope()()
+	for i, part := range merged {
+		merged[i].Grad = torchx.Own(torchx.Narrow(p.Grad(), 0, part.Start, part.End-part.Start))
+	}
+	return merged
 }

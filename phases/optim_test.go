@@ -8,7 +8,16 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/schedule"
+	"fulcrum/selector"
 )
+
+// ofParams is a policy of which only the parameters are asked for.
+type ofParams struct {
+	selector.Policy
+	p *torchx.Params
+}
+
+func (p ofParams) Params() *torchx.Params { return p.p }
 
 // The merger and the vision tower learn at rates of their own, all by the phase's schedule; frozen parameters stay.
 func TestLearningRatesOfParts(t *testing.T) {
@@ -35,14 +44,11 @@ func TestLearningRatesOfParts(t *testing.T) {
 			opt := DefaultOptimOptions()
 			opt.WeightDecay, opt.GradClipNorm = 0, 0
 			tc.opt(&opt)
-			l, err := NewLearner(p, opt, 2e-3, schedule.LROptions{Name: "constant", WarmupRatio: 0.4}, 10)
+			l, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 2e-3, schedule.LROptions{Name: "constant", WarmupRatio: 0.4}, 10, tc.freeze)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Free()
-			if err := l.Freeze(tc.freeze, false); err != nil {
-				t.Fatal(err)
-			}
 			before := p.Values()
 			func() {
 				defer torchx.Scope()()
@@ -57,8 +63,8 @@ func TestLearningRatesOfParts(t *testing.T) {
 				moved[i] = 4 * float64(before[i]-x) // the first of four steps of warm-up
 			}
 			golden.Close(t, moved, tc.want, 1e-8) // float32 parameters near 0
-			golden.Close(t, []float64{m["lr"].(float64)}, []float64{5e-4}, 1e-15)
-			if rate, ok := m["lr_mm_projector"]; ok != (opt.ProjectorLR != nil) || ok && math.Abs(rate.(float64)-projector/4) > 1e-15 {
+			golden.Close(t, []float64{m.LR}, []float64{5e-4}, 1e-15)
+			if rate := m.ProjectorLR; (rate != nil) != (opt.ProjectorLR != nil) || rate != nil && math.Abs(*rate-projector/4) > 1e-15 {
 				t.Errorf("lr_mm_projector %v, want %v where the merger has a rate of its own", rate, projector/4)
 			}
 		})
@@ -70,7 +76,7 @@ func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
 	defer p.Free()
 	opt, rate := DefaultOptimOptions(), 1e-5
 	opt.TowerLR = &rate
-	_, err := NewLearner(p, opt, 1e-4, schedule.LROptions{Name: "constant"}, 10)
+	_, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 1e-4, schedule.LROptions{Name: "constant"}, 10, nil)
 	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil/advantage"
@@ -19,28 +18,15 @@ import (
 )
 
 // Phase is one stage of the schedule. A phase owns its schedules and its optimizer; the scheduler owns
-// epochs, validation, checkpoints and resume.
+// epochs, validation, checkpoints and resume. What else a phase can do it declares by the small interfaces below.
 type Phase interface {
-	// Name is the phase's name in the schedule, the metrics and the checkpoints.
-	Name() string
-	// Epochs is how many epochs it runs; 0 skips it.
-	Epochs() int
-	// Source is what it trains on.
-	Source() selector.Source
-	// BatchSize is the number of queries in a step; Passes the optimizer steps on each batch.
-	BatchSize() int
-	Passes() int
+	// Info describes the phase to the scheduler.
+	Info() Info
 	// Begin prepares the phase for env.Policy: its optimizer, its frozen policies.
 	Begin(env *Env, totalSteps int) error
-	// BeginEpoch refreshes what is taken at the start of an epoch (old and reference policies).
-	BeginEpoch(epoch int) error
-	// Step makes one optimizer step on a batch of queries and returns its metrics. step counts from 0
+	// Step makes one optimizer step on a batch of queries and returns what it measured. step counts from 0
 	// over the whole phase; pass counts the steps on this batch from 0.
-	Step(ctx context.Context, epoch, step, pass int, queries []int) (Metrics, error)
-	// EndEpoch adapts what moves by the epoch (the KL coefficient) and returns metrics of its own.
-	EndEpoch(epoch int, means Metrics) (Metrics, error)
-	// Reference is the policy that val_kl is measured against.
-	Reference() selector.Policy
+	Step(ctx context.Context, epoch, step, pass int, queries []int) (Measured, error)
 	// State returns what a resume needs beyond the weights.
 	State() PhaseState
 	// Restore is called after Begin with what State returned.
@@ -49,11 +35,58 @@ type Phase interface {
 	End()
 }
 
-// Sampler is a Phase whose epochs may take fewer queries than there are.
-type Sampler interface {
-	// EpochQueries is how many queries an epoch takes: a new draw each time where the order is shuffled.
-	EpochQueries() int
+// Info describes a phase.
+type Info struct {
+	Name         string // in the schedule, the metrics and the checkpoints
+	Epochs       int    // 0 skips it
+	Source       selector.Source
+	BatchSize    int  // queries in a step
+	Passes       int  // optimizer steps on each batch
+	EpochQueries *int // queries of an epoch, a new draw each time where the order is shuffled; nil: all
+	Online       bool // candidates are sampled from the policy
 }
+
+// EpochFollower is a Phase that acts at the start and the end of its epochs.
+type EpochFollower interface {
+	// BeginEpoch refreshes what is taken at the start of an epoch (old and reference policies).
+	BeginEpoch(epoch int)
+	// EndEpoch adapts what moves by the epoch (the KL coefficient) and returns metrics of its own, or nil.
+	EndEpoch() Measured
+}
+
+// BeginEpoch tells a phase that an epoch begins.
+func BeginEpoch(p Phase, epoch int) {
+	if f, ok := p.(EpochFollower); ok {
+		f.BeginEpoch(epoch)
+	}
+}
+
+// EndEpoch tells a phase that an epoch has ended and returns the metrics that it adds.
+func EndEpoch(p Phase) Metrics {
+	if f, ok := p.(EpochFollower); ok {
+		if m := f.EndEpoch(); m != nil {
+			return m.Row()
+		}
+	}
+	return nil
+}
+
+// Referrer is a Phase whose KL is measured against another policy than the one that the run started from.
+type Referrer interface {
+	// Reference returns that policy and its name in metrics.jsonl.
+	Reference() (selector.Policy, string)
+}
+
+// ReferenceOf returns the policy that a phase's val_kl is measured against, and its name.
+func ReferenceOf(p Phase, env *Env) (selector.Policy, string) {
+	if r, ok := p.(Referrer); ok {
+		return r.Reference()
+	}
+	return env.Initial, initReference
+}
+
+// initReference names the policy that the run started from.
+const initReference = "init"
 
 // Preparer is a Phase with work to do once before its first step, after Begin and Restore. It may take
 // as long as an epoch, so it ends early when ctx does.
@@ -68,22 +101,22 @@ type Checker interface {
 	Check(env *Env) error
 }
 
+// Expecter is a Phase whose options say what its rows must look like.
+type Expecter interface {
+	// Expected is what the doctor compares the rows with; the scheduler adds the numbers of steps.
+	Expected() doctor.Limits
+}
+
 // Check asks every phase of a plan.
 func Check(plan Plan, env *Env) error {
 	for _, p := range plan.Phases {
 		if c, ok := p.(Checker); ok {
 			if err := c.Check(env); err != nil {
-				return fmt.Errorf("%s: %w", p.Name(), err)
+				return fmt.Errorf("%s: %w", p.Info().Name, err)
 			}
 		}
 	}
 	return nil
-}
-
-// Promiser is a Phase that says what its options promise about its rows.
-type Promiser interface {
-	// Limits is what the doctor holds the rows against; the scheduler adds the numbers of steps.
-	Limits() doctor.Limits
 }
 
 // PhaseState is a phase's part of a saved state: a JSON value, the optimizer's moments and the weights
@@ -94,9 +127,6 @@ type PhaseState struct {
 	OptimizerSteps int
 	Frozen         map[string][]float32 // flat weights of old and reference policies by role
 }
-
-// Metrics are the named numbers of a step or an epoch. Units are part of a name's meaning: docs/metrics.md.
-type Metrics map[string]any
 
 // Recorder receives what a run reports. It is implemented by package reports.
 type Recorder interface {
@@ -140,14 +170,17 @@ type Completion struct {
 type Env struct {
 	Policy  selector.Policy
 	Initial selector.Policy // a frozen copy of the policy that the run started from
-	// LastGradient [N] is the clipped gradient of the phase before (RCEOptions.KeepGradient); nil without.
-	LastGradient []float32
-	// GoOn: compat trains and saves on after NaN and infinity.
-	GoOn bool
-	Data Data
-	Seed int64
-	Rec  Recorder
-	Dir  string // run folder; checkpoints go to Dir/checkpoints
+	// AllowNonFinite trains and saves on after NaN and infinity.
+	AllowNonFinite bool
+	// Gradients sees the gradients of every step and may change them; may be nil.
+	Gradients GradientHook
+	// WithHeads returns a copy of a policy whose attention is read with another number of heads; nil: policies have none to
+	// choose.
+	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
+	Data      Data
+	Seed      int64
+	Rec       Recorder
+	Dir       string // run folder; checkpoints go to Dir/checkpoints
 	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
 	ConfigHash string
 	// Export is told of every checkpoint of a phase once it is saved, with the epoch's metrics: it may write
@@ -173,8 +206,7 @@ type Data struct {
 
 	EvalName string // how the held-out split is called in metrics
 	Shuffle  bool
-	// Normalize puts a group's raw rewards on a common scale (data.normalize): for RCE's weights, and for
-	// compat's advantages.
+	// Normalize puts a group's raw rewards on a common scale (data.normalize), for RCE's weights.
 	Normalize func(rewards []float64) []float64
 	// ValLoss says how val_loss is computed: the same for all epochs and phases, so that they compare.
 	ValLoss ValLoss
@@ -188,14 +220,7 @@ type ValLoss struct {
 	Relative    bool    // τ counts in deviations of the group
 	Raw         bool    // weights of raw rewards, not of those that Data.Normalize gives
 	Smoothing   float64 // label smoothing
-	PerToken    bool    // mean over scored steps, each weighted as its candidate, as in average=token; Batch is then nothing
-	Batch       int     // mean over batches of so many queries, a short last one included (compat); 0: over queries
-}
-
-// AtMost is a limit; null = none.
-func AtMost(n *int) int {
-	if n == nil {
-		return math.MaxInt
-	}
-	return *n
+	PerToken    bool    // mean over scored steps, each weighted as its candidate, as in average=token
+	// Mean averages the losses of the queries; nil: their mean. It is not asked with PerToken.
+	Mean func([]float64) float64
 }

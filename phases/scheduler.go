@@ -89,14 +89,14 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		phase := s.plan.Phases[i]
 		perEpoch := StepsPerEpoch(phase)
 		if i > 0 && saved == nil {
-			if _, err := s.restoreBest(s.plan.Phases[i-1].Name()); err != nil {
+			if _, err := s.restoreBest(s.plan.Phases[i-1].Info().Name); err != nil {
 				return err
 			}
 		}
-		if err := phase.Begin(s.env, perEpoch*phase.Epochs()); err != nil {
-			return fmt.Errorf("%s: %w", phase.Name(), err)
+		if err := phase.Begin(s.env, perEpoch*phase.Info().Epochs); err != nil {
+			return fmt.Errorf("%s: %w", phase.Info().Name, err)
 		}
-		s.doc.Begin(phase.Name(), s.limits(i))
+		s.doc.Begin(phase.Info().Name, s.expected(i))
 		if saved != nil {
 			if err := saved.restore(s.env.Dir, s.env, phase); err != nil {
 				return err
@@ -106,19 +106,19 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 			}
 			s.saved, saved = true, nil
 		} else {
-			s.pos = s.pos.enter(i, phase.Name())
+			s.pos = s.pos.enter(i, phase.Info().Name)
 		}
 		if p, ok := phase.(Preparer); ok && !s.pos.PhaseDone {
 			if err := p.Prepare(ctx); err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
-				return fmt.Errorf("%s: %w", phase.Name(), err)
+				return fmt.Errorf("%s: %w", phase.Info().Name, err)
 			}
 		}
-		for epoch := s.pos.Epoch + 1; epoch <= phase.Epochs() && !s.pos.PhaseDone; epoch++ {
+		for epoch := s.pos.Epoch + 1; epoch <= phase.Info().Epochs && !s.pos.PhaseDone; epoch++ {
 			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
-				return fmt.Errorf("%s epoch %d step %d: %w", phase.Name(), epoch, s.failedStep(err), err)
+				return fmt.Errorf("%s epoch %d step %d: %w", phase.Info().Name, epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
-				return fmt.Errorf("%s epoch %d: %w", phase.Name(), epoch, err)
+				return fmt.Errorf("%s epoch %d: %w", phase.Info().Name, epoch, err)
 			}
 		}
 		phase.End()
@@ -130,20 +130,19 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int) error {
 	if s.pos.EpochSteps == 0 {
 		s.pos.Sums = newSums()
-		if err := phase.BeginEpoch(epoch); err != nil {
-			return err
-		}
+		BeginEpoch(phase, epoch)
 	}
+	info := phase.Info()
 	order := s.order(phase, epoch) // depends only on seed, phase and epoch
 	for i := s.pos.EpochSteps; i < perEpoch; i++ {
-		at, pass := i/phase.Passes()*phase.BatchSize(), i%phase.Passes()
+		at, pass := i/info.Passes*info.BatchSize, i%info.Passes
 		if pass == 0 {
 			if err := s.maybeSave(ctx, phase, epoch, i); err != nil {
 				return err
 			}
 		}
 		begin := time.Now()
-		queries := order[at:min(at+phase.BatchSize(), len(order))]
+		queries := order[at:min(at+info.BatchSize, len(order))]
 		s.doc.Batch(epoch, pass, queries)
 		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
@@ -154,37 +153,33 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		s.pos.GlobalStep++
 		s.pos.EpochSteps++
 		s.pos.Sums.add(m)
-		if err := s.env.Rec.Record("step", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		if err := s.env.Rec.Record("step", phase.Info().Name, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 			return err
 		}
-		if err := s.report(phase.Name(), epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
+		if err := s.report(phase.Info().Name, epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// limits is what phase number i of the plan promises about its rows.
-func (s *scheduler) limits(i int) doctor.Limits {
-	phase := s.plan.Phases[i]
-	var lim doctor.Limits
-	if p, ok := phase.(Promiser); ok {
-		lim = p.Limits()
+// expected is what the rows of phase number i of the plan must look like.
+func (s *scheduler) expected(i int) doctor.Limits {
+	phase, info := s.plan.Phases[i], s.plan.Phases[i].Info()
+	var e doctor.Limits
+	if p, ok := phase.(Expecter); ok {
+		e = p.Expected()
 	}
 	if p, ok := s.env.Policy.(selector.TokenPolicy); ok {
-		lim.Text, lim.HalfPrecision = true, p.HalfPrecision()
+		e.Text, e.HalfPrecision, e.Longest = true, p.HalfPrecision(), s.env.Data.Shots
 	}
-	lim.LengthKey = s.env.Data.ShotsKey
-	if n := phase.Source().Len(); epochQueries(phase) == n {
-		lim.Queries = n
+	if n := info.Source.Len(); info.queries() == n {
+		e.Queries = n
 	}
-	lim.Shuffled = s.env.Data.Shuffle
-	if lim.Text {
-		lim.Longest = s.env.Data.Shots
-	}
-	lim.StepsPerEpoch, lim.Passes, lim.StartsAtInit = StepsPerEpoch(phase), phase.Passes(), i == 0
-	lim.TotalSteps = lim.StepsPerEpoch * phase.Epochs()
-	return lim
+	e.Online, e.LengthKey, e.Shuffled = info.Online, s.env.Data.ShotsKey, s.env.Data.Shuffle
+	e.StepsPerEpoch, e.Passes, e.StartsAtInit = StepsPerEpoch(phase), info.Passes, i == 0
+	e.TotalSteps = e.StepsPerEpoch * info.Epochs
+	return e
 }
 
 // failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
@@ -196,12 +191,8 @@ func (s *scheduler) failedStep(err error) int {
 	return s.pos.Step + 1
 }
 
-// report records what the doctor has found. A stop ends the run, but for compat, which goes on as the
-// reference does.
+// report records what the doctor has found. A stop ends the run.
 func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) error {
-	if s.env.GoOn {
-		findings = doctor.Soften(findings)
-	}
 	for _, f := range findings {
 		if err := s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, f.Fields()); err != nil {
 			return err
@@ -218,14 +209,19 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, queries []int) (m Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
-	return phase.Step(ctx, epoch, s.pos.Step, pass, queries)
+	measured, err := phase.Step(ctx, epoch, s.pos.Step, pass, queries)
+	if err != nil {
+		return nil, err
+	}
+	return measured.Row(), nil
 }
 
 // order is the sequence of queries of an epoch.
 func (s *scheduler) order(phase Phase, epoch int) []int {
-	n := epochQueries(phase)
+	info := phase.Info()
+	n := info.queries()
 	if s.env.Data.Shuffle {
-		return rng.New(s.env.Seed, "shuffle "+phase.Name(), epoch).Perm(phase.Source().Len())[:n]
+		return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]
 	}
 	order := make([]int, n)
 	for i := range order {
@@ -236,16 +232,16 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 
 // StepsPerEpoch is how many optimizer steps an epoch of phase has.
 func StepsPerEpoch(phase Phase) int {
-	n, b := epochQueries(phase), phase.BatchSize()
-	return (n + b - 1) / b * phase.Passes()
+	info := phase.Info()
+	return (info.queries() + info.BatchSize - 1) / info.BatchSize * info.Passes
 }
 
-func epochQueries(phase Phase) int {
-	n := phase.Source().Len()
-	if s, ok := phase.(Sampler); ok {
-		n = min(n, s.EpochQueries())
+// queries is how many queries an epoch takes.
+func (i Info) queries() int {
+	if i.EpochQueries != nil {
+		return min(i.Source.Len(), *i.EpochQueries)
 	}
-	return n
+	return i.Source.Len()
 }
 
 // enter is the position at the start of a phase.
@@ -273,7 +269,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 		if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Name(), epoch, i, stateSuffix)
+		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, epoch, i, stateSuffix)
 		if err := s.pos.save(s.ckpt, name, s.env, phase, true); err != nil {
 			return err
 		}
@@ -336,11 +332,9 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		return err
 	}
 	m := s.pos.Sums.means()
-	extra, err := phase.EndEpoch(epoch, m)
-	if err != nil {
-		return err
-	}
-	v, err := Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data)
+	extra := EndEpoch(phase)
+	reference, referenceName := ReferenceOf(phase, env)
+	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
@@ -353,9 +347,9 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	if err != nil {
 		return err
 	}
-	file := checkpointName(phase.Name(), epoch)
+	file := checkpointName(phase.Info().Name, epoch)
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
-	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Name(), Epoch: epoch, File: file, Value: value, KL: v.KL, Loss: v.Loss})
+	s.pos.History = append(s.pos.History, bestCandidate{Phase: phase.Info().Name, Epoch: epoch, File: file, Value: value, KL: v.KL, Loss: v.Loss})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	patience := s.plan.Checkpoint.PatienceEpochs
 	if env.Judge != nil {
@@ -363,54 +357,54 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
-	stopped := patience != nil && epoch < phase.Epochs() && s.pos.Best.stale(s.pos.History, phase.Name()) >= *patience
-	s.pos.PhaseDone = stopped || epoch == phase.Epochs() || s.pos.Pruned != ""
+	stopped := patience != nil && epoch < phase.Info().Epochs && s.pos.Best.stale(s.pos.History, phase.Info().Name) >= *patience
+	s.pos.PhaseDone = stopped || epoch == phase.Info().Epochs || s.pos.Pruned != ""
 	saved := s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
 	s.pos.History[len(s.pos.History)-1].Saved = saved
 	if saved {
-		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, phase.Name(), epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
+		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, phase.Info().Name, epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
 			return err
 		}
 		if env.Export != nil {
-			if err := env.Export(filepath.Join(s.ckpt, file), phase.Name(), epoch, m); err != nil {
+			if err := env.Export(filepath.Join(s.ckpt, file), phase.Info().Name, epoch, m); err != nil {
 				return err
 			}
 		}
 		m["checkpoint"] = filepath.Join("checkpoints", file)
 	}
-	if err := env.Rec.Record("epoch", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+	if err := env.Rec.Record("epoch", phase.Info().Name, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}
 	if s.pos.Pruned != "" {
-		if err := env.Rec.Record("event", phase.Name(), epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": "pruned", "severity": "note", "message": s.pos.Pruned}); err != nil {
+		if err := env.Rec.Record("event", phase.Info().Name, epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": "pruned", "severity": "note", "message": s.pos.Pruned}); err != nil {
 			return err
 		}
 	} else if stopped {
-		if err := s.event(phase.Name(), epoch, "early_stop", fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)", phase.Name(), epoch, s.rule.metric, *patience)); err != nil {
+		if err := s.event(phase.Info().Name, epoch, "early_stop", fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)", phase.Info().Name, epoch, s.rule.metric, *patience)); err != nil {
 			return err
 		}
 	}
 	s.doc.Scored(v.Rewards)
-	if err := s.report(phase.Name(), epoch, s.doc.Epoch(epoch, m)); err != nil {
+	if err := s.report(phase.Info().Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err
 	}
 	if s.pos.PhaseDone {
-		kept, err := s.restoreBest(phase.Name())
+		kept, err := s.restoreBest(phase.Info().Name)
 		if err != nil {
 			return err
 		}
 		if kept != epoch { // what the phase hands on is another policy than the one just validated
-			if v, err = Validate(env.Policy, phase.Reference(), env.Data.Val, env.Data); err != nil {
+			if v, err = Validate(env.Policy, reference, env.Data.Val, env.Data); err != nil {
 				return fmt.Errorf("validation: %w", err)
 			}
-			if err := s.note(phase.Name(), epoch, "restored_best", fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", phase.Name(), kept, s.rule.metric)); err != nil {
+			if err := s.note(phase.Info().Name, epoch, "restored_best", fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", phase.Info().Name, kept, s.rule.metric)); err != nil {
 				return err
 			}
 		}
-		if err := s.recordEval("val", phase.Name(), phase.Name(), kept, env.Data.Val, v, referenceOf(phase)); err != nil {
+		if err := s.recordEval("val", phase.Info().Name, phase.Info().Name, kept, env.Data.Val, v, referenceName); err != nil {
 			return err
 		}
-		if _, err := s.evaluateHeldOut(env.Policy, phase.Reference(), phase.Name(), phase.Name(), kept, referenceOf(phase)); err != nil {
+		if _, err := s.evaluateHeldOut(env.Policy, reference, phase.Info().Name, phase.Info().Name, kept, referenceName); err != nil {
 			return err
 		}
 	}
@@ -436,7 +430,7 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 		return err
 	}
 	s.pos.Weights, s.pos.Doctor = file, s.doc.State()
-	name := fmt.Sprintf("%s_epoch%d%s", phase.Name(), epoch, stateSuffix)
+	name := fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix)
 	if err := s.pos.save(s.ckpt, name, s.env, phase, false); err != nil {
 		return err
 	}
@@ -538,18 +532,6 @@ func (s *scheduler) finish() (Result, error) {
 	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch, initReference)
 	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
 	return r, err
-}
-
-// initReference says that a KL is measured against the policy that the run started from. A best
-// checkpoint may come from any phase, so its evaluation at the end takes that one.
-const initReference = "init"
-
-// referenceOf names the policy that a phase's KL is measured against.
-func referenceOf(phase Phase) string {
-	if p, ok := phase.(interface{ ReferenceName() string }); ok {
-		return p.ReferenceName()
-	}
-	return initReference
 }
 
 // evaluateHeldOut scores a policy on the queries that enter no choice: held-out ones, whose result it returns (nil

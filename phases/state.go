@@ -279,6 +279,3 @@ func (s *Saved) restore(dir string, env *Env, phase Phase) error {
 	}
 	return nil
 }
-
-// LastGradient is the name of a clipped gradient in a saved state.
-const LastGradient = "last_gradient"

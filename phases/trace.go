@@ -29,10 +29,10 @@ func (e *NonFiniteError) Error() string {
 // errTraced ends a traced step before it moves the weights.
 var errTraced = errors.New("traced")
 
-// CheckRewards refuses rewards that are not numbers; compat goes on with them.
-func CheckRewards(b *selector.Batch, goOn bool) error {
+// CheckRewards refuses rewards that are not numbers, unless the run allows them.
+func CheckRewards(b *selector.Batch, allowed bool) error {
 	for at, r := range b.Rewards {
-		if notFinite(r) && b.Valid[at] && !goOn {
+		if notFinite(r) && b.Valid[at] && !allowed {
 			q := b.Queries[at/b.G]
 			return &NonFiniteError{What: fmt.Sprintf("query %d of %s: candidate %d of its group has reward %v", b.Source.ID(q), b.Source.Name(), at%b.G, r),
 				Hint: "look at what scores it", given: true}
@@ -50,10 +50,10 @@ func (s *scheduler) explain(ctx context.Context, failed error, phase Phase, epoc
 	}
 	finding := doctor.Finding{Check: "nonfinite", Severity: doctor.Stop}
 	if !bad.given {
-		finding.Key, bad.Origin = phase.Name()+".lr", s.origin(ctx, phase, epoch, pass, queries)
+		finding.Key, bad.Origin = phase.Info().Name+".lr", s.origin(ctx, phase, epoch, pass, queries)
 	}
 	finding.Message = bad.Error()
-	if err := s.env.Rec.Record("event", phase.Name(), epoch, s.pos.Step+1, s.pos.GlobalStep+1, finding.Fields()); err != nil {
+	if err := s.env.Rec.Record("event", phase.Info().Name, epoch, s.pos.Step+1, s.pos.GlobalStep+1, finding.Fields()); err != nil {
 		return err
 	}
 	return failed

@@ -20,7 +20,7 @@ const evalBatch = 128
 // Validation is what a policy is worth on a set of queries.
 type Validation struct {
 	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ
-	LossKnown  bool      // there are recorded candidates; compat's loss may be NaN all the same
+	LossKnown  bool      // there are recorded candidates; it may be NaN all the same where the run allows that
 	KL         float64   // exact KL(policy ‖ reference) along the greedy selection, nats per sequence
 	Reward     float64   // mean reward of the greedy selection; NaN where nothing can score it
 	Accuracy   float64   // mean task accuracy of the greedy selection; NaN where unknown
@@ -110,9 +110,12 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			return v, err
 		}
 	}
-	v.Loss, v.LossKnown = meanOfBatches(losses, data.ValLoss.Batch), len(losses) > 0
-	if data.ValLoss.PerToken {
+	v.Loss, v.LossKnown = stat.Mean(losses), len(losses) > 0
+	switch mean := data.ValLoss.Mean; {
+	case data.ValLoss.PerToken:
 		v.Loss = stat.Sum(losses) / stat.Sum(steps)
+	case mean != nil:
+		v.Loss = mean(losses)
 	}
 	v.Length, v.Cut = math.NaN(), math.NaN()
 	if text && n > 0 {
@@ -155,19 +158,6 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 		}
 	}
 	return losses, steps
-}
-
-// meanOfBatches is the mean over batches of their means, a short last batch weighing as much as a full
-// one (as the reference averages, defect D16); the plain mean with batch 0. NaN when there is nothing.
-func meanOfBatches(x []float64, batch int) float64 {
-	if batch == 0 {
-		return stat.Mean(x)
-	}
-	var means []float64
-	for at := 0; at < len(x); at += batch {
-		means = append(means, stat.Mean(x[at:min(at+batch, len(x))]))
-	}
-	return stat.Mean(means)
 }
 
 // recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the

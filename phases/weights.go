@@ -104,9 +104,9 @@ func nativeLittleEndian() bool {
 	return *(*byte)(unsafe.Pointer(&x)) == 1
 }
 
-// finite refuses weights that must not reach a checkpoint; compat goes on with any.
+// finite refuses weights that must not reach a checkpoint, unless the run allows any.
 func finite(env *Env) error {
-	if !env.GoOn && !torchx.AllFinite(env.Policy.Params().Flat()) {
+	if !env.AllowNonFinite && !torchx.AllFinite(env.Policy.Params().Flat()) {
 		return fmt.Errorf("the weights hold NaN or infinity: no checkpoint was written")
 	}
 	return nil

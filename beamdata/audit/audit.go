@@ -45,7 +45,8 @@ type Limits struct {
 // Checks names the checks of this package: what a report of "so many checks" counts.
 func Checks() []string {
 	return []string{"duplicate_queries", "split_leak", "query_in_own_pool", "constant_rewards", "subprecision_rewards",
-		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query", "identical_candidates", "shared_pictures",
+		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query", "identical_candidates",
+		"shared_pictures",
 		"contradictory_rewards"}
 }
 

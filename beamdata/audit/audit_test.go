@@ -7,7 +7,8 @@ import (
 )
 
 func limits() Limits {
-	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Precision: 1e-6}
+	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
+		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Precision: 1e-6}
 }
 
 // one expects a single fault, or none where check is "".
@@ -47,13 +48,21 @@ func TestOverlap(t *testing.T) {
 		words []string
 	}{
 		{"apart", func(train, val, held []Query) {}, "", false, nil},
-		{"a validation query is trained on", func(train, val, held []Query) { train[7].ID = val[3].ID }, "split_leak", false, []string{"1 of 50 validation queries (2 %)", "training queries too (query 203"}},
-		{"a held-out query chose the checkpoint", func(train, val, held []Query) { val[0].ID = held[9].ID }, "split_leak", false, []string{"1 of 50 held-out", "best checkpoint"}},
-		{"the same content under another id", func(train, val, held []Query) { train[1].Content, train[2].Content = val[4].Content, val[5].Content }, "split_leak", false, []string{"query 204 is query 1,", "4 %"}},
+		{"a validation query is trained on", func(train, val, held []Query) { train[7].ID = val[3].ID }, "split_leak", false,
+			[]string{"1 of 50 validation queries (2 %)", "training queries too (query 203"}},
+		{"a held-out query chose the checkpoint", func(train, val, held []Query) { val[0].ID = held[9].ID }, "split_leak", false,
+			[]string{"1 of 50 held-out", "best checkpoint"}},
+		{"the same content under another id", func(train, val,
+			held []Query) {
+			train[1].Content, train[2].Content = val[4].Content, val[5].Content
+		}, "split_leak", false, []string{"query 204 is query 1,", "4 %"}},
 		{"a known picture of unknown content", func(train, val, held []Query) { train[1].Content, val[4].Content = 0, 0 }, "", false, nil},
-		{"a picture on both sides", func(train, val, held []Query) { train[1].Group = val[4].Group }, "split_leak", true, []string{"picture"}},
-		{"a query twice", func(train, val, held []Query) { train[3].ID = 4 }, "duplicate_queries", false, []string{"1 of 200 training queries", "query 4"}},
-		{"few copies", func(train, val, held []Query) { train[3].Content = train[4].Content }, "duplicate_queries", true, []string{"queries 3 and 4"}},
+		{"a picture on both sides", func(train, val, held []Query) { train[1].Group = val[4].Group }, "split_leak", true,
+			[]string{"picture"}},
+		{"a query twice", func(train, val, held []Query) { train[3].ID = 4 }, "duplicate_queries", false,
+			[]string{"1 of 200 training queries", "query 4"}},
+		{"few copies", func(train, val, held []Query) { train[3].Content = train[4].Content }, "duplicate_queries", true,
+			[]string{"queries 3 and 4"}},
 		{"a constant table", func(train, val, held []Query) {
 			for i := range train {
 				train[i].Content = 7
@@ -70,7 +79,8 @@ func TestOverlap(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			train, val, held := queries(0, 200), queries(200, 250), queries(250, 300)
 			tc.edit(train, val, held)
-			one(t, Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val}, {Name: "held-out", Of: held}}, limits()), tc.check, tc.mild, tc.words...)
+			one(t, Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val},
+				{Name: "held-out", Of: held}}, limits()), tc.check, tc.mild, tc.words...)
 		})
 	}
 }
@@ -92,8 +102,10 @@ func TestRewards(t *testing.T) {
 			}
 			return good
 		}, "constant_rewards", false, []string{"95 of 100", "data.reward.mode"}},
-		{"half of them equal", true, func(i int) []float64 { return []float64{0.3, 0.3, 0.3 + float64(i%2)*(0.1+float64(i)/100)} }, "constant_rewards", true, []string{"50 of 100"}},
-		{"too close to tell apart", true, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "subprecision_rewards", false, []string{"advantage.precision=1e-06"}},
+		{"half of them equal", true, func(i int) []float64 { return []float64{0.3, 0.3, 0.3 + float64(i%2)*(0.1+float64(i)/100)} },
+			"constant_rewards", true, []string{"50 of 100"}},
+		{"too close to tell apart", true, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "subprecision_rewards", false,
+			[]string{"advantage.precision=1e-06"}},
 		{"nobody compares", false, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "", false, nil},
 		{"ties at the top", true, func(int) []float64 { return []float64{0.9, 0.1, 0.9} }, "score_ties", false, []string{"100 of 100"}},
 		{"groups of one", true, func(i int) []float64 { return good[:1+2*(i%2)*(i%4/2)] }, "small_groups", false, []string{"75 of 100"}},
@@ -104,10 +116,12 @@ func TestRewards(t *testing.T) {
 			}
 			return good
 		}, "nonfinite_rewards", false, []string{"query 1042, candidate 2: NaN"}},
-		{"infinite", false, func(int) []float64 { return []float64{0, math.Inf(-1)} }, "nonfinite_rewards", false, []string{"100 of 100", "-Inf"}},
+		{"infinite", false, func(int) []float64 { return []float64{0, math.Inf(-1)} }, "nonfinite_rewards", false,
+			[]string{"100 of 100", "-Inf"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := Groups{Name: "grpo", Baseline: tc.baseline, Len: 100, Of: func(i int) (int64, []float64) { return int64(1000 + i), tc.of(i) }}
+			g := Groups{Name: "grpo", Baseline: tc.baseline, Len: 100,
+				Of: func(i int) (int64, []float64) { return int64(1000 + i), tc.of(i) }}
 			one(t, Rewards(g, limits()), tc.check, tc.mild, tc.words...)
 		})
 	}
@@ -118,14 +132,16 @@ func TestAgreement(t *testing.T) {
 	for q := range 50 {
 		for g := range 5 {
 			r := float64((q*7+g*13)%29) / 29
-			same = append(same, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r + 1, r}, Reader: r + 5e-4}) // the file rounds, and its first score is another
+			// the file rounds, and its first score is another
+			same = append(same, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r + 1, r}, Reader: r + 5e-4})
 			scaled = append(scaled, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: 10*r + 3})
 			other = append(other, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: float64((q*11+g*5)%31) / 31})
 		}
 	}
 	one(t, Agreement("records", same, limits()), "", false)
 	one(t, Agreement("records", scaled, limits()), "record_reader_mismatch", true, "another scale")
-	one(t, Agreement("records", other, limits()), "record_reader_mismatch", false, "of 250 recorded candidates", "pools mean something else")
+	one(t, Agreement("records", other, limits()), "record_reader_mismatch", false, "of 250 recorded candidates",
+		"pools mean something else")
 	same[17].Reader = math.NaN()
 	one(t, Agreement("records", same, limits()), "nonfinite_rewards", false, "the reader gives NaN for candidate 3 of query 3")
 }

@@ -56,7 +56,8 @@ func group(q Query) uint64   { return q.Group }
 func duplicates(s Split, lim Limits) []Fault {
 	if n, a, _ := repeats(s.Of, id); n > 0 {
 		return []Fault{{Check: "duplicate_queries", Value: share(n, len(s.Of)),
-			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the copies from the file", of(n, len(s.Of), s.looked()), a)}}
+			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the "+
+				"copies from the file", of(n, len(s.Of), s.looked()), a)}}
 	}
 	n, a, b := repeats(s.Of, content)
 	if n == 0 {
@@ -110,12 +111,14 @@ func leak(held, other Split, lim Limits) []Fault {
 	}
 	if n, a, _ := shared(held.Of, other.Of, id); n > 0 {
 		return []Fault{{Check: "split_leak", Value: share(n, total),
-			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other questions", of(n, total, held.looked()), other.Name, a, means)}}
+			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other questions", of(n, total, held.looked()),
+				other.Name, a, means)}}
 	}
 	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
 		s := share(n, total)
 		f := Fault{Check: "split_leak", Value: s, Limit: lim.Leak, Mild: s < lim.Leak,
-			Message: fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)", of(n, total, held.looked()), other.Name, a, b)}
+			Message: fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
+				of(n, total, held.looked()), other.Name, a, b)}
 		if !f.Mild {
 			f.Message += ": " + means + "; split by question and picture"
 		}
@@ -123,7 +126,8 @@ func leak(held, other Split, lim Limits) []Fault {
 	}
 	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
 		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,
-			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there", of(n, total, held.looked()), other.Name)}}
+			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there",
+				of(n, total, held.looked()), other.Name)}}
 	}
 	return nil
 }

@@ -11,14 +11,16 @@ func OwnPools(name string, byID, byCopy, looked int, example int64, lim Limits) 
 	if byID > 0 {
 		s := share(byID, looked)
 		return []Fault{{Check: "query_in_own_pool", Value: s, Limit: lim.OwnPool, Mild: s < lim.OwnPool,
-			Message: fmt.Sprintf("%s stand in their own pool (query %d, for example): choosing itself gives the answer away; leave the query out of its candidates", of(byID, looked, name+" queries"), example)}}
+			Message: fmt.Sprintf("%s stand in their own pool (query %d, for example): choosing itself gives the answer away; "+
+				"leave the query out of its candidates", of(byID, looked, name+" queries"), example)}}
 	}
 	if byCopy == 0 {
 		return nil
 	}
 	s := share(byCopy, looked)
 	f := Fault{Check: "query_in_own_pool", Value: s, Limit: lim.OwnPool, Mild: s < lim.OwnPool,
-		Message: fmt.Sprintf("%s have a candidate with the very embedding of the query (query %d, for example)", of(byCopy, looked, name+" queries"), example)}
+		Message: fmt.Sprintf("%s have a candidate with the very embedding of the query (query %d, for example)",
+			of(byCopy, looked, name+" queries"), example)}
 	if !f.Mild {
 		f.Message += ": a copy of the query gives the answer away"
 	}
@@ -33,7 +35,8 @@ func Identical(name string, copies, looked int, example int64, lim Limits) []Fau
 		return nil
 	}
 	f := Fault{Check: "identical_candidates", Value: s, Limit: lim.Identical, Mild: s < lim.Identical, Key: "data.embeddings",
-		Message: fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)", of(copies, looked, "candidates of "+name), example)}
+		Message: fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)",
+			of(copies, looked, "candidates of "+name), example)}
 	if !f.Mild {
 		f.Message += ": the policy cannot tell them apart; rows of the embedding table are copies or constant"
 	}
@@ -64,7 +67,8 @@ func SharedPictures(name string, most, looked int, example string, lim Limits) [
 		return nil
 	}
 	return []Fault{{Check: "shared_pictures", Value: share(most, looked), Limit: lim.Pictures,
-		Message: fmt.Sprintf("%s show the same pictures (%s): questions cannot be told apart by them; the paths of the records, or the files, are copies of one", of(most, looked, name), example)}}
+		Message: fmt.Sprintf("%s show the same pictures (%s): questions cannot be told apart by them; the paths of the "+
+			"records, or the files, are copies of one", of(most, looked, name), example)}}
 }
 
 // fewPools is how many queries a verdict on their pools needs.
@@ -90,5 +94,7 @@ func Nearness(name string, closer []float64, lim Limits) []Fault {
 		return nil
 	}
 	return []Fault{{Check: "pool_unlike_query", Value: z, Limit: lim.Similarity, Key: "data.embeddings",
-		Message: fmt.Sprintf("%s queries are no nearer to their own pools than to those of others (cosine %+.3g on average over %d queries, %.2g standard errors; want %.2g): the rows of the embedding table do not belong to these ids, or pools were drawn at random", name, mean, len(closer), z, lim.Similarity)}}
+		Message: fmt.Sprintf("%s queries are no nearer to their own pools than to those of others (cosine %+.3g on average "+
+			"over %d queries, %.2g standard errors; want %.2g): the rows of the embedding table do not belong to these ids, "+
+			"or pools were drawn at random", name, mean, len(closer), z, lim.Similarity)}}
 }

@@ -62,14 +62,19 @@ func Rewards(g Groups, lim Limits) []Fault {
 	}
 	if infinite > 0 {
 		out = append(out, Fault{Check: "nonfinite_rewards", Value: share(infinite, looked),
-			Message: fmt.Sprintf("%s hold a reward that is no finite number (query %d, candidate %d: %v): one is enough to make the weights NaN; mend the file", of(infinite, looked, "groups for "+g.Name), badQuery, badAt+1, bad)})
+			Message: fmt.Sprintf("%s hold a reward that is no finite number (query %d, candidate %d: %v): one is enough to "+
+				"make the weights NaN; mend the file", of(infinite, looked, "groups for "+g.Name), badQuery, badAt+1, bad)})
 	}
 	if g.Baseline {
-		add("small_groups", small, lim.Small, 0, "have fewer than two candidates", "a group of one has nothing to be compared with and teaches nothing")
-		add("subprecision_rewards", close, lim.Precise, 0.02, fmt.Sprintf("have rewards that differ by no more than advantage.precision=%g", lim.Precision), "they count as equal; lower the precision or take a finer data.reward.mode")
+		add("small_groups", small, lim.Small, 0, "have fewer than two candidates", "a group of one has nothing to be "+
+			"compared with and teaches nothing")
+		add("subprecision_rewards", close, lim.Precise, 0.02, fmt.Sprintf("have rewards that differ by no more than "+
+			"advantage.precision=%g", lim.Precision), "they count as equal; lower the precision or take a finer data.reward.mode")
 	}
-	add("constant_rewards", constant, lim.Constant, 0.5, "have equal rewards", "they teach nothing but noise; choose another data.reward.mode, or candidates of different quality")
-	add("score_ties", tied, lim.Ties, 0.5, "have several best candidates with the same reward", "which of them is imitated, or counts in the top k, is left to their order; take a finer data.reward.mode")
+	add("constant_rewards", constant, lim.Constant, 0.5, "have equal rewards", "they teach nothing but noise; choose another "+
+		"data.reward.mode, or candidates of different quality")
+	add("score_ties", tied, lim.Ties, 0.5, "have several best candidates with the same reward",
+		"which of them is imitated, or counts in the top k, is left to their order; take a finer data.reward.mode")
 	for i := range out {
 		if c := out[i].Check; c == "constant_rewards" || c == "score_ties" {
 			out[i].Key = "data.reward.mode"
@@ -114,7 +119,8 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 	wrong, first := 0, -1
 	for i, c := range candidates {
 		if notFinite(c.Reader) {
-			return []Fault{{Check: "nonfinite_rewards", Message: fmt.Sprintf("the reader gives %v for candidate %d of query %d (%s): mend its table", c.Reader, c.Candidate+1, c.Query, name)}}
+			return []Fault{{Check: "nonfinite_rewards", Message: fmt.Sprintf("the reader gives %v for candidate %d of query "+
+				"%d (%s): mend its table", c.Reader, c.Candidate+1, c.Query, name)}}
 		}
 		if !agrees(c.Recorded, c.Reader) {
 			if first < 0 {
@@ -128,7 +134,8 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 		return nil
 	}
 	c := candidates[first]
-	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: lim.Mismatch, Message: fmt.Sprintf("%s have another reward than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
+	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: lim.Mismatch, Message: fmt.Sprintf("%s have another reward "+
+		"than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
 		of(wrong, len(candidates), "recorded candidates of "+name), c.Query, c.Candidate+1, c.Recorded[0], c.Reader)}
 	for k, what := range Shifts() {
 		explained := 0
@@ -138,14 +145,16 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 			}
 		}
 		if 2*explained > wrong {
-			f.Message += fmt.Sprintf("; %s of these fit what the reader gives for %s: the two are off by one", percent(share(explained, wrong)), what)
+			f.Message += fmt.Sprintf("; %s of these fit what the reader gives for %s: the two are off by one",
+				percent(share(explained, wrong)), what)
 			return []Fault{f}
 		}
 	}
 	// Where most of them agree to the digit, the others are no other scale.
 	if alike := concordance(candidates); alike >= 0.75 && s > 0.5 {
 		f.Mild = true
-		f.Message += fmt.Sprintf("; both rank candidates alike in %s of the pairs, so they measure the same on another scale", percent(alike))
+		f.Message += fmt.Sprintf("; both rank candidates alike in %s of the pairs, so they measure the same on another scale",
+			percent(alike))
 		return []Fault{f}
 	}
 	f.Message += ": positions, ids or pools mean something else in one of the files, or the reader is not the one that made the records"
@@ -165,7 +174,8 @@ func Contradictions(name string, groups, looked int, example int64, lim Limits) 
 		return nil
 	}
 	f := Fault{Check: "contradictory_rewards", Value: s, Limit: lim.Contradict, Mild: s < lim.Contradict,
-		Message: fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+name), example)}
+		Message: fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+
+			name), example)}
 	if !f.Mild {
 		f.Message += ": rewards and candidates are joined wrongly, or the reward is noise"
 	}

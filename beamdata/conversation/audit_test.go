@@ -11,7 +11,8 @@ import (
 )
 
 func auditLimits() audit.Limits {
-	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01, Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
+	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
+		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
 }
 
 // listed is a source of samples in memory.
@@ -34,7 +35,8 @@ func questions(n int, of string) *listed {
 	for i := range n {
 		name := of + string(rune('a'+i%26)) + string(rune('a'+i/26))
 		out = append(out, Sample{ID: int64(i), Reference: "yes", Completions: []Recorded{{"yes", 1}, {"no", 0}},
-			Messages: []chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Image, Path: name + ".png"}, {Type: chat.Text, Text: "what is " + name}}}}})
+			Messages: []chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Image, Path: name + ".png"},
+				{Type: chat.Text, Text: "what is " + name}}}}})
 	}
 	return &out
 }
@@ -52,7 +54,8 @@ func TestAudit(t *testing.T) {
 				(*val)[i].Messages = (*train)[i+3].Messages
 			}
 		}, []string{"split_leak"}},
-		{"demonstrations of validation questions", func(b *Bundle, _, val *listed) { b.Demos = val.set("demos").First(5) }, []string{"split_leak"}},
+		{"demonstrations of validation questions", func(b *Bundle, _, val *listed) { b.Demos = val.set("demos").First(5) },
+			[]string{"split_leak"}},
 		{"NaN", func(_ *Bundle, train, _ *listed) {
 			(*train)[4].Completions = []Recorded{{"a", math.NaN()}, {"b", 1}}
 		}, []string{"nonfinite_rewards"}},

@@ -15,8 +15,10 @@ func TestClusters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.json")
 	text := `[
 		{"id": 1, "image": "a.png", "doc": 7, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
-		{"id": 2, "images": ["b.png"], "meta": {"doc": "7", "page": 1}, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
-		{"id": 3, "images": ["a.png"], "meta": {"doc": null}, "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 2, "images": ["b.png"], "meta": {"doc": "7", "page": 1}, "conversations": [{"from": "human",
+		"value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 3, "images": ["a.png"], "meta": {"doc": null}, "conversations": [{"from": "human",
+		"value": "<image>?"}, {"from": "gpt", "value": "x"}]},
 		{"id": 4, "conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]}
 	]`
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -22,7 +22,8 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 		{"empty answers", `{"answers":["",""],"conversations":[` + human + `]}`, "record_without_an_answer", "few"},
 		{"null", `{"conversations":[` + human + `],"answers":null,"completions":null}`, "record_without_an_answer", "few"},
 		{"one completion", `{"conversations":[` + human + `],"completions":[{"text":"x","reward":1}]}`, "", "few"},
-		{"two completions", `{"completions":[{"text":"x","reward":1},{"text":"y","reward":0}],"conversations":[` + gpt + `,` + human + `]}`, "", ""},
+		{"two completions", `{"completions":[{"text":"x","reward":1},{"text":"y","reward":0}],"conversations":[` + gpt + `,` + human +
+			`]}`, "", ""},
 		{"other case", `{"Conversations":[` + human + `],"ANSWERS":["x"]}`, "", "few"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

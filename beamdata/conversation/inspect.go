@@ -54,7 +54,8 @@ func Inspect(path string) (facts [][2]string, fault error) {
 		}
 	}
 	if fault == nil && missing != "" {
-		fault = fmt.Errorf("%s (%d files are missing; relative paths start from data.root, else from the folder of the conversations file)", missing, absent)
+		fault = fmt.Errorf("%s (%d files are missing; relative paths start from data.root, else from the folder of the "+
+			"conversations file)", missing, absent)
 	}
 	n := f.index.Len()
 	add("records", "%d", n)

@@ -84,23 +84,28 @@ type file struct {
 func keys(path string) *keycheck.Keys {
 	return keycheck.New(filepath.Base(path), "record",
 		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "system", "answers", "completions", "meta"},
-		[]string{"source", "dataset", "data_source", "width", "height", "question_id", "question_type", "answer_type", "image_id", "video_id", "split", "task",
+		[]string{"source", "dataset", "data_source", "width", "height", "question_id", "question_type", "answer_type", "image_id",
+			"video_id", "split", "task",
 			"type", "category", "model", "language", "title", "url", "license", "metadata", "question", "solution", "problem", "duration"}).
-		Also(map[string]string{"img": "image", "imgs": "images", "image_path": "image", "image_file": "image", "picture": "image", "video_path": "video", "frames": "video",
-			"conversation": "conversations", "turns": "conversations", "dialog": "conversations", "dialogue": "conversations", "message": "messages", "chat": "messages",
+		Also(map[string]string{"img": "image", "imgs": "images", "image_path": "image", "image_file": "image", "picture": "image",
+			"video_path": "video", "frames": "video",
+			"conversation": "conversations", "turns": "conversations", "dialog": "conversations", "dialogue": "conversations",
+			"message": "messages", "chat": "messages",
 			"answer": "answers", "candidates": "completions", "responses": "completions", "system_prompt": "system"})
 }
 
 // parts are pairs of keys that other layouts use for what is asked and what is answered.
 func parts() [][2]string {
-	return [][2]string{{"prompt", "response"}, {"prompt", "completion"}, {"prompt", "chosen"}, {"instruction", "output"}, {"question", "answer"}, {"query", "response"}, {"input", "output"}, {"problem", "solution"}}
+	return [][2]string{{"prompt", "response"}, {"prompt", "completion"}, {"prompt", "chosen"}, {"instruction", "output"},
+		{"question", "answer"}, {"query", "response"}, {"input", "output"}, {"problem", "solution"}}
 }
 
 // hint says what may be wrong with a record that does not decode: its keys, or that it is a whole file. alone: no other
 // record stands beside it.
 func (f *file) hint(raw []byte, alone bool) string {
 	if key, n := jsonrecords.Wrapped(raw); alone && n > 0 {
-		return fmt.Sprintf(": the file is one object with its %d records under %q: want the list itself, as in jq .%s %s > FILE.json", n, key, key, f.index.Path)
+		return fmt.Sprintf(": the file is one object with its %d records under %q: want the list itself, as in jq .%s %s > FILE.json", n,
+			key, key, f.index.Path)
 	}
 	seen, has := keys(f.index.Path), map[string]bool{}
 	jsonrecords.Fields(raw, func(key, _ []byte) {
@@ -117,7 +122,8 @@ func (f *file) hint(raw []byte, alone bool) string {
 	if !has["conversations"] && !has["messages"] {
 		for _, p := range parts() {
 			if has[p[0]] && has[p[1]] {
-				return fmt.Sprintf(": found %s and %s: write them as \"conversations\": [{\"from\": \"human\", \"value\": %s}, {\"from\": \"gpt\", \"value\": %s}]", p[0], p[1], p[0], p[1])
+				return fmt.Sprintf(": found %s and %s: write them as \"conversations\": [{\"from\": \"human\", \"value\": "+
+					"%s}, {\"from\": \"gpt\", \"value\": %s}]", p[0], p[1], p[0], p[1])
 			}
 		}
 	}
@@ -141,7 +147,8 @@ func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
 		})
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("data.conversations.%s: %s does not exist%s: want a JSON or JSONL file of conversations", key, path, nearpath.Hint(path))
+		return nil, fmt.Errorf("data.conversations.%s: %s does not exist%s: want a JSON or JSONL file of conversations", key, path,
+			nearpath.Hint(path))
 	}
 	if err != nil {
 		return nil, err
@@ -216,7 +223,8 @@ func (s *Set) check(records *int) error {
 		}
 		for _, path := range sample.paths() {
 			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("%s: no file %s%s (relative paths start from data.root, else from the folder of the conversations file)", f.at(s.rows[i], sample.Name), path, nearpath.Hint(path))
+				return fmt.Errorf("%s: no file %s%s (relative paths start from data.root, else from the folder of the conversations file)",
+					f.at(s.rows[i], sample.Name), path, nearpath.Hint(path))
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func one(t *testing.T, dir, content string) (Sample, error) {
 }
 
 func TestRecords(t *testing.T) {
-	dir := write(t, map[string]string{"a.png": "", "b.png": "", "clip.mp4": "", "f/frame_10.png": "", "f/frame_9.png": "", "f/frame_1.png": "", "f/notes.txt": ""})
+	dir := write(t, map[string]string{"a.png": "", "b.png": "", "clip.mp4": "", "f/frame_10.png": "", "f/frame_9.png": "",
+		"f/frame_1.png": "", "f/notes.txt": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	image := func(name string) chat.Part { return chat.Part{Type: "image", Path: at(name)} }
 	words := func(s string) chat.Part { return chat.Part{Type: "text", Text: s} }
@@ -58,32 +59,42 @@ func TestRecords(t *testing.T) {
 	}{
 		{
 			"the recipe's form: one image, the line end after the tag stays",
-			`[{"id": "q1", "image": "a.png", "conversations": [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A cat."}]}]`,
+			`[{"id": "q1", "image": "a.png", "conversations": [{"from": "human", "value": "<image>\nWhat is it?"}, {"from": ` +
+				`"gpt", "value": "A cat."}]}]`,
 			Sample{Name: "q1", Messages: []chat.Message{user(image("a.png"), words("\nWhat is it?"))}, Reference: "A cat."},
 		},
 		{
 			"tags take the files in order, wherever they stand",
-			`[{"id": 7, "image": ["a.png", "b.png"], "conversations": [{"from": "human", "value": "Is <image> or <image> bigger?"}, {"from": "gpt", "value": "b"}]}]`,
-			Sample{Name: "7", Messages: []chat.Message{user(words("Is "), image("a.png"), words(" or "), image("b.png"), words(" bigger?"))}, Reference: "b"},
+			`[{"id": 7, "image": ["a.png", "b.png"], "conversations": [{"from": "human", "value": "Is <image> or <image> ` +
+				`bigger?"}, {"from": "gpt", "value": "b"}]}]`,
+			Sample{Name: "7", Messages: []chat.Message{user(words("Is "), image("a.png"), words(" or "), image("b.png"),
+				words(" bigger?"))}, Reference: "b"},
 		},
 		{
 			"earlier turns are part of the prompt; a tag in what the model says is text",
-			`{"image": "a.png", "conversations": [{"from": "system", "value": "Be short."}, {"from": "human", "value": "<image>"}, {"from": "gpt", "value": "an <image>"}, {"from": "human", "value": "Sure?"}, {"from": "gpt", "value": "yes"}]}`,
-			Sample{Name: "record 1", Messages: []chat.Message{{Role: "system", Text: "Be short."}, user(image("a.png")), {Role: "assistant", Text: "an <image>"}, {Role: "user", Text: "Sure?"}}, Reference: "yes"},
+			`{"image": "a.png", "conversations": [{"from": "system", "value": "Be short."}, {"from": "human", "value": ` +
+				`"<image>"}, {"from": "gpt", "value": "an <image>"}, {"from": "human", "value": "Sure?"}, {"from": "gpt", ` +
+				`"value": "yes"}]}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "system", Text: "Be short."}, user(image("a.png")),
+				{Role: "assistant", Text: "an <image>"}, {Role: "user", Text: "Sure?"}}, Reference: "yes"},
 		},
 		{
 			"a last user turn leaves no reference but the most frequent answer",
 			`{"conversations": [{"from": "human", "value": "Why?"}], "answers": ["x", {"answer": "y"}, "y"]}`,
-			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Reference: "y", Answers: []string{"x", "y", "y"}},
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Reference: "y",
+				Answers: []string{"x", "y", "y"}},
 		},
 		{
 			"recorded completions and meta",
-			`{"conversations": [{"from": "human", "value": "Why?"}], "completions": [{"text": "so", "reward": 0.5}, {"text": "", "reward": 0}], "meta": {"k": [1]}}`,
-			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Completions: []Recorded{{"so", 0.5}, {"", 0}}, Meta: json.RawMessage(`{"k": [1]}`)},
+			`{"conversations": [{"from": "human", "value": "Why?"}], "completions": [{"text": "so", "reward": 0.5}, {"text": ` +
+				`"", "reward": 0}], "meta": {"k": [1]}}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Completions: []Recorded{{"so", 0.5}, {"", 0}},
+				Meta: json.RawMessage(`{"k": [1]}`)},
 		},
 		{
 			"messages: parts without a path take the lists' entries",
-			`{"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "image", "image": "a.png"}, {"type": "text", "text": "?"}]}, {"role": "assistant", "content": "ok"}], "images": ["b.png"]}`,
+			`{"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "image", "image": "a.png"}, {"type": ` +
+				`"text", "text": "?"}]}, {"role": "assistant", "content": "ok"}], "images": ["b.png"]}`,
 			Sample{Name: "record 1", Messages: []chat.Message{user(image("b.png"), image("a.png"), words("?"))}, Reference: "ok"},
 		},
 		{
@@ -91,7 +102,8 @@ func TestRecords(t *testing.T) {
 			`{"video": "f", "meta": {"fps": 4, "frames": 2}, "conversations": [{"from": "human", "value": "<video>?"}]}`,
 			Sample{
 				Name: "record 1", Meta: json.RawMessage(`{"fps": 4, "frames": 2}`),
-				Messages: []chat.Message{user(chat.Part{Type: "video", FPS: 4, Frames: []string{at("f/frame_1.png"), at("f/frame_10.png")}}, words("?"))},
+				Messages: []chat.Message{user(chat.Part{Type: "video", FPS: 4, Frames: []string{at("f/frame_1.png"),
+					at("f/frame_10.png")}}, words("?"))},
 			},
 		},
 		{
@@ -101,8 +113,11 @@ func TestRecords(t *testing.T) {
 		},
 		{
 			"several videos, each in its own form",
-			`{"videos": ["clip.mp4", ["a.png"], {"frames": ["b.png"], "fps": 1}], "conversations": [{"from": "human", "value": "<video><video><video>"}]}`,
-			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4"), FPS: 2, MinFrames: 4, MaxFrames: 768}, chat.Part{Type: "video", Frames: []string{at("a.png")}}, chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
+			`{"videos": ["clip.mp4", ["a.png"], {"frames": ["b.png"], "fps": 1}], "conversations": [{"from": "human", ` +
+				`"value": "<video><video><video>"}]}`,
+			Sample{Name: "record 1", Messages: []chat.Message{user(chat.Part{Type: "video", Path: at("clip.mp4"), FPS: 2, MinFrames: 4,
+				MaxFrames: 768}, chat.Part{Type: "video", Frames: []string{at("a.png")}},
+				chat.Part{Type: "video", Frames: []string{at("b.png")}, FPS: 1})}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -123,20 +138,27 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 	talk := `"conversations": [{"from": "human", "value": "<image>"}, {"from": "gpt", "value": "x"}]`
 	for _, tc := range []struct{ name, json, want string }{
 		{"missing file", `[{"id": "q", "image": "no.png", ` + talk + `}]`, ":record 1 (id q): no file "},
-		{"tag without a file", `[{"id": "q", ` + talk + `}]`, ":record 1 (id q): conversations[0]: the 1st <image> tag has no file: the record names 0 in image or images"},
-		{"file without a tag", `[{"image": ["a.png", "b.png"], ` + talk + `}]`, ":record 1: 2 images for 1 <image> tags: every image wants a tag in a user turn"},
-		{"unknown speaker", `[{"conversations": [{"from": "humen", "value": "x"}]}]`, `conversations[0]: from: unknown speaker "humen" (did you mean human?)`},
+		{"tag without a file", `[{"id": "q", ` + talk + `}]`, ":record 1 (id q): conversations[0]: the 1st <image> tag has " +
+			"no file: the record names 0 in image or images"},
+		{"file without a tag", `[{"image": ["a.png", "b.png"], ` + talk + `}]`, ":record 1: 2 images for 1 <image> tags: " +
+			"every image wants a tag in a user turn"},
+		{"unknown speaker", `[{"conversations": [{"from": "humen", "value": "x"}]}]`, `conversations[0]: from: unknown ` +
+			`speaker "humen" (did you mean human?)`},
 		{"no value", `[{"conversations": [{"from": "human"}]}]`, "conversations[0]: no value: want a text"},
 		{"no turns", `[{"conversation": []}]`, "no turns: want conversations (from, value) or messages (role, content)"},
-		{"empty completion", `[{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": " "}]}]`, "the last assistant turn is empty"},
+		{"empty completion", `[{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": " "}]}]`,
+			"the last assistant turn is empty"},
 		{"nobody asks", `[{"conversations": [{"from": "gpt", "value": "x"}]}]`, "no user turn before the completion"},
-		{"reward that overflows a mean", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a", "reward": -1e308}]}]`,
+		{"reward that overflows a mean", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": ` +
+			`"a", "reward": -1e308}]}]`,
 			"completions[0]: reward = -1e+308, want a number within ±1e+30"},
-		{"reward missing", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a"}]}]`, `completions[0]: want {"text": …, "reward": a number}`},
+		{"reward missing", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a"}]}]`,
+			`completions[0]: want {"text": …, "reward": a number}`},
 		{"wrong type", `[{"conversations": [{"from": "human", "value": 3}]}]`, "conversations.value: got a JSON number, want a text"},
 		{"second record", `[{"id": 1, "conversations": [{"from": "human", "value": "x"}]}, {"id": 2}]`, ":record 2 (id 2): no turns"},
 		{"web address", `[{"image": "https://x/a.png", ` + talk + `}]`, "image: https://x/a.png is an address: want a file on disk"},
-		{"fewer frames than meta says", `[{"video": "f", "meta": {"num_frames": 3}, "conversations": [{"from": "human", "value": "<video>"}]}]`, "meta.num_frames says 3 frames, the 1st video has 1 files"},
+		{"fewer frames than meta says", `[{"video": "f", "meta": {"num_frames": 3}, "conversations": [{"from": "human", ` +
+			`"value": "<video>"}]}]`, "meta.num_frames says 3 frames, the 1st video has 1 files"},
 		{"broken JSON inside", `[{"id": "q", "conversations": [}]`, "record 1: byte 31: got '}', want ']' first"},
 		{"open record", `[{"id": "q`, "record 1: the file ends within the record"},
 		{"bad token inside", `[{"id": "q", "conversations": nul}]`, ":record 1 (id q): byte 33: invalid character"},
@@ -170,7 +192,8 @@ func many(t testing.TB, n, perImage int, lines bool) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, `{"conversations": [{"from": "human", "value": %s}, {"from": "gpt", "value": "%d"}], "id": "r%d", "image": "%d.png"}`, value, i, i, i/perImage)
+		fmt.Fprintf(&b, `{"conversations": [{"from": "human", "value": %s}, {"from": "gpt", "value": "%d"}], "id": "r%d", `+
+			`"image": "%d.png"}`, value, i, i, i/perImage)
 		if lines {
 			b.WriteString("\r\n\n")
 		}
@@ -237,7 +260,8 @@ func TestRecordsLongerThanAChunk(t *testing.T) {
 	const half = 1 << 19 // of a chunk that is read at once
 	long := strings.Repeat(`\\\"é`, half)
 	path := filepath.Join(write(t, map[string]string{
-		"long.jsonl": `{"conversations": [{"from": "human", "value": "` + long + `"}]}` + "\n" + `{"id": "next", "conversations": [{"from": "human", "value": "?"}]}`,
+		"long.jsonl": `{"conversations": [{"from": "human", "value": "` + long + `"}]}` + "\n" +
+			`{"id": "next", "conversations": [{"from": "human", "value": "?"}]}`,
 	}), "long.jsonl")
 	opt := DefaultOptions()
 	opt.Eval = &path
@@ -273,8 +297,9 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 
 func TestWording(t *testing.T) {
 	dir := write(t, map[string]string{
-		"a.png":  "",
-		"d.json": `[{"image": "a.png", "conversations": [{"from": "human", "value": "<image>what?"}]}, {"conversations": [{"from": "system", "value": "own"}, {"from": "human", "value": "why?"}]}]`,
+		"a.png": "",
+		"d.json": `[{"image": "a.png", "conversations": [{"from": "human", "value": "<image>what?"}]}, {"conversations": ` +
+			`[{"from": "system", "value": "own"}, {"from": "human", "value": "why?"}]}]`,
 	})
 	path := filepath.Join(dir, "d.json")
 	opt := DefaultOptions()

@@ -137,7 +137,8 @@ func (t turn) message(files *files) (chat.Message, error) {
 	case "system":
 		return chat.Message{Role: "system", Text: *value}, nil
 	}
-	return chat.Message{}, fmt.Errorf("from: %w", registry.Unknown("speaker", from, []string{"human", "gpt", "system", "user", "assistant"}))
+	return chat.Message{}, fmt.Errorf("from: %w", registry.Unknown("speaker", from, []string{"human", "gpt", "system", "user",
+		"assistant"}))
 }
 
 // cut separates the prompt from its reference completion: the last turn when the assistant speaks it.

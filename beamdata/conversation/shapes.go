@@ -39,8 +39,9 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 	}
 	b := &Bundle{
 		Name: "shapes", Synthetic: true, EvalName: shapes.Dev,
-		Notice: "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give data=conversations for real data",
-		Train:  set("train", shapes.Train), Val: set("val", shapes.Val), Eval: set(shapes.Dev, shapes.Dev),
+		Notice: "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give " +
+			"data=conversations for real data",
+		Train: set("train", shapes.Train), Val: set("val", shapes.Val), Eval: set(shapes.Dev, shapes.Dev),
 	}
 	if opt.MaxSamples != nil {
 		b.Train = b.Train.First(*opt.MaxSamples)
@@ -96,7 +97,8 @@ func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
 // Sample makes a question, or the description of a scene.
 func (s *shapesSource) Sample(row int64) (Sample, error) {
 	if row >= captionRow {
-		out := Sample{ID: row, Name: fmt.Sprintf("shapes caption %d", row-captionRow), Reference: s.questions.Caption(int(row - captionRow))}
+		out := Sample{ID: row, Name: fmt.Sprintf("shapes caption %d", row-captionRow),
+			Reference: s.questions.Caption(int(row - captionRow))}
 		out.Messages = s.ask(row-captionRow, shapes.Describe)
 		return out, nil
 	}

@@ -49,7 +49,8 @@ func (f *files) next(kind string) (chat.Part, error) {
 		list, n = f.videos, &f.nextVideo
 	}
 	if *n >= len(list) {
-		return chat.Part{}, fmt.Errorf("the %s <%s> tag has no file: the record names %d in %s or %ss", ordinal(*n+1), kind, len(list), kind, kind)
+		return chat.Part{}, fmt.Errorf("the %s <%s> tag has no file: the record names %d in %s or %ss", ordinal(*n+1), kind, len(list),
+			kind, kind)
 	}
 	*n++
 	return list[*n-1], nil

@@ -193,7 +193,8 @@ func (m videoMeta) dynamic() error {
 		return fmt.Errorf("meta.dynamic_sample: want true or false, got %s", raw)
 	}
 	if !dynamic {
-		return errors.New("meta.dynamic_sample is false: the number of frames of a video file always follows fps within min_frames and max_frames; " +
+		return errors.New("meta.dynamic_sample is false: the number of frames of a video file always follows fps within " +
+			"min_frames and max_frames; " +
 			"give both the same number, or true")
 	}
 	return nil

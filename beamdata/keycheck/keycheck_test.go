@@ -29,7 +29,8 @@ func TestKeys(t *testing.T) {
 		keys.See([]byte(key), func() int { return line })
 	}
 	got := keys.Unknown()
-	if len(got) != 2 || got[0].String() != `b.json: unknown key "vqa_corect" in 2 trajectories, the first in line 4: did you mean vqa_correct? It is not read` ||
+	if len(got) != 2 || got[0].String() != `b.json: unknown key "vqa_corect" in 2 trajectories, the first in line 4: did you `+
+		`mean vqa_correct? It is not read` ||
 		got[1].String() != `b.json: unknown key "other" in 1 trajectory, in line 3: it is not read` {
 		t.Fatalf("got %v", got)
 	}

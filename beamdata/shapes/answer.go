@@ -17,9 +17,11 @@ type AnswerCount struct {
 
 // synonyms are other words people use; annotators who know the answer sometimes do.
 var synonyms = map[string][]string{
-	"red": {"crimson"}, "orange": {"amber"}, "yellow": {"gold"}, "green": {"lime"}, "blue": {"navy"}, "purple": {"violet"}, "pink": {"magenta"},
-	"circle": {"disc", "ball"}, "square": {"box", "block"}, "triangle": {"pyramid"}, "cross": {"plus"}, "ring": {"donut", "hoop"}, "star": {"stars"},
-	"0": {"none"}, "1": {"one"}, "2": {"two"}, "3": {"three"}, "4": {"four"}, "5": {"five"}, "yes": {"yeah"}, "no": {"nope"},
+	"red": {"crimson"}, "orange": {"amber"}, "yellow": {"gold"}, "green": {"lime"}, "blue": {"navy"}, "purple": {"violet"},
+	"pink":   {"magenta"},
+	"circle": {"disc", "ball"}, "square": {"box", "block"}, "triangle": {"pyramid"}, "cross": {"plus"}, "ring": {"donut", "hoop"},
+	"star": {"stars"},
+	"0":    {"none"}, "1": {"one"}, "2": {"two"}, "3": {"three"}, "4": {"four"}, "5": {"five"}, "yes": {"yeah"}, "no": {"nope"},
 }
 
 // answers simulates ten annotators: most give the true answer, some in another word, some slip, some

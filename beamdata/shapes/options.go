@@ -28,7 +28,8 @@ type Options struct {
 
 // DefaultOptions returns the set that exp=okvqa_v3 trains on.
 func DefaultOptions() Options {
-	return Options{Seed: 2026, TrainQueries: 2400, ReaderQuestions: 300, ValQueries: 300, DevQueries: 900, PoolSize: 32, Shots: 2, BeamWidth: 5}
+	return Options{Seed: 2026, TrainQueries: 2400, ReaderQuestions: 300, ValQueries: 300, DevQueries: 900, PoolSize: 32, Shots: 2,
+		BeamWidth: 5}
 }
 
 // Validate reports sizes that can't be built.
@@ -42,7 +43,8 @@ func (o Options) Validate() error {
 		errs = append(errs, option.Errorf("shots", "want at most 8, got %d", o.Shots))
 	}
 	if most := o.TrainQueries + o.ReaderQuestions - questionsPerScene; o.PoolSize > most && o.PoolSize >= 8 {
-		errs = append(errs, option.Errorf("pool_size", "want at most %d (the training questions without a query's own scene), got %d", max(most, 0), o.PoolSize))
+		errs = append(errs, option.Errorf("pool_size", "want at most %d (the training questions without a query's own scene), got %d",
+			max(most, 0), o.PoolSize))
 	}
 	return errors.Join(errs...)
 }

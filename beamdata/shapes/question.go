@@ -37,8 +37,10 @@ var kindWeights = [numKinds]int{34, 28, 7, 6, 2, 9, 6, 5, 7}
 // Wording varies on purpose: it carries no information, but much of the cosine between questions.
 // {a} and {b} are the things asked about, {A} is a plural.
 var templates = [numKinds][]string{
-	colourOf:    {"what color is the {a}?", "which color does the {a} have?", "tell me the color of the {a}.", "can you name the color of the {a}?"},
-	shapeOf:     {"what shape is the {a} thing?", "which shape does the {a} one have?", "tell me the shape of the {a} thing.", "can you name the {a} shape?"},
+	colourOf: {"what color is the {a}?", "which color does the {a} have?", "tell me the color of the {a}.",
+		"can you name the color of the {a}?"},
+	shapeOf: {"what shape is the {a} thing?", "which shape does the {a} one have?", "tell me the shape of the {a} thing.",
+		"can you name the {a} shape?"},
 	countShape:  {"how many {A} are there?", "count the {A}.", "can you tell me the number of {A}?"},
 	countColour: {"how many {a} things are there?", "count the {a} things.", "can you tell me the number of {a} things?"},
 	countAll:    {"how many things are there?", "count all things."},

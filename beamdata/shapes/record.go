@@ -90,7 +90,8 @@ func (d *Data) record(q *Query, cos []float64) []Record {
 	}
 	near := order(cos)
 	add(Record{Positions: slices.Clone(near[:shots]), Method: "retrieval", BeamRank: -1, LogProb: none, Temperature: none})
-	add(Record{Positions: append(slices.Clone(near[:shots-1]), near[shots]), Method: "retrieval", BeamRank: -1, LogProb: none, Temperature: none})
+	add(Record{Positions: append(slices.Clone(near[:shots-1]), near[shots]), Method: "retrieval", BeamRank: -1, LogProb: none,
+		Temperature: none})
 	for _, tau := range []float64{0.05, 0.05, 0.1, 0.1} {
 		var set []int32
 		logp := 0.0

@@ -79,7 +79,8 @@ func (o object) outline() [][]point {
 	p := make([]point, 0, 12) // cross: a plus sign
 	w, l := 0.34*o.r, 1.0*o.r
 	sin, cos := math.Sin(o.angle), math.Cos(o.angle)
-	for _, q := range [12]point{{-w, -l}, {w, -l}, {w, -w}, {l, -w}, {l, w}, {w, w}, {w, l}, {-w, l}, {-w, w}, {-l, w}, {-l, -w}, {-w, -w}} {
+	for _, q := range [12]point{{-w, -l}, {w, -l}, {w, -w}, {l, -w}, {l, w}, {w, w}, {w, l}, {-w, l}, {-w, w}, {-l, w}, {-l, -w},
+		{-w, -w}} {
 		p = append(p, point{o.x + float64(q.x*cos) - float64(q.y*sin), o.y + float64(q.x*sin) + float64(q.y*cos)})
 	}
 	return [][]point{p}

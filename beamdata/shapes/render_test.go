@@ -101,7 +101,8 @@ func TestRegionFeatures(t *testing.T) {
 
 	r := rng.New(3, "test")
 	draw := func(sh shape) [formDim]float64 {
-		o := object{shape: sh, hue: r.IntN(numHues), x: 28 + 8*r.Float64(), y: 28 + 8*r.Float64(), r: 5.6 + 3.9*r.Float64(), angle: (2*r.Float64() - 1) * math.Pi / 12, shade: 1}
+		o := object{shape: sh, hue: r.IntN(numHues), x: 28 + 8*r.Float64(), y: 28 + 8*r.Float64(), r: 5.6 + 3.9*r.Float64(),
+			angle: (2*r.Float64() - 1) * math.Pi / 12, shade: 1}
 		return describe(segment(oneObject(o).render())[0])
 	}
 	var centre [numShapes][formDim]float64

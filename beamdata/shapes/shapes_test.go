@@ -57,7 +57,8 @@ func digest(t *testing.T, d *Data) string {
 			fmt.Fprintf(h, "%v %.9f\n", b.Positions, b.Soft)
 		}
 		for _, r := range q.Records {
-			fmt.Fprintf(h, "%v %s %d %.5f %v %s %v %.9f\n", r.Positions, r.Method, r.BeamRank, r.LogProb, r.Temperature, r.Answer, r.Accuracy, r.Soft)
+			fmt.Fprintf(h, "%v %s %d %.5f %v %s %v %.9f\n", r.Positions, r.Method, r.BeamRank, r.LogProb, r.Temperature, r.Answer,
+				r.Accuracy, r.Soft)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -405,7 +406,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{"no training queries", func(o *Options) { o.TrainQueries = 0 }, "train_queries: want at least 1"},
 		{"a negative split", func(o *Options) { o.DevQueries = -1 }, "dev_queries: want at least 0"},
-		{"a pool larger than the training set", func(o *Options) { o.TrainQueries, o.ReaderQuestions = 20, 10 }, "pool_size: want at most 27"},
+		{"a pool larger than the training set", func(o *Options) { o.TrainQueries, o.ReaderQuestions = 20, 10 },
+			"pool_size: want at most 27"},
 		{"a tiny pool", func(o *Options) { o.PoolSize = 4 }, "pool_size: want at least 8"},
 		{"more shots than make sense", func(o *Options) { o.Shots = 9 }, "shots: want at most 8"},
 	} {

@@ -57,9 +57,11 @@ func (o Options) choose(has []string) (columns, error) {
 	}
 	switch {
 	case c.source != "":
-		return c, fmt.Errorf("no column known to be the target of %s among %s: name it by data.texts.target", c.source, strings.Join(has, ", "))
+		return c, fmt.Errorf("no column known to be the target of %s among %s: name it by data.texts.target", c.source,
+			strings.Join(has, ", "))
 	case c.target != "":
-		return c, fmt.Errorf("no column known to be the source of %s among %s: name it by data.texts.source", c.target, strings.Join(has, ", "))
+		return c, fmt.Errorf("no column known to be the source of %s among %s: name it by data.texts.source", c.target,
+			strings.Join(has, ", "))
 	}
 	return c, fmt.Errorf("no known pair of columns among %s: name them by data.texts.source and data.texts.target", strings.Join(has, ", "))
 }

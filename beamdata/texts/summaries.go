@@ -21,8 +21,9 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	}
 	b := &conversation.Bundle{
 		Name: "summaries", Synthetic: true, EvalName: summaries.Test,
-		Notice: "synthetic data: generated reports with summaries by simulated writers, made for demonstration; give data=texts for real data",
-		Train:  of(summaries.Train), Val: of(summaries.Val), Eval: of(summaries.Test),
+		Notice: "synthetic data: generated reports with summaries by simulated writers, made for demonstration; give " +
+			"data=texts for real data",
+		Train: of(summaries.Train), Val: of(summaries.Val), Eval: of(summaries.Test),
 	}
 	if sizes.Drafts > 0 {
 		b.Demos = of(summaries.Drafts)

@@ -57,11 +57,15 @@ func TestRecords(t *testing.T) {
 		{"BillSum", `{"text": "long", "summary": "short", "title": "x"}`, nil, sample("record 1", "long", "short")},
 		{"SAMSum", `{"dialogue": "A: hi\r\nB: hi", "summary": "hi"}`, nil, sample("record 1", "A: hi\r\nB: hi", "hi")},
 		{"the first known pair", `{"text": "t", "summary": "short", "document": "d"}`, nil, sample("record 1", "d", "short")},
-		{"columns by name", `{"en": "yes", "de": "ja", "nr": "n1"}`, func(o *Options) { o.Source, o.Target, o.ID = text("en"), text("de"), text("nr") }, sample("n1", "yes", "ja")},
-		{"one of them by name", `{"text": "t", "summary": "short", "document": "d"}`, func(o *Options) { o.Source = text("text") }, sample("record 1", "t", "short")},
-		{"a prefix", `{"source": "long", "target": "short"}`, func(o *Options) { o.Prefix = "summarize: " }, sample("record 1", "summarize: long", "short")},
+		{"columns by name", `{"en": "yes", "de": "ja", "nr": "n1"}`,
+			func(o *Options) { o.Source, o.Target, o.ID = text("en"), text("de"), text("nr") }, sample("n1", "yes", "ja")},
+		{"one of them by name", `{"text": "t", "summary": "short", "document": "d"}`, func(o *Options) { o.Source = text("text") },
+			sample("record 1", "t", "short")},
+		{"a prefix", `{"source": "long", "target": "short"}`, func(o *Options) { o.Prefix = "summarize: " },
+			sample("record 1", "summarize: long", "short")},
 		{"recorded completions", `{"source": "s", "target": "t", "completions": [{"text": "u", "reward": 0.5}]}`, nil,
-			conversation.Sample{Name: "record 1", Reference: "t", Messages: []chat.Message{{Role: "user", Text: "s"}}, Completions: []conversation.Recorded{{Text: "u", Reward: 0.5}}}},
+			conversation.Sample{Name: "record 1", Reference: "t", Messages: []chat.Message{{Role: "user", Text: "s"}},
+				Completions: []conversation.Recorded{{Text: "u", Reward: 0.5}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, form := range []string{"%s\n", "[%s]"} {
@@ -86,19 +90,24 @@ func TestRecordsRefused(t *testing.T) {
 		want          string // FILE stands for the path
 	}{
 		{"a number", good + `{"id": "b", "source": 3, "target": "t"}`, nil, "FILE:2: source: got a JSON number, want a text"},
-		{"a number, with an id", `{"id": "a", "source": "s", "target": "t"}` + "\n\n" + `{"id": "b", "source": "s", "target": null}`, nil, "FILE:3 (id b): target: got a JSON null, want a text"},
+		{"a number, with an id", `{"id": "a", "source": "s", "target": "t"}` + "\n\n" + `{"id": "b", "source": "s", "target": null}`, nil,
+			"FILE:3 (id b): target: got a JSON null, want a text"},
 		{"a missing column", good + good + `{"source": "s"}`, nil, "FILE:3: no target: want a text"},
 		{"an empty source", good + `{"source": " \n", "target": "t"}`, nil, "FILE:2: source is empty: want a text"},
 		{"an empty target", `{"source": "s", "target": ""}`, nil, "FILE:1: target is empty: want a text"},
 		{"damage", good + `{"source": "s" "target": "t"}`, nil, "FILE:2: byte 16: invalid character"},
 		{"a file cut short", good + `{"source": "s`, nil, "FILE: record 2: the file ends within the record"},
 		{"an empty file", "", nil, "FILE holds no record"},
-		{"no known columns", `{"a": "s", "b": "t"}`, nil, "FILE: no known pair of columns among a, b: name them by data.texts.source and data.texts.target"},
-		{"no known target", `{"a": "s", "b": "t"}`, func(o *Options) { o.Source = text("a") }, "FILE: no column known to be the target of a among a, b: name it by data.texts.target"},
-		{"a column that is not there", good, func(o *Options) { o.Source = text("sorce") }, `FILE: data.texts.source: unknown column "sorce" (did you mean source?): want one of source, target`},
+		{"no known columns", `{"a": "s", "b": "t"}`, nil, "FILE: no known pair of columns among a, b: name them by " +
+			"data.texts.source and data.texts.target"},
+		{"no known target", `{"a": "s", "b": "t"}`, func(o *Options) { o.Source = text("a") },
+			"FILE: no column known to be the target of a among a, b: name it by data.texts.target"},
+		{"a column that is not there", good, func(o *Options) { o.Source = text("sorce") },
+			`FILE: data.texts.source: unknown column "sorce" (did you mean source?): want one of source, target`},
 		{"a reward that overflows a mean", `{"source": "s", "target": "t", "completions": [{"text": "u", "reward": 1e308}]}`, nil,
 			"FILE:1: completions[0]: reward = 1e+308, want a number within ±1e+30"},
-		{"completions without rewards", `{"source": "s", "target": "t", "completions": [{"text": "u"}]}`, nil, "FILE:1: completions[0]: want"},
+		{"completions without rewards", `{"source": "s", "target": "t", "completions": [{"text": "u"}]}`, nil,
+			"FILE:1: completions[0]: want"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(write(t, map[string]string{"d.jsonl": c.content}), "d.jsonl")
@@ -108,7 +117,8 @@ func TestRecordsRefused(t *testing.T) {
 			}
 		})
 	}
-	for path, want := range map[string]string{"nowhere.jsonl": "data.texts.test: nowhere.jsonl does not exist: want a JSON, JSONL or Parquet file", "no-*.jsonl": "data.texts.test=no-*.jsonl: no file has such a name"} {
+	for path, want := range map[string]string{"nowhere.jsonl": "data.texts.test: nowhere.jsonl does not exist: want a JSON, " +
+		"JSONL or Parquet file", "no-*.jsonl": "data.texts.test=no-*.jsonl: no file has such a name"} {
 		if _, err := openTest(t, path, nil); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -157,7 +167,8 @@ func TestFilesAndSplits(t *testing.T) {
 		t.Errorf("a second time the fingerprint differs (%v)", err)
 	}
 	for name, edit := range map[string]func(*Options){
-		"split_seed": func(o *Options) { o.SplitSeed = 6 }, "prefix": func(o *Options) { o.Prefix = "p" }, "target": func(o *Options) { o.Target, o.Source = text("source"), text("target") },
+		"split_seed": func(o *Options) { o.SplitSeed = 6 }, "prefix": func(o *Options) { o.Prefix = "p" },
+		"target": func(o *Options) { o.Target, o.Source = text("source"), text("target") },
 	} {
 		changed := opt
 		edit(&changed)
@@ -176,13 +187,15 @@ func TestParquet(t *testing.T) {
 	if set.Len() != 250 {
 		t.Errorf("%d records", set.Len())
 	}
-	if s, err := set.Sample(249); err != nil || s.Name != "61996" || s.Text() != "document 4 word word word word  é249" || s.Reference != "sum 1" {
+	if s, err := set.Sample(249); err != nil || s.Name != "61996" || s.Text() != "document 4 word word word word  é249" ||
+		s.Reference != "sum 1" {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	if _, err := set.Sample(1); err == nil || err.Error() != path+": row 2 (id -4): summary: got null, want a text" {
 		t.Errorf("a null: got %v", err)
 	}
-	if _, err := openTest(t, path, func(o *Options) { o.Source, o.Target = text("sumary"), text("document") }); err == nil || !strings.Contains(err.Error(), "did you mean summary?") {
+	if _, err := openTest(t, path, func(o *Options) { o.Source, o.Target = text("sumary"), text("document") }); err == nil ||
+		!strings.Contains(err.Error(), "did you mean summary?") {
 		t.Errorf("a column that is not there: got %v", err)
 	}
 }

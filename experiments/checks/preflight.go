@@ -28,7 +28,7 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
 	begin := time.Now()
 	opt, e := c.Preflight, workload.Effort{Queries: c.Preflight.Queries}
-	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, GoOn: c.Compatible()}
+	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.Compatible(), WithHeads: workload.WithHeads(w.Policy())}
 	p, special := w.(workload.Prober)
 	if special {
 		e = p.Effort(opt.Queries)
@@ -67,9 +67,6 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	if err := report.Try(ctx, trial, stages); err != nil {
 		return err
 	}
-	if c.Compatible() {
-		report.Soften()
-	}
 	if err := tellFindings(j, report.Findings()); err != nil {
 		return err
 	}
@@ -93,9 +90,6 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 		j.Logf("%s", line)
 	}
 	for _, f := range found {
-		if f.Severity == doctor.Stop && j.Config.Compatible() {
-			f.Severity = doctor.Warning
-		}
 		if f.Severity == doctor.Note {
 			j.Logf("%s", f.Message)
 		} else {
@@ -120,20 +114,21 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 	c := j.Config.ForTrial(groupSize)
 	var out []preflight.Stage
 	for _, p := range plan.Phases {
-		section, err := c.Phases().Get(p.Name())
+		info := p.Info()
+		section, err := c.Phases().Get(info.Name)
 		if err != nil {
 			return nil, err
 		}
 		traits := section.Traits(c)
 		out = append(out, preflight.Stage{
-			Name: p.Name(), Source: p.Source(), Optim: c.Optim, Online: traits.Online, Freeze: traits.Freeze, Credit: traits.Credit,
+			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Online, Freeze: traits.Freeze, Credit: traits.Credit,
 			SampleTemp: traits.SampleTemp,
-			Largest:    func(n int) []int { return w.Largest(p.Source(), n) },
-			Build:      func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(p.Name(), otherData{src}) },
+			Largest:    func(n int) []int { return w.Largest(info.Source, n) },
+			Build:      func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
 			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {
 				harder := *c
 				harder.Optim.GradClipNorm = norm
-				return harder.BuildPhase(p.Name(), otherData{src})
+				return harder.BuildPhase(info.Name, otherData{src})
 			},
 		})
 	}

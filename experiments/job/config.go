@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
@@ -40,7 +41,7 @@ type Config struct {
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
 	// about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)
 	Policy string `koanf:"policy" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
-	// phases in order; each name is a section: sft, rce, grpo, grpo_online
+	// phases in order; each name is a section: sft, rce, grpo, grpo_online, or one of yours with a kind
 	Schedule []string `koanf:"schedule" also:"phases,stages"`
 
 	// queries, pools, beams and rewards
@@ -171,6 +172,12 @@ func (c *Config) Scheduled(section string) bool {
 // devices are the words that device takes.
 var devices = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]+)?)$`)
 
+// phaseNames are those that files of checkpoints can have; takenNames stand for other policies in evaluations.
+var (
+	phaseNames = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+	takenNames = []string{"init", "best", "best_beam", "majority", "oracle", "random", "reference", "similarity"}
+)
+
 // Validate checks what several sections decide together, before any data or model is loaded.
 func (c *Config) Validate() error {
 	if !devices.MatchString(c.Device) {
@@ -181,10 +188,14 @@ func (c *Config) Validate() error {
 	if c.Task == "train" {
 		for _, name := range c.Schedule {
 			if _, err := table.Get(name); err != nil {
-				return option.Errorf("schedule", "%v", err)
+				return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
+			}
+			if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
+				return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
+					name, strings.Join(takenNames, ", "))
 			}
 			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online", name)
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: grpo", name)
 			}
 			seen[name] = true
 		}
@@ -244,7 +255,10 @@ func Decode(c *configs.Composed) (*Config, error) {
 	if err := c.Decode(cfg); err != nil {
 		return nil, err
 	}
-	cfg.Data.Compat = cfg.Compatible()
+	if cfg.Data.Compat = cfg.Compatible(); cfg.Data.Compat {
+		doctor.Soften(&cfg.Doctor)
+		doctor.Soften(&cfg.Preflight)
+	}
 	if by := cfg.Eval.GroupedBy(); by != "image" {
 		cfg.Data.Cluster = by
 	}

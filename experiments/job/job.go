@@ -19,7 +19,8 @@ type Job struct {
 	Device    string   // "" until libtorch is there
 	Log       *record.Log
 	Saved     *phases.Saved // the state a resume starts from; nil: none
-	Recorder  func(of func(query int64) Asked) phases.Recorder
+	Held      func() error  // says what is wrong where the folder is no longer this run's; nil: nobody asks
+	Redraw    func()        // draws the plots anew; nil: there are none
 	Judge     func(epochs int) (JudgeFunc, error)
 	Begun     bool   // the first row, or answer, may be written from now on
 	Fresh     string // what of the policy starts fresh although there is a checkpoint; "" = nothing
@@ -37,12 +38,6 @@ type Outcome struct {
 
 // JudgeFunc says after an epoch why the run should end here; "": it goes on.
 type JudgeFunc = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
-
-// Asked is what a query asks, for readers of completions.jsonl.
-type Asked struct {
-	Question, Reference string
-	Answers             []string
-}
 
 // evaluated is what task=evaluate leaves in summary.json.
 type evaluated interface {

@@ -18,8 +18,8 @@ func NewSFT() *SFTOptions { return &SFTOptions{rce.DefaultSFTOptions()} }
 
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
-	src, err := d.Beams(name)
-	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	src, err := d.Beams("sft")
+	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
 }
 
 // Traits implements Phase.
@@ -43,7 +43,7 @@ func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, err
 		from = d.Online
 	}
 	src, err := from(name)
-	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing), err
+	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
 }
 
 // Traits implements Phase.

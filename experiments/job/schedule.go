@@ -169,7 +169,7 @@ func PlanOf(c *Config, d Sources) (phases.Plan, error) {
 		if err != nil {
 			return plan, err
 		}
-		if phase.Epochs() > 0 {
+		if phase.Info().Epochs > 0 {
 			plan.Phases = append(plan.Phases, phase)
 		}
 	}

@@ -16,15 +16,22 @@ func Reproduce(c *job.Config, format string) {
 	case "rl":
 		c.Data.BatchSize = 1
 	}
-	c.RCE.Compat = true
-	c.RCE.KeepGradient = len(c.GRPO.Freeze) > 0
-	c.GRPO.Compat = true
-	c.Optim.GoOn = true
+	normalize := CompatNormalize(c.Data.Normalize)
+	c.RCE.Weights = Weights(c.RCE.Top1Only, c.RCE.Rewards == "normalized", c.RCE.Temperature.Relative, normalize)
+	c.GRPO.Hooks = Hooks(normalize)
+}
+
+// Gradients returns the hook of a run that reproduces the reference; nil where it freezes nothing.
+func Gradients(c *job.Config) phases.GradientHook {
+	if !c.Compatible() || len(c.GRPO.Freeze) == 0 {
+		return nil
+	}
+	return &StaleGradients{}
 }
 
 // CompatValLoss is the reference's: raw rewards at τ 1, averaged over batches (defect D16).
 func CompatValLoss(c *job.Config) phases.ValLoss {
-	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Selector.Smoothing, Batch: c.Data.BatchSize}
+	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Selector.Smoothing, Mean: MeanOfBatches(c.Data.BatchSize)}
 }
 
 // CompatNormalize is data.normalize in the reference's precision: float32 in and out, so that rewards

@@ -97,13 +97,13 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	if spec.MaxSteps > 0 {
 		steps = min(steps, spec.MaxSteps)
 	}
-	batches := slices.Collect(selector.Chunks(phase.Source().Len(), phase.BatchSize()))
+	batches := slices.Collect(selector.Chunks(phase.Info().Source.Len(), phase.Info().BatchSize))
 	batches = batches[:min(steps, len(batches))]
 	for _, queries := range batches {
 		m.Queries += len(queries)
-		m.Candidates += phase.Source().Recorded(queries).NumValid()
+		m.Candidates += phase.Info().Source.Recorded(queries).NumValid()
 	}
-	m.Batch, m.Steps, m.Pool = phase.BatchSize(), steps, len(bundle.RCE.Pool(0))
+	m.Batch, m.Steps, m.Pool = phase.Info().BatchSize, steps, len(bundle.RCE.Pool(0))
 
 	env := &phases.Env{Policy: policy, Initial: initial, Data: data.ValidationData(cfg, *policy.Options().ShotNum), Seed: cfg.Seed}
 	clock = startClock()
@@ -116,9 +116,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 			return m, err
 		}
 	}
-	if err := phase.BeginEpoch(1); err != nil {
-		return m, err
-	}
+	phases.BeginEpoch(phase, 1)
 	m.Begin, _ = clock.read()
 	err = timeSteps(ctx, phase, batches, &m)
 	return m, err
@@ -127,7 +125,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 // timeSteps makes the steps that do not count, then the passes, and notes their times and losses.
 func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
 	done := 0
-	step := func(queries []int) (phases.Metrics, error) { // as the scheduler's
+	step := func(queries []int) (phases.Measured, error) { // as the scheduler's
 		defer torchx.Scope()()
 		done++
 		return phase.Step(ctx, 1, done-1, 0, queries)
@@ -151,7 +149,7 @@ func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *benc
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 			stepMS = append(stepMS, 1e3*time.Since(begin).Seconds())
-			m.Losses = append(m.Losses, metrics["loss"].(float64))
+			m.Losses = append(m.Losses, metrics.Row()["loss"].(float64))
 		}
 		wall, cpu := clock.read()
 		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)

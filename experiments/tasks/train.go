@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -53,11 +54,12 @@ func train(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	var ask func(query int64) job.Asked
-	if asker, ok := w.(interface{ Asked(query int64) job.Asked }); ok {
-		ask = asker.Asked
+	rec := job.Recorder{Job: j}
+	if asker, ok := w.(workload.Asker); ok {
+		rec.Ask = asker.Asked
 	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: j.Recorder(ask), Dir: j.Dir, ConfigHash: j.Hash, Export: export, GoOn: c.Compatible()}
+	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: j.Dir, ConfigHash: j.Hash, Export: export,
+		AllowNonFinite: c.Compatible(), Gradients: leverplus.Gradients(c), WithHeads: workload.WithHeads(policy)}
 	j.Begun = true
 	if j.Saved == nil {
 		if err := checks.Preflight(ctx, j, w, plan); err != nil {
@@ -84,12 +86,15 @@ func train(ctx context.Context, j *job.Job) error {
 	var planned []record.PhasePlan
 	epochs := 0
 	for _, p := range plan.Phases {
-		epochs += p.Epochs()
-		planned = append(planned, record.PhasePlan{Name: p.Name(), Epochs: p.Epochs(), StepsPerEpoch: phases.StepsPerEpoch(p)})
+		info := p.Info()
+		epochs += info.Epochs
+		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
-	if env.Judge, err = j.Judge(epochs); err != nil {
-		return err
+	if j.Judge != nil {
+		if env.Judge, err = j.Judge(epochs); err != nil {
+			return err
+		}
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	var unknown *phases.MetricError

@@ -59,9 +59,22 @@ func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Compatible() {
+		c.GRPO.Freeze = leverplus.Freeze(policy.Params().Names(), c.GRPO.Freeze)
+	}
 	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	data.Serve(policy)
 	return &Pointer{data, j, policy}, nil
+}
+
+// WithHeads returns phases.Env.WithHeads of a policy; nil where it has no attention heads to choose.
+func WithHeads(p selector.Policy) func(p selector.Policy, heads int) (selector.Policy, error) {
+	if _, ok := p.(*pointer.Policy); !ok {
+		return nil
+	}
+	return func(p selector.Policy, heads int) (selector.Policy, error) {
+		return p.(*pointer.Policy).CloneWithHeads(heads)
+	}
 }
 
 func (w *Pointer) Policy() selector.Policy { return w.policy }

@@ -31,7 +31,7 @@ func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort
 	data := w.PhasesData()
 	seen := map[selector.Source]bool{}
 	for _, p := range plan.Phases {
-		src, ok := p.Source().(*pointer.Source)
+		src, ok := p.Info().Source.(*pointer.Source)
 		if !ok || seen[src] || src.Len() == 0 {
 			continue
 		}
@@ -142,7 +142,7 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 	few := min(e.Queries, 8)
 	seen := map[selector.Source]bool{}
 	for _, p := range plan.Phases {
-		src, ok := p.Source().(*prompts.Source[P])
+		src, ok := p.Info().Source.(*prompts.Source[P])
 		if !ok || seen[src] || src.Len() == 0 {
 			continue
 		}

@@ -92,6 +92,9 @@ func textModels() *registry.Table[func(j *job.Job) (TextModel, error)] {
 	return t
 }
 
+// Asker is a workload that knows what its queries ask.
+type Asker interface{ Asked(query int64) job.Asked }
+
 // Prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
 type Prober interface {
 	// effort says how much may be tried.

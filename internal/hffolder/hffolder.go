@@ -73,7 +73,8 @@ func (f *Folder) openWeights() error {
 	}
 	raw, err := regular.ReadFile(filepath.Join(f.Path, indexName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: found neither %s nor %s (weights in other formats, such as pytorch_model.bin, must be saved as safetensors first)", f.Path, singleName, indexName)
+		return fmt.Errorf("%s: found neither %s nor %s (weights in other formats, such as pytorch_model.bin, must be saved "+
+			"as safetensors first)", f.Path, singleName, indexName)
 	}
 	if err != nil {
 		return err

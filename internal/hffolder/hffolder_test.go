@@ -26,7 +26,9 @@ func TestWriteAndOpen(t *testing.T) {
 		want       string // files beside config.json
 	}{
 		{0, "model.safetensors"},
-		{40, "model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors model.safetensors.index.json"}, // two tensors of 16 bytes each
+		// two tensors of 16 bytes each
+		{40, "model-00001-of-00003.safetensors model-00002-of-00003.safetensors model-00003-of-00003.safetensors " +
+			"model.safetensors.index.json"},
 		{0, "model.safetensors"},
 	} {
 		if err := Write(path, []byte(`{"a": 1}`), nil, weights(5), tc.shardBytes); err != nil {
@@ -128,7 +130,8 @@ func TestCheckTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Check([]Want{{"w", []int{1}}}, nil); err == nil || !strings.Contains(err.Error(), "tensor w has type I64, want F32, F16 or BF16") {
+	if err := f.Check([]Want{{"w", []int{1}}}, nil); err == nil || !strings.Contains(err.Error(),
+		"tensor w has type I64, want F32, F16 or BF16") {
 		t.Errorf("got %v", err)
 	}
 	if err := f.Check(nil, func(string) bool { return true }); err != nil {
@@ -141,7 +144,8 @@ func TestCheckLayers(t *testing.T) {
 	if err := f.CheckLayers("num_hidden_layers", 2); err != nil {
 		t.Error(err)
 	}
-	if err := f.CheckLayers("num_hidden_layers", 3); err == nil || err.Error() != "model/config.json: num_hidden_layers = 3, but the weights are 2 tensors" {
+	if err := f.CheckLayers("num_hidden_layers", 3); err == nil || err.Error() != "model/config.json: num_hidden_layers = 3, "+
+		"but the weights are 2 tensors" {
 		t.Error(err)
 	}
 }

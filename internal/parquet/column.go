@@ -105,7 +105,8 @@ func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int
 		if err != nil {
 			return fmt.Errorf("page at byte %d: %w", at, err)
 		}
-		p := page{chunk: group, first: row, at: at + n, size: head.int(2), compressed: head.int(3), codec: codec, version: 1, packed: true, dict: dict}
+		p := page{chunk: group, first: row, at: at + n, size: head.int(2), compressed: head.int(3), codec: codec, version: 1, packed: true,
+			dict: dict}
 		if p.size < 0 || p.size > maxPage || p.compressed < 0 || p.compressed > end-p.at {
 			return fmt.Errorf("page at byte %d: %d bytes, %d decompressed", at, p.compressed, p.size)
 		}

@@ -47,12 +47,14 @@ func TestFiles(t *testing.T) {
 				}
 			}
 			if refused != "" {
-				if _, err := f.Column("document"); err == nil || !strings.Contains(err.Error(), "compression "+refused) || !strings.Contains(err.Error(), "is not supported (supported: uncompressed, snappy, gzip, zstd)") {
+				if _, err := f.Column("document"); err == nil || !strings.Contains(err.Error(), "compression "+refused) ||
+					!strings.Contains(err.Error(), "is not supported (supported: uncompressed, snappy, gzip, zstd)") {
 					t.Errorf("got %v", err)
 				}
 				return
 			}
-			if f.Rows() != rows || !slices.Contains(f.Columns(), "document") || slices.Contains(f.Columns(), "tags") || slices.Contains(f.Columns(), "nested") || slices.Contains(f.Columns(), "l") {
+			if f.Rows() != rows || !slices.Contains(f.Columns(), "document") || slices.Contains(f.Columns(), "tags") ||
+				slices.Contains(f.Columns(), "nested") || slices.Contains(f.Columns(), "l") {
 				t.Errorf("%d rows, columns %v", f.Rows(), f.Columns())
 			}
 			columns := map[string]*Column{}
@@ -82,7 +84,8 @@ func TestFiles(t *testing.T) {
 			if _, _, err := columns["id"].Text(rows); err == nil || !strings.Contains(err.Error(), "row 250 of 250") {
 				t.Errorf("behind the end: got %v", err)
 			}
-			if _, err := f.Column("documents"); err == nil || !strings.Contains(err.Error(), `unknown column "documents" (did you mean document?)`) {
+			if _, err := f.Column("documents"); err == nil || !strings.Contains(err.Error(),
+				`unknown column "documents" (did you mean document?)`) {
 				t.Errorf("another column: got %v", err)
 			}
 		})

@@ -14,8 +14,10 @@ import (
 
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
-	pipe, file, link, socket, sparse := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "socket"), filepath.Join(dir, "sparse")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o644), os.WriteFile(file, []byte("text"), 0o644), os.Symlink(pipe, link), os.WriteFile(sparse, nil, 0o644), os.Truncate(sparse, 1<<42)); err != nil {
+	pipe, file, link, socket, sparse := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "socket"), filepath.Join(dir, "sparse")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o644), os.WriteFile(file, []byte("text"), 0o644), os.Symlink(pipe, link),
+		os.WriteFile(sparse, nil, 0o644), os.Truncate(sparse, 1<<42)); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := net.Listen("unix", socket); err == nil {
@@ -25,8 +27,9 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	go func() {
 		defer close(done)
 		for path, want := range map[string]string{
-			pipe: "it is a pipe", link: "it is a pipe", socket: "it is a socket", dir: "it is a folder", "/dev/zero": "it is a device", "/dev/null": "it is a device",
-			sparse: "of memory", filepath.Join(dir, "none"): "no such file",
+			pipe: "it is a pipe", link: "it is a pipe", socket: "it is a socket", dir: "it is a folder", "/dev/zero": "it is a device",
+			"/dev/null": "it is a device",
+			sparse:      "of memory", filepath.Join(dir, "none"): "no such file",
 		} {
 			if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: %v, want %q", path, err, want)

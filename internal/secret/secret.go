@@ -41,7 +41,8 @@ func Named(name string) bool {
 		of := []string{"eos", "bos", "pad", "unk", "sep", "cls", "mask", "stop", "start", "end", "image", "video", "special", "per"}
 		return !slices.Contains(of, parts[len(parts)-2])
 	}
-	return slices.Contains([]string{"key", "apikey", "token", "secret", "password", "passwd", "passphrase", "pass", "pwd", "auth", "authorization",
+	return slices.Contains([]string{"key", "apikey", "token", "secret", "password", "passwd", "passphrase", "pass", "pwd", "auth",
+		"authorization",
 		"credential", "credentials", "signature", "sig", "cookie", "bearer"}, last)
 }
 

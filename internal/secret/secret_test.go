@@ -8,13 +8,16 @@ import (
 )
 
 func TestNamed(t *testing.T) {
-	for _, name := range []string{"api_key", "API-Key", "key", "apikey", "apiKey", "accessToken", "token", "X-Auth-Token", "OPENAI_API_KEY", "HF_TOKEN", "Authorization",
-		"Proxy-Authorization", "Cookie", "db.password", "AWS_SECRET_ACCESS_KEY", "client_secret", "sig", "X-Amz-Signature", "PASSWORD", "x-goog-api-key", "MyAPIKey", "APIKEY", "--api-key"} {
+	for _, name := range []string{"api_key", "API-Key", "key", "apikey", "apiKey", "accessToken", "token", "X-Auth-Token",
+		"OPENAI_API_KEY", "HF_TOKEN", "Authorization",
+		"Proxy-Authorization", "Cookie", "db.password", "AWS_SECRET_ACCESS_KEY", "client_secret", "sig", "X-Amz-Signature", "PASSWORD",
+		"x-goog-api-key", "MyAPIKey", "APIKEY", "--api-key"} {
 		if !Named(name) {
 			t.Errorf("%s is no secret", name)
 		}
 	}
-	for _, name := range []string{"", "model", "max_tokens", "tokens", "eos_token", "pad-token", "keyword", "keys", "monkey", "Content-Type", "OMP_NUM_THREADS", "tokenizer", "authors", "secretary", "key_env", "per_token"} {
+	for _, name := range []string{"", "model", "max_tokens", "tokens", "eos_token", "pad-token", "keyword", "keys", "monkey",
+		"Content-Type", "OMP_NUM_THREADS", "tokenizer", "authors", "secretary", "key_env", "per_token"} {
 		if Named(name) {
 			t.Errorf("%s is a secret", name)
 		}
@@ -23,8 +26,10 @@ func TestNamed(t *testing.T) {
 
 func TestLiteral(t *testing.T) {
 	for text, want := range map[string]bool{
-		"": false, " ": false, "${oc.env:TOKEN}": false, "Bearer ${oc.env:TOKEN}": false, "Basic ${oc.env:A}:${oc.env:B}": false, "${oc.env:T,null}": false, "${oc.env:T,''}": false,
-		"sk-1": true, "Bearer sk-1": true, "${oc.env:T,sk-1}": true, "${my.token}": true, "Bearer ${oc.env:T}x": true, "token": true, "***": true,
+		"": false, " ": false, "${oc.env:TOKEN}": false, "Bearer ${oc.env:TOKEN}": false, "Basic ${oc.env:A}:${oc.env:B}": false,
+		"${oc.env:T,null}": false, "${oc.env:T,''}": false,
+		"sk-1": true, "Bearer sk-1": true, "${oc.env:T,sk-1}": true, "${my.token}": true, "Bearer ${oc.env:T}x": true, "token": true,
+		"***": true,
 	} {
 		if got := Literal(text); got != want {
 			t.Errorf("%q: %v", text, got)
@@ -38,7 +43,8 @@ func TestAddresses(t *testing.T) {
 		{"http://host/a@b?x=1&eos_token=2", "", "http://host/a@b?x=1&eos_token=2"},
 		{"http://me:PW@host/score", "a user or password", "http://***@host/score"},
 		{"http://me@host", "a user or password", "http://***@host"},
-		{"[http://a/, 'https://me:P%40W@h:80/x?api_key=K&n=1#f']", "a user or password", "[http://a/, 'https://***@h:80/x?api_key=***&n=1#f']"},
+		{"[http://a/, 'https://me:P%40W@h:80/x?api_key=K&n=1#f']", "a user or password", "[http://a/, " +
+			"'https://***@h:80/x?api_key=***&n=1#f']"},
 		{"https://h/x?n=1&api%5Fkey=K", "a secret (api_key)", "https://h/x?n=1&api%5Fkey=***"},
 		{"https://h/x?token=", "", "https://h/x?token="},
 		{"https://h/x?token=${oc.env:T}&n=1", "", "https://h/x?token=***&n=1"},
@@ -95,8 +101,9 @@ func TestSameHost(t *testing.T) {
 		t.Errorf("a redirect on the host: %v, %v", err, last.Header)
 	}
 	for name, set := range map[string]func(){
-		"another host": func() { to = other.URL + "/?token=T" }, "another scheme": func() { to = strings.Replace(server.URL, "http", "https", 1) },
-		"a circle": func() { to = "/start" }, "a redirect that drops the body": func() { to, status = "/final", 302 },
+		"another host":   func() { to = other.URL + "/?token=T" },
+		"another scheme": func() { to = strings.Replace(server.URL, "http", "https", 1) },
+		"a circle":       func() { to = "/start" }, "a redirect that drops the body": func() { to, status = "/final", 302 },
 	} {
 		status = 307
 		set()

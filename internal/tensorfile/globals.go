@@ -94,9 +94,7 @@ func call(target, arg any) (any, error) {
 	if !ok || !isTuple {
 		return nil, fmt.Errorf("refused: the file calls %s", TypeName(target))
 	}
-	bad := func() (any, error) {
-		return nil, fmt.Errorf("%s: unexpected arguments", strings.Replace(string(g), " ", ".", 1))
-	}
+	bad := func() (any, error) { return nil, unexpected(g) }
 	if dictLike(g) {
 		if len(args) > 1 {
 			return bad()
@@ -105,15 +103,7 @@ func call(target, arg any) (any, error) {
 	}
 	switch g {
 	case "pathlib PosixPath", "pathlib PurePosixPath":
-		parts := make([]string, len(args))
-		for i := range args {
-			part, ok := argString(args, i)
-			if !ok {
-				return bad()
-			}
-			parts[i] = part
-		}
-		return path.Join(parts...), nil
+		return callPath(g, args)
 	case "torch._utils _rebuild_tensor":
 		if len(args) != 3 {
 			return bad()
@@ -146,24 +136,7 @@ func call(target, arg any) (any, error) {
 	case orderedDict:
 		return callDict(args)
 	case "builtins set", "torch Size":
-		if len(args) > 1 {
-			return bad()
-		}
-		var items []any
-		if len(args) == 1 {
-			switch v := args[0].(type) {
-			case Tuple:
-				items = v
-			case *List:
-				items = v.Items
-			default:
-				return bad()
-			}
-		}
-		if g == "torch Size" {
-			return Tuple(items), nil
-		}
-		return &List{Items: slices.Clone(items)}, nil
+		return callSequence(g, args)
 	case "torch device":
 		if len(args) == 0 {
 			return bad()
@@ -193,12 +166,51 @@ func call(target, arg any) (any, error) {
 	return bad()
 }
 
+func unexpected(g global) error {
+	return fmt.Errorf("%s: unexpected arguments", strings.Replace(string(g), " ", ".", 1))
+}
+
 func argString(args Tuple, i int) (string, bool) {
 	if i >= len(args) {
 		return "", false
 	}
 	s, ok := args[i].(string)
 	return s, ok
+}
+
+func callPath(g global, args Tuple) (any, error) {
+	parts := make([]string, len(args))
+	for i := range args {
+		part, ok := argString(args, i)
+		if !ok {
+			return nil, unexpected(g)
+		}
+		parts[i] = part
+	}
+	return path.Join(parts...), nil
+}
+
+// callSequence makes a set, as a List, or a torch.Size, as a Tuple.
+func callSequence(g global, args Tuple) (any, error) {
+	var items []any
+	switch {
+	case len(args) == 0:
+	case len(args) > 1:
+		return nil, unexpected(g)
+	default:
+		switch v := args[0].(type) {
+		case Tuple:
+			items = v
+		case *List:
+			items = v.Items
+		default:
+			return nil, unexpected(g)
+		}
+	}
+	if g == "torch Size" {
+		return Tuple(items), nil
+	}
+	return &List{Items: slices.Clone(items)}, nil
 }
 
 func callDict(args Tuple) (any, error) {
@@ -209,7 +221,7 @@ func callDict(args Tuple) (any, error) {
 	}
 	pairs, ok := args[0].(*List)
 	if !ok || len(args) != 1 {
-		return nil, fmt.Errorf("OrderedDict: unexpected arguments")
+		return nil, unexpected("OrderedDict")
 	}
 	for _, p := range pairs.Items {
 		var kv []any
@@ -220,7 +232,7 @@ func callDict(args Tuple) (any, error) {
 			kv = p.Items
 		}
 		if len(kv) != 2 {
-			return nil, fmt.Errorf("OrderedDict: unexpected arguments")
+			return nil, unexpected("OrderedDict")
 		}
 		d.Set(kv[0], kv[1])
 	}
@@ -232,7 +244,7 @@ func callEncode(args Tuple) (any, error) {
 	text, ok := argString(args, 0)
 	enc, _ := argString(args, 1)
 	if !ok || enc != "latin1" && enc != "latin-1" {
-		return nil, fmt.Errorf("_codecs.encode: unexpected arguments")
+		return nil, unexpected("_codecs encode")
 	}
 	out := make([]byte, 0, len(text))
 	for _, r := range text {
@@ -410,7 +422,8 @@ func (s *storage) view(dtype DType, offset int, size, stride []int) (any, error)
 		last += (d - 1) * stride[i]
 	}
 	if last >= held || last < 0 {
-		return nil, fmt.Errorf("tensor of size %v, stride %v, offset %d reaches outside its storage of %d elements", size, stride, offset, held)
+		return nil, fmt.Errorf("tensor of size %v, stride %v, offset %d reaches outside its storage of %d elements", size, stride, offset,
+			held)
 	}
 	if contiguous(size, stride) {
 		t.Data = s.data[offset*width : (offset+count)*width]

@@ -40,7 +40,8 @@ func storageOp(class, key string, numel int64) string {
 }
 
 func tensorOp(storage string, offset int64, size, stride string) string {
-	return globalOp("torch._utils", "_rebuild_tensor_v2") + "(" + storage + intOp(offset) + size + stride + "\x89" + globalOp("collections", "OrderedDict") + ")RtR"
+	return globalOp("torch._utils", "_rebuild_tensor_v2") + "(" + storage + intOp(offset) + size + stride + "\x89" +
+		globalOp("collections", "OrderedDict") + ")RtR"
 }
 
 func tupleOp(n ...int64) string {
@@ -82,19 +83,23 @@ func TestMaliciousPickles(t *testing.T) {
 		{"eval, Python 2", reduce("__builtin__", "eval", "1"), `"builtins.eval"`},
 		{"exec", reduce("builtins", "exec", "1"), `"builtins.exec"`},
 		{"import", reduce("builtins", "__import__", "os"), `"builtins.__import__"`},
-		{"getattr", globalOp("builtins", "getattr") + "(" + globalOp("torch", "Size") + unicodeOp("__class__") + "tR", `"builtins.getattr"`},
+		{"getattr", globalOp("builtins", "getattr") + "(" + globalOp("torch", "Size") + unicodeOp("__class__") + "tR",
+			`"builtins.getattr"`},
 		{"attribute chains", "\x80\x04" + unicodeOp("torch") + unicodeOp("Size.__class__.__base__") + "\x93", "Size.__class__"},
-		{"a pickle in a pickle", globalOp("torch.storage", "_load_from_bytes") + "(" + unicodeOp(nested) + "tR", `"torch.storage._load_from_bytes"`},
+		{"a pickle in a pickle", globalOp("torch.storage", "_load_from_bytes") + "(" + unicodeOp(nested) + "tR",
+			`"torch.storage._load_from_bytes"`},
 		{"torch.load", reduce("torch", "load", "x.pt"), `"torch.load"`},
 		{"torch.hub", reduce("torch.hub", "load", "x"), `"torch.hub.load"`},
 		{"a package that looks like NumPy", reduce("numpy._core.os", "system", "x"), "system"},
 		{"numpy.load", reduce("numpy", "load", "x"), `"numpy.load"`},
 		{"operator", reduce("operator", "attrgetter", "x"), `"operator.attrgetter"`},
 		{"functools", reduce("functools", "partial", "x"), `"functools.partial"`},
-		{"deep inside a state dict", "}" + unicodeOp("model_state_dict") + "}" + unicodeOp("w") + reduce("os", "system", "x") + "ss", `"os.system"`},
+		{"deep inside a state dict", "}" + unicodeOp("model_state_dict") + "}" + unicodeOp("w") + reduce("os", "system", "x") + "ss",
+			`"os.system"`},
 		{"as a key", "}" + reduce("os", "system", "x") + "Ns", `"os.system"`},
 		{"inside a tensor's arguments", tensorOp(reduce("os", "system", "x"), 0, tupleOp(1), tupleOp(1)), `"os.system"`},
-		{"a global named by text", "\x80\x04" + unicodeOp("os") + unicodeOp("system") + "\x93" + "(" + unicodeOp("x") + "tR", `"os.system"`},
+		{"a global named by text", "\x80\x04" + unicodeOp("os") + unicodeOp("system") + "\x93" + "(" + unicodeOp("x") + "tR",
+			`"os.system"`},
 		{"a global with a line break", "\x80\x04" + unicodeOp("os\nx") + unicodeOp("system") + "\x93", `os\nx.system`},
 		{"NEWOBJ of a class", globalOp("os", "PathLike") + ")\x81", `"os.PathLike"`},
 		{"INST", "(" + unicodeOp("x") + "ios\nsystem\n", "opcode 0x69 is not supported"},
@@ -105,8 +110,10 @@ func TestMaliciousPickles(t *testing.T) {
 		{"calling the result of a call", globalOp("collections", "OrderedDict") + ")R(tR", "the file calls dict"},
 		{"BUILD on a global", globalOp("torch", "Size") + "}" + "b", "sets attributes of"},
 		{"BUILD on a tensor", tensorOp(storageOp("FloatStorage", "0", 4), 0, tupleOp(4), tupleOp(1)) + "}b", "sets attributes of tensor"},
-		{"OrderedDict with arguments it has not", globalOp("collections", "OrderedDict") + "(" + unicodeOp("x") + "tR", "unexpected arguments"},
-		{"_reconstruct of another class", globalOp("numpy.core.multiarray", "_reconstruct") + "(" + globalOp("collections", "OrderedDict") + "tR", "unexpected arguments"},
+		{"OrderedDict with arguments it has not", globalOp("collections", "OrderedDict") + "(" + unicodeOp("x") + "tR",
+			"unexpected arguments"},
+		{"_reconstruct of another class", globalOp("numpy.core.multiarray", "_reconstruct") + "(" +
+			globalOp("collections", "OrderedDict") + "tR", "unexpected arguments"},
 		{"a persistent id that is code", "(" + unicodeOp("module") + globalOp("torch", "FloatStorage") + "tQ", "unknown persistent id"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -117,7 +124,8 @@ func TestMaliciousPickles(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "evil.pt")
 				os.WriteFile(path, data, 0o644)
 				_, err := ReadPT(path)
-				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.ContainsAny(err.Error(), "\n\r") || !strings.HasPrefix(err.Error(), path) {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.ContainsAny(err.Error(), "\n\r") ||
+					!strings.HasPrefix(err.Error(), path) {
 					t.Errorf("%s: error %v, want one line with %q", layout, err, tc.want)
 				}
 			}
@@ -160,13 +168,19 @@ func TestLyingSizes(t *testing.T) {
 		{"an offset outside", zipped(tensorOp(storage, 4, tupleOp(1), tupleOp(1))), "reaches outside"},
 		{"an offset of 2^62", zipped(tensorOp(storage, 1<<62, tupleOp(1), tupleOp(1))), "tensor offset"},
 		{"one element spread over 2^40", zipped(tensorOp(storage, 0, tupleOp(1<<40), tupleOp(0))), "blow up"},
-		{"a thousand dimensions", zipped(tensorOp(storage, 0, tupleOp(make([]int64, 1000)...), tupleOp(make([]int64, 1000)...))), "dimensions"},
-		{"a storage larger than its bytes", zipped(tensorOp(storageOp("FloatStorage", "0", 5), 0, tupleOp(5), tupleOp(1))), "holds 16 bytes, want 5 elements of 4"},
-		{"a storage smaller than its bytes", zipped(tensorOp(storageOp("FloatStorage", "0", 3), 0, tupleOp(3), tupleOp(1))), "holds 16 bytes, want 3 elements of 4"},
+		{"a thousand dimensions", zipped(tensorOp(storage, 0, tupleOp(make([]int64, 1000)...), tupleOp(make([]int64, 1000)...))),
+			"dimensions"},
+		{"a storage larger than its bytes", zipped(tensorOp(storageOp("FloatStorage", "0", 5), 0, tupleOp(5), tupleOp(1))),
+			"holds 16 bytes, want 5 elements of 4"},
+		{"a storage smaller than its bytes", zipped(tensorOp(storageOp("FloatStorage", "0", 3), 0, tupleOp(3), tupleOp(1))),
+			"holds 16 bytes, want 3 elements of 4"},
 		{"a storage of 2^62", zipped(tensorOp(storageOp("FloatStorage", "0", 1<<62), 0, tupleOp(4), tupleOp(1))), "unknown persistent id"},
-		{"a storage with two types", zipped("(" + tensorOp(storage, 0, tupleOp(4), tupleOp(1)) + tensorOp(storageOp("DoubleStorage", "0", 2), 0, tupleOp(2), tupleOp(1)) + "t"), "has two types"},
-		{"a storage that is not there", zipped(tensorOp(storageOp("FloatStorage", "7", 4), 0, tupleOp(4), tupleOp(1))), `storage "7" is missing`},
-		{"a storage whose key climbs out of the archive", zipped(tensorOp(storageOp("FloatStorage", "../../../../etc/passwd", 4), 0, tupleOp(4), tupleOp(1))), "is missing from the archive"},
+		{"a storage with two types", zipped("(" + tensorOp(storage, 0, tupleOp(4), tupleOp(1)) +
+			tensorOp(storageOp("DoubleStorage", "0", 2), 0, tupleOp(2), tupleOp(1)) + "t"), "has two types"},
+		{"a storage that is not there", zipped(tensorOp(storageOp("FloatStorage", "7", 4), 0, tupleOp(4), tupleOp(1))),
+			`storage "7" is missing`},
+		{"a storage whose key climbs out of the archive", zipped(tensorOp(storageOp("FloatStorage", "../../../../etc/passwd", 4), 0,
+			tupleOp(4), tupleOp(1))), "is missing from the archive"},
 		{"a key with line breaks", zipped(tensorOp(storageOp("FloatStorage", "a\nb", 4), 0, tupleOp(4), tupleOp(1))), `a\nb`},
 		{"text of 4 GB", zipped("X\xff\xff\xff\xffab"), "truncated"},
 		{"text of 2^63 bytes", zipped("\x8d\xff\xff\xff\xff\xff\xff\xff\x7fab"), "truncated"},
@@ -175,7 +189,8 @@ func TestLyingSizes(t *testing.T) {
 		{"an empty pickle", archive(t, "x/data.pkl", ""), "truncated"},
 		{"more after the pickle", archive(t, "x/data.pkl", string(proto("N"))+"N."), "bytes after the pickle"},
 		{"a memo that was never set", zipped("h\x07"), "memo 7 was never set"},
-		{"a tuple that names itself two to the sixty times, as a size", zipped(tensorOp(storage, 0, "("+laughs+"t", tupleOp(1))), "found tuple"},
+		{"a tuple that names itself two to the sixty times, as a size", zipped(tensorOp(storage, 0, "("+laughs+"t", tupleOp(1))),
+			"found tuple"},
 		{"values copied over and over", zipped("(" + big[:len(big)-1] + "0" + encode + "l"), "blow up"},
 		{"two pickles", archive(t, "x/data.pkl", string(proto("N")), "y/data.pkl", string(proto("N"))), "two entries data.pkl"},
 		{"one entry twice", archive(t, "x/data.pkl", string(proto("N")), "x/data/0", four, "x/data/0", four), `"x/data/0" appears twice`},
@@ -213,7 +228,8 @@ func TestLyingSizes(t *testing.T) {
 		}
 	})
 	t.Run("a list that holds itself as a shape", func(t *testing.T) {
-		if _, err := parsePT(zipped(tensorOp(storage, 0, "]q\x00h\x00a", tupleOp(1)))); err == nil || !strings.Contains(err.Error(), "found list") {
+		if _, err := parsePT(zipped(tensorOp(storage, 0, "]q\x00h\x00a", tupleOp(1)))); err == nil || !strings.Contains(err.Error(),
+			"found list") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -259,7 +275,8 @@ func TestZipPaths(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, root := range []string{"../", "/tmp/", "C:\\x\\/", "a/../b/"} {
-		data := archive(t, root+"data.pkl", string(proto(tensorOp(storageOp("FloatStorage", "0", 4), 0, tupleOp(4), tupleOp(1)))), root+"data/0", strings.Repeat("\x00", 16))
+		data := archive(t, root+"data.pkl", string(proto(tensorOp(storageOp("FloatStorage", "0", 4), 0, tupleOp(4), tupleOp(1)))), root+
+			"data/0", strings.Repeat("\x00", 16))
 		if v, err := parsePT(data); err != nil || TypeName(v) != "tensor" {
 			t.Errorf("%s: %v, %v", root, v, err)
 		}

@@ -44,7 +44,8 @@ func TestPTNestedValues(t *testing.T) {
 			defer p.Close()
 			for key, want := range map[string]any{
 				"epoch": int64(3), "big": int64(1) << 40, "lr": 1e-4, "phase": "rce", "flag": true, "none": nil, "npscalar": 0.25,
-				"list": &List{Items: []any{int64(1), 2.5, "x"}}, "tuple": Tuple{int64(1), Tuple{int64(2), int64(3)}}, "size": Tuple{int64(2), int64(3)},
+				"list": &List{Items: []any{int64(1), 2.5, "x"}}, "tuple": Tuple{int64(1), Tuple{int64(2), int64(3)}},
+				"size": Tuple{int64(2), int64(3)},
 			} {
 				if got := get(t, p.Value, key); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: got %#v, want %#v", key, got, want)
@@ -168,7 +169,8 @@ func TestNPY(t *testing.T) {
 }
 
 func TestHalfIsExact(t *testing.T) {
-	for h, want := range map[uint16]float32{0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: 1.0 / (1 << 24), 0x03ff: 1023.0 / (1 << 24), 0x3555: 0.333251953125} {
+	for h, want := range map[uint16]float32{0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: 1.0 / (1 << 24),
+		0x03ff: 1023.0 / (1 << 24), 0x3555: 0.333251953125} {
 		if got := HalfToFloat32(h); got != want {
 			t.Errorf("%#04x: got %v, want %v", h, got, want)
 		}
@@ -236,7 +238,8 @@ func TestSafetensorsDigest(t *testing.T) {
 	}{
 		{"as written", good, ""},
 		{"one bit of a tensor", flipped, "damaged: its tensors have the SHA-256"},
-		{"another digest", []byte(strings.Replace(string(good), DigestKey+`":"`, DigestKey+`":"0`, 1)[:len(good)]), "damaged: its tensors have the SHA-256"},
+		{"another digest", []byte(strings.Replace(string(good), DigestKey+`":"`, DigestKey+`":"0`, 1)[:len(good)]),
+			"damaged: its tensors have the SHA-256"},
 		{"no digest", foreign, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -285,13 +288,15 @@ func TestSafetensorsValidation(t *testing.T) {
 	}{
 		{"one tensor", `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8, ""},
 		{"no tensor", `{}`, 0, ""},
-		{"overlap", `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`, 12, "gap or overlap"},
+		{"overlap", `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`, 12,
+			"gap or overlap"},
 		{"gap", `{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8, "gap or overlap"},
 		{"bytes left over", `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 8, "cover 4 bytes"},
 		{"outside the data", `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 4, "data ends at 4"},
 		{"wrong size", `{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8, "want 12"},
 		{"unknown type", `{"a":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}}`, 8, `unknown dtype "F31"`},
-		{"duplicate", `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2, `"a" appears twice`},
+		{"duplicate", `{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2,
+			`"a" appears twice`},
 		{"overflow", `{"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}}`, 0, "overflows"},
 		{"negative", `{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}`, 0, "negative"},
 		{"metadata not text", `{"__metadata__":{"a":1}}`, 0, "__metadata__"},
@@ -422,7 +427,8 @@ func TestLightningCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if tensors, ok := tensorsOf(get(t, p.Value, "state_dict")); !ok || len(tensors) != 1 || tensors[0].Name != "lever_lm.pointer_selector.query_proj.weight" {
+	if tensors, ok := tensorsOf(get(t, p.Value, "state_dict")); !ok || len(tensors) != 1 ||
+		tensors[0].Name != "lever_lm.pointer_selector.query_proj.weight" {
 		t.Errorf("state dict %v", tensors)
 	}
 	if lr := get(t, get(t, p.Value, "hyper_parameters"), "lr"); lr != any(1e-4) {

@@ -75,13 +75,3 @@ func Judge(findings []Finding) error {
 	}
 	return nil
 }
-
-// Soften turns stops into warnings: what a run that must not be ended (compat=lever_plus) reports.
-func Soften(findings []Finding) []Finding {
-	for i := range findings {
-		if findings[i].Severity == Stop {
-			findings[i].Severity = Warning
-		}
-	}
-	return findings
-}

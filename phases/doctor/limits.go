@@ -91,9 +91,9 @@ type PolicyLoss struct {
 	EarlyTopK         int
 	LateTopK          int // 0: all
 
-	OldPolicy      string // init, phase_start, epoch_start, every_n or batch
-	UpdateOldAfter int    // steps (every_n)
-	OldIsRebuilt   bool   // the old policy computes otherwise than the policy (compat's heads)
+	OldPolicy string // its name
+	// OldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the ratio is then 1.
+	OldIsFresh func(e Limits, step int) bool
 
 	SumOfParts     bool    // loss = ppo_loss + kl_loss - EntropyWeight · entropy
 	EntropyWeight  float64 // of the bonus in the loss
@@ -133,23 +133,8 @@ func (l Limits) rounding() float64 {
 	return 1
 }
 
-// oldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the
-// ratio is then 1.
-func (l Limits) oldIsFresh(step int) bool {
-	p := l.Policy
-	switch p.OldPolicy {
-	case "batch":
-		return step%l.Passes == 0
-	case "epoch_start":
-		return step%l.StepsPerEpoch == 0
-	case "every_n": // between batches only
-		period := (p.UpdateOldAfter + l.Passes - 1) / l.Passes * l.Passes
-		return step%period == 0
-	case "init":
-		return step == 0 && l.StartsAtInit && !p.OldIsRebuilt
-	}
-	return step == 0
-}
+// oldIsFresh reports whether the ratio is 1 at a step of the phase (from 0).
+func (l Limits) oldIsFresh(step int) bool { return l.Policy.OldIsFresh(l, step) }
 
 // referenceIsFresh reports whether the reference policy has the policy's weights at a step of the phase
 // (from 0): the KL is then 0.

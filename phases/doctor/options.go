@@ -1,5 +1,7 @@
 package doctor
 
+import "reflect"
+
 // Switch configures a check that has no threshold.
 type Switch struct {
 	// what its finding is: off, note, warning, or stop, which ends the run
@@ -202,8 +204,28 @@ func DefaultOptions() Options {
 	}
 }
 
-// windows are the options that look back.
+// Soften turns the stops of an option struct, to which options points, into warnings: for runs that must not be ended.
+func Soften(options any) { soften(reflect.ValueOf(options).Elem()) }
+
+func soften(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			soften(f)
+		case f.Type() == reflect.TypeFor[Severity]() && f.Interface() == Stop:
+			f.Set(reflect.ValueOf(Warning))
+		}
+	}
+}
+
+// windows returns the options that look back.
 func (o Options) windows() []Window {
-	return []Window{o.NoSignal, o.LittleSignal, o.CutCountsAsWhole, o.AllGoodGroups, o.AllBadGroups, o.ESSUniform, o.ESSCollapsed, o.RatioClipped, o.RatioClamped,
-		o.KLAboveBand, o.KLBelowBand, o.EntropyCollapse, o.AllTruncated, o.SamplingCut, o.GradientSpike, o.LossDiverges, o.ObjectiveFalls}
+	var out []Window
+	v := reflect.ValueOf(o)
+	for i := range v.NumField() {
+		if w, ok := v.Field(i).Interface().(Window); ok {
+			out = append(out, w)
+		}
+	}
+	return out
 }

@@ -22,6 +22,9 @@ func Throughput(phase string, seconds []float64, opt Options) []Finding {
 		return nil
 	}
 	seconds = seconds[1:] // the first step pays for whatever is made once
+	if o.Severity == Stop {
+		o.Severity = Warning
+	}
 	typical := stat.Middle(seconds)
 	worst, at := 0.0, 0
 	for from := 0; from+size <= len(seconds); from += size {
@@ -32,6 +35,6 @@ func Throughput(phase string, seconds []float64, opt Options) []Finding {
 	if typical <= 0 || worst <= o.Limit*typical {
 		return nil
 	}
-	return Soften([]Finding{{Check: "throughput_drop", Severity: o.Severity, Value: worst / typical, Limit: o.Limit,
-		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the machine, memory ran short, or the batches grew", at+2, at+1+size, phase, worst, worst/typical, typical)}})
+	return []Finding{{Check: "throughput_drop", Severity: o.Severity, Value: worst / typical, Limit: o.Limit,
+		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the machine, memory ran short, or the batches grew", at+2, at+1+size, phase, worst, worst/typical, typical)}}
 }

@@ -1,27 +1,26 @@
 package grpo
 
 import (
-	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 )
 
-// Limits is what the options promise about the phase's rows.
-func (g *Phase) Limits() doctor.Limits {
+// Expected implements phases.Expecter.
+func (g *Phase) Expected() doctor.Limits {
 	o := g.opt
-	lim := phases.LearnLimits(o.LR, g.sched, g.optim)
-	lim.Online = o.Rollout == "online"
+	lim := g.optim.Expected(o.LR, g.sched)
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{
 		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,
-		Centred:     o.Advantage.Centred() && !o.Compat,
+		Centred:     o.Advantage.Centred() && o.Hooks.Advantages == nil,
 		EarlyEpochs: o.Curriculum.EarlyEpochs, EarlyTopK: o.Curriculum.EarlyTopK,
-		OldPolicy: o.OldPolicy, UpdateOldAfter: o.UpdateOldAfter, OldIsRebuilt: o.OldPolicyHeads != nil,
-		SumOfParts:     !o.Compat || o.EntropyWeight == 0,
+		OldPolicy:      o.OldPolicy,
+		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },
+		SumOfParts:     o.Hooks.Advantages == nil || o.EntropyWeight == 0,
 		EntropyWeight:  o.EntropyWeight,
-		Surrogate:      o.Ratio == "sequence" && !o.MaskTruncated && !o.Compat,
-		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && o.Loss != "ppo_clip",
+		Surrogate:      o.Ratio == "sequence" && !o.MaskTruncated && o.Hooks.Advantages == nil,
+		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && !g.chosen.loss.NoKL,
 		KL: doctor.KL{
-			Reference: o.KL.Reference, SyncCopies: o.KL.SyncMix == 1, NonNegative: o.KL.Estimator != "k1",
+			Reference: o.KL.Reference, SyncCopies: o.KL.SyncMix == 1, NonNegative: !g.chosen.kl.Signed,
 			Controller: o.KL.Controller, Update: o.KL.Update,
 			BandMin: o.KL.TargetMin, BandMax: o.KL.TargetMax, BetaMin: o.KL.BetaMin, BetaMax: o.KL.BetaMax,
 		},

@@ -97,15 +97,18 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 	}
 	policy := newScripted(logp)
 	t.Cleanup(policy.params.Free)
-	g := &Phase{name: "grpo", opt: opt, env: &phases.Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
-	var err error
+	chosen, err := opt.choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Phase{name: "grpo", opt: opt, chosen: chosen, env: &phases.Env{Policy: policy}, reference: &frozenPolicy{Policy: policy}}
 	if g.beta, err = control.NewKLController(opt.KL); err != nil {
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.hand = rollout{batch: b, adv: adv, candidates: b.NumValid(), tokens: objective.CountSteps(b), temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
+	g.rollout = rollout{batch: b, adv: adv, counts: Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T}, temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
-		g.hand.old, g.hand.ref = sumRows(g.hand.old, steps), sumRows(g.hand.ref, steps)
+		g.rollout.old, g.rollout.ref = sumRows(g.rollout.old, steps), sumRows(g.rollout.ref, steps)
 	}
 	return g
 }
@@ -125,12 +128,11 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
-	sums := g.newFindings(1)
-	for from, to := range objective.Spans(g.hand.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, g.beta.Beta(), sums)
+	sums := g.newTally(1)
+	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
+		g.accumulate(from, to, sums)
 	}
-	m = phases.Metrics{}
-	g.measure(m, sums)
+	m = g.measure(phases.OptimizerMetrics{}, sums).Row()
 	return m, sums.loss, params.Grad().Floats()
 }
 
@@ -159,12 +161,12 @@ func TestGRPOLossFixtures(t *testing.T) {
 			}
 			t.Run(fx.Name+"/"+std, func(t *testing.T) {
 				g := scriptedGRPO(t, fx, std, nil)
-				golden.Close(t, g.hand.adv, want.Advantages, 1e-6)
+				golden.Close(t, g.rollout.adv, want.Advantages, 1e-6)
 				m, loss, gradient := g.pass(t)
 				golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.PolicyLoss, want.KL}, 2e-6)
 				active := m["clip_fraction_low"].(float64) + m["clip_fraction_high"].(float64)
 				golden.Close(t, []float64{active}, []float64{want.ClippedFraction}, 1e-6)
-				steps, ratios, n := g.hand.batch.T, 0.0, 0
+				steps, ratios, n := g.rollout.batch.T, 0.0, 0
 				for at, row := range fx.Rows {
 					grad := row.GradSample
 					if std == "population" {
@@ -224,7 +226,7 @@ func textbookLoss(g *Phase, fx lossFixture) float64 {
 	}
 	total := 0.0
 	for i, row := range fx.Rows {
-		a, d, r := g.hand.adv[i], 0.0, 0.0
+		a, d, r := g.rollout.adv[i], 0.0, 0.0
 		for t := range row.New {
 			d += row.New[t] - row.Old[t]
 			r += row.New[t] - row.Ref[t]
@@ -279,7 +281,7 @@ func TestGRPOLosses(t *testing.T) {
 					name := fmt.Sprintf("%s/%s/%s/%s", ratio, loss, estimator, fx.Name)
 					g := scriptedGRPO(t, fx, "sample", change)
 					if loss == "dr_grpo" && fx.Name == wide.Name {
-						g.env.Data.Shots = 20
+						g.env.Data.Shots, g.rollout.counts.Longest = 20, 20
 					}
 					_, got, gradient := g.pass(t)
 					// 5e-6: float32 sums of up to 42 terms of order one, ratios of up to e^1.5.
@@ -295,8 +297,8 @@ func TestGRPOLosses(t *testing.T) {
 							row.New[s] = x - h
 							down := textbookLoss(g, fx)
 							row.New[s] = x
-							if want := (up - down) / (2 * h); math.Abs(gradient[i*g.hand.batch.T+s]-want) > 2e-5 {
-								t.Errorf("%s: gradient of completion %d token %d is %.7g, want %.7g", name, i, s, gradient[i*g.hand.batch.T+s], want)
+							if want := (up - down) / (2 * h); math.Abs(gradient[i*g.rollout.batch.T+s]-want) > 2e-5 {
+								t.Errorf("%s: gradient of completion %d token %d is %.7g, want %.7g", name, i, s, gradient[i*g.rollout.batch.T+s], want)
 							}
 						}
 					}
@@ -321,19 +323,19 @@ func TestMaskTruncated(t *testing.T) {
 	fx := lossFixtures(t)[1]
 	for _, loss := range []string{"grpo", "dapo"} {
 		g := scriptedGRPO(t, fx, "sample", func(o *Options) { o.Loss, o.MaskTruncated = loss, true })
-		adv := slices.Clone(g.hand.adv)
-		b := g.hand.batch
+		adv := slices.Clone(g.rollout.adv)
+		b := g.rollout.batch
 		b.Truncated = make([]bool, len(b.Valid))
 		b.Truncated[2], b.Truncated[5] = true, true
 		dropTruncated(b)
-		g.hand.tokens = objective.CountSteps(b)
+		g.rollout.counts.Tokens = objective.CountSteps(b)
 		_, got, gradient := g.pass(t)
 		for _, at := range []int{2, 5} {
 			if slices.Max(gradient[at*b.T:(at+1)*b.T]) != 0 || slices.Min(gradient[at*b.T:(at+1)*b.T]) != 0 {
 				t.Errorf("%s: truncated completion %d has a gradient", loss, at)
 			}
 		}
-		if !slices.Equal(adv, g.hand.adv) {
+		if !slices.Equal(adv, g.rollout.adv) {
 			t.Errorf("%s: the advantages moved", loss)
 		}
 		left, rest := fx, 0
@@ -342,7 +344,7 @@ func TestMaskTruncated(t *testing.T) {
 		for i, row := range fx.Rows {
 			if i != 2 && i != 5 {
 				left.Rows = append(left.Rows, row)
-				kept.hand.adv = append(kept.hand.adv, adv[i])
+				kept.rollout.adv = append(kept.rollout.adv, adv[i])
 			} else {
 				rest++
 			}

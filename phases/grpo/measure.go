@@ -9,8 +9,8 @@ import (
 	"fulcrum/selector"
 )
 
-// findings are what the parts of a step's batch have measured so far, on the host.
-type findings struct {
+// tally are what the parts of a step's batch have measured so far, on the host.
+type tally struct {
 	loss, ppo, kl float64 // the parts' shares of the loss and its terms
 	klSequence    float64 // nats per sequence
 
@@ -27,17 +27,17 @@ type findings struct {
 	old, ref []float32 // for later passes over the batch; nil where nothing is kept
 }
 
-// newFindings returns what a pass over the batch in hand fills in. The first of several passes keeps
+// newTally returns what a pass over the rollout fills in. The first of several passes keeps
 // log-probabilities.
-func (g *Phase) newFindings(pass int) *findings {
+func (g *Phase) newTally(pass int) *tally {
 	if pass > 0 {
-		return &findings{old: g.hand.old, ref: g.hand.ref}
+		return &tally{old: g.rollout.old, ref: g.rollout.ref}
 	}
-	f, n := &findings{}, len(g.hand.batch.Valid)*g.width(g.hand.batch)
+	f, n := &tally{}, len(g.rollout.batch.Valid)*g.width(g.rollout.batch)
 	if g.opt.NumIterations > 1 {
 		f.old = make([]float32, n)
 	}
-	if g.opt.NumIterations > 1 && g.opt.KL.Estimator != "exact" {
+	if g.opt.NumIterations > 1 && g.chosen.kl.Sampled != nil {
 		f.ref = make([]float32, n)
 	}
 	return f
@@ -54,14 +54,14 @@ type found struct {
 	fresh         bool          // old has the weights of the policy
 }
 
-// add reads a part that starts at query from of the batch in hand. sync
-func (f *findings) add(g *Phase, from int, b *selector.Batch, t found) {
+// add reads a part that starts at query from of the rollout. sync
+func (f *tally) add(g *Phase, from int, b *selector.Batch, t found) {
 	perSequence := t.kl
 	if g.opt.Ratio == "token" {
-		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.hand.candidates, 1)))
+		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.rollout.counts.Candidates, 1)))
 	}
-	first := len(f.old) > 0 && g.hand.old == nil // of several passes
-	if f.ref == nil || g.hand.ref != nil {
+	first := len(f.old) > 0 && g.rollout.old == nil // of several passes
+	if f.ref == nil || g.rollout.ref != nil {
 		t.ref = torchx.Tensor{}
 	}
 	values := objective.Read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
@@ -77,7 +77,7 @@ func (f *findings) add(g *Phase, from int, b *selector.Batch, t found) {
 			continue
 		}
 		change := logp[at] - old[at]
-		f.gain += g.hand.adv[from*b.G+at/width] * change
+		f.gain += g.rollout.adv[from*b.G+at/width] * change
 		if t.fresh {
 			f.drift = math.Max(f.drift, math.Abs(change)) // keeps NaN
 		}
@@ -97,7 +97,7 @@ func (f *findings) add(g *Phase, from int, b *selector.Batch, t found) {
 }
 
 // addRatios counts a part's ratios: one a candidate, or one a token.
-func (f *findings) addRatios(g *Phase, from int, b *selector.Batch, logRatio []float64) {
+func (f *tally) addRatios(g *Phase, from int, b *selector.Batch, logRatio []float64) {
 	low, high := g.opt.Clip.sides()
 	width := len(logRatio) / len(b.Valid)
 	for at, d := range logRatio {
@@ -109,7 +109,7 @@ func (f *findings) addRatios(g *Phase, from int, b *selector.Batch, logRatio []f
 			f.clamped++
 			d = math.Copysign(g.opt.MaxLogRatio, d)
 		}
-		ratio, adv := math.Exp(d), g.hand.adv[from*b.G+at/width]
+		ratio, adv := math.Exp(d), g.rollout.adv[from*b.G+at/width]
 		f.ratios += ratio
 		switch {
 		case ratio < 1-low:
@@ -122,26 +122,29 @@ func (f *findings) addRatios(g *Phase, from int, b *selector.Batch, logRatio []f
 	}
 }
 
-// measure turns the findings of a pass into metrics.
-func (g *Phase) measure(m phases.Metrics, f *findings) {
-	left := g.hand.batch.NumValid()
-	m["ppo_loss"], m["kl_loss"] = f.ppo, g.klWeight(g.beta.Beta())*f.kl
-	m["kl"] = f.klSequence * (float64(max(g.hand.candidates, 1)) / float64(max(left, 1))) // of the candidates that are not masked
-	m["mean_ratio"] = f.ratios / math.Max(float64(f.n), 1)
-	m["clip_fraction"], m["clamp_fraction"] = objective.Share(f.outside, f.n), objective.Share(f.clamped, f.n)
-	if f.fresh {
-		m["refresh_drift"] = f.drift
-	} else {
-		m["advantage_gain"] = f.gain / math.Max(float64(left), 1)
+// measure turns the tally of a pass into metrics.
+func (g *Phase) measure(optimizer phases.OptimizerMetrics, f *tally) Metrics {
+	left := g.rollout.batch.NumValid()
+	m := Metrics{OptimizerMetrics: optimizer, rolloutMetrics: g.rollout.measured,
+		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Beta(),
+		KL:           f.klSequence * (perCandidate(g.rollout.counts) / float64(max(left, 1))),
+		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
+		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
+		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
 	}
-	m["clip_fraction_low"], m["clip_fraction_high"] = objective.Share(f.low, f.n), objective.Share(f.high, f.n)
+	if f.fresh {
+		m.RefreshDrift = &f.drift
+	} else {
+		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))
+	}
 	if f.steps > 0 {
-		m["entropy"] = f.entropy / float64(f.steps)
+		m.Entropy = new(f.entropy / float64(f.steps))
 	}
 	if g.text {
-		m["kl_per_token"] = m["kl"].(float64) * objective.Share(left, g.hand.tokens)
+		m.KLPerToken = new(m.KL * objective.Share(left, g.rollout.counts.Tokens))
 	}
-	for k, x := range g.hand.info {
-		m[k] = x
+	if g.opt.Temperature.Enabled {
+		m.Temperature = &g.rollout.temperature
 	}
+	return m
 }

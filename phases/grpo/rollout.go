@@ -1,7 +1,6 @@
 package grpo
 
 import (
-	"math"
 	"slices"
 
 	"fulcrum/internal/rng"
@@ -11,85 +10,62 @@ import (
 	"fulcrum/selector"
 )
 
-// rollout is the batch in hand: groups, what they are worth, and what the first pass over them found.
-type rollout struct {
-	batch       *selector.Batch // [B, G, T], the curriculum's top k
-	index       []int           // [B*G] where its candidates stand in their recorded groups
-	adv         []float64       // [B*G]
-	candidates  int             // that the loss averages over: those of batch and the truncated ones it masks
-	tokens      int             // scored steps of batch
-	temperature float64         // of the policy (grpo.temperature) when it was made
-	info        phases.Metrics  // what was measured when it was made
+// Rollouts lists where groups may come from (grpo.rollout).
+func Rollouts() []Rollout { return []Rollout{rolloutOffline(), rolloutOnline()} }
 
-	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and
-	// later ones use; nil: not kept.
-	old, ref []float32
+// Rollout is one source of groups.
+type Rollout struct {
+	Name string
+	// Samples says that the old policy draws the groups: ratios are then importance weights, and every log-probability of
+	// the loss is taken at the temperature of the draw.
+	Samples bool
+	// Draw returns the groups of queries. What it draws depends on the old policy, the seed and the counters alone.
+	Draw func(g *Phase, queries []int, counters ...int) (*selector.Batch, error)
 }
 
-// collect makes the batch in hand: recorded groups or fresh samples, their advantages over the whole
-// group, then the curriculum's top k.
-func (g *Phase) collect(epoch, step int, queries []int) error {
-	groups, drawn, err := g.gather(step, queries)
-	if err == nil {
-		err = phases.CheckRewards(drawn, g.optim.GoOn)
-	}
-	if err != nil {
-		return err
-	}
-	var top advantage.Selection
-	var adv []float64
-	var before, after advantage.Stats
-	if g.opt.Compat {
-		top, adv, after = g.opt.Curriculum.ApplyCompat(objective.NormalizeGroups(groups, g.env.Data.Normalize), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage.Clip)
-		before = after
-	} else {
-		top, adv, before, after = g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
-	}
-	if drawn != groups {
-		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
-	}
-	batch := groups.Take(top.K, top.Index, top.Valid)
-	g.hand = rollout{batch: batch, index: top.Index, adv: adv, candidates: batch.NumValid(), temperature: g.temp.Value()}
-	if g.opt.MaskTruncated {
-		dropTruncated(batch)
-	}
-	g.hand.tokens = objective.CountSteps(batch)
-	g.hand.info = phases.Metrics{
-		"mean_reward": objective.MeanReward(drawn), "reward_std": advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
-		"mean_advantage": after.Mean, "std_advantage": after.Std, "max_advantage": after.MaxAbs,
-		"advantage_clipped": objective.Share(after.Clipped, after.Entries),
-		"signal_share":      before.SignalShare(), "signal_share_top_k": after.SignalShare(),
-		"constant_good_groups": before.ConstantGood, "constant_bad_groups": before.ConstantBad,
-		"adv_hist": advantageHistogram(adv, batch.Valid),
-		"groups":   before.Groups - before.Empty, "group_size": groups.G,
-		"top_k": top.K, "items": batch.NumValid(),
-	}
-	if g.opt.ZeroVariance == "resample" {
-		g.hand.info["resampled_groups"] = drawn.B() - len(queries)
-	}
-	if g.text {
-		phases.AddTextMetrics(g.hand.info, drawn)
-		g.hand.info["tokens"] = g.hand.tokens
-	}
-	show := g.opt.Completions.Due(g.showNext, step, g.opt.NumIterations)
-	g.showNext = false
-	if !show || !g.text {
-		return nil
-	}
-	return g.opt.Completions.Record(g.env.Rec, g.name, epoch, step, drawn, g.opt.Advantage)
+func (r Rollout) named() string { return r.Name }
+
+// rolloutOffline takes recorded groups.
+func rolloutOffline() Rollout {
+	return Rollout{Name: "offline", Draw: func(g *Phase, queries []int, _ ...int) (*selector.Batch, error) {
+		return g.src.Recorded(queries), nil
+	}}
 }
 
-// gather returns the groups of a step and all that were drawn for it: the groups without a signal are left
-// out where zero_variance says so, and those of other queries drawn instead.
-func (g *Phase) gather(step int, queries []int) (groups, drawn *selector.Batch, err error) {
-	drawn, err = g.draw(queries, step)
-	if err != nil || g.opt.ZeroVariance == "keep" {
-		return drawn, drawn, err
+// rolloutOnline takes scored samples of the old policy.
+func rolloutOnline() Rollout {
+	return Rollout{Name: "online", Samples: true, Draw: func(g *Phase, queries []int, counters ...int) (*selector.Batch, error) {
+		key := rng.Key(g.env.Seed, "rollout "+g.name, counters...)
+		return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), key)
+	}}
+}
+
+// Silences lists what may happen to groups without a signal (grpo.zero_variance).
+func Silences() []Silence {
+	return []Silence{
+		{Name: "keep", Fill: func(_ *Phase, _ int, _ []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
+			return drawn, drawn, nil // the KL still acts on them
+		}},
+		{Name: "filter", Fill: func(g *Phase, _ int, _ []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
+			return g.withSignal(drawn), drawn, nil
+		}},
+		{Name: "resample", Resamples: true, Fill: (*Phase).resample},
 	}
+}
+
+// Silence is one way to treat groups whose rewards are equal.
+type Silence struct {
+	Name      string
+	Resamples bool // it draws groups of other queries
+	// Fill returns the groups of a step, and all that were drawn for it.
+	Fill func(g *Phase, step int, queries []int, drawn *selector.Batch) (groups, all *selector.Batch, err error)
+}
+
+func (s Silence) named() string { return s.Name }
+
+// resample draws groups of other queries until the batch is full (dynamic sampling, DAPO).
+func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
 	groups = g.withSignal(drawn)
-	if g.opt.ZeroVariance == "filter" {
-		return groups, drawn, nil
-	}
 	others := rng.New(g.env.Seed, "resample "+g.name, step).Perm(g.src.Len()) // the order in which other queries help out
 	others = slices.DeleteFunc(others, func(q int) bool { return slices.Contains(queries, q) })
 	for round := 1; round <= g.opt.MaxResamples; round++ {
@@ -97,7 +73,7 @@ func (g *Phase) gather(step int, queries []int) (groups, drawn *selector.Batch, 
 		if missing == 0 {
 			break
 		}
-		more, err := g.draw(others[:missing], step, round)
+		more, err := g.chosen.rollout.Draw(g, others[:missing], step, round)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -106,15 +82,6 @@ func (g *Phase) gather(step int, queries []int) (groups, drawn *selector.Batch, 
 		groups = selector.Join(g.src, drawn.G, groups, g.withSignal(more))
 	}
 	return groups, drawn, nil
-}
-
-// draw returns the recorded groups of queries, or scored samples of the old policy: its ratios are then importance
-// weights. The samples depend on that policy, the seed and the counters alone.
-func (g *Phase) draw(queries []int, counters ...int) (*selector.Batch, error) {
-	if g.opt.Rollout == "offline" {
-		return g.src.Recorded(queries), nil
-	}
-	return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), rng.Key(g.env.Seed, "rollout "+g.name, counters...))
 }
 
 // withSignal returns the groups whose rewards differ.
@@ -131,6 +98,73 @@ func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	return b.Groups(places)
 }
 
+// rollout is the batch of one or more passes: groups, what they are worth, and what the first pass found.
+type rollout struct {
+	batch       *selector.Batch // [B, G, T], the curriculum's top k
+	index       []int           // [B*G] where its candidates stand in their recorded groups
+	adv         []float64       // [B*G]
+	counts      Counts          // of what the loss averages over
+	temperature float64         // of the policy (grpo.temperature) when it was made
+	measured    rolloutMetrics
+
+	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and
+	// later ones use; nil: not kept.
+	old, ref []float32
+}
+
+// collect makes a rollout: recorded groups or fresh samples, their advantages over the whole group, then the
+// curriculum's top k.
+func (g *Phase) collect(epoch, step int, queries []int) error {
+	drawn, err := g.chosen.rollout.Draw(g, queries, step)
+	if err != nil {
+		return err
+	}
+	groups, drawn, err := g.chosen.silence.Fill(g, step, queries, drawn)
+	if err != nil {
+		return err
+	}
+	if err := phases.CheckRewards(drawn, g.env.AllowNonFinite); err != nil {
+		return err
+	}
+	top, adv, before, after := g.advantagesOf(groups, epoch)
+	if drawn != groups {
+		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
+	}
+	batch := groups.Take(top.K, top.Index, top.Valid)
+	counts := Counts{Candidates: batch.NumValid(), Longest: g.env.Data.Shots}
+	if counts.Longest == 0 {
+		counts.Longest = batch.T
+	}
+	g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
+	if g.opt.MaskTruncated {
+		dropTruncated(batch)
+	}
+	g.rollout.counts.Tokens = objective.CountSteps(batch)
+	g.rollout.measured = measureRollout(drawn, batch, adv, before, after)
+	g.rollout.measured.GroupSize, g.rollout.measured.TopK = groups.G, top.K
+	if g.chosen.silence.Resamples {
+		g.rollout.measured.ResampledGroups = new(drawn.B() - len(queries))
+	}
+	if g.text {
+		g.rollout.measured.TextMetrics = phases.MeasureTexts(drawn, g.rollout.counts.Tokens)
+	}
+	show := g.opt.Completions.Due(g.showNext, step, g.opt.NumIterations)
+	g.showNext = false
+	if !show || !g.text {
+		return nil
+	}
+	return g.opt.Completions.Record(g.env.Rec, g.name, epoch, step, drawn, g.opt.Advantage)
+}
+
+// advantagesOf chooses the candidates of an epoch and returns their advantages.
+func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top advantage.Selection, adv []float64, before, after advantage.Stats) {
+	if of := g.opt.Hooks.Advantages; of != nil {
+		top, adv, after = of(groups, g.opt, epoch)
+		return top, adv, after, after
+	}
+	return g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
+}
+
 // dropTruncated takes completions that were cut at the length limit out of the loss: what such a text is
 // worth says little about its tokens (overlong filtering, DAPO, arXiv:2503.14476 §3.4). As in TRL, their
 // rewards stay in the baseline and they still count where the loss is a mean over candidates; their tokens
@@ -141,18 +175,4 @@ func dropTruncated(b *selector.Batch) {
 			b.Drop(at)
 		}
 	}
-}
-
-// advantageBins is the length of adv_hist: bins of width 0.5 over ±5, the default clip.
-const advantageBins = 20
-
-// advantageHistogram counts valid advantages in 20 equal bins over [-5, 5].
-func advantageHistogram(adv []float64, valid []bool) []float64 {
-	h := make([]float64, advantageBins)
-	for i, ok := range valid {
-		if ok && !math.IsNaN(adv[i]) {
-			h[max(0, min(advantageBins-1, int(math.Floor((adv[i]+5)/10*advantageBins))))]++
-		}
-	}
-	return h
 }

@@ -112,7 +112,6 @@ func TestResumeIsExact(t *testing.T) {
 	}{
 		{"every phase", func() phases.Plan { return toyPlan(train) }, 3 * (1 + 2 + 3 + 2*2)},
 		{"constant policies", func() phases.Plan { return constantPlan(train) }, 3 * (2 + 2)},
-		{"compat", func() phases.Plan { return compatPlan(train) }, 3 * (2 + 2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) { phasetest.ResumesExactly(t, tc.plan, tc.steps) })
 	}
@@ -124,18 +123,6 @@ func constantPlan(train *pointer.Source) phases.Plan {
 	rceOpt.Epochs, grpo.Epochs, grpo.LR = 2, 2, 3e-3
 	grpo.OldPolicy, grpo.KL.Reference, grpo.Freeze = "phase_start", "init", []string{"query_proj"}
 	sched := schedule.DefaultLROptions()
-	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
-		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0), New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 16)}}
-}
-
-// compatPlan has the reference's initial policy with other heads and its stale gradients.
-func compatPlan(train *pointer.Source) phases.Plan {
-	rceOpt, grpo := rce.DefaultOptions(), DefaultOptions()
-	rceOpt.Epochs, rceOpt.KeepGradient, grpo.Epochs, grpo.LR, grpo.Compat = 2, true, 2, 3e-3, true
-	grpo.OldPolicy, grpo.OldPolicyHeads, grpo.Freeze, grpo.MaxLogRatio = "init", new(2), []string{"input_proj", "query_proj"}, math.Inf(1)
-	grpo.KL.Reference, grpo.KL.Estimator, grpo.KL.Update = "init", "k3_reversed", "step"
-	grpo.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: new(5), Baseline: "subset"}
-	sched := schedule.LROptions{Name: "constant"}
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
 		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0), New("grpo", grpo, phases.DefaultOptimOptions(), sched, train, 16)}}
 }
@@ -255,7 +242,11 @@ func TestObjectives(t *testing.T) {
 		for i := range r {
 			want[i] = tc.f(r[i])
 		}
-		golden.Close(t, sampledKL(tc.estimator, torchx.From(r, 3), 20).Floats(), want, 1e-12)
+		e, err := find("kl.estimator", Estimators(), tc.estimator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Close(t, e.Sampled(torchx.From(r, 3), 20).Floats(), want, 1e-12)
 	}
 
 	p, q := []float64{0.7, 0.2, 0.1, 0}, []float64{0.25, 0.25, 0.5, 0}

@@ -75,12 +75,12 @@ func TestSummaryLossFixtures(t *testing.T) {
 				fx.Rows[i].New, fx.Rows[i].Old, fx.Rows[i].Ref, fx.Rows[i].GradSample = cut(get("new")), cut(get("old")), cut(get("ref")), cut(get("grad_new"))
 			}
 			g := scriptedGRPO(t, fx, "sample", recipe)
-			golden.Close(t, g.hand.adv, get("advantages"), 1e-6)
+			golden.Close(t, g.rollout.adv, get("advantages"), 1e-6)
 			m, loss, gradient := g.pass(t)
 			golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.Policy, want.KL}, 2e-6)
 			golden.Close(t, []float64{m["clip_fraction_low"].(float64) + m["clip_fraction_high"].(float64)}, []float64{want.Clipped}, 1e-6)
 			for i, row := range fx.Rows {
-				at := i * g.hand.batch.T
+				at := i * g.rollout.batch.T
 				golden.Close(t, gradient[at:at+len(row.GradSample)], row.GradSample, 2e-6)
 			}
 		})
@@ -219,12 +219,10 @@ func TestSummaryGRPO(t *testing.T) {
 					}
 					defer phase.End()
 					policy.Params().SetValues(base)
-					if err := phase.BeginEpoch(1); err != nil {
-						t.Fatal(err)
-					}
+					phase.BeginEpoch(1)
 					want := c.Scenarios[mode+"."+run.scenario].Passes
 					for i := range 4 {
-						m, err := phase.Step(context.Background(), 1, i, i%run.passes, []int{0, 1})
+						m, err := phasetest.Row(phase.Step(context.Background(), 1, i, i%run.passes, []int{0, 1}))
 						if err != nil {
 							t.Fatal(err)
 						}

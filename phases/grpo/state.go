@@ -22,22 +22,18 @@ func (g *Phase) unsaved() map[string]selector.Policy {
 	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
 		k["reference"] = g.reference.Policy
 	}
-	if g.old != g.reference && g.opt.OldPolicy != "init" && g.opt.OldPolicy != "batch" {
+	if g.old != g.reference && g.chosen.old.From == ofPhase {
 		k["old"] = g.old.Policy
 	}
 	return k
 }
 
-// State returns the optimizer, the controllers, the frozen policies and compat's stale gradient.
+// State returns the optimizer, the controllers and the frozen policies.
 func (g *Phase) State() phases.PhaseState {
-	m, v, steps := g.learn.Optimizer.State()
-	values, _ := json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
-	s := phases.PhaseState{Values: values, M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
+	s := g.learn.State()
+	s.Values, _ = json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
 	for role, p := range g.unsaved() {
 		s.Frozen[role] = p.Params().Values()
-	}
-	if stale := g.learn.Frozen.StaleGradient(g.learn.Params.Numel()); stale != nil {
-		s.Frozen[phases.LastGradient] = stale
 	}
 	return s
 }
@@ -65,13 +61,7 @@ func (g *Phase) Restore(s phases.PhaseState) error {
 		}
 		p.Params().SetValues(w)
 	}
-	if stale, ok := s.Frozen[phases.LastGradient]; ok && g.learn.Frozen != nil {
-		if len(stale) != g.learn.Params.Numel() {
-			return fmt.Errorf("%s: the saved gradient has %d values, want %d", g.name, len(stale), g.learn.Params.Numel())
-		}
-		g.learn.Frozen.SetStale(stale)
-	}
-	return g.learn.Optimizer.SetState(s.M, s.V, s.OptimizerSteps)
+	return g.learn.Restore(s)
 }
 
 // End frees the optimizer and the frozen policies.
@@ -81,5 +71,5 @@ func (g *Phase) End() {
 		g.old.free()
 	}
 	g.reference.free()
-	g.hand = rollout{}
+	g.rollout = rollout{}
 }

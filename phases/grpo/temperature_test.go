@@ -45,9 +45,7 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 			}
 			defer phase.End()
 			phase.learn.Optimizer.KeepGrad = true
-			if err := phase.BeginEpoch(1); err != nil {
-				t.Fatal(err)
-			}
+			phase.BeginEpoch(1)
 			if err := phase.Prepare(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +69,7 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 					if phase.opt.OldPolicy == "batch" { // the weights before this step made the samples
 						continue
 					}
-					old = logProbsAt(phase.old.Policy, phase.hand.batch, temperature)
+					old = logProbsAt(phase.old.Policy, phase.rollout.batch, temperature)
 				}
 			}
 		})
@@ -119,15 +117,15 @@ func logProbsAt(p selector.Policy, b *selector.Batch, temperature float64) []flo
 // checkGradient makes a later pass over the batch in hand and holds its loss and gradient against writtenOut.
 func checkGradient(t *testing.T, g *Phase, env *phases.Env, step, pass int, temperature float64, old []float64) {
 	t.Helper()
-	b, params := g.hand.batch, env.Policy.Params()
+	b, params := g.rollout.batch, env.Policy.Params()
 	weights := params.Values()
 	if old == nil { // the first pass kept what the samples were drawn with
-		for _, x := range g.hand.old {
+		for _, x := range g.rollout.old {
 			old = append(old, float64(x))
 		}
 	}
 	ref := logProbsAt(env.Initial, b, temperature)
-	m, err := g.Step(context.Background(), 1, step, pass, b.Queries)
+	m, err := phasetest.Row(g.Step(context.Background(), 1, step, pass, b.Queries))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +188,7 @@ func writtenOut(g *Phase, b *selector.Batch, logp, old, ref []float64) float64 {
 		}
 		for i := range new {
 			ratio, d := math.Exp(new[i]-before[i]), reference[i]-new[i]
-			a := g.hand.adv[at]
+			a := g.rollout.adv[at]
 			loss += -math.Min(ratio*a, math.Max(1-low, math.Min(1+high, ratio))*a) + g.beta.Beta()*(math.Exp(d)-1-d)
 			n++
 		}

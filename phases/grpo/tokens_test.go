@@ -211,7 +211,8 @@ func TestPassesKeepLogProbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer phase.End()
-	reference := phase.Reference().(*phasetest.TokenPolicy)
+	policy, _ := phase.Reference()
+	reference := policy.(*phasetest.TokenPolicy)
 	want := env.Policy.Clone() // the policy that sampled
 	defer want.Free()
 	for pass := range 4 {
@@ -222,9 +223,9 @@ func TestPassesKeepLogProbs(t *testing.T) {
 			t.Errorf("after pass %d the reference was asked %d times", pass, *reference.Forwards)
 		}
 		end := torchx.Scope()
-		logp := want.Forward(phase.hand.batch, selector.ForwardOptions{}).LogP.Floats()
+		logp := want.Forward(phase.rollout.batch, selector.ForwardOptions{}).LogP.Floats()
 		end()
-		for _, kept := range [][]float32{phase.hand.old, phase.hand.ref} { // both start as the policy
+		for _, kept := range [][]float32{phase.rollout.old, phase.rollout.ref} { // both start as the policy
 			if !slices.Equal(kept, objective.Rounded(logp)) {
 				t.Fatalf("pass %d: kept %v, want %v", pass, kept, logp)
 			}
@@ -242,7 +243,7 @@ func TestRCELoss(t *testing.T) {
 				r := tokenRCE(func(o *rce.Options) {
 					o.Rollout, o.Average, o.Top1Only, o.MicroBatch = "offline", average, top1, micro
 				})
-				b := r.Source().Recorded(queries)
+				b := r.Info().Source.Recorded(queries)
 				end := torchx.Scope()
 				logp := env.Policy.Forward(b, selector.ForwardOptions{}).LogP.Floats()
 				end()
@@ -266,7 +267,7 @@ func TestRCELoss(t *testing.T) {
 				if err := r.Begin(env, 10); err != nil {
 					t.Fatal(err)
 				}
-				m, err := r.Step(context.Background(), 1, 0, 0, queries)
+				m, err := phasetest.Row(r.Step(context.Background(), 1, 0, 0, queries))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -296,17 +297,17 @@ func TestZeroVariance(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.End2(t)
-		return g, g.hand.batch.Queries
+		return g, g.rollout.batch.Queries
 	}
-	if g, q := collect("keep", 1, 0); !slices.Equal(q, []int{0, 1, 5, 9}) || g.hand.info["signal_share"] != 0.25 {
-		t.Errorf("keep: queries %v, signal %v", q, g.hand.info["signal_share"])
+	if g, q := collect("keep", 1, 0); !slices.Equal(q, []int{0, 1, 5, 9}) || g.rollout.measured.SignalShare != 0.25 {
+		t.Errorf("keep: queries %v, signal %v", q, g.rollout.measured.SignalShare)
 	}
-	if g, q := collect("filter", 1, 0); !slices.Equal(q, []int{0}) || g.hand.candidates != 24 || g.hand.info["signal_share"] != 0.25 {
-		t.Errorf("filter: queries %v, %d candidates, signal %v", q, g.hand.candidates, g.hand.info["signal_share"])
+	if g, q := collect("filter", 1, 0); !slices.Equal(q, []int{0}) || g.rollout.counts.Candidates != 24 || g.rollout.measured.SignalShare != 0.25 {
+		t.Errorf("filter: queries %v, %d candidates, signal %v", q, g.rollout.counts.Candidates, g.rollout.measured.SignalShare)
 	}
 	g, first := collect("resample", 8, 0)
-	if len(first) != 4 || first[0] != 0 || g.hand.info["resampled_groups"].(int) < 3 {
-		t.Errorf("resample: queries %v after %v more groups", first, g.hand.info["resampled_groups"])
+	if len(first) != 4 || first[0] != 0 || *g.rollout.measured.ResampledGroups < 3 {
+		t.Errorf("resample: queries %v after %v more groups", first, *g.rollout.measured.ResampledGroups)
 	}
 	for _, q := range first[1:] {
 		if q%phasetest.ToyKinds == 1 || slices.Contains([]int{0, 1, 5, 9}, q) {
@@ -323,9 +324,9 @@ func TestZeroVariance(t *testing.T) {
 
 // End2 ends the phase but leaves the batch in hand to look at.
 func (g *Phase) End2(t *testing.T) {
-	hand := g.hand
+	hand := g.rollout
 	g.End()
-	g.hand = hand
+	g.rollout = hand
 }
 
 // TestNothingLeft: a batch of which nothing is left makes a step without a gradient.
@@ -341,7 +342,7 @@ func TestNothingLeft(t *testing.T) {
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
-		m, err := g.Step(context.Background(), 1, 0, 0, []int{0, 1})
+		m, err := phasetest.Row(g.Step(context.Background(), 1, 0, 0, []int{0, 1}))
 		if err != nil || m["loss"] != 0.0 || m["grad_norm"] != 0.0 || m["items"] != 0 {
 			t.Errorf("%s: %v, %v", mode, m, err)
 		}
@@ -360,7 +361,7 @@ func TestTokenStepsFreeTheirTensors(t *testing.T) {
 		}
 		live := 0
 		for step := range 20 {
-			if _, err := phase.Step(context.Background(), 1, step, step%phase.Passes(), []int{0, 1, 2}); err != nil {
+			if _, err := phase.Step(context.Background(), 1, step, step%phase.Info().Passes, []int{0, 1, 2}); err != nil {
 				t.Fatal(err)
 			}
 			if step == 1 {
@@ -368,7 +369,7 @@ func TestTokenStepsFreeTheirTensors(t *testing.T) {
 			}
 		}
 		if torchx.Live() != live {
-			t.Errorf("%s: %d tensors after 2 steps, %d after 20", phase.Name(), live, torchx.Live())
+			t.Errorf("%s: %d tensors after 2 steps, %d after 20", phase.Info().Name, live, torchx.Live())
 		}
 		phase.End()
 	}
@@ -417,7 +418,8 @@ func TestReferenceSync(t *testing.T) {
 					}
 				}
 				var a, b []float64
-				for i, x := range g.Reference().Params().Values() {
+				reference, _ := g.Reference()
+				for i, x := range reference.Params().Values() {
 					a, b = append(a, float64(x)), append(b, float64(want[i]))
 				}
 				golden.Close(t, a, b, 1e-6)
@@ -425,8 +427,8 @@ func TestReferenceSync(t *testing.T) {
 			if !slices.Equal(env.Initial.Params().Values(), start) {
 				t.Error("the initial policy moved")
 			}
-			if g.ReferenceName() != "synced" {
-				t.Errorf("the reference is called %s", g.ReferenceName())
+			if _, name := g.Reference(); name != "synced" {
+				t.Errorf("the reference is called %s", name)
 			}
 			g.End()
 		}

@@ -219,7 +219,7 @@ func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv f
 		rec := &Memory{stopAt: stop, Stop: cancel}
 		_, err := phases.Run(ctx, plan(), newEnv(rec, dir), nil)
 		cancel()
-		if p := plan().Phases; err == nil && stop > total-p[len(p)-1].Passes() {
+		if p := plan().Phases; err == nil && stop > total-p[len(p)-1].Info().Passes {
 			continue // within the passes of the very last batch: the run simply ends
 		}
 		if !errors.Is(err, phases.ErrInterrupted) {
@@ -552,4 +552,12 @@ func (m *Memory) Steps(t *testing.T, phase string) []map[string]any {
 		}
 	}
 	return out
+}
+
+// Row returns the metrics of a step by their names.
+func Row(m phases.Measured, err error) (phases.Metrics, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m.Row(), nil
 }

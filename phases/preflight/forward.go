@@ -152,15 +152,8 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 		return err
 	}
 	defer phase.End()
-	if err := phase.BeginEpoch(1); err != nil {
-		return err
-	}
-	err = torchx.Try(func() error {
-		defer torchx.Scope()()
-		_, err := phase.Step(ctx, 1, 0, 0, p.queries)
-		return err
-	})
-	if err != nil {
+	phases.BeginEpoch(phase, 1)
+	if _, err := p.stepOf(ctx, phase, 0); err != nil {
 		return err
 	}
 	opposite := p.policy.Params().Values()

@@ -59,7 +59,7 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 	if err != nil {
 		return "", err
 	}
-	queries := s.Largest(min(phase.BatchSize(), s.Source.Len()))
+	queries := s.Largest(min(phase.Info().BatchSize, s.Source.Len()))
 	p, src := newPart(s.Source, queries)
 	p.strict = true
 	if phase, err = s.Build(src); err != nil {
@@ -75,13 +75,11 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 	}
 	err = torchx.Try(func() error {
 		defer torchx.Scope()()
-		if err := phase.Begin(&phases.Env{Policy: seen, Initial: initial, Data: t.Data, Seed: t.Seed, GoOn: t.GoOn}, total); err != nil {
+		if err := phase.Begin(t.env(seen, initial), total); err != nil {
 			return err
 		}
 		defer phase.End()
-		if err := phase.BeginEpoch(1); err != nil {
-			return err
-		}
+		phases.BeginEpoch(phase, 1)
 		_, err := phase.Step(ctx, 1, 0, 0, all)
 		return err
 	})

@@ -163,13 +163,14 @@ func list(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:show], ", "), len(names)-show)
 }
 
-// still checks that the reference policy has not moved.
-func (p *probe) still(reference []float32) {
-	if n, ok := p.phase.(interface{ ReferenceName() string }); ok && n.ReferenceName() == "synced" {
+// unmoved checks that the reference policy has not moved.
+func (p *probe) unmoved(weights []float32) {
+	reference, name := phases.ReferenceOf(p.phase, p.env)
+	if name == "synced" {
 		return
 	}
 	p.checks++
-	if !slices.Equal(p.phase.Reference().Params().Values(), reference) {
+	if !slices.Equal(reference.Params().Values(), weights) {
 		p.find("frozen_move", "the reference policy of the KL moves with the policy: it shares its weights, so that the KL is always 0")
 	}
 }

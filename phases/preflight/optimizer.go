@@ -47,8 +47,8 @@ func clipped(norm, limit float64) float64 {
 	return norm
 }
 
-// known reports whether the stage says how its optimizer is configured. Compat puts a stale gradient in place of some.
-func (p *probe) known() bool { return len(p.Optim.Betas) == 2 && !p.GoOn }
+// known reports whether the stage says how its optimizer is configured. Where anything is allowed, some gradients may be others.
+func (p *probe) known() bool { return len(p.Optim.Betas) == 2 && !p.AllowNonFinite }
 
 // firstMoments checks what one step of a new optimizer leaves, and how far it went.
 func (p *probe) firstMoments(ctx context.Context, m phases.Metrics, at moments, after []float32) error {
@@ -140,14 +140,19 @@ func (p *probe) begin(phase phases.Phase) error {
 	if err := phase.Begin(p.env, total); err != nil {
 		return err
 	}
-	return phase.BeginEpoch(1)
+	phases.BeginEpoch(phase, 1)
+	return nil
 }
 
 // stepOf makes step number n of another phase on the batch.
 func (p *probe) stepOf(ctx context.Context, phase phases.Phase, n int) (m phases.Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
-	return phase.Step(ctx, 1, n, 0, p.queries)
+	measured, err := phase.Step(ctx, 1, n, 0, p.queries)
+	if err != nil {
+		return nil, err
+	}
+	return measured.Row(), nil
 }
 
 // stepSize checks how far the first step went: AdamW moves each weight by lr·|g| / (|g| + eps) then, whatever the
@@ -177,7 +182,7 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 // credit checks that the gradient of the phase's first step is that of Σ w·log π, with the weights w that the
 // candidates' own rewards make: one look at every number between a reward and the weights of the policy.
 func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
-	if p.Credit == nil || p.GoOn || !(number(m, "grad_norm") > 0) || len(at.m) == 0 {
+	if p.Credit == nil || p.AllowNonFinite || !(number(m, "grad_norm") > 0) || len(at.m) == 0 {
 		return
 	}
 	how := p.spy.how

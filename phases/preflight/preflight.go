@@ -59,15 +59,6 @@ func (r *Report) Judge() error {
 	return nil
 }
 
-// Soften turns stops into warnings, for runs that must not be ended.
-func (r *Report) Soften() {
-	for i := range r.findings {
-		if r.findings[i].Severity == doctor.Stop {
-			r.findings[i].Severity = doctor.Warning
-		}
-	}
-}
-
 // Faults adds the faults of the data.
 func (r *Report) Faults(faults []audit.Fault) {
 	r.checks += len(audit.Checks())

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/phases/grpo"
 	"fulcrum/selector"
 )
 
@@ -80,21 +79,11 @@ func (s tokenSpy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor
 
 func (s tokenSpy) HalfPrecision() bool { return s.tokens.HalfPrecision() }
 
-// headSpy is a spy on a policy with heads to choose.
-type headSpy struct{ *spy }
-
-func (s headSpy) CloneWithHeads(heads int) (selector.Policy, error) {
-	return s.Policy.(grpo.HeadCloner).CloneWithHeads(heads)
-}
-
 // watch returns a spy on a policy, and what a phase sees of it: the policy's optional powers included.
 func watch(p selector.Policy) (*spy, selector.Policy) {
 	s := &spy{Policy: p, noise: &noise{}}
 	if tokens, ok := p.(selector.TokenPolicy); ok {
 		return s, tokenSpy{s, tokens}
-	}
-	if _, ok := p.(grpo.HeadCloner); ok {
-		return s, headSpy{s}
 	}
 	return s, s
 }

@@ -42,10 +42,17 @@ type Trial struct {
 	Data   phases.Data
 	Seed   int64 // of sampling and dropout
 	Rough  bool  // log-probabilities have less than 24 bits: limits are a thousand times wider, directions those of gradients
-	GoOn   bool  // phases.Env.GoOn
+	// AllowNonFinite and WithHeads are those of phases.Env. Steps that allow anything are not compared with the textbook's.
+	AllowNonFinite bool
+	WithHeads      func(p selector.Policy, heads int) (selector.Policy, error)
 	// Unused says why a tensor may have no part in the log-probabilities of a batch: no image is in it, for
 	// example; "" where it should have. May be nil.
 	Unused func(b *selector.Batch, name string) string
+}
+
+// env is what a phase shares with the trial.
+func (t Trial) env(policy, initial selector.Policy) *phases.Env {
+	return &phases.Env{Policy: policy, Initial: initial, Data: t.Data, Seed: t.Seed, AllowNonFinite: t.AllowNonFinite, WithHeads: t.WithHeads}
 }
 
 // total is how many optimizer steps a phase is told it has: warm-up is over soon.
@@ -146,7 +153,7 @@ func (p *probe) run(ctx context.Context) error {
 	var seen selector.Policy
 	p.spy, seen = watch(p.policy)
 	_, p.part.steps = seen.(selector.TokenPolicy)
-	p.env = &phases.Env{Policy: seen, Initial: p.initial, Data: p.Data, Seed: p.Seed, GoOn: p.GoOn}
+	p.env = p.Trial.env(seen, p.initial)
 	p.phase = phase
 	if err := p.begin(phase); err != nil {
 		p.phase = nil
@@ -166,7 +173,8 @@ func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 // steps makes the first step twice from the same weights, some more, and one with shaken weights twice, the
 // second time with padding.
 func (p *probe) steps(ctx context.Context) error {
-	reference := p.phase.Reference().Params().Values()
+	policy, _ := phases.ReferenceOf(p.phase, p.env)
+	reference := policy.Params().Values()
 	m, err := p.step(ctx, 0)
 	if err != nil {
 		return err
@@ -205,7 +213,7 @@ func (p *probe) steps(ctx context.Context) error {
 		}
 	}
 	idle := p.moved(m)
-	p.still(reference)
+	p.unmoved(reference)
 	if err := p.shaken(ctx, idle); err != nil {
 		return err
 	}
@@ -215,12 +223,8 @@ func (p *probe) steps(ctx context.Context) error {
 // nextEpoch begins another epoch and checks that the optimizer remembers the one before.
 func (p *probe) nextEpoch(ctx context.Context) error {
 	before := momentsOf(p.phase)
-	if _, err := p.phase.EndEpoch(1, phases.Metrics{}); err != nil {
-		return err
-	}
-	if err := p.phase.BeginEpoch(2); err != nil {
-		return err
-	}
+	phases.EndEpoch(p.phase)
+	phases.BeginEpoch(p.phase, 2)
 	m, err := p.step(ctx, p.opt.Steps+1)
 	if err != nil {
 		return ctx.Err() // weights that are nobody's
@@ -253,7 +257,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 		return err
 	}
 	moved := apart(m, padded, "kl_beta") > 0 // by the first of the two: their losses are two
-	if !p.GoOn && !moved {                   // compat counts padding as the reference does
+	if !p.AllowNonFinite && !moved {
 		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
 			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
 	}

@@ -3,9 +3,7 @@ package rce
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
@@ -50,9 +48,9 @@ type Options struct {
 	// sampled completions kept in completions.jsonl (online, token policies)
 	Completions phases.CompletionOptions `koanf:"completions"`
 
-	// Set by the program, not by users.
-	Compat       bool `koanf:"-"` // top1_only takes the first listed beam and the mean over its steps; infinite rewards give NaN
-	KeepGradient bool `koanf:"-"` // leave the last step's clipped gradient in Env.LastGradient
+	// Weights replaces the weights of a batch's candidates [B*G] at a temperature. A program that reproduces another
+	// implementation sets it, no user does.
+	Weights func(b *selector.Batch, tau float64) ([]float64, group.WeightStats) `koanf:"-"`
 }
 
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
@@ -86,6 +84,7 @@ func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Ave
 // candidates are samples of the policy as it is: every step then moves it towards its better ones.
 type Phase struct {
 	name      string
+	sft       bool // has no τ
 	opt       Options
 	sched     schedule.LROptions
 	optim     phases.OptimOptions
@@ -98,7 +97,6 @@ type Phase struct {
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
-	gradient []float32 // restored, until the next step makes its own (KeepGradient)
 }
 
 // New returns the rce phase on recorded beams.
@@ -115,37 +113,37 @@ func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions,
 	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
 	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
 	p := New(rce, optim, sched, src, batch, smoothing)
-	p.name = "sft"
+	p.name, p.sft = "sft", true
 	return p
 }
 
-// Name, Epochs, Source, BatchSize and Passes describe the phase to the scheduler.
-func (r *Phase) Name() string            { return r.name }
-func (r *Phase) Epochs() int             { return r.opt.Epochs }
-func (r *Phase) Source() selector.Source { return r.src }
-func (r *Phase) BatchSize() int          { return r.batch }
-func (r *Phase) Passes() int             { return 1 }
+// Named gives the phase the name that it has in the schedule, where that is not rce or sft.
+func (r *Phase) Named(name string) *Phase {
+	r.name = name
+	return r
+}
 
-// Limits is what the options promise about the phase's rows.
-func (r *Phase) Limits() doctor.Limits {
-	lim := phases.LearnLimits(r.opt.LR, r.sched, r.optim)
-	lim.Online = r.opt.Rollout == "online"
-	if t := r.opt.Temperature; r.name == "rce" {
+// Info implements phases.Phase.
+func (r *Phase) Info() phases.Info {
+	return phases.Info{Name: r.name, Epochs: r.opt.Epochs, Source: r.src, BatchSize: r.batch, Passes: 1, EpochQueries: r.opt.EpochQueries,
+		Online: r.opt.Rollout == "online"}
+}
+
+// Expected implements phases.Expecter.
+func (r *Phase) Expected() doctor.Limits {
+	lim := r.optim.Expected(r.opt.LR, r.sched)
+	if t := r.opt.Temperature; !r.sft {
 		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
 	}
 	return lim
 }
-
-// EpochQueries is how many queries an epoch takes.
-func (r *Phase) EpochQueries() int { return phases.AtMost(r.opt.EpochQueries) }
 
 // Check asks whether the options suit the policy.
 func (r *Phase) Check(env *phases.Env) error {
 	if _, text := env.Policy.(selector.TokenPolicy); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
-	_, err := r.optim.OwnRates(env.Policy.Params(), r.opt.LR)
-	return err
+	return r.optim.Check(env.Policy.Params(), r.opt.LR, nil)
 }
 
 // Begin makes the phase's optimizer.
@@ -156,27 +154,42 @@ func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	r.env, r.total = env, totalSteps
 	_, r.text = env.Policy.(selector.TokenPolicy)
 	var err error
-	if r.learn, err = phases.NewLearner(env.Policy.Params(), r.optim, r.opt.LR, r.sched, totalSteps); err != nil {
-		return err
-	}
-	r.learn.Optimizer.KeepGrad = r.opt.KeepGradient
-	return nil
+	r.learn, err = phases.NewLearner(env, r.name, r.optim, r.opt.LR, r.sched, totalSteps, nil)
+	return err
 }
 
-// BeginEpoch asks for the first batch of samples to be kept for reading; there is nothing to refresh.
-func (r *Phase) BeginEpoch(int) error {
-	r.showNext = true
-	return nil
+// BeginEpoch asks for the first batch of samples to be kept for reading.
+func (r *Phase) BeginEpoch(int) { r.showNext = true }
+
+// EndEpoch implements phases.EpochFollower.
+func (r *Phase) EndEpoch() phases.Measured { return nil }
+
+// Metrics are the numbers of a step of imitation (docs/metrics.md).
+type Metrics struct {
+	phases.OptimizerMetrics
+	phases.TextMetrics
+
+	Items               int      `metric:"items"`
+	Temperature         *float64 `metric:"temperature"` // τ; sft has none
+	EffectiveSampleSize *float64 `metric:"effective_sample_size"`
+	ESSShare            *float64 `metric:"ess_share"`
+	SignalShare         *float64 `metric:"signal_share"`
+	ScoreSpread         *float64 `metric:"score_spread"`
+	MeanReward          *float64 `metric:"mean_reward"` // of sampled candidates
+	RewardStd           *float64 `metric:"reward_std"`
 }
+
+// Row implements phases.Measured.
+func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
 // Step makes one update of weighted imitation.
-func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phases.Metrics, error) {
+func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phases.Measured, error) {
 	batch, err := r.collect(epoch, step, queries) // [B, G, T]
 	if err != nil {
 		return nil, err
 	}
-	tau := r.opt.Temperature.At(step, r.total)                             // annealed by step
-	weights, stats := beamWeights(r.opt, batch, tau, r.env.Data.Normalize) // [B*G], 1 over each query
+	tau := r.opt.Temperature.At(step, r.total) // annealed by step
+	weights, stats := r.weights(batch, tau)    // [B*G], 1 over each query
 	if r.text && r.opt.Top1Only {
 		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
 	}
@@ -189,30 +202,28 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
 		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step)
 	}
-	m, err := r.learn.Step(loss, step)
+	optimizer, err := r.learn.Step(loss, step)
 	if err != nil {
 		return nil, err
 	}
-	r.gradient = nil
-	m["items"] = batch.NumValid()
-	if r.name == "rce" {
-		m["temperature"] = tau
+	m := Metrics{OptimizerMetrics: optimizer, Items: batch.NumValid()}
+	if !r.sft {
+		m.Temperature = &tau
 	}
 	if !r.opt.Top1Only {
-		m["effective_sample_size"] = stats.ESS
+		m.EffectiveSampleSize = &stats.ESS
 		if stats.Several > 0 {
-			m["signal_share"] = objective.Share(stats.Signal, stats.Several)
+			m.SignalShare = new(objective.Share(stats.Signal, stats.Several))
 		}
 		if stats.Signal > 0 {
-			m["ess_share"], m["score_spread"] = stats.SignalShare, stats.Spread
+			m.ESSShare, m.ScoreSpread = &stats.SignalShare, &stats.Spread
 		}
 	}
 	if r.text {
-		m["tokens"] = objective.CountSteps(batch)
-		phases.AddTextMetrics(m, batch)
+		m.TextMetrics = phases.MeasureTexts(batch, objective.CountSteps(batch))
 	}
 	if r.opt.Rollout == "online" {
-		m["mean_reward"], m["reward_std"] = objective.MeanReward(batch), advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G)
+		m.MeanReward, m.RewardStd = new(objective.MeanReward(batch)), new(advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G))
 	}
 	return m, nil
 }
@@ -221,11 +232,11 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error) {
 	if r.opt.Rollout != "online" {
 		b := r.src.Recorded(queries)
-		return b, phases.CheckRewards(b, r.optim.GoOn)
+		return b, phases.CheckRewards(b, r.env.AllowNonFinite)
 	}
 	b, err := phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
 	if err == nil {
-		err = phases.CheckRewards(b, r.optim.GoOn)
+		err = phases.CheckRewards(b, r.env.AllowNonFinite)
 	}
 	if err != nil {
 		return nil, err
@@ -267,34 +278,19 @@ func weightedSteps(weights []float64, b *selector.Batch) float64 {
 	return sum
 }
 
-// beamWeights are the weights [B*G] of a batch's recorded candidates under temperature tau.
-func beamWeights(opt Options, b *selector.Batch, tau float64, normalize func([]float64) []float64) ([]float64, group.WeightStats) {
-	rewards := b.Rewards
+// weights are those [B*G] of a batch's candidates under temperature tau.
+func (r *Phase) weights(b *selector.Batch, tau float64) ([]float64, group.WeightStats) {
 	switch {
-	case opt.Top1Only && opt.Compat:
-		return firstWeights(b)
-	case opt.Top1Only:
+	case r.opt.Weights != nil:
+		return r.opt.Weights(b, tau)
+	case r.opt.Top1Only:
 		return top1Weights(b)
 	}
-	if opt.Rewards == "normalized" && normalize != nil {
+	rewards := b.Rewards
+	if normalize := r.env.Data.Normalize; r.opt.Rewards == "normalized" && normalize != nil {
 		rewards = objective.NormalizeGroups(b, normalize)
 	}
-	w, stats := group.Weights(rewards, b.Valid, b.B(), b.G, tau, opt.Temperature.Relative)
-	if opt.Compat {
-		infiniteIsNaN(w, rewards, b.G)
-	}
-	return w, stats
-}
-
-// infiniteIsNaN makes the weights of groups with an infinite reward NaN, as torch.softmax does.
-func infiniteIsNaN(w, rewards []float64, g int) {
-	for i, r := range rewards {
-		if math.IsInf(r, 1) {
-			for at := i / g * g; at < (i/g+1)*g; at++ {
-				w[at] = math.NaN()
-			}
-		}
-	}
+	return group.Weights(rewards, b.Valid, b.B(), b.G, tau, r.opt.Temperature.Relative)
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
@@ -322,68 +318,16 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 	return b.Take(1, index, valid), kept
 }
 
-// firstWeights puts 1/T on the first listed candidate of each query, as the reference does (defect D14):
-// the loss is then a mean over steps.
-func firstWeights(b *selector.Batch) ([]float64, group.WeightStats) {
-	w := make([]float64, len(b.Valid))
-	stats := group.WeightStats{ESS: 1}
-	for i := range b.B() {
-		if b.Valid[i*b.G] {
-			w[i*b.G] = 1 / float64(b.T)
-			stats.Groups++
-		}
-	}
-	return w, stats
-}
+// State implements phases.Phase.
+func (r *Phase) State() phases.PhaseState { return r.learn.State() }
 
-// EndEpoch has nothing to adapt.
-func (r *Phase) EndEpoch(int, phases.Metrics) (phases.Metrics, error) { return nil, nil }
-
-// Reference is the policy that the run started from.
-func (r *Phase) Reference() selector.Policy { return r.env.Initial }
-
-// State returns the optimizer's state, and the last gradient where the next phase wants it.
-func (r *Phase) State() phases.PhaseState {
-	m, v, steps := r.learn.Optimizer.State()
-	s := phases.PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps}
-	if g := r.clippedGradient(); g != nil {
-		s.Frozen = map[string][]float32{phases.LastGradient: g}
-	}
-	return s
-}
-
-// clippedGradient is the gradient of the last step after clipping; nil unless it is kept.
-func (r *Phase) clippedGradient() []float32 {
-	if !r.opt.KeepGradient || r.gradient != nil || r.learn.Optimizer.Steps() == 0 {
-		return r.gradient
-	}
-	g := torchx.Data[float32](r.learn.Params.Grad())
-	scale := float32(r.learn.Scale)
-	for i := range g {
-		g[i] *= scale
-	}
-	return g
-}
-
-// Restore sets the optimizer's state.
+// Restore implements phases.Phase.
 func (r *Phase) Restore(s phases.PhaseState) error {
-	if err := r.learn.Optimizer.SetState(s.M, s.V, s.OptimizerSteps); err != nil {
+	if err := r.learn.Restore(s); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
-	}
-	if r.opt.KeepGradient && s.OptimizerSteps > 0 {
-		g, ok := s.Frozen[phases.LastGradient]
-		if !ok {
-			return fmt.Errorf("%s: the saved state lacks the last gradient", r.name)
-		}
-		r.gradient = g
 	}
 	return nil
 }
 
 // End frees the optimizer.
-func (r *Phase) End() {
-	if r.opt.KeepGradient {
-		r.env.LastGradient = r.clippedGradient()
-	}
-	r.learn.Free()
-}
+func (r *Phase) End() { r.learn.Free() }

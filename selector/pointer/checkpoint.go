@@ -89,7 +89,7 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 		if !ok {
 			continue
 		}
-		if want := p.params.Shape(name); !equalShape(t.Shape, want) {
+		if want := p.params.Shape(name); !slices.Equal(t.Shape, want) {
 			return fmt.Errorf("%s: parameter %s has shape %v, want %v", c.Path, name, t.Shape, want)
 		}
 		values, err := t.Float32s()
@@ -106,18 +106,6 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 		}
 	}
 	return nil
-}
-
-func equalShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // grows reports whether an override asks for a selector that is the file's but for its state update, which the file's

@@ -49,7 +49,7 @@ func (o CoarseOptions) weights(h int) []weight {
 func (p *Policy) coarseStage(in *inputs, e *encoded, x, rows torchx.Tensor) {
 	query := torchx.Normalize(torchx.Linear(x, p.params.Get("coarse.query_proj.weight"), torchx.Tensor{}))  // [B, dim]
 	cand := torchx.Normalize(torchx.Linear(rows, p.params.Get("coarse.cand_proj.weight"), torchx.Tensor{})) // [U, dim]
-	z := torchx.Scale(products(torchx.Unsqueeze(query, 1), e.spread(cand)), 1/p.opt.Temperature)            // [B, 1, K]
+	z := torchx.Scale(products(torchx.Unsqueeze(query, 1), e.perQuery(cand)), 1/p.opt.Temperature)          // [B, 1, K]
 	if p.opt.Skip.Enabled {
 		z = torchx.Add(torchx.Mul(z, p.params.Get("learned_scale")), e.skip)
 	}
@@ -63,7 +63,7 @@ func (p *Policy) coarseStage(in *inputs, e *encoded, x, rows torchx.Tensor) {
 
 // coarseToFine joins the stages: fine [B, R, K], where what was taken is excluded already.
 func (p *Policy) coarseToFine(e encoded, r rows, fine torchx.Tensor, temperature float64) torchx.Tensor {
-	coarse := r.exclude(r.spread(scaled(e.coarse, temperature)), impossible)
+	coarse := r.exclude(r.repeated(scaled(e.coarse, temperature)), impossible)
 	outside := torchx.Not(e.top)                                                       // [B, 1, K]
 	share := torchx.LogSumExp(torchx.MaskedFill(coarse, outside, impossible), 2, true) // [B, R, 1]
 	within := torchx.LogSumExp(torchx.MaskedFill(fine, outside, impossible), 2, true)

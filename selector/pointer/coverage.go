@@ -29,7 +29,7 @@ func (coverage) topics(p *Policy, x torchx.Tensor) torchx.Tensor {
 }
 
 func (k coverage) prepare(p *Policy, e *encoded) {
-	e.topics = e.spread(k.topics(p, e.unit))                                                                                       // [B, K, M] or [K, M]
+	e.topics = e.perQuery(k.topics(p, e.unit))                                                                                     // [B, K, M] or [K, M]
 	e.needs = torchx.Sigmoid(torchx.Linear(e.state, p.params.Get("diversity.needs.weight"), p.params.Get("diversity.needs.bias"))) // [B, 1, M]
 }
 

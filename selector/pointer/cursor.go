@@ -84,8 +84,8 @@ func (r rows) total() int {
 	return total
 }
 
-// spread repeats what is the same for all steps, or for all selections of a step: x [B, 1 | steps | R, n] → [B, R, n].
-func (r rows) spread(x torchx.Tensor) torchx.Tensor {
+// repeated repeats what is the same for all steps, or for all selections of a step: x [B, 1 | steps | R, n] → [B, R, n].
+func (r rows) repeated(x torchx.Tensor) torchx.Tensor {
 	shape, total := x.Shape(), r.total()
 	switch shape[1] {
 	case total:

@@ -25,8 +25,8 @@ type encoded struct {
 	coarse, top   torchx.Tensor // [B, 1, K] coarse logits, and bool: among the top M (coarse-to-fine)
 }
 
-// spread gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
-func (e encoded) spread(x torchx.Tensor) torchx.Tensor {
+// perQuery gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
+func (e encoded) perQuery(x torchx.Tensor) torchx.Tensor {
 	if e.pool.Nil() {
 		return x
 	}
@@ -78,7 +78,7 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 		rows = p.contextualise(in, drop, e, rows)
 	}
 	if p.opt.NumLayers > 0 {
-		c := e.spread(rows) // [B, K, h] or [K, h]
+		c := e.perQuery(rows) // [B, K, h] or [K, h]
 		for l := range p.opt.NumLayers {
 			x = p.attention(l, in, drop, x, c)
 		}
@@ -87,7 +87,7 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	rows = drop.rows(rows, drop.hidden, "candidate", 0, drop.candidates(in, rows.Shape()[0])) // one mask for a candidate that several queries share
 	e.state = torchx.Unsqueeze(torchx.Normalize(torchx.Linear(x, p.params.Get("query_proj.weight"), torchx.Tensor{})), 1)
 	e.unit = torchx.Normalize(torchx.Linear(rows, p.params.Get("cand_proj.weight"), torchx.Tensor{}))
-	e.cand = e.spread(e.unit)
+	e.cand = e.perQuery(e.unit)
 	e.keys = p.headKeys(*e)
 	if p.diversity != nil {
 		p.diversity.prepare(p, e)
@@ -131,7 +131,7 @@ func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) 
 // taken before is excluded only where the other logits depend on it: PickLogp and rows.exclude do it for all.
 func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64) torchx.Tensor {
 	query := p.queries(cursors)
-	z := r.spread(p.logits(e, query, temperature)) // [B, R, K]
+	z := r.repeated(p.logits(e, query, temperature)) // [B, R, K]
 	if p.diversity != nil {
 		z = p.diversify(e, r, cursors, z, temperature)
 	}

@@ -28,11 +28,11 @@ func headWeights(opt Options, h int) []weight {
 	case "bilinear":
 		return []weight{{name: "head.weight", shape: []int{h, h}, start: nearIdentity}}
 	case "additive":
-		const spread, bias = 0.3, 0.6585 // x stays where tanh is curved; tanh β (1 - tanh² β) is largest, 0.385
-		same := mirrored(spread * math.Sqrt(float64(h)))
+		const std, bias = 0.3, 0.6585 // x stays where tanh is curved; tanh β (1 - tanh² β) is largest, 0.385
+		same := mirrored(std * math.Sqrt(float64(h)))
 		return []weight{
 			{name: "head.query.weight", shape: []int{h, h}, start: same, stream: "head"}, {name: "head.candidate.weight", shape: []int{h, h}, start: same, stream: "head"},
-			{name: "head.bias", shape: []int{h}, start: constant(bias)}, {name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * spread * spread))},
+			{name: "head.bias", shape: []int{h}, start: constant(bias)}, {name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * std * std))},
 		}
 	}
 	return nil
@@ -43,7 +43,7 @@ func (p *Policy) headKeys(e encoded) torchx.Tensor {
 	if p.opt.Head != "additive" {
 		return torchx.Tensor{}
 	}
-	return e.spread(torchx.Linear(torchx.Scale(e.unit, p.perWidth()), p.params.Get("head.candidate.weight"), torchx.Tensor{}))
+	return e.perQuery(torchx.Linear(torchx.Scale(e.unit, p.perWidth()), p.params.Get("head.candidate.weight"), torchx.Tensor{}))
 }
 
 // head scores the pool for queries [B, N, h] and multiplies by factor: [B, N, K].

@@ -49,12 +49,16 @@ func relationWeights(o RelationOptions, d int) []weight {
 		w = append(w, weight{name: "relation.bilinear.weight", shape: []int{d, d}, start: zeros})
 	}
 	if g := o.GateDim; g > 0 {
-		w = append(w, weight{name: "relation.gate_in.weight", shape: []int{g, d}, start: uniform(bound * o.GateInitial)}, weight{name: "relation.gate_in.bias", shape: []int{g}, start: uniform(bound)},
-			weight{name: "relation.gate_out.weight", shape: []int{d, g}, start: zeros}, weight{name: "relation.gate_out.bias", shape: []int{d}, start: zeros})
+		w = append(w,
+			weight{name: "relation.gate_in.weight", shape: []int{g, d}, start: uniform(bound * o.GateInitial)},
+			weight{name: "relation.gate_in.bias", shape: []int{g}, start: uniform(bound)})
+		w = append(w, linearWeights("relation.gate_out.", g, d, zeros)...)
 	}
 	if m := o.ProductDim; m > 0 {
-		w = append(w, weight{name: "relation.product_in.weight", shape: []int{m, d}, start: uniform(bound)}, weight{name: "relation.product_in.bias", shape: []int{m}, start: uniform(bound)},
-			weight{name: "relation.product_out.weight", shape: []int{1, m}, start: zeros}, weight{name: "relation.product_out.bias", shape: []int{1}, start: zeros})
+		w = append(w,
+			weight{name: "relation.product_in.weight", shape: []int{m, d}, start: uniform(bound)},
+			weight{name: "relation.product_in.bias", shape: []int{m}, start: uniform(bound)})
+		w = append(w, linearWeights("relation.product_out.", m, 1, zeros)...)
 	}
 	return w
 }
@@ -62,9 +66,9 @@ func relationWeights(o RelationOptions, d int) []weight {
 // relation scores the pool [B, K] for the queries of a batch.
 func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 	o, w := p.opt.Relation, p.params.Get
-	q := torchx.Narrow(in.rows, 0, in.u, in.b)        // [B, d]
-	c := e.spread(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
-	var score torchx.Tensor                           // [B, K]
+	q := torchx.Narrow(in.rows, 0, in.u, in.b)          // [B, d]
+	c := e.perQuery(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
+	var score torchx.Tensor                             // [B, K]
 	add := func(x torchx.Tensor) {
 		if score.Nil() {
 			score = x

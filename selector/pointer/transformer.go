@@ -3,6 +3,7 @@ package pointer
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
@@ -44,18 +45,10 @@ func (o *TransformerOptions) keys() []key {
 func (o TransformerOptions) weights(opt Options, h int) []weight {
 	w := []weight{{name: "state_transformer.positions", shape: []int{opt.DistinctSteps, h}, start: normal(0.02)}}
 	for i := range o.Layers {
-		pre := fmt.Sprintf("state_transformer.%d.", i)
-		w = append(w,
-			weight{name: pre + "norm1.weight", shape: []int{h}, start: constant(1)}, weight{name: pre + "norm1.bias", shape: []int{h}, start: zeros},
-			weight{name: pre + "self_attn.in_proj_weight", shape: []int{3 * h, h}, start: xavier}, weight{name: pre + "self_attn.in_proj_bias", shape: []int{3 * h}, start: zeros},
-			weight{name: pre + "self_attn.out_proj.weight", shape: []int{h, h}, start: kaiming}, weight{name: pre + "self_attn.out_proj.bias", shape: []int{h}, start: zeros},
-			weight{name: pre + "norm2.weight", shape: []int{h}, start: constant(1)}, weight{name: pre + "norm2.bias", shape: []int{h}, start: zeros},
-			weight{name: pre + "linear1.weight", shape: []int{o.FFNDim, h}, start: kaiming}, weight{name: pre + "linear1.bias", shape: []int{o.FFNDim}, start: zeros},
-			weight{name: pre + "linear2.weight", shape: []int{h, o.FFNDim}, start: kaiming}, weight{name: pre + "linear2.bias", shape: []int{h}, start: zeros})
+		w = append(w, layerWeights(fmt.Sprintf("state_transformer.%d.", i), h, o.FFNDim, kaiming)...)
 	}
-	return append(w,
-		weight{name: "state_transformer.norm.weight", shape: []int{h}, start: constant(1)}, weight{name: "state_transformer.norm.bias", shape: []int{h}, start: zeros},
-		weight{name: "state_transformer.out.weight", shape: []int{h, h}, start: zeros})
+	w = append(w, normWeights("state_transformer.norm.", h)...)
+	return append(w, weight{name: "state_transformer.out.weight", shape: []int{h, h}, start: zeros})
 }
 
 // readOn returns the state [B, N, h] behind a prefix [B, N, L, h] that starts with the query's.
@@ -75,7 +68,8 @@ func (p *Policy) readOn(prefix torchx.Tensor) torchx.Tensor {
 	}
 	mask := p.move(torchx.From(later, 1, 1, l, l))
 	for i := range p.opt.Transformer.Layers {
-		x = p.causalLayer(fmt.Sprintf("state_transformer.%d.", i), x, mask)
+		x = p.transformerLayer(fmt.Sprintf("state_transformer.%d.", i), p.opt.Transformer.Heads, x, mask,
+			func(a torchx.Tensor) torchx.Tensor { return a }, func(_ string, y torchx.Tensor) torchx.Tensor { return y })
 	}
 	last := torchx.Squeeze(torchx.Narrow(x, 1, l-1, 1), 1) // [B·N, h]
 	last = torchx.LayerNorm(last, get("state_transformer.norm.weight"), get("state_transformer.norm.bias"), 1e-5)
@@ -84,19 +78,42 @@ func (p *Policy) readOn(prefix torchx.Tensor) torchx.Tensor {
 	return torchx.Normalize(torchx.Add(start, last))
 }
 
-// causalLayer is one layer over sequences x [R, L, h].
-func (p *Policy) causalLayer(pre string, x, mask torchx.Tensor) torchx.Tensor {
-	shape, heads, w := x.Shape(), p.opt.Transformer.Heads, func(name string) torchx.Tensor { return p.params.Get(pre + name) }
-	r, l, h := shape[0], shape[1], shape[2]
-	dh := h / heads
-	y := torchx.Linear(torchx.LayerNorm(x, w("norm1.weight"), w("norm1.bias"), 1e-5), w("self_attn.in_proj_weight"), w("self_attn.in_proj_bias")) // [R, L, 3h]
-	split := func(i int) torchx.Tensor {
-		return torchx.Transpose(torchx.Reshape(torchx.Narrow(y, 2, i*h, h), r, l, heads, dh), 1, 2) // [R, H, L, dh]
+// transformerLayer is one layer over sequences x [R, L, h], with masked attention: mask is true where a row must not look,
+// undefined where it may look everywhere. weigh sees the attention weights, and part what each of both parts adds.
+func (p *Policy) transformerLayer(pre string, heads int, x, mask torchx.Tensor, weigh func(a torchx.Tensor) torchx.Tensor, part func(site string, y torchx.Tensor) torchx.Tensor) torchx.Tensor {
+	linear := func(name string, y torchx.Tensor) torchx.Tensor {
+		return torchx.Linear(y, p.params.Get(pre+name+"weight"), p.params.Get(pre+name+"bias"))
 	}
-	score := torchx.MatMul(torchx.Scale(split(0), 1/math.Sqrt(float64(dh))), torchx.Transpose(split(1), 2, 3)) // [R, H, L, L]
-	attn := torchx.MatMul(torchx.Softmax(torchx.MaskedFill(score, mask, impossible), -1), split(2))            // [R, H, L, dh]
-	attn = torchx.Reshape(torchx.Transpose(attn, 1, 2), r, l, h)
-	x = torchx.Add(x, torchx.Linear(attn, w("self_attn.out_proj.weight"), w("self_attn.out_proj.bias")))
-	hidden := torchx.GELU(torchx.Linear(torchx.LayerNorm(x, w("norm2.weight"), w("norm2.bias"), 1e-5), w("linear1.weight"), w("linear1.bias"))) // [R, L, ffn]
-	return torchx.Add(x, torchx.Linear(hidden, w("linear2.weight"), w("linear2.bias")))
+	norm := func(name string) torchx.Tensor {
+		return torchx.LayerNorm(x, p.params.Get(pre+name+".weight"), p.params.Get(pre+name+".bias"), 1e-5)
+	}
+	r, l, h := x.Shape()[0], x.Shape()[1], x.Shape()[2]
+	qkv := linear("self_attn.in_proj_", norm("norm1")) // [R, L, 3h]
+	split := func(i int) torchx.Tensor {
+		return torchx.Transpose(torchx.Reshape(torchx.Narrow(qkv, 2, i*h, h), r, l, heads, h/heads), 1, 2) // [R, H, L, dh]
+	}
+	score := torchx.MatMul(torchx.Scale(split(0), 1/math.Sqrt(float64(h/heads))), torchx.Transpose(split(1), 2, 3)) // [R, H, L, L]
+	if !mask.Nil() {
+		score = torchx.MaskedFill(score, mask, impossible)
+	}
+	seen := torchx.MatMul(weigh(torchx.Softmax(score, -1)), split(2)) // [R, H, L, dh]
+	x = torchx.Add(x, part("attended", linear("self_attn.out_proj.", torchx.Reshape(torchx.Transpose(seen, 1, 2), r, l, h))))
+	return torchx.Add(x, part("fed forward", linear("linear2.", torchx.GELU(linear("linear1.", norm("norm2"))))))
+}
+
+// layerWeights lists a layer's parameters under the names of torch.nn.TransformerEncoderLayer. The output weights of both
+// parts start as out says.
+func layerWeights(pre string, h, ffn int, out start) []weight {
+	return slices.Concat(normWeights(pre+"norm1.", h),
+		linearWeights(pre+"self_attn.in_proj_", h, 3*h, xavier), linearWeights(pre+"self_attn.out_proj.", h, h, out),
+		normWeights(pre+"norm2.", h), linearWeights(pre+"linear1.", h, ffn, kaiming), linearWeights(pre+"linear2.", ffn, h, out))
+}
+
+func normWeights(pre string, h int) []weight {
+	return []weight{{name: pre + "weight", shape: []int{h}, start: constant(1)}, {name: pre + "bias", shape: []int{h}, start: zeros}}
+}
+
+// linearWeights lists a linear layer's parameters; its bias starts at 0.
+func linearWeights(pre string, in, out int, start start) []weight {
+	return []weight{{name: pre + "weight", shape: []int{out, in}, start: start}, {name: pre + "bias", shape: []int{out}, start: zeros}}
 }

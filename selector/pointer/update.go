@@ -18,15 +18,17 @@ const gateName = "query_update_gate"
 func updateWeights(opt Options, h int) []weight {
 	switch opt.StateUpdate {
 	case "gate":
-		return []weight{{name: gateName + ".weight", shape: []int{h, 2 * h}, start: xavier}, {name: gateName + ".bias", shape: []int{h}, start: zeros}}
+		return linearWeights(gateName+".", 2*h, h, xavier)
 	case "scalar_gate":
-		return []weight{{name: "scalar_update_gate.weight", shape: []int{1, 2 * h}, start: xavier}, {name: "scalar_update_gate.bias", shape: []int{1}, start: zeros}}
+		return linearWeights("scalar_update_gate.", 2*h, 1, xavier)
 	case transformerState:
 		return opt.Transformer.weights(opt, h)
 	case "gru":
 		return []weight{ // PyTorch's GRUCell and its start
-			{name: "state_gru.weight_ih", shape: []int{3 * h, h}, start: kaiming}, {name: "state_gru.weight_hh", shape: []int{3 * h, h}, start: kaiming},
-			{name: "state_gru.bias_ih", shape: []int{3 * h}, start: zeros}, {name: "state_gru.bias_hh", shape: []int{3 * h}, start: zeros},
+			{name: "state_gru.weight_ih", shape: []int{3 * h, h}, start: kaiming},
+			{name: "state_gru.weight_hh", shape: []int{3 * h, h}, start: kaiming},
+			{name: "state_gru.bias_ih", shape: []int{3 * h}, start: zeros},
+			{name: "state_gru.bias_hh", shape: []int{3 * h}, start: zeros},
 			{name: "step_embedding.weight", shape: []int{opt.DistinctSteps, h}, start: normal(0.02)},
 		}
 	}

@@ -25,14 +25,14 @@ func (p *Policy[P]) Model() Model[P] { return p.model }
 
 func (p *Policy[P]) weights() *Weights { return p.model.Tensors() }
 
-// groups returns the batch's prompts with their completions, and the index for Spread.
+// groups returns the batch's prompts with their completions, and the index for Steps.
 func (p *Policy[P]) groups(op string, b *selector.Batch) ([]Group[P], []int64) {
 	return Groups[P](p.weights().op(op), b)
 }
 
 // steps puts one number a token [n] where the batch has its steps [B, G, T], 0 elsewhere.
 func (p *Policy[P]) steps(b *selector.Batch, x torchx.Tensor, index []int64) torchx.Tensor {
-	return Spread(b, x, index, p.weights().params.Flat())
+	return Steps(b, x, index, p.weights().params.Flat())
 }
 
 // Forward returns the log-probabilities of the batch's tokens. Each prompt is computed once for all its candidates, with

@@ -2,7 +2,7 @@
 // it. It turns batches into prompts with the completions to score, and numbers and completions back into batches.
 //
 //	gs, index := tokens.Groups[P]("vl.forward", batch)   // no padding: what a model computes
-//	out := tokens.Spread(batch, logp, index, like)       // [B, G, T]
+//	out := tokens.Steps(batch, logp, index, like)       // [B, G, T]
 //
 // P is what the policy reads of a prompt, as in package prompts.
 package tokens
@@ -106,9 +106,9 @@ func Groups[P any](op string, b *selector.Batch) (out []Group[P], index []int64)
 	return out, index
 }
 
-// Spread puts one number a token x [n], or no tensor where n is 0, to the steps of the batch [B, G, T] by the index of
+// Steps puts one number a token x [n], or no tensor where n is 0, to the steps of the batch [B, G, T] by the index of
 // Groups; 0 elsewhere. The result lies on the device of like.
-func Spread(b *selector.Batch, x torchx.Tensor, index []int64, like torchx.Tensor) torchx.Tensor {
+func Steps(b *selector.Batch, x torchx.Tensor, index []int64, like torchx.Tensor) torchx.Tensor {
 	all := torchx.FullLike(like, 0, torchx.Float32, 1)
 	if !x.Nil() {
 		all = torchx.Cat(0, x, all)

@@ -41,6 +41,11 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.group, r.option, strings.NewReplacer("|", `\|`, "<", `\<`).Replace(r.comment))
 	}
+	b.WriteString("\n`schedule` names sections, each a phase. `kind` says what a section's phase does and so which keys it has: sft,\n" +
+		"rce and grpo are of the kind they are named after, grpo_online is of kind grpo, and any other name becomes a phase by a\n" +
+		"`kind`, with that kind's defaults and checks. Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +
+		"```yaml\nschedule: [rce, grpo, my_grpo]\nmy_grpo: {kind: grpo, lr: 1e-6, epochs: 2}\n```\n\n" +
+		"    run exp=okvqa_v3 'schedule=[rce,grpo,my_grpo]' +my_grpo.kind=grpo my_grpo.lr=1e-6\n")
 	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")
 	b.WriteString(strings.TrimRight(schema(t).Markdown(), "\n") + "\n")
 	b.WriteString("\n" + strings.TrimRight(hydraOptions(t), "\n") + "\n")

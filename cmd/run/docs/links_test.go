@@ -136,30 +136,41 @@ func TestNamedFilesExist(t *testing.T) {
 
 var treeLine = regexp.MustCompile(`^([.\w/-]+)/ `)
 
-// TestReadmeTreeIsComplete compares the annotated tree with the folders that are there.
-func TestReadmeTreeIsComplete(t *testing.T) {
+// TestTreeIsComplete compares the annotated tree with the folders that are there.
+func TestTreeIsComplete(t *testing.T) {
 	_, folders := tree(t)
-	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "README.md"))
+	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(text), "<!-- tree -->\n```text\n")
 	block, _, closed := strings.Cut(rest, "\n```")
 	if !found || !closed {
-		t.Fatal("README.md: want a ```text block after <!-- tree -->")
+		t.Fatal("docs/README.md: want a ```text block after <!-- tree -->")
 	}
 	shown := map[string]bool{}
 	for _, line := range strings.Split(block, "\n") {
 		if m := treeLine.FindStringSubmatch(line); m != nil {
 			if shown[m[1]] = true; !folders[m[1]] {
-				t.Errorf("README.md's tree shows %s/, which does not exist", m[1])
+				t.Errorf("docs/README.md's tree shows %s/, which does not exist", m[1])
 			}
 		}
 	}
 	for folder := range folders {
 		if !strings.Contains(folder, "/") && !shown[folder] && (folder == ".ci" || !strings.HasPrefix(folder, ".")) {
-			t.Errorf("README.md's tree leaves out %s/", folder)
+			t.Errorf("docs/README.md's tree leaves out %s/", folder)
 		}
+	}
+}
+
+// TestReadmeIsShort: what does not fit on a page belongs into docs/.
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(string(text))); n > 900 {
+		t.Errorf("README.md has %d words, want at most 900", n)
 	}
 }
 

@@ -34,7 +34,7 @@ func exactKL[P any](t *testing.T, policy *tokens.Policy[P], b *selector.Batch, s
 		}
 		return torchx.LogSoftmax(m.Tensors().Logits(hidden), -1)
 	}
-	steps := func(x torchx.Tensor) []float64 { return tokens.Spread(b, x, index, policy.Params().Flat()).Floats() }
+	steps := func(x torchx.Tensor) []float64 { return tokens.Steps(b, x, index, policy.Params().Flat()).Floats() }
 	p, q := all(policy.Model()), all(other.Model())
 	golden.Close(t, policy.KL(b, policy).Floats(), make([]float64, len(b.Mask)), 1e-6)
 	got := policy.KL(b, other).Floats()

@@ -2,9 +2,6 @@ package grpo
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -12,41 +9,35 @@ import (
 )
 
 // frozenPolicy is an old or reference policy. Where its weights stay for the whole phase and the groups
-// are recorded, what it thinks of them is computed once (known) and looked up in every step.
+// are recorded, what it thinks of them is computed once (cached) and looked up in every step.
 type frozenPolicy struct {
 	selector.Policy
-	owned    bool       // freed with the phase
-	constant bool       // nothing refreshes it within the phase
-	known    *knowledge // nil: evaluated in every step
+	owned    bool            // freed with the phase
+	constant bool            // nothing refreshes it within the phase
+	cached   *cachedLogProbs // nil: evaluated in every step
 }
 
-// HeadCloner is a policy whose attention can be read with another number of heads: the same weights, in the same shapes,
-// make another function of them.
-type HeadCloner interface {
-	CloneWithHeads(heads int) (selector.Policy, error)
-}
-
-// distBudget bounds the host memory of known distributions, in bytes.
+// distBudget bounds the host memory of cached distributions, in bytes.
 const distBudget = 256 << 20
 
-// impossibleLogP stands where a known distribution has no entry: the padding of a larger pool.
+// impossibleLogP stands where a cached distribution has no entry: the padding of a larger pool.
 const impossibleLogP = -1e9
 
-// knowledge is what a constant policy thinks of every recorded candidate, on the host.
-type knowledge struct {
+// cachedLogProbs holds what a constant policy thinks of every recorded candidate, on the host.
+type cachedLogProbs struct {
 	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
 	width   []int       // [Q] W
 	dist    [][]float32 // [Q][G·T·A]; nil where nobody asked
 	actions []int       // [Q] A of dist
 }
 
-// know evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
+// cacheLogProbs evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
 // order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
 // steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many candidates would not fit into distBudget.
-func know(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*knowledge, error) {
+func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*cachedLogProbs, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
-	k := &knowledge{logp: make([][]float32, n), width: make([]int, n)}
+	k := &cachedLogProbs{logp: make([][]float32, n), width: make([]int, n)}
 	if dist {
 		k.dist, k.actions = make([][]float32, n), make([]int, n)
 	}
@@ -74,7 +65,7 @@ func know(ctx context.Context, p selector.Policy, src selector.Source, batch int
 }
 
 // take copies a chunk's output to the host, without the padding of its pools.
-func (k *knowledge) take(b *selector.Batch, out selector.Output, steps bool) {
+func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool) {
 	w := 1
 	if steps {
 		w = b.T
@@ -114,7 +105,7 @@ func (k *knowledge) take(b *selector.Batch, out selector.Output, steps bool) {
 
 // logProbs returns log-probabilities [B*G*width] of a batch whose candidate i*G+j is number index[i*G+j] of
 // its query's recorded group; 0 where not valid, and behind a candidate's steps.
-func (k *knowledge) logProbs(b *selector.Batch, index []int, width int) []float32 {
+func (k *cachedLogProbs) logProbs(b *selector.Batch, index []int, width int) []float32 {
 	out := make([]float32, len(b.Valid)*width)
 	for at, ok := range b.Valid {
 		if ok {
@@ -127,7 +118,7 @@ func (k *knowledge) logProbs(b *selector.Batch, index []int, width int) []float3
 }
 
 // distributions returns the same candidates' distributions [B*G*T*A] over pools padded to actions.
-func (k *knowledge) distributions(b *selector.Batch, index []int, actions int) []float32 {
+func (k *cachedLogProbs) distributions(b *selector.Batch, index []int, actions int) []float32 {
 	out := make([]float32, len(b.Valid)*b.T*actions)
 	for at, ok := range b.Valid {
 		if !ok {
@@ -145,27 +136,27 @@ func (k *knowledge) distributions(b *selector.Batch, index []int, actions int) [
 	return out
 }
 
-// view is what a frozen policy thinks of the batch in hand, without gradient.
+// view is what a frozen policy thinks of the rollout, without gradient.
 type view struct {
 	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
 }
 
-// view looks a part of the batch in hand up, or evaluates it; it starts at query from.
+// view looks a part of the rollout up, or evaluates it; it starts at query from.
 func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
-	if f.known == nil {
+	if f.cached == nil {
 		defer torchx.NoGrad()()
 		out := f.Forward(b, forward)
 		return view{g.perRatio(out.LogP), out.Dist}
 	}
-	like, index := f.Params().Flat(), g.hand.index[from*b.G:]
-	v := view{logp: torchx.ToLike(torchx.From(f.known.logProbs(b, index, g.width(b)), g.shape(b)...), like)}
+	like, index := f.Params().Flat(), g.rollout.index[from*b.G:]
+	v := view{logp: torchx.ToLike(torchx.From(f.cached.logProbs(b, index, g.width(b)), g.shape(b, b.T)...), like)}
 	if forward.Dist {
 		a := 0
 		for _, q := range b.Queries {
-			a = max(a, f.known.actions[q])
+			a = max(a, f.cached.actions[q])
 		}
-		v.dist = torchx.ToLike(torchx.From(f.known.distributions(b, index, a), b.B(), b.G, b.T, a), like)
+		v.dist = torchx.ToLike(torchx.From(f.cached.distributions(b, index, a), b.B(), b.G, b.T, a), like)
 	}
 	return v
 }
@@ -173,29 +164,15 @@ func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selec
 // kept returns the log-probabilities of a part that the batch's first pass kept, like logp.
 func (g *Phase) kept(values []float32, b *selector.Batch, from int, like torchx.Tensor) torchx.Tensor {
 	w := g.width(b)
-	return torchx.ToLike(torchx.From(values[from*b.G*w:][:len(b.Valid)*w], g.shape(b)...), like)
+	return torchx.ToLike(torchx.From(values[from*b.G*w:][:len(b.Valid)*w], g.shape(b, b.T)...), like)
 }
 
-// referenceView is what the reference policy thinks of a part of the batch in hand.
+// referenceView is what the reference policy thinks of a part of the rollout.
 func (g *Phase) referenceView(b *selector.Batch, from int, temperature float64) view {
-	if g.hand.ref != nil {
-		return view{logp: g.kept(g.hand.ref, b, from, g.reference.Params().Flat())}
+	if g.rollout.ref != nil {
+		return view{logp: g.kept(g.rollout.ref, b, from, g.reference.Params().Flat())}
 	}
-	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.opt.KL.Estimator == "exact"})
-}
-
-// oldLogProbs returns the old policy's log-probabilities, like logp, and whether that policy has the very
-// weights that the numerator has now.
-func (g *Phase) oldLogProbs(b *selector.Batch, from int, temperature float64, logp torchx.Tensor, ref view) (torchx.Tensor, bool) {
-	switch {
-	case g.hand.old != nil:
-		return g.kept(g.hand.old, b, from, logp), false
-	case g.opt.OldPolicy == "batch":
-		return torchx.Detach(logp), true
-	case g.old == g.reference:
-		return ref.logp, g.sinceOld == 0 && g.startsOld
-	}
-	return g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}).logp, g.sinceOld == 0 && g.startsOld
+	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.chosen.kl.Sampled == nil})
 }
 
 func (f *frozenPolicy) free() {
@@ -204,25 +181,8 @@ func (f *frozenPolicy) free() {
 	}
 }
 
-// freezePolicies makes the old and the reference policy, one for both where they are the same.
-func (g *Phase) freezePolicies() error {
-	switch g.opt.OldPolicy {
-	case "batch":
-		g.old = &frozenPolicy{Policy: g.env.Policy}
-	case "init":
-		g.old = &frozenPolicy{Policy: g.env.Initial, constant: true}
-		if n := g.opt.OldPolicyHeads; n != nil {
-			rebuilt, err := g.withHeads(g.env.Initial, *n)
-			if err != nil {
-				return err
-			}
-			g.old = &frozenPolicy{Policy: rebuilt, constant: true, owned: true}
-		}
-		g.startsOld = maps.Equal(g.old.Metadata(), g.env.Policy.Metadata()) && slices.Equal(g.old.Params().Values(), g.env.Policy.Params().Values())
-	default:
-		g.startsOld = true
-		g.old = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: g.opt.OldPolicy == "phase_start", owned: true}
-	}
+// takeReference makes the reference policy, after the old one, which serves as both where they are the same.
+func (g *Phase) takeReference() {
 	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own
 	switch ref := g.opt.KL.Reference; {
 	case ref == g.opt.OldPolicy && g.old.constant && !follows:
@@ -234,20 +194,6 @@ func (g *Phase) freezePolicies() error {
 	default:
 		g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}
 	}
-	return nil
-}
-
-// withHeads rebuilds the initial policy with n attention heads (old_policy_heads). The caller frees it.
-func (g *Phase) withHeads(initial selector.Policy, n int) (selector.Policy, error) {
-	p, ok := initial.(HeadCloner)
-	if !ok {
-		return nil, fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, n)
-	}
-	rebuilt, err := p.CloneWithHeads(n)
-	if err != nil {
-		return nil, fmt.Errorf("%s.old_policy_heads: %w", g.name, err)
-	}
-	return rebuilt, nil
 }
 
 // syncReference moves the reference towards the policy after every kl.sync_steps optimizer steps; step
@@ -266,34 +212,34 @@ func (g *Phase) syncReference(step int) {
 	torchx.Copy(to, torchx.Add(torchx.Scale(g.env.Policy.Params().Flat(), mix), torchx.Scale(to, 1-mix)))
 }
 
-// lookAheadBatch is how many queries are evaluated at once when a phase begins.
-const lookAheadBatch = 64
+// cacheBatch is how many queries are evaluated at once when a phase begins.
+const cacheBatch = 64
 
 // Prepare computes once what the constant policies think of all recorded groups. A policy temperature
 // that moves would make it wrong.
 func (g *Phase) Prepare(ctx context.Context) error {
-	if g.opt.Rollout == "online" || g.opt.Temperature.Enabled {
+	if g.chosen.rollout.Samples || g.opt.Temperature.Enabled {
 		return nil
 	}
-	batch := max(g.batch, lookAheadBatch)
+	batch := max(g.batchSize, cacheBatch)
 	switch {
-	case g.opt.Compat:
-		batch = g.batch // the noise of D20 wants the shapes of the steps
+	case g.opt.Hooks.CacheLikeSteps:
+		batch = g.batchSize
 	case g.opt.MicroBatch != nil:
 		batch = *g.opt.MicroBatch
 	case g.text:
-		batch = g.batch // whose memory a step needs anyway
+		batch = g.batchSize // whose memory a step needs anyway
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if !f.constant || f.known != nil {
+		if !f.constant || f.cached != nil {
 			continue
 		}
-		dist := f == g.reference && g.opt.KL.Estimator == "exact"
+		dist := f == g.reference && g.chosen.kl.Sampled == nil
 		if s, ok := f.Policy.(selector.Stopper); ok && s.MayStop() && dist {
 			continue // its last action stands behind the padding that take cuts off
 		}
 		var err error
-		if f.known, err = know(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
+		if f.cached, err = cacheLogProbs(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
 			return err
 		}
 	}

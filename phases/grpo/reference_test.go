@@ -24,11 +24,11 @@ import (
 func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	train, _ := raggedToy(t)
 	p := phasetest.ToyPolicy(t)
-	known, err := know(context.Background(), p, train, 5, true, false, 300)
+	known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 300)
 	if err != nil || known == nil {
 		t.Fatalf("%v, %v", known, err)
 	}
-	steps, err := know(context.Background(), p, train, 5, false, true, 300)
+	steps, err := cacheLogProbs(context.Background(), p, train, 5, false, true, 300)
 	if err != nil || steps == nil {
 		t.Fatalf("%v, %v", steps, err)
 	}
@@ -39,14 +39,14 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		g := &Phase{hand: rollout{batch: b, index: top.Index}}
-		got := g.view(&frozenPolicy{Policy: p, known: known}, b, 0, selector.ForwardOptions{Dist: true})
+		g := &Phase{rollout: rollout{batch: b, index: top.Index}}
+		got := g.view(&frozenPolicy{Policy: p, cached: known}, b, 0, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
-		perStep := g.view(&frozenPolicy{Policy: p, known: steps}, b, 0, selector.ForwardOptions{})
+		perStep := g.view(&frozenPolicy{Policy: p, cached: steps}, b, 0, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
-		part := g.view(&frozenPolicy{Policy: p, known: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
+		part := g.view(&frozenPolicy{Policy: p, cached: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
@@ -54,12 +54,12 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 			t.Errorf("%d log-probabilities up to %g, want %d up to 0", len(a), slices.Max(a), len(w))
 		}
 	}
-	if known, err := know(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
+	if known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
 		t.Errorf("distributions of %d candidates are kept: %v, %v", 1<<30, known, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := know(ctx, p, train, 5, true, false, 300); err == nil {
+	if _, err := cacheLogProbs(ctx, p, train, 5, true, false, 300); err == nil {
 		t.Error("an interrupted evaluation went on")
 	}
 }
@@ -152,18 +152,18 @@ func (e equal) Recorded(queries []int) *selector.Batch {
 func TestGroupsWithoutSignalAreRefused(t *testing.T) {
 	train, val := phasetest.Toy(t) // 48 groups
 	for _, tc := range []struct {
-		with   int
-		compat bool
-		want   string
+		with int
+		any  bool
+		want string
 	}{
 		{2, false, "95.83 % of the 48 recorded groups have no signal"}, {3, false, ""}, {0, true, ""},
 	} {
 		opt := DefaultOptions()
-		opt.Compat = tc.compat
+		opt.Hooks.AnySignal = tc.any
 		phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), equal{train, tc.with}, 16)
 		err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%d groups with a signal, compat %v: error %v, want %q", tc.with, tc.compat, err, tc.want)
+			t.Errorf("%d groups with a signal, any %v: error %v, want %q", tc.with, tc.any, err, tc.want)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 		w[i] *= 1.5
 	}
 	env.Policy.Params().SetValues(w)
-	m, err := phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2})
+	m, err := phasetest.Row(phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	}
 	defer phase.End()
 	for step, fresh := range []bool{true, false, false, false, true, false} {
-		m, err := phase.Step(context.Background(), 1, step, step%2, []int{0, 1, 2})
+		m, err := phasetest.Row(phase.Step(context.Background(), 1, step, step%2, []int{0, 1, 2}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,10 +239,10 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 		if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
 			t.Fatal(err)
 		}
-		m, err := phase.EndEpoch(1, nil)
+		m := phase.EndEpoch().Row()
 		phase.End()
-		if err != nil || m["kl_beta_at_bound"] != lift {
-			t.Errorf("lift_zero %v: at bound %v, %v", lift, m["kl_beta_at_bound"], err)
+		if m["kl_beta_at_bound"] != lift {
+			t.Errorf("lift_zero %v: at bound %v", lift, m["kl_beta_at_bound"])
 		}
 	}
 }

@@ -1,0 +1,61 @@
+package job
+
+import (
+	"fulcrum/phases"
+	"fulcrum/reports/record"
+)
+
+// Recorder writes what phases record to a job's log, and has the plots redrawn after every epoch.
+type Recorder struct {
+	*Job
+	Ask func(query int64) Asked // nil: nothing is known of a query but its id
+}
+
+// Asked is what a query asks, for readers of completions.jsonl.
+type Asked struct {
+	Question, Reference string
+	Answers             []string
+}
+
+var _ phases.Recorder = Recorder{}
+
+// Record implements phases.Recorder.
+func (r Recorder) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
+		return err
+	}
+	if r.Redraw != nil && kind == record.KindEpoch {
+		r.Redraw()
+	}
+	return nil
+}
+
+// Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
+func (r Recorder) Mark() (rows, evals, completions int, err error) {
+	if r.Held != nil {
+		if err := r.Held(); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	return r.Log.Mark()
+}
+
+// Scores implements phases.Recorder.
+func (r Recorder) Scores(s phases.Scores) error {
+	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
+}
+
+// Completions implements phases.Recorder.
+func (r Recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
+	out := make([]record.Completion, len(rows))
+	var of Asked
+	for i, c := range rows {
+		if r.Ask != nil && (i == 0 || c.QueryID != rows[i-1].QueryID) {
+			of = r.Ask(c.QueryID)
+		}
+		out[i] = record.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
+			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
+	}
+	return r.Log.Completions(phase, epoch, step, out)
+}

@@ -1,0 +1,148 @@
+package grpo
+
+import (
+	"fulcrum/internal/option"
+	"fulcrum/phases"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
+	"fulcrum/selector"
+)
+
+// Options configures group-relative policy optimisation (config sections grpo and grpo_online).
+type Options struct {
+	// passes over the groups; 0 skips the phase
+	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
+	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
+	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
+	// peak learning rate
+	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
+	// queries a step; null = data.batch_size
+	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
+	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
+	// those of the same loss; null = all at once
+	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	// offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and
+	// scored by the reader or the rewards
+	Rollout string `koanf:"rollout"`
+	// sampled sequences per query (online)
+	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
+	// temperature of sampling (online), times the policy's own (temperature); old, new and reference
+	// log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs
+	// are taken without it
+	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	// optimizer steps on each batch before the next (μ of GRPO)
+	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
+	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
+	Ratio string `koanf:"ratio" enum:"sequence,token"`
+	// grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo:
+	// over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length
+	// allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta
+	// is still adapted and reported)
+	Loss string `koanf:"loss" also:"loss_type"`
+	// PPO's ratio clip
+	Clip ClipOptions `koanf:"clip"`
+	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong
+	// filtering, DAPO)
+	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
+	// groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the
+	// others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)
+	ZeroVariance string `koanf:"zero_variance"`
+	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not
+	MaxResamples int `koanf:"max_resamples" range:"[1,100]"`
+	// group-relative advantages
+	Advantage advantage.Options `koanf:"advantage"`
+	// how many of a group's best candidates count
+	Curriculum advantage.CurriculumOptions `koanf:"curriculum"`
+	// KL penalty against the reference policy
+	KL control.KLOptions `koanf:"kl"`
+	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
+	Temperature control.PolicyTemperatureOptions `koanf:"temperature"`
+	// parameters whose name contains one of these stay as they are in this phase
+	Freeze []string `koanf:"freeze"`
+	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
+	// importance weights): that of the run's start, of the phase's start, of the epoch's start, of every
+	// update_old_after steps, or of the batch's first pass
+	OldPolicy string `koanf:"old_policy"`
+	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's,
+	// whatever was trained
+	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)"`
+	// optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to
+	// num_iterations: at every batch, without a copy of the weights, as with old_policy=batch
+	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)"`
+	// log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python
+	// reference
+	MaxLogRatio float64 `koanf:"max_log_ratio" range:"(0,inf]"`
+	// bonus for entropy, in loss units per nat
+	EntropyWeight float64 `koanf:"entropy_weight" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
+	// sampled completions kept in completions.jsonl (token policies)
+	Completions phases.CompletionOptions `koanf:"completions"`
+
+	Hooks Hooks `koanf:"-"`
+}
+
+// ClipOptions is PPO's clip range.
+type ClipOptions struct {
+	// the ratio is kept in [1-epsilon, 1+epsilon] (Schulman et al. 2017)
+	Epsilon float64 `koanf:"epsilon" range:"(0,1)" also:"clip_epsilon,cliprange,clip_range,clip_ratio,clip_eps,eps_clip"`
+	// upper side of the range; null = epsilon (clip-higher, DAPO)
+	EpsilonHigh *float64 `koanf:"epsilon_high" range:"(0,inf)" also:"clip_epsilon_high,clip_ratio_high"`
+}
+
+// DefaultOptions returns GRPO on recorded groups with an exact KL penalty.
+func DefaultOptions() Options {
+	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
+		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
+		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
+		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
+		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
+}
+
+// Hooks replace parts of the algorithm. A program that reproduces another implementation sets them, no user does.
+type Hooks struct {
+	// Advantages chooses the candidates of an epoch from whole groups and returns their advantages, with the statistics of
+	// what is left; nil: as curriculum and advantage say.
+	Advantages func(groups *selector.Batch, o Options, epoch int) (advantage.Selection, []float64, advantage.Stats)
+	// AnySignal trains on recorded groups even where nearly none can teach anything.
+	AnySignal bool
+	// CacheLikeSteps caches log-probabilities in batches of a step's size: their last bits are then those of a step.
+	CacheLikeSteps bool
+}
+
+// Validate checks the keys that depend on each other.
+func (o Options) Validate() error {
+	c, err := o.choose()
+	if err != nil {
+		return err
+	}
+	if h := o.Clip.EpsilonHigh; h != nil && *h < o.Clip.Epsilon {
+		return option.Errorf("clip.epsilon_high", "want at least epsilon = %g, got %g", o.Clip.Epsilon, *h)
+	}
+	if c.rollout.Samples && c.old.Constant {
+		return option.Errorf("old_policy", "want batch, every_n or epoch_start with rollout=%s "+
+			"(the old policy samples the groups and has to follow), got %s", o.Rollout, o.OldPolicy)
+	}
+	if o.OldPolicyHeads != nil && c.old.From != ofRun {
+		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s", o.OldPolicy)
+	}
+	if o.Ratio == "sequence" && c.loss.EveryToken {
+		return option.Errorf("loss", "want grpo, gspo or ppo_clip with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)
+	}
+	if c.silence.Resamples && !c.rollout.Samples {
+		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)
+	}
+	return nil
+}
+
+// ValidateTokens checks what only a token policy asks for: nobody sums over a vocabulary to differentiate
+// an exact KL, and there are no heads to choose.
+func (o Options) ValidateTokens() error {
+	if c, err := o.choose(); err != nil {
+		return err
+	} else if c.kl.Sampled == nil {
+		return option.Errorf("kl.estimator", "want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here")
+	}
+	if o.OldPolicyHeads != nil {
+		return option.Errorf("old_policy_heads", "want null with a token policy")
+	}
+	return nil
+}

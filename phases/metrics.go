@@ -1,0 +1,68 @@
+package phases
+
+import (
+	"reflect"
+	"sort"
+)
+
+// Metrics are the named numbers of a row of metrics.jsonl. Units are part of a name's meaning: docs/metrics.md.
+type Metrics map[string]any
+
+// Measured is what a phase measured in a step or an epoch: a struct whose fields carry their names as tags.
+type Measured interface {
+	// Row returns the numbers by their names in metrics.jsonl. Row of this package does it for a struct.
+	Row() Metrics
+}
+
+// Row implements Measured.
+func (m Metrics) Row() Metrics { return m }
+
+// Row returns the fields of a struct by their tag metric:"name", embedded structs included. A nil pointer leaves its name
+// out: no constant stands in for a number that is not known. The entries of a map are numbers of their own.
+func Row(of any) Metrics {
+	m := Metrics{}
+	m.addFields(reflect.ValueOf(of))
+	return m
+}
+
+func (m Metrics) addFields(v reflect.Value) {
+	t := v.Type()
+	for i := range t.NumField() {
+		f, name := v.Field(i), t.Field(i).Tag.Get("metric")
+		switch {
+		case t.Field(i).Anonymous:
+			m.addFields(f)
+		case f.Kind() == reflect.Pointer && !f.IsNil():
+			m.add(name, f.Elem())
+		case f.Kind() == reflect.Map:
+			for _, key := range f.MapKeys() {
+				m.add(key.String(), f.MapIndex(key))
+			}
+		case f.Kind() != reflect.Pointer:
+			m.add(name, f)
+		}
+	}
+}
+
+func (m Metrics) add(name string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Float64:
+		m[name] = v.Float()
+	case reflect.Int:
+		m[name] = int(v.Int())
+	case reflect.Bool:
+		m[name] = v.Bool()
+	case reflect.Slice:
+		m[name] = v.Interface().([]float64)
+	}
+}
+
+// names returns the names of m in order, for messages.
+func (m Metrics) names() []string {
+	out := make([]string, 0, len(m))
+	for n := range m {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}

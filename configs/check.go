@@ -110,7 +110,8 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 			if sf == nil {
 				msg := c.schema.unknown(sub, c.root)
 				if c.lax {
-					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub + strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)
+					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub +
+						strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)
 				}
 				c.bad = append(c.bad, sub)
 				c.faults = append(c.faults, errorAt(n.Vals[i].Origin, "%s", msg))

@@ -68,7 +68,8 @@ func (b *treeBuilder) add(o *Override) error {
 			it.options = append(it.options, x.node.Text)
 		}
 	default:
-		return errorAt(where, "config group override must be a string or a list of strings, got %s (to unselect the group use ~%s)", v.describe(), o.fullKey())
+		return errorAt(where, "config group override must be a string or a list of strings, got %s (to unselect the group use ~%s)",
+			v.describe(), o.fullKey())
 	}
 	for _, name := range append(it.options, it.name) {
 		if fault := checkPath(name); fault != "" {

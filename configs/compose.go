@@ -346,7 +346,8 @@ func (c *Composer) hintGroup(o *Override, err error) error {
 	if !ok || strings.Contains(e.Msg, "did you mean") || strings.Contains(o.Key, ".") || o.value == nil || o.value.kind == dictElem {
 		return err
 	}
-	if strings.Contains(e.Msg, "unknown key") || strings.Contains(e.Msg, "Could not override") || strings.Contains(e.Msg, "looks like a config group override") {
+	if strings.Contains(e.Msg, "unknown key") || strings.Contains(e.Msg, "Could not override") ||
+		strings.Contains(e.Msg, "looks like a config group override") {
 		if groups, _, err := c.lib.allGroups(""); err == nil {
 			if hint := didYouMean(o.Key, groups); hint != "" {
 				return &Error{e.Where, e.Msg + strings.Replace(hint, "mean ", "mean the group ", 1)}

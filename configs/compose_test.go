@@ -76,19 +76,32 @@ func TestEdits(t *testing.T) {
 		{"delete a group", "~db", "{'port': 1"},
 		{"a slash in a key that is no group", "+a/b=1", "'a/b': 1"},
 
-		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': Key 'prot' is not in struct (did you mean port?). To append to your config use +prot=1"},
-		{"an absent key inside a dict value", "nested={other:1}", "error: nested={other:1}: Could not override 'nested': Key 'other' is not in struct 'nested'. To append to your config use +nested={other:1}"},
-		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': Key 'z' is not in struct 'nested' (did you mean nested.x?). To append to your config use +nested.z.w=1"},
-		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae': Key 'nmae' not in 'JobConf' (did you mean hydra.job.name?). To append to your config use +hydra.job.nmae=1"},
-		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': Key 'jop' not in 'HydraConf' (did you mean hydra.job?). To append to your config use +hydra.jop.x=1"},
-		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
-		{"list against dict", "tags={a:1}", "error: tags={a:1}: Error merging override: Cannot merge incompatible container types: tags is a list, the override has a mapping"},
-		{"an index behind the end", "tags.3=x", "error: tags.3=x: Error merging override: tags has no item 3: list index out of range, it has 1 items counted from 0"},
+		{"an absent key names the nearest", "prot=1", "error: prot=1: Could not override 'prot': Key 'prot' is not in struct (did you mean " +
+			"port?). To append to your config use +prot=1"},
+		{"an absent key inside a dict value", "nested={other:1}",
+			"error: nested={other:1}: Could not override 'nested': Key 'other' is not in struct 'nested'. To append to your config use " +
+				"+nested={other:1}"},
+		{"an absent parent", "nested.z.w=1", "error: nested.z.w=1: Could not override 'nested.z.w': Key 'z' is not in struct 'nested' (did " +
+			"you mean nested.x?). To append to your config use +nested.z.w=1"},
+		{"an absent key of hydra", "hydra.job.nmae=1", "error: hydra.job.nmae=1: Could not override 'hydra.job.nmae': Key 'nmae' not in " +
+			"'JobConf' (did you mean hydra.job.name?). To append to your config use +hydra.job.nmae=1"},
+		{"an absent key of hydra itself", "hydra.jop.x=1", "error: hydra.jop.x=1: Could not override 'hydra.jop.x': Key 'jop' not in " +
+			"'HydraConf' (did you mean hydra.job?). To append to your config use +hydra.jop.x=1"},
+		{"plus on a value", "+port=2", "error: +port=2: Could not append to config. An item is already at 'port'. Either remove the + " +
+			"prefix: 'port=2', or add a second + to add or override 'port': '++port=2'"},
+		{"list against dict", "tags={a:1}", "error: tags={a:1}: Error merging override: Cannot merge incompatible container types: tags is a " +
+			"list, the override has a mapping"},
+		{"an index behind the end", "tags.3=x", "error: tags.3=x: Error merging override: tags has no item 3: list index out of range, it " +
+			"has 1 items counted from 0"},
 		{"delete with another value", "~port=2", "error: ~port=2: Could not delete from config. The value of 'port' is 1 and not 2."},
-		{"an absent option names the nearest", "db=mysq", "error: db=mysq: In 'config': Could not find 'db/mysq' (did you mean mysql?). Available options in 'db': mysql, pg"},
-		{"null as an option", "db=null", "error: db=null: config group override must be a string or a list of strings, got null (null) (to unselect the group use ~db)"},
-		{"a package on a value", "port@x=1", "error: port@x=1: Override port@x=1 looks like a config group override, but config group 'port' does not exist"},
-		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: Error parsing override: column 6: unexpected \"=\": want \",\" or \"]\" (quote the value if it is text)"},
+		{"an absent option names the nearest", "db=mysq", "error: db=mysq: In 'config': Could not find 'db/mysq' (did you mean mysql?). " +
+			"Available options in 'db': mysql, pg"},
+		{"null as an option", "db=null", "error: db=null: config group override must be a string or a list of strings, got null (null) (to " +
+			"unselect the group use ~db)"},
+		{"a package on a value", "port@x=1", "error: port@x=1: Override port@x=1 looks like a config group override, but config group 'port' " +
+			"does not exist"},
+		{"all syntax errors at once", "a=[ b=c=d", "error: a=[ b=c=d: Error parsing override: column 6: unexpected \"=\": want \",\" or " +
+			"\"]\" (quote the value if it is text)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := flow(t, request(shop, tc.override), false)
@@ -105,24 +118,40 @@ func TestDefaultsLists(t *testing.T) {
 		{"self absent is last", "--- config\ndefaults: [{g: a}]\ng: {x: 0}\n--- g/a\nx: 1\n", "", "{'g': {'x': 0}}"},
 		{"a sub-path gives its folder to the package", "--- config\ndefaults: [{g: s/a}]\n--- g/s/a\nx: 1\n", "", "{'g': {'s': {'x': 1}}}"},
 		{"on the command line the package stays", "--- config\ndefaults: [{g: b}]\n--- g/b\n--- g/s/a\nx: 1\n", "g=s/a", "{'g': {'x': 1}}"},
-		{"an absolute group keeps the parent's package", "--- config\ndefaults: [{g: a}]\n--- g/a\ndefaults: [/h: b]\n--- h/b\nx: 1\n", "", "{'g': {'h': {'x': 1}}}"},
-		{"_global_ restarts", "--- config\ndefaults: [{g: a}]\n--- g/a\ndefaults: [/h@_global_.z: b]\n--- h/b\nx: 1\n", "", "{'z': {'x': 1}, 'g': {}}"},
+		{"an absolute group keeps the parent's package", "--- config\ndefaults: [{g: a}]\n--- g/a\ndefaults: [/h: b]\n--- h/b\nx: 1\n", "",
+			"{'g': {'h': {'x': 1}}}"},
+		{"_global_ restarts", "--- config\ndefaults: [{g: a}]\n--- g/a\ndefaults: [/h@_global_.z: b]\n--- h/b\nx: 1\n", "",
+			"{'z': {'x': 1}, 'g': {}}"},
 		{"optional forgives", "--- config\ndefaults: [optional g: a]\nx: 1\n", "", "{'x': 1}"},
-		{"an override in a file loses to the command line", "--- config\ndefaults: [{g: a}, {e: x}]\n--- g/a\nv: a\n--- g/b\nv: b\n--- g/c\nv: c\n--- e/x\n# @package _global_\ndefaults: [override /g: b]\n", "g=c", "{'g': {'v': 'c'}}"},
-		{"an override in a file wins over the list", "--- config\ndefaults: [{g: a}, {e: x}]\n--- g/a\nv: a\n--- g/b\nv: b\n--- e/x\n# @package _global_\ndefaults: [override /g: b]\n", "", "{'g': {'v': 'b'}}"},
-		{"an added group comes last", "--- config\ndefaults: [{g: a}]\ng: {x: 0}\n--- g/a\nx: 1\n--- h/b\n# @package g\nx: 2\n", "+h=b", "{'g': {'x': 2}}"},
+		{"an override in a file loses to the command line", "--- config\ndefaults: [{g: a}, {e: x}]\n--- g/a\nv: a\n--- g/b\nv: b\n--- " +
+			"g/c\nv: c\n--- e/x\n# @package _global_\ndefaults: [override /g: b]\n", "g=c", "{'g': {'v': 'c'}}"},
+		{"an override in a file wins over the list", "--- config\ndefaults: [{g: a}, {e: x}]\n--- g/a\nv: a\n--- g/b\nv: b\n--- e/x\n# " +
+			"@package _global_\ndefaults: [override /g: b]\n", "", "{'g': {'v': 'b'}}"},
+		{"an added group comes last", "--- config\ndefaults: [{g: a}]\ng: {x: 0}\n--- g/a\nx: 1\n--- h/b\n# @package g\nx: 2\n", "+h=b",
+			"{'g': {'x': 2}}"},
 		{"null over a dict", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: null\n", "", "{'k': None}"},
 		{"??? never hides a value", "--- config\ndefaults: [a, b]\n--- a\nk: 1\n--- b\nk: ???\n", "", "{'k': 1}"},
 
-		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "", "error: configs/conf/config.yaml:2:5: Too many keys in default item: 2, want one, group: option"},
-		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "", "error: configs/conf/config.yaml:2:5: Unsupported keyword 'optinal' in defaults list, in \"optinal g\" (did you mean optional?): want optional or override"},
-		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": Parent traversal ('..') in Defaults List paths is not supported"},
-		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "", "error: configs/conf/config.yaml:2:8: Unsupported item value in defaults: an integer as an option: want a string, a list of strings or null"},
-		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "", "error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: does 'a' include itself?"},
-		{"lists and dicts do not merge", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: [1]\n", "", "error: configs/conf/b.yaml:1:4: k: Cannot merge incompatible container types: a list into a mapping set at configs/conf/a.yaml:1:4"},
-		{"hydra.searchpath below the primary config", "--- config\ndefaults: [a]\n--- a\nhydra: {searchpath: [x]}\n", "", "error: configs/conf/a.yaml:1:21: In 'a': Overriding hydra.searchpath is only supported from the primary config"},
-		{"an unknown key of hydra", "--- config\nhydra:\n  job: {nam: x}\n", "", "error: configs/conf/config.yaml:2:14: Key 'nam' not in 'JobConf': unknown key hydra.job.nam (did you mean hydra.job.name?)"},
-		{"a wrong type in hydra", "--- config\nhydra:\n  job: {num: x}\n", "", "error: configs/conf/config.yaml:2:14: hydra.job.num: want an integer, got the text \"x\""},
+		{"two keys", "--- config\ndefaults:\n  - {a: b, c: d}\n", "",
+			"error: configs/conf/config.yaml:2:5: Too many keys in default item: 2, want one, group: option"},
+		{"an unknown keyword", "--- config\ndefaults:\n  - optinal g: a\n", "",
+			"error: configs/conf/config.yaml:2:5: Unsupported keyword 'optinal' in defaults list, in \"optinal g\" (did you mean optional?): " +
+				"want optional or override"},
+		{"dots", "--- config\ndefaults:\n  - g: ../a\n", "", "error: configs/conf/config.yaml:2:8: \"../a\": Parent traversal ('..') in " +
+			"Defaults List paths is not supported"},
+		{"a number as an option", "--- config\ndefaults:\n  - g: 5\n", "",
+			"error: configs/conf/config.yaml:2:8: Unsupported item value in defaults: an integer as an option: want a string, a list of strings " +
+				"or null"},
+		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "",
+			"error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: does 'a' include itself?"},
+		{"lists and dicts do not merge", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: [1]\n", "",
+			"error: configs/conf/b.yaml:1:4: k: Cannot merge incompatible container types: a list into a mapping set at configs/conf/a.yaml:1:4"},
+		{"hydra.searchpath below the primary config", "--- config\ndefaults: [a]\n--- a\nhydra: {searchpath: [x]}\n", "",
+			"error: configs/conf/a.yaml:1:21: In 'a': Overriding hydra.searchpath is only supported from the primary config"},
+		{"an unknown key of hydra", "--- config\nhydra:\n  job: {nam: x}\n", "",
+			"error: configs/conf/config.yaml:2:14: Key 'nam' not in 'JobConf': unknown key hydra.job.nam (did you mean hydra.job.name?)"},
+		{"a wrong type in hydra", "--- config\nhydra:\n  job: {num: x}\n", "",
+			"error: configs/conf/config.yaml:2:14: hydra.job.num: want an integer, got the text \"x\""},
 		{"a broken file", "--- config\na: [1\n", "", "error: configs/conf/config.yaml:1:1: not YAML: did not find expected ',' or ']'"},
 		{"a duplicate key", "--- config\na: 1\nb: {c: 1, c: 2}\n", "", "error: configs/conf/config.yaml:2:11: found duplicate key c"},
 		{"a python tag", "--- config\na: !!python/none x\n", "", "error: configs/conf/config.yaml:1:4: unknown tag !!python/none on \"x\""},
@@ -247,7 +276,8 @@ func TestSweepJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := JobsYAML(jobs), "- - db=mysql\n  - port=0\n- - db=mysql\n  - port=1\n- - db=pg\n  - port=0\n- - db=pg\n  - port=1\n"; got != want {
+	if got, want := JobsYAML(jobs), "- - db=mysql\n  - port=0\n- - db=mysql\n  - port=1\n- - db=pg\n  - port=0\n- - db=pg\n  - "+
+		"port=1\n"; got != want {
 		t.Errorf("jobs\n%s\nwant\n%s", got, want)
 	}
 	job, err := c.Job(master, 3, jobs[3])
@@ -284,7 +314,8 @@ func TestSweepDeletes(t *testing.T) {
 
 // What a launcher sets for a job, and what a job must leave alone.
 func TestJobSettings(t *testing.T) {
-	files := shop + "--- node/fast\n# @package hydra.launcher\nqueue: fast\n--- other/ray\n# @package _global_\ndefaults: [override /hydra/launcher: ray]\n--- hydra/launcher/ray\nx: 1\n"
+	files := shop + "--- node/fast\n# @package hydra.launcher\nqueue: fast\n--- other/ray\n# @package _global_\ndefaults: [override " +
+		"/hydra/launcher: ray]\n--- hydra/launcher/ray\nx: 1\n"
 	req := request(files, "+hydra.job.env_set={A:1,B:'${port}'}", "hydra.job.env_copy=[SET]", "hydra.job.chdir=yes", "port=1,2")
 	req.Multirun = true
 	c, err := NewComposer(req)
@@ -322,7 +353,8 @@ func TestJobSettings(t *testing.T) {
 func TestOverrideDirname(t *testing.T) {
 	for _, tc := range []struct{ args, value, want string }{
 		{"port=1 db=pg", "${hydra:job.override_dirname}", "db=pg,port=1"},
-		{"port=1 db=pg hydra.job.config.override_dirname.exclude_keys=[port] hydra.job.config.override_dirname.kv_sep=-", "${hydra_override_dirname:}", "db-pg"},
+		{"port=1 db=pg hydra.job.config.override_dirname.exclude_keys=[port] hydra.job.config.override_dirname.kv_sep=-",
+			"${hydra_override_dirname:}", "db-pg"},
 		{"port=1 db=pg", "${hydra_override_dirname:{item_sep:_,kv_sep:'.'}}", "db.pg_port.1"},
 		{"port=1 hydra.job.override_dirname=own", "${hydra:job.override_dirname}", "own"},
 	} {
@@ -368,7 +400,8 @@ func TestSpace(t *testing.T) {
 }
 
 func TestOverrideDirnameResolver(t *testing.T) {
-	c, err := Compose(request("--- config\na: 1\nb: 2\nv: '${hydra_override_dirname:}'\nw: \"${hydra_override_dirname:{kv_sep: '-', item_sep: _, exclude_keys: [b]}}\"\nx: '${hydra:job.num}'\n", "b=3", "a=${b}", "+z=q"))
+	c, err := Compose(request("--- config\na: 1\nb: 2\nv: '${hydra_override_dirname:}'\nw: \"${hydra_override_dirname:{kv_sep: '-', "+
+		"item_sep: _, exclude_keys: [b]}}\"\nx: '${hydra:job.num}'\n", "b=3", "a=${b}", "+z=q"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +446,8 @@ func TestSpaceKinds(t *testing.T) {
 		{"db=glob(*)", "0..0 step 0 int false log false tags [] [mysql pg]"},
 		{"port=interval(3,3)", "error: port=interval(3,3): interval(3, 3): want start < end, both finite"},
 		{"port=interval(0,inf)", "error: port=interval(0,inf): interval(0, +Inf): want start < end, both finite"},
-		{"port=tag(log,interval(0,1))", "error: port=tag(log,interval(0,1)): tag(log, interval(0, 1)): a logarithmic interval must start above 0"},
+		{"port=tag(log,interval(0,1))", "error: port=tag(log,interval(0,1)): tag(log, interval(0, 1)): a logarithmic interval must start " +
+			"above 0"},
 		{"port=range(3,3)", "error: port=range(3,3): a range has no values to choose from"},
 		{"db=glob(z*)", "error: db=glob(z*): a glob has no values to choose from"},
 	} {
@@ -433,10 +467,12 @@ func TestSpaceKinds(t *testing.T) {
 	if err != nil || len(dims) != 1 || dims[0].Key != "lr" || !dims[0].Log() || len(fixed) != 1 || fixed[0] != "d=4" {
 		t.Errorf("params: %+v %v %v", dims, fixed, err)
 	}
-	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    params: {lr: 'interval(2, 1)'}\n"); err == nil || !strings.Contains(err.Error(), "config.yaml:4:18: ") {
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    params: {lr: 'interval(2, 1)'}\n"); err == nil ||
+		!strings.Contains(err.Error(), "config.yaml:4:18: ") {
 		t.Errorf("a fault in params: %v", err)
 	}
-	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    search_space: {lr: {type: float}}\n"); err == nil || !strings.Contains(err.Error(), "hydra.sweeper.params") || !strings.Contains(err.Error(), "config.yaml:4:") {
+	if _, _, err := space("--- config\nlr: 1\nhydra:\n  sweeper:\n    search_space: {lr: {type: float}}\n"); err == nil ||
+		!strings.Contains(err.Error(), "hydra.sweeper.params") || !strings.Contains(err.Error(), "config.yaml:4:") {
 		t.Errorf("search_space: %v", err)
 	}
 }

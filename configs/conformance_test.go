@@ -220,8 +220,12 @@ func TestUnquotedTextReprints(t *testing.T) {
 }
 
 func TestOverrideKeysRefused(t *testing.T) {
-	for _, in := range []string{"$foo/bar=x", "a/b.c=1", "a.1b=x", "a.01=x", "a@b:c=1", "a:b=1", "-a=1", "a[0]=1", "a.[0]=1", "+~a=1", "~+a", "+++a=1",
-		"a@b@c=1", "a//b=1", "a/=1", "/a=1", "a.=1", "key=[]aa", `key=['a\', 'b']`, "key={'a': 1}", `key={" a ": 0}`, "a=\"x", "a='b\\'", "a=}", "a=[1 2", "a={x}", "a={x:1,}", "a={:1}", "a=f(", "a=int(1", "a=int(1,)", "a=int(,1)", "a=~", "a=!x", "a=#x", "a=x;y", "a=x&y", "a=<x", "a=x^y", "a=x`y", "a=x\ny"} {
+	for _, in := range []string{"$foo/bar=x", "a/b.c=1", "a.1b=x", "a.01=x", "a@b:c=1", "a:b=1", "-a=1", "a[0]=1", "a.[0]=1", "+~a=1",
+		"~+a", "+++a=1",
+		"a@b@c=1", "a//b=1", "a/=1", "/a=1", "a.=1", "key=[]aa", `key=['a\', 'b']`, "key={'a': " +
+			"1}", `key={" a ": 0}`, "a=\"x", "a='b\\'", "a=}", "a=[1 " +
+			"2", "a={x}", "a={x:1,}", "a={:1}", "a=f(", "a=int(1", "a=int(1,)", "a=int(,1)",
+			"a=~", "a=!x", "a=#x", "a=x;y", "a=x&y", "a=<x", "a=x^y", "a=x`y", "a=x\ny"} {
 		if o, err := ParseOverride(in); err == nil {
 			t.Errorf("%q: got key %q value %s, want an error", in, o.Key, o.value.reprint())
 		} else if !strings.Contains(err.Error(), in) || !strings.Contains(err.Error(), "column ") {
@@ -255,7 +259,8 @@ func TestReading(t *testing.T) {
 		{"two documents", "a: 1\n---\nb: 2\n", "!a second YAML document"},
 		{"a document end", "a: 1\n...\n", "a: 1\n"},
 		{"a version directive", "%YAML 1.2\n---\na: yes\n", "a: true\n"},
-		{"tags of the core schema", "a: !!str 1\nb: !!int '3'\nc: !!float 1\nd: !!bool 'on'\ne: !!null x\n", "a: '1'\nb: 3\nc: 1.0\nd: true\ne: null\n"},
+		{"tags of the core schema", "a: !!str 1\nb: !!int '3'\nc: !!float 1\nd: !!bool 'on'\ne: !!null x\n",
+			"a: '1'\nb: 3\nc: 1.0\nd: true\ne: null\n"},
 		{"a wrong tag", "a: !!int x", "!\"x\" is not an integer, as its tag !!int says"},
 		{"an unknown tag", "a: !x 1", "!unknown tag !x"},
 		{"python tags", "a: !!python/object/apply:os.system [x]", "!unknown tag"},
@@ -265,7 +270,8 @@ func TestReading(t *testing.T) {
 		{"a number with a dot underscore", "a: ._5", "a: ._5\n"},
 		{"a time inside a key", "12:30: a", "750: a\n"},
 		{"digits of other scripts are quoted", "a: '٣'", "a: '٣'\n"},
-		{"timestamps are quoted, what only looks so is not", "a: ['2001-12-14t21:59:43.10-05:00', '2001-12-14x']", "a:\n- '2001-12-14t21:59:43.10-05:00'\n- 2001-12-14x\n"},
+		{"timestamps are quoted, what only looks so is not", "a: ['2001-12-14t21:59:43.10-05:00', '2001-12-14x']",
+			"a:\n- '2001-12-14t21:59:43.10-05:00'\n- 2001-12-14x\n"},
 		{"a syntax interpolation error names the place", "a:\n  b: ${x\n", "!f.yaml:2:6: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -318,18 +324,30 @@ a.b: dotted
 		{"x ${l} ${li}", "'x [5, ''foo'', ''z''] [{''k'': 1}, {''k'': ''foo''}]'"},
 		{"\\${a}", "${a}"}, {"\\\\${a}", "\\1"}, {"\\\\\\${a}", "\\${a}"}, {"\\a\\\\b", "\\a\\\\b"}, {"$a {b} }", "$a {b} }"},
 		{"${m}", "???"}, {"x${m}", "???"}, {"${n0}", "???"},
-		{"${oc.env:SET}", "val"}, {"${oc.env:EMPTY,x}", "''"}, {"${oc.env:ODD}", "${a}"}, {"${oc.env:NO}", "!environment variable 'NO' not found"},
-		{"${oc.env:NO,null}", "null"}, {"${oc.env:NO,1e3}", "'1000.0'"}, {"${oc.env:NO,true}", "'True'"}, {"${oc.env:NO,[1, a]}", "'[1, ''a'']'"}, {"${oc.env:NO,''}", "''"}, {"${oc.env:1}", "!want NAME"}, {"${oc.env:}", "!want NAME"},
-		{"${oc.decode:'1e3'}", "1000.0"}, {"${oc.decode:'[a, 2]'}", "- a\n- 2"}, {"${oc.decode:'${a}'}", "1"}, {"${oc.decode:null}", "null"}, {"${oc.decode:1}", "!want text"},
-		{"${oc.decode:'null'}", "null"}, {"${oc.decode:' 1'}", "' 1'"}, {"${oc.decode:''}", "!unexpected end"}, {"${oc.decode:'a,b'}", "!want the end"}, {"${oc.decode:'x y'}", "x y"}, {"${oc.decode:'\\${d.x}'}", "3"},
-		{"${oc.select:d.x}", "3"}, {"${oc.select:no,${a}}", "1"}, {"${oc.select:m,5}", "5"}, {"${oc.select:no}", "null"}, {"${oc.select:a.b.c,5}", "5"}, {"${oc.select:l.x,5}", "!not an int"}, {"${oc.select:.b}", "foo"}, {"${oc.select:1}", "!as text"}, {"${oc.select:'l[-1]'}", "z"},
-		{"${oc.create:{p: ${a}, q: [1,,x]}}", "p: 1\nq:\n- 1\n- ''\n- x"}, {"${oc.create:'[1, {a: b}]'}", "- 1\n- a: b"}, {"${oc.create:foo}", "foo: null"}, {"${oc.create:5}", "!unsupported type"}, {"${oc.create:null}", "null"},
-		{"${oc.dict.keys:d}", "- x\n- 'y'\n- l\n- z"}, {"${oc.dict.values:c}", "- 1\n- 1"}, {"${oc.dict.values:.c}", "- 1\n- 1"}, {"x${oc.dict.values:c}", "x['${c.p}', '${c.q}']"}, {"${oc.dict.keys:l}", "!want a mapping"}, {"${oc.dict.keys:no}", "!not found"},
+		{"${oc.env:SET}", "val"}, {"${oc.env:EMPTY,x}", "''"}, {"${oc.env:ODD}", "${a}"}, {"${oc.env:NO}",
+			"!environment variable 'NO' not found"},
+		{"${oc.env:NO,null}", "null"}, {"${oc.env:NO,1e3}", "'1000.0'"}, {"${oc.env:NO,true}", "'True'"}, {"${oc.env:NO,[1, a]}",
+			"'[1, ''a'']'"}, {"${oc.env:NO,''}", "''"}, {"${oc.env:1}", "!want NAME"}, {"${oc.env:}", "!want NAME"},
+		{"${oc.decode:'1e3'}", "1000.0"}, {"${oc.decode:'[a, 2]'}", "- a\n- 2"}, {"${oc.decode:'${a}'}", "1"}, {"${oc.decode:null}",
+			"null"}, {"${oc.decode:1}", "!want text"},
+		{"${oc.decode:'null'}", "null"}, {"${oc.decode:' 1'}", "' 1'"}, {"${oc.decode:''}", "!unexpected end"}, {"${oc.decode:'a,b'}",
+			"!want the end"}, {"${oc.decode:'x y'}", "x y"}, {"${oc.decode:'\\${d.x}'}", "3"},
+		{"${oc.select:d.x}", "3"}, {"${oc.select:no,${a}}", "1"}, {"${oc.select:m,5}", "5"}, {"${oc.select:no}",
+			"null"}, {"${oc.select:a.b.c,5}", "5"}, {"${oc.select:l.x,5}", "!not an int"}, {"${oc.select:.b}", "foo"}, {"${oc.select:1}", "!as " +
+			"text"}, {"${oc.select:'l[-1]'}", "z"},
+		{"${oc.create:{p: ${a}, q: [1,,x]}}", "p: 1\nq:\n- 1\n- ''\n- x"}, {"${oc.create:'[1, {a: b}]'}", "- 1\n- a: b"}, {"${oc.create:foo}",
+			"foo: null"}, {"${oc.create:5}", "!unsupported type"}, {"${oc.create:null}", "null"},
+		{"${oc.dict.keys:d}", "- x\n- 'y'\n- l\n- z"}, {"${oc.dict.values:c}", "- 1\n- 1"}, {"${oc.dict.values:.c}",
+			"- 1\n- 1"}, {"x${oc.dict.values:c}", "x['${c.p}', '${c.q}']"}, {"${oc.dict.keys:l}", "!want a " +
+			"mapping"}, {"${oc.dict.keys:no}", "!not found"},
 		{"${oc.deprecated:d.x}", "3"}, {"${oc.deprecated:no}", "!not found"}, {"${oc.deprecated:a,[1]}", "!as the message"},
-		{"${oc.${res}:a}", "1"}, {"${${num}:a}", "!the name of a resolver must be text"}, {"${oc.selct:a}", "!unsupported interpolation type oc.selct (did you mean oc.select?)"},
+		{"${oc.${res}:a}", "1"}, {"${${num}:a}", "!the name of a resolver must be text"}, {"${oc.selct:a}",
+			"!unsupported interpolation type oc.selct (did you mean oc.select?)"},
 		{"${hydra:a,b}", "!want a path"}, {"${hydra:no}", "null"}, {"${now:%Y%%}", "1970%"},
-		{"${nope}", "!Interpolation key 'nope' not found"}, {"${d.xx}", "!Interpolation key 'd.xx' not found (did you mean x?)"}, {"${..a}", "!too many dots"}, {"${v}", "!Recursive interpolation detected"}, {"${d.x.y}", "!is not a container and thus cannot contain 'y'"},
-		{"${a", "!not closed"}, {"${}", "!want a key"}, {"${a b}", "!"}, {"${a.}", "!want a key"}, {"${.}", "!want a key"}, {"${a:'x}", "!not closed"}, {"${oc.env:a=b}", "!"}, {"${oc.env:(x)}", "!"}, {"${oc.env:'x' y}", "!"}, {"${x${y}}", "!"},
+		{"${nope}", "!Interpolation key 'nope' not found"}, {"${d.xx}", "!Interpolation key 'd.xx' not found (did you mean x?)"}, {"${..a}",
+			"!too many dots"}, {"${v}", "!Recursive interpolation detected"}, {"${d.x.y}", "!is not a container and thus cannot contain 'y'"},
+		{"${a", "!not closed"}, {"${}", "!want a key"}, {"${a b}", "!"}, {"${a.}", "!want a key"}, {"${.}", "!want a key"}, {"${a:'x}",
+			"!not closed"}, {"${oc.env:a=b}", "!"}, {"${oc.env:(x)}", "!"}, {"${oc.env:'x' y}", "!"}, {"${x${y}}", "!"},
 	} {
 		t.Run(tc.in, func(t *testing.T) {
 			n, err := ParseYAML("f", []byte(tree))
@@ -386,8 +404,10 @@ func TestMergeRules(t *testing.T) {
 		{"a mapping over a list", "a: [1]", "a: {x: 1}", "!Cannot merge incompatible container types"},
 		{"a list over a mapping", "a: {x: {y: 1}}", "a: {x: [1]}", "!a.x: Cannot merge incompatible container types"},
 		{"an interpolation replaces a mapping", "a: {x: 1}", "a: ${b}", "a: ${b}\n"},
-		{"a mapping over a link copies the target", "a: ${b}\nb: {x: 1, y: '${.x}'}", "a: {x: 2}", "a:\n  x: 2\n  'y': ${.x}\nb:\n  x: 1\n  'y': ${.x}\n"},
-		{"the target as the merge has left it by then", "b: {x: 1}\na: ${b}", "b: {y: 2}\na: {z: 3}", "b:\n  x: 1\n  'y': 2\na:\n  x: 1\n  'y': 2\n  z: 3\n"},
+		{"a mapping over a link copies the target", "a: ${b}\nb: {x: 1, y: '${.x}'}", "a: {x: 2}",
+			"a:\n  x: 2\n  'y': ${.x}\nb:\n  x: 1\n  'y': ${.x}\n"},
+		{"the target as the merge has left it by then", "b: {x: 1}\na: ${b}", "b: {y: 2}\na: {z: 3}",
+			"b:\n  x: 1\n  'y': 2\na:\n  x: 1\n  'y': 2\n  z: 3\n"},
 		{"relative links too", "d: {b: {x: 1}, a: '${.b}'}", "d: {a: {y: 2}}", "d:\n  b:\n    x: 1\n  a:\n    x: 1\n    'y': 2\n"},
 		{"a broken link is replaced", "a: ${no}", "a: {x: 1}", "a:\n  x: 1\n"},
 		{"??? over a link copies the target", "a: ${b}\nb: {x: 1}", "a: ???", "a:\n  x: 1\nb:\n  x: 1\n"},
@@ -417,12 +437,22 @@ func TestEditRules(t *testing.T) {
 	const base = "a: 1\nd: {x: 3, r: '${c}'}\nc: {k: 7}\nl: [5, {k: 1}]\nm: ???\nn: null\nrd: ${d}\nrr: ${rd}\nrl: ${l}\nbr: ${no}\nrm: ${m}\n"
 	for _, tc := range []struct{ override, want string }{
 		{"rd.x=4", "d:\n  x: 4\n"}, {"rr.r.k=8", "c:\n  k: 8\n"}, {"rl.1.k=2", "- k: 2\n"}, {"+rd.q=1", "q: 1\n"},
-		{"rd={x:9}", "rd:\n  x: 9\n"}, {"rd=5", "rd: 5\n"}, {"d={r:{k:9}}", "d:\n  x: 3\n  r:\n    k: 9\nc:\n  k: 7\n"}, {"d={r:{n:9}}", "!Could not override 'd'"},
-		{"rl=extend_list(7)", "- k: 1\n- 7\n"}, {"br=1", "br: 1\n"}, {"br={x:1}", "br:\n  x: 1\n"}, {"br.x=1", "!not found"}, {"~br", "!not found"}, {"+br={x:1}", "!not found"},
-		{"~rm", "!missing"}, {"~rd", "rr: ${rd}\n"}, {"~rd.x", "d:\n  r: ${c}\n"}, {"~m=???", "'n': null"}, {"~m=1", "!The value of 'm' is ??? and not 1."},
-		{"~a=null", "!is 1 and not None."}, {"~n=null", "m: ???\nrd"}, {"~a=1.0", "d:\n"}, {"~a=true", "d:\n"}, {"~a='1'", "!is 1 and not 1."}, {"~c={k:7}", "l:\n"}, {"~l.0=5", "l:\n- k: 1\n"}, {"~l.x", "!Could not delete from config. 'l.x' does not exist."}, {"~a.b", "!Could not delete from config. 'a.b' does not exist."}, {"~dd", "!does not exist. (did you mean d?)"},
-		{"+l.5=1", "!has no item 5"}, {"l.x=1", "!has no item x"}, {"+m.x=1", "m:\n  x: 1\n"}, {"+n.x=1", "'n':\n  x: 1\n"}, {"m.x=1", "!Could not override 'm.x'"}, {"+a={x:1}", "a:\n  x: 1\n"}, {"+a=[1]", "a:\n- 1\n"}, {"+a=2", "!Could not append to config. An item is already at 'a'"}, {"l.1={k:2}", "- k: 2\n"}, {"l.1={j:2}", "!Could not override"}, {"++l.1={j:2}", "  j: 2\n"}, {"+l.0.x=1", "- x: 1\n"},
-		{"a=extend_list(1)", "!Could not append to config list. The existing value of 'a' is 1 which is not a list."}, {"d={x:???}", "x: 3\n"}, {"l={a:1}", "!Cannot merge incompatible container types"}, {"d=[1]", "!Cannot merge incompatible container types"}, {"d={}", "x: 3\n"},
+		{"rd={x:9}", "rd:\n  x: 9\n"}, {"rd=5", "rd: 5\n"}, {"d={r:{k:9}}", "d:\n  x: 3\n  r:\n    k: 9\nc:\n  k: 7\n"}, {"d={r:{n:9}}",
+			"!Could not override 'd'"},
+		{"rl=extend_list(7)", "- k: 1\n- 7\n"}, {"br=1", "br: 1\n"}, {"br={x:1}", "br:\n  x: 1\n"}, {"br.x=1", "!not found"}, {"~br",
+			"!not found"}, {"+br={x:1}", "!not found"},
+		{"~rm", "!missing"}, {"~rd", "rr: ${rd}\n"}, {"~rd.x", "d:\n  r: ${c}\n"}, {"~m=???", "'n': null"}, {"~m=1",
+			"!The value of 'm' is ??? and not 1."},
+		{"~a=null", "!is 1 and not None."}, {"~n=null", "m: ???\nrd"}, {"~a=1.0", "d:\n"}, {"~a=true", "d:\n"}, {"~a='1'",
+			"!is 1 and not 1."}, {"~c={k:7}", "l:\n"}, {"~l.0=5", "l:\n- k: 1\n"}, {"~l.x", "!Could not delete from config. 'l.x' does not " +
+			"exist."}, {"~a.b", "!Could not delete from config. 'a.b' does not exist."}, {"~dd", "!does not exist. (did you mean d?)"},
+		{"+l.5=1", "!has no item 5"}, {"l.x=1", "!has no item x"}, {"+m.x=1", "m:\n  x: 1\n"}, {"+n.x=1", "'n':\n  x: 1\n"}, {"m.x=1",
+			"!Could not override 'm.x'"}, {"+a={x:1}", "a:\n  x: 1\n"}, {"+a=[1]", "a:\n- 1\n"}, {"+a=2", "!Could not append to config. An item " +
+			"is already at 'a'"}, {"l.1={k:2}", "- k: 2\n"}, {"l.1={j:2}", "!Could not override"}, {"++l.1={j:2}", "  j: 2\n"}, {"+l.0.x=1", "- " +
+			"x: 1\n"},
+		{"a=extend_list(1)", "!Could not append to config list. The existing value of 'a' is 1 which is not a list."}, {"d={x:???}",
+			"x: 3\n"}, {"l={a:1}", "!Cannot merge incompatible container types"}, {"d=[1]", "!Cannot merge incompatible container " +
+			"types"}, {"d={}", "x: 3\n"},
 	} {
 		t.Run(tc.override, func(t *testing.T) {
 			n, err := ParseYAML("f", []byte(base))

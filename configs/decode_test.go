@@ -69,7 +69,8 @@ func TestDecodeHydra(t *testing.T) {
 
 	for _, tc := range []struct{ name, files, override, want string }{
 		{"an unknown key", launcherTree, "", "hydra/launcher/mine.yaml:3:9: unknown key hydra.launcher.folder"},
-		{"the nearest key", files, "+hydra.launcher.timout_min=3", "+hydra.launcher.timout_min=3: unknown key hydra.launcher.timout_min (did you mean hydra.launcher.timeout_min?)"},
+		{"the nearest key", files, "+hydra.launcher.timout_min=3",
+			"+hydra.launcher.timout_min=3: unknown key hydra.launcher.timout_min (did you mean hydra.launcher.timeout_min?)"},
 		{"a type", files, "hydra.launcher.jobs=x", `hydra.launcher.jobs=x: want an integer in [1, inf), got the text "x"`},
 		{"a range", files, "hydra.launcher.jobs=0", "hydra.launcher.jobs=0: want an integer in [1, inf), got 0"},
 		{"an enum", files, "+hydra.launcher.prefer=thread", "want one of processes, threads, got thread (did you mean threads?)"},

@@ -79,7 +79,8 @@ func parseItem(n *Node) (*item, *Error) {
 		case "override":
 			it.override = true
 		default:
-			return bad("Unsupported keyword '%s' in defaults list, in %q%s: want optional or override", w, n.Keys[0].Text, didYouMean(w, []string{"optional", "override"}))
+			return bad("Unsupported keyword '%s' in defaults list, in %q%s: want optional or override", w, n.Keys[0].Text,
+				didYouMean(w, []string{"optional", "override"}))
 		}
 	}
 	it.splitPackage(&it.group)

@@ -295,7 +295,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"empty", "+color@p.q=[red,blue]", "{'p': {'q': {'w': 'blue'}}}"},
 		{"hydraover", "+color=red", "{'w': 'hydraover', 'color': {'w': 'red'}}"},
 		{"exp/primary", "+color=red", "{'w': 'primary', 'color': {'w': 'red'}}"},
-		{"dangling", "+color=red", "error: In 'dangling': Could not override 'color'. Invalid Defaults List override 'color: blue': No earlier Group Default for 'color'"},
+		{"dangling", "+color=red", "error: In 'dangling': Could not override 'color'. Invalid Defaults List override 'color: blue': No " +
+			"earlier Group Default for 'color'"},
 		{"danglingnested", "+shape/edge=hard", "error: In 'danglingnested': Could not override 'shape/edge'."},
 		{"empty", "+color=nocolor", "error: In 'empty': Could not find 'color/nocolor'. Available options in 'color': blue, green, red"},
 
@@ -313,7 +314,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"danglingnested", "", "error: In 'danglingnested': Could not override 'shape/edge'. Invalid Defaults List override 'shape/edge: soft'"},
 		{"danglingnested", "shape/edge=hard", "error: Could not override 'shape/edge'. No match in the defaults list."},
 		{"dangling", "", "error: In 'dangling': Could not override 'color'."},
-		{"wrongorder", "", "error: in 'wrongorder': override 'color: blue' is defined before 'color: red': Overrides must be at the end of the defaults list"},
+		{"wrongorder", "", "error: in 'wrongorder': override 'color: blue' is defined before 'color: red': Overrides must be at the end of " +
+			"the defaults list"},
 		{"wrongorderlist", "", "error: in 'wrongorderlist': override 'color: blue' is defined before 'color: [red, blue]'"},
 		{"tonull", "", "{'shape': {'w': 'round'}}"},
 		{"tonull", "shape/edge=soft", "{'shape': {'edge': {'w': 'soft'}, 'w': 'round'}}"},
@@ -330,7 +332,8 @@ func TestDefaultsListForms(t *testing.T) {
 		// packages
 		{"atpkg", "", "{'p': {'w': 'red'}}"},
 		{"atpkg", "color@p=blue", "{'p': {'w': 'blue'}}"},
-		{"atpkg", "color@wrong=blue", "error: Could not override 'color@wrong'. Did you mean to override color@p? To append to your default list use +color@wrong=blue"},
+		{"atpkg", "color@wrong=blue", "error: Could not override 'color@wrong'. Did you mean to override color@p? To append to your default " +
+			"list use +color@wrong=blue"},
 		{"base", "color@p=red", "error: Could not override 'color@p'. Did you mean to override color?"},
 		{"nestpkg", "", "{'shape': {'p': {'w': 'hard'}}}"},
 		{"nestpkg", "shape/edge@shape.p=soft", "{'shape': {'p': {'w': 'soft'}}}"},
@@ -356,7 +359,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"expandoverride", "color=red", "{'color': {'w': 'red'}, 'e': 1}"},
 		{"base", "+exp=absolute", "{'color': {'w': 'red'}, 'w': 'base', 'shape': {'edge': {'w': 'hard'}}}"},
 		{"base", "+exp=absolute shape/edge=soft", "{'color': {'w': 'red'}, 'w': 'base', 'shape': {'edge': {'w': 'soft'}}}"},
-		{"base", "+exp=noheader", "error: In 'exp/noheader': Could not override 'color@exp.color'. Invalid Defaults List override '/color: blue': No earlier Group Default for 'color@exp.color' exists to override. Did you mean to override color?"},
+		{"base", "+exp=noheader", "error: In 'exp/noheader': Could not override 'color@exp.color'. Invalid Defaults List override '/color: " +
+			"blue': No earlier Group Default for 'color@exp.color' exists to override. Did you mean to override color?"},
 		{"base", "+exp=norelative", "error: In 'exp/norelative': Could not override 'exp/color@color'"},
 		{"baseglobal", "+exp=wantsglobal", "{'w': 'blue'}"},
 
@@ -396,7 +400,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"interforward", "", "{'mix': {'w': 'red_x'}, 'color': {'w': 'red'}}"},
 		{"interpkg", "", "{'p': {'w': 'red'}, 'mix': {'w': 'red_x'}}"},
 		{"internested", "", "{'shape': {'edge': {'w': 'hard'}, 'w': 'round'}, 'mix': {'w': 'hard_x'}}"},
-		{"interbad", "", "error: Error resolving interpolation '${colour}_x' in a defaults list (did you mean color?), possible interpolation keys: color"},
+		{"interbad", "", "error: Error resolving interpolation '${colour}_x' in a defaults list (did you mean color?), possible " +
+			"interpolation keys: color"},
 		{"interresolver", "", "error: Error resolving interpolation '${oc.env:SET}_x'"},
 		{"legacy", "", "error: Error resolving interpolation '${defaults.0.color}_x'"},
 		{"interconfig", "", "{'color': {'w': 'red'}, 'mix': {'w': 'red_x'}}"},
@@ -406,9 +411,11 @@ func TestDefaultsListForms(t *testing.T) {
 		{"empty", "+wrap=needscolor +color=red", "{'wrap': {'mix': {'w': 'red_x'}}, 'color': {'w': 'red'}}"},
 		{"interchain", "", "{'tail': {'w': 'two'}, 'chain': {}, 'mix': {'w': 'two_x'}, 'color': {'w': 'red'}}"},
 		{"intercycle", "", "error: Error resolving interpolation '${mix}'"},
-		{"interover", "", "error: in 'mix/red_over': Default List Overrides are not allowed in the subtree of an interpolated config group (override color@mix.color: blue)"},
+		{"interover", "", "error: in 'mix/red_over': Default List Overrides are not allowed in the subtree of an interpolated config group " +
+			"(override color@mix.color: blue)"},
 		{"interlate", "", "{'w': 'two', 'late': {}, 'color': {'w': 'red'}}"},
-		{"interearly", "", "error: In 'globaltail': Could not override 'tail@_global_'. Invalid Defaults List override '/tail@_global_: two': No earlier Group Default for 'tail@_global_' exists to override."},
+		{"interearly", "", "error: In 'globaltail': Could not override 'tail@_global_'. Invalid Defaults List override '/tail@_global_: " +
+			"two': No earlier Group Default for 'tail@_global_' exists to override."},
 
 		// deletions
 		{"nest", "~shape", "{}"},
@@ -427,7 +434,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"keywordtwice", "", "{'override': {'w': 'two'}}"},
 		{"slash", "", "{'shape': {'edge': {'w': 'hard'}}}"},
 		{"slash", "shape/edge=soft", "{'shape': {'edge': {'w': 'soft'}}}"},
-		{"slash", "shape=flat", "error: Could not override 'shape'. No match in the defaults list. The item shape: edge/… stands for the group shape/edge: did you mean to override shape/edge?"},
+		{"slash", "shape=flat", "error: Could not override 'shape'. No match in the defaults list. The item shape: edge/… stands for the " +
+			"group shape/edge: did you mean to override shape/edge?"},
 		{"slashover", "", "{'color': {'w': 'red'}, 'shape': {'edge': {'w': 'soft'}}}"},
 		{"slashcompat", "", "{'shape': {'w': 'soft'}}"},
 		{"nest", "shape=edge/hard", "{'shape': {'w': 'hard'}}"},
@@ -543,7 +551,8 @@ func FuzzCompose(f *testing.F) {
 		{"defaults: [{color: red}, _self_]\nx: 1\n", "color=blue x=2"},
 		{"# @package a.b\ndefaults:\n- override /color@_global_: blue\n", "+color@_global_=red"},
 		{"defaults: [optional shape: '${color}', color: [red, blue], /shape/edge@_here_: hard]\n", "~color/red"},
-		{"defaults: [shape: edge/hard, override shape: edge/soft]\nhydra: {job: {name: x}, searchpath: [y]}\n", "shape/edge=soft hydra.job.num=3"},
+		{"defaults: [shape: edge/hard, override shape: edge/soft]\nhydra: {job: {name: x}, searchpath: [y]}\n",
+			"shape/edge=soft hydra.job.num=3"},
 		{"hydra: {help: {template: $CONFIG$$}}\n", "hydra/launcher=joblib"},
 		{"defaults: [color@p:q: red, hydra/run: mine]\n", "~hydra/output color@p=[]"},
 	} {

@@ -271,7 +271,8 @@ func (b *treeBuilder) place(n *treeNode, items []*item, limit int) error {
 		d.baseDir, d.parentPkg = dir, pkg
 		switch {
 		case d.override && limit != everything:
-			return errorAt(d.origin, "in '%s': Default List Overrides are not allowed in the subtree of an interpolated config group (override %s)", n.item.configPath(), d.describe())
+			return errorAt(d.origin, "in '%s': Default List Overrides are not allowed in the subtree of an interpolated config group (override "+
+				"%s)", n.item.configPath(), d.describe())
 		case d.override:
 			last = d
 		case last != nil && !d.appended:
@@ -374,7 +375,8 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 		in = "In '" + n.parent.item.configPath() + "': "
 	}
 	if it.primary {
-		return errorf("Cannot find primary config '%s'%s. Check that it's in your config search path:%s", it.configPath(), didYouMean(it.configPath(), b.lib.allConfigs()), b.searchPath())
+		return errorf("Cannot find primary config '%s'%s. Check that it's in your config search path:%s", it.configPath(),
+			didYouMean(it.configPath(), b.lib.allConfigs()), b.searchPath())
 	}
 	if !it.isGroup() {
 		dir, _ := splitDir(it.configPath())

@@ -25,7 +25,8 @@ func (ed *editor) apply(o *Override) error {
 			return errorAt(where, "Error merging override: %v", err)
 		}
 		if old != nil && old.Kind != Null && !old.isMissing() && !v.container() {
-			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + to add or override '%s': '+%s'",
+			return errorAt(where, "Could not append to config. An item is already at '%s'. Either remove the + prefix: '%s', or add a second + "+
+				"to add or override '%s': '+%s'",
 				o.Key, o.Text[1:], o.Key, o.Text)
 		}
 	}
@@ -111,7 +112,8 @@ func (ed *editor) set(n *Node, path, done []string, v *Node, force bool, o *Over
 	if n.Kind == List {
 		i, ok := listIndex(part, len(n.Vals))
 		if !ok {
-			return nil, errorAt(where, "Error merging override: %s has no item %s: list index out of range, it has %d items counted from 0", strings.Join(done, "."), part, len(n.Vals))
+			return nil, errorAt(where, "Error merging override: %s has no item %s: list index out of range, it has %d items counted from 0",
+				strings.Join(done, "."), part, len(n.Vals))
 		}
 		c := *n
 		c.Vals = append([]*Node(nil), n.Vals...)
@@ -143,7 +145,8 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 	}
 	if o.value.kind == extendElem {
 		if old == nil || old.Kind != List {
-			return nil, errorAt(v.Origin, "Could not append to config list. The existing value of '%s' is %s which is not a list.", o.Key, textOf(old))
+			return nil, errorAt(v.Origin, "Could not append to config list. The existing value of '%s' is %s which is not a list.", o.Key,
+				textOf(old))
 		}
 		c := old.over(old)
 		c.Origin = v.Origin
@@ -154,7 +157,8 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 		return v.over(old), nil
 	}
 	if old.Kind != v.Kind {
-		return nil, errorAt(v.Origin, "Error merging override: Cannot merge incompatible container types: %s is %s, the override has %s", joinPath(done), old.Kind, v.Kind)
+		return nil, errorAt(v.Origin, "Error merging override: Cannot merge incompatible container types: %s is %s, the override has %s",
+			joinPath(done), old.Kind, v.Kind)
 	}
 	m := &merger{env: ed.env, above: framesTo(ed.root, done)}
 	if !force {
@@ -182,7 +186,8 @@ func (ed *editor) absent(o *Override, path string, in *Node) error {
 		prefix, last = path[:i+1], path[i+1:]
 	}
 	hint := strings.Replace(didYouMean(last, names), "mean ", "mean "+prefix, 1)
-	return errorAt(Origin{Source: o.Text}, "Could not override '%s': key '%s' is not in struct%s. To append to your config use +%s", o.Key, path, hint, o.Text)
+	return errorAt(Origin{Source: o.Text}, "Could not override '%s': key '%s' is not in struct%s. To append to your config use +%s", o.Key,
+		path, hint, o.Text)
 }
 
 func (ed *editor) delete(o *Override, path []string) error {

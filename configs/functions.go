@@ -11,7 +11,8 @@ import (
 
 // The functions of the override grammar: casts, sweeps and what works on them.
 
-var functionNames = [...]string{"bool", "choice", "extend_list", "float", "glob", "int", "interval", "json_str", "range", "shuffle", "sort", "str", "tag"}
+var functionNames = [...]string{"bool", "choice", "extend_list", "float", "glob", "int", "interval", "json_str", "range", "shuffle",
+	"sort", "str", "tag"}
 
 // callArgs are the arguments of a call; quoted text has lost its quotes.
 type callArgs struct {
@@ -30,7 +31,8 @@ func (p *valueParser) call(name string, start int) (*elem, error) {
 		if text := strings.TrimSpace(p.s[start:]); strings.HasSuffix(p.s[:start], "=") && !strings.ContainsAny(text, "\"'") {
 			hint = "if it is text, quote it: '" + p.s[:start] + "\"" + text + "\"'"
 		}
-		return nil, p.errorf(start, "Unknown function '%s'%s. Available: %s; %s", name, didYouMean(name, functionNames[:]), strings.Join(functionNames[:], ","), hint)
+		return nil, p.errorf(start, "Unknown function '%s'%s. Available: %s; %s", name, didYouMean(name, functionNames[:]),
+			strings.Join(functionNames[:], ","), hint)
 	}
 	args := callArgs{named: map[string]*elem{}}
 	if t, n := p.peek(); t == tokParenClose {

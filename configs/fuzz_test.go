@@ -10,7 +10,8 @@ import (
 
 func FuzzOverride(f *testing.F) {
 	for _, s := range []string{"a=1", "+a.b=[1,{x:y}]", "~g@p=x", "a='\\'b'", "a=sort(3,1)", "a=${b}", "a=choice(1,[2],{a:b})",
-		"a=range(1,2,0.5)", "a=tag(x,interval(0,1))", "a=glob([*],exclude=x)", "a=int('5')", "++x=\\,\\ ", "a=json_str([1,a])", "a=1e400", "a=((", "a=\"${b:'}'}\""} {
+		"a=range(1,2,0.5)", "a=tag(x,interval(0,1))", "a=glob([*],exclude=x)", "a=int('5')",
+		"++x=\\,\\ ", "a=json_str([1,a])", "a=1e400", "a=((", "a=\"${b:'}'}\""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -53,7 +54,8 @@ func hasOddText(n *Node) bool {
 }
 
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"a: 1\nb: [x, {c: d}]\n", "a: &x {b: 1}\nc: {<<: *x}\n", "? a\n: b\n", "a: |\n  x\n y\n", "- 1\n", "a: 'x", "%YAML 1.1\n---\na", "a: !!int '3'", "\xff\xfe", "a: ${b", "{a: ???}"} {
+	for _, s := range []string{"a: 1\nb: [x, {c: d}]\n", "a: &x {b: 1}\nc: {<<: *x}\n", "? a\n: b\n", "a: |\n  x\n y\n", "- 1\n", "a: 'x",
+		"%YAML 1.1\n---\na", "a: !!int '3'", "\xff\xfe", "a: ${b", "{a: ???}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -76,7 +78,8 @@ func FuzzYAML(f *testing.F) {
 }
 
 func FuzzInterpolation(f *testing.F) {
-	for _, s := range []string{"${a}", "x${b.c}\\${d}", "${oc.env:X,'${a}'}", "${.a}", "${a[0]}", "${oc.decode:'[1]'}", "${${a}}", "${oc.select:a,{b:[1]}}", "${now:%Y}", "${hydra:job.name}", "${v}", "${oc.create:'{v: ${v}}'}", "${oc.dict.values:b}"} {
+	for _, s := range []string{"${a}", "x${b.c}\\${d}", "${oc.env:X,'${a}'}", "${.a}", "${a[0]}", "${oc.decode:'[1]'}", "${${a}}",
+		"${oc.select:a,{b:[1]}}", "${now:%Y}", "${hydra:job.name}", "${v}", "${oc.create:'{v: ${v}}'}", "${oc.dict.values:b}"} {
 		f.Add(s)
 	}
 	env := &environment{now: time.Unix(0, 0), getenv: func(string) (string, bool) { return "", false }, warn: func(string) {}}
@@ -97,10 +100,12 @@ func FuzzInterpolation(f *testing.F) {
 // FuzzEdit applies two overrides to a tree with links. A tree that was edited prints, reads back and
 // keeps the tree it came from.
 func FuzzEdit(f *testing.F) {
-	for _, s := range []string{"rd.x=1\n+l.0={a:1}", "~d.y\nd={x:[1]}", "+rd={x:${a}}\nrl=extend_list(1)", "d={r:{k:9}}\n~rr.r.k=9", "++a.b.c=null\n~a", "m=???\n+m.x=1", "+d.r=${d}\nd.r={x:1}", "l.1={k:2}\n~l.1.k"} {
+	for _, s := range []string{"rd.x=1\n+l.0={a:1}", "~d.y\nd={x:[1]}", "+rd={x:${a}}\nrl=extend_list(1)", "d={r:{k:9}}\n~rr.r.k=9",
+		"++a.b.c=null\n~a", "m=???\n+m.x=1", "+d.r=${d}\nd.r={x:1}", "l.1={k:2}\n~l.1.k"} {
 		f.Add(s)
 	}
-	const base = "a: 1\nd: {x: 3, y: {w: 1}, r: '${c}'}\nc: {k: 7}\nl: [5, {k: 1}, '${a}']\nm: ???\nn: null\nrd: ${d}\nrl: ${l}\nrr: ${rd}\nbr: ${no}\n"
+	const base = "a: 1\nd: {x: 3, y: {w: 1}, r: '${c}'}\nc: {k: 7}\nl: [5, {k: 1}, '${a}']\nm: ???\nn: null\nrd: ${d}\nrl: ${l}\nrr: " +
+		"${rd}\nbr: ${no}\n"
 	env := &environment{now: time.Unix(0, 0), getenv: func(string) (string, bool) { return "", false }, warn: func(string) {}}
 	f.Fuzz(func(t *testing.T, s string) {
 		root, err := ParseYAML("base", []byte(base))

@@ -34,9 +34,13 @@ func TestLimits(t *testing.T) {
 		{"100,000 open mappings in an override", "nested deeper", func() error { return override("a=" + strings.Repeat("{a:", 100_000)) }},
 		{"100,000 nested calls", "nested deeper", func() error { return override("a=" + strings.Repeat("int(", 100_000)) }},
 		{"100,000 nested interpolations", "nested deeper", func() error { _, err := newString(strings.Repeat("${", 100_000)); return err }},
-		{"100,000 nested lists in an argument", "nested deeper", func() error { _, err := newString("${oc.create:" + strings.Repeat("[", 100_000)); return err }},
+		{"100,000 nested lists in an argument", "nested deeper",
+			func() error { _, err := newString("${oc.create:" + strings.Repeat("[", 100_000)); return err }},
 		{"100,000 open lists in YAML", "", func() error { return resolve("a: " + strings.Repeat("[", 100_000)) }},
-		{"9,000 nested lists in YAML", "nested deeper", func() error { return resolve("a: " + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)) }},
+		{"9,000 nested lists in YAML", "nested deeper", func() error {
+			return resolve("a: " + strings.Repeat("[", 9_000) +
+				strings.Repeat("]", 9_000))
+		}},
 		{"a sweep in a list of 100,000", "", func() error { return override("a=[" + strings.Repeat("1,", 100_000) + "choice(1,2)]") }},
 		{"a mapping of 20,000 keys in an override", "ok", func() error {
 			return override("a={" + strings.TrimSuffix(chain(20_000, func(i int) string { return "k" + itoa(i) + ":1," }), ",") + "}")
@@ -55,13 +59,18 @@ func TestLimits(t *testing.T) {
 			return resolve(chain(60, func(i int) string { return "a" + itoa(i) + ": '${a" + itoa(i+1) + "}${a" + itoa(i+1) + "}'\n" }) + "a60: x\n")
 		}},
 		{"lists that double 60 times", "expand to more", func() error {
-			return resolve(chain(60, func(i int) string { return "a" + itoa(i) + ": ['${a" + itoa(i+1) + "}', '${a" + itoa(i+1) + "}']\n" }) + "a60: x\n")
+			return resolve(chain(60, func(i int) string { return "a" + itoa(i) + ": ['${a" + itoa(i+1) + "}', '${a" + itoa(i+1) + "}']\n" }) +
+				"a60: x\n")
 		}},
 		{"text of lists that double 60 times", "", func() error {
-			return resolve("t: 'x${a0}'\n" + chain(60, func(i int) string { return "a" + itoa(i) + ": ['${a" + itoa(i+1) + "}', '${a" + itoa(i+1) + "}']\n" }) + "a60: x\n")
+			return resolve("t: 'x${a0}'\n" + chain(60, func(i int) string {
+				return "a" + itoa(i) + ": ['${a" + itoa(i+1) + "}', '${a" +
+					itoa(i+1) + "}']\n"
+			}) + "a60: x\n")
 		}},
 		{"text over text of lists, 60 times", "", func() error {
-			return resolve(chain(60, func(i int) string { return "a" + itoa(i) + ": '${a" + itoa(i+1) + "}${a" + itoa(i+1) + "}'\n" }) + "a60: '${l}'\nl: ['${m}']\nm: 1\n")
+			return resolve(chain(60, func(i int) string { return "a" + itoa(i) + ": '${a" + itoa(i+1) + "}${a" + itoa(i+1) + "}'\n" }) +
+				"a60: '${l}'\nl: ['${m}']\nm: 1\n")
 		}},
 		{"resolver arguments that double 60 times", "", func() error {
 			return resolve(chain(60, func(i int) string {
@@ -77,7 +86,8 @@ func TestLimits(t *testing.T) {
 			return resolve(chain(2_000, func(i int) string { return "a" + itoa(i) + ": ${a" + itoa(i+1) + "}\n" }) + "a2000: x\n")
 		}},
 		{"a chain of 2,000 links the other way", "ok", func() error {
-			return resolve("a2000: x\n" + strings.Join(reversed(2_000, func(i int) string { return "a" + itoa(i) + ": ${a" + itoa(i+1) + "}" }), "\n"))
+			return resolve("a2000: x\n" + strings.Join(reversed(2_000, func(i int) string { return "a" + itoa(i) + ": ${a" + itoa(i+1) + "}" }),
+				"\n"))
 		}},
 		{"a key that decodes itself", "Recursive interpolation detected", func() error { return resolve("a: '${oc.decode:\"\\${a}\"}'\n") }},
 		{"a list that holds itself", "", func() error { return resolve("a: {b: '${a}'}\n") }},

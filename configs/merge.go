@@ -34,12 +34,14 @@ func merge(dst, src *Node, path string, m *merger) (*Node, error) {
 		return dst, nil
 	}
 	if dst.container() && src.container() && dst.Kind != src.Kind {
-		return nil, errorAt(src.Origin, "%sCannot merge incompatible container types: %s into %s set at %s", keyPrefix(path), src.Kind, dst.Kind, dst.Origin)
+		return nil, errorAt(src.Origin, "%sCannot merge incompatible container types: %s into %s set at %s", keyPrefix(path), src.Kind,
+			dst.Kind, dst.Origin)
 	}
 	if dst.Kind != Map || src.Kind != Map {
 		return src.over(dst), nil
 	}
-	out := &Node{Kind: Map, Keys: dst.Keys, Vals: append(make([]*Node, 0, len(dst.Vals)+len(src.Vals)), dst.Vals...), Origin: dst.Origin, Over: dst.Over}
+	out := &Node{Kind: Map, Keys: dst.Keys, Vals: append(make([]*Node, 0, len(dst.Vals)+len(src.Vals)), dst.Vals...), Origin: dst.Origin,
+		Over: dst.Over}
 	shared := true
 	for i, k := range src.Keys {
 		sub := k.Text

@@ -70,7 +70,8 @@ func (e *missingError) Error() string { return "interpolation to missing value "
 type scalarError struct{ path, key string }
 
 func (e *scalarError) Error() string {
-	return "Interpolation key '" + e.path + "." + e.key + "' not found: node '" + e.path + "' is not a container and thus cannot contain '" + e.key + "'"
+	return "Interpolation key '" + e.path + "." + e.key + "' not found: node '" + e.path +
+		"' is not a container and thus cannot contain '" + e.key + "'"
 }
 
 // indexError says that a path names an item of a list by something that is no integer.
@@ -82,7 +83,8 @@ func (e *indexError) Error() string {
 
 func newResolver(root *Node, env *environment) *resolver {
 	return &resolver{root: &place{node: root}, hydra: root, now: env.now, getenv: env.getenv, warn: env.warn,
-		active: map[string]bool{}, done: map[string]resolved{}, expanded: map[string]*Node{}, settled: map[string]*Node{}, sizes: map[*Node]int{}, clean: map[*Node]bool{}}
+		active: map[string]bool{}, done: map[string]resolved{}, expanded: map[string]*Node{}, settled: map[string]*Node{},
+		sizes: map[*Node]int{}, clean: map[*Node]bool{}}
 }
 
 const (
@@ -332,7 +334,8 @@ func (r *resolver) walk(up int, keys []string, l *place) (*place, error) {
 		cur = l
 		for ; up > 0; up-- {
 			if cur.up == nil {
-				return nil, errorf("ConfigKeyError: error resolving key '%s%s': too many dots, the root is reached", strings.Repeat(".", dots), strings.Join(keys, "."))
+				return nil, errorf("ConfigKeyError: error resolving key '%s%s': too many dots, the root is reached", strings.Repeat(".", dots),
+					strings.Join(keys, "."))
 			}
 			cur = cur.up
 		}

@@ -16,7 +16,8 @@ import (
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
 // values: for messages only). The field's doc comment says what the key means (option_help.go). Where the
 // names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
-// names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
+// names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
+// map[string]T takes any keys, an interface takes anything. A
 // struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
 // for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
 // that a short name may stand for, those of its scheduled sections are suggested.
@@ -83,7 +84,8 @@ func (f *field) describe(t reflect.Type) error {
 	switch t.Kind() {
 	case reflect.Bool:
 		f.kind = Bool
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		f.kind = Int
 	case reflect.Float32, reflect.Float64:
 		f.kind = Float

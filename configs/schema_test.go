@@ -72,7 +72,8 @@ func TestSchema(t *testing.T) {
 		{"anything takes anything", "extra: {a: [1, {b: 2}]}", "extra=5", ""},
 		{"an interpolation is checked when resolved", "seed: ${grpo.epochs}", "", ""},
 
-		{"an unknown key names the nearest", "grpo:\n  kl: {bta: 1}", "", "configs/conf/config.yaml:2:13: unknown key grpo.kl.bta (did you mean grpo.kl.beta?)"},
+		{"an unknown key names the nearest", "grpo:\n  kl: {bta: 1}", "",
+			"configs/conf/config.yaml:2:13: unknown key grpo.kl.bta (did you mean grpo.kl.beta?)"},
 		{"an unknown section", "gpro: {lr: 1}", "", "configs/conf/config.yaml:1:7: unknown key gpro (did you mean grpo?)"},
 		{"an unknown override", "", "grpo.lrr=1", "grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
 		{"plus does not help", "", "+grpo.lrr=1", "+grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
@@ -83,12 +84,15 @@ func TestSchema(t *testing.T) {
 		{"nan is in no range", "", "grpo.lr=nan", "grpo.lr=nan: want a number in (0, 1), got NaN"},
 		{"a float does not fit an int", "", "grpo.epochs=1.5", "grpo.epochs=1.5: want an integer in [0, inf), got 1.5"},
 		{"text does not fit a number", "seed: x", "", "configs/conf/config.yaml:1:7: seed: want an integer, got the text \"x\""},
-		{"an enum names the nearest", "", "grpo.kl.estimator=k4", "grpo.kl.estimator=k4: want one of exact, k1, k2, k3, got k4 (did you mean k1?)"},
+		{"an enum names the nearest", "", "grpo.kl.estimator=k4",
+			"grpo.kl.estimator=k4: want one of exact, k1, k2, k3, got k4 (did you mean k1?)"},
 		{"null where it may not be", "", "seed=null", "seed=null: want an integer, got null"},
 		{"a scalar for a section", "", "grpo=1", "grpo=1: want a section, got 1"},
 		{"list items are checked", "", "grpo.betas=[0.9,1]", "grpo.betas=[0.9,1]: grpo.betas.1: want a number in [0, 1), got 1"},
-		{"Validate's finding has a position", "grpo:\n  kl: {target_min: 0.5}", "", "configs/conf/config.yaml:2:20: grpo.kl.target_min: want at most target_max = 0.1, got 0.5"},
-		{"an interpolation with a wrong value", "seed: ${task}", "", "configs/conf/config.yaml:1:7: seed: want an integer, got the text \"train\""},
+		{"Validate's finding has a position", "grpo:\n  kl: {target_min: 0.5}", "",
+			"configs/conf/config.yaml:2:20: grpo.kl.target_min: want at most target_max = 0.1, got 0.5"},
+		{"an interpolation with a wrong value", "seed: ${task}", "",
+			"configs/conf/config.yaml:1:7: seed: want an integer, got the text \"train\""},
 		{"all faults, sorted", "seed: x\ngrpo: {lrr: 1, lr: 2}", "task=nothing",
 			"configs/conf/config.yaml:1:7: seed: want an integer, got the text \"x\"\n" +
 				"configs/conf/config.yaml:2:13: unknown key grpo.lrr (did you mean grpo.lr?)\n" +
@@ -111,7 +115,8 @@ func TestSchema(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	req := request("--- config\ngrpo: {lr: 0.5, weights: {rouge: 2}}\nname: 007x\nextra: {a: [1, b]}\n", "grpo.top_k=3", "grpo.kl.beta=2", "seed=${grpo.top_k}", "schedule=[sft]")
+	req := request("--- config\ngrpo: {lr: 0.5, weights: {rouge: 2}}\nname: 007x\nextra: {a: [1, b]}\n", "grpo.top_k=3", "grpo.kl.beta=2",
+		"seed=${grpo.top_k}", "schedule=[sft]")
 	req.Schema = appSchema(t)
 	c, err := Compose(req)
 	if err != nil {
@@ -121,7 +126,8 @@ func TestDecode(t *testing.T) {
 	if err := c.Decode(&o); err != nil {
 		t.Fatal(err)
 	}
-	if o.GRPO.LR != 0.5 || *o.GRPO.TopK != 3 || o.GRPO.KL.Beta != 2 || o.Seed != 3 || o.GRPO.Weights["rouge"] != 2 || o.GRPO.Weights["vqa"] != 1 ||
+	if o.GRPO.LR != 0.5 || *o.GRPO.TopK != 3 || o.GRPO.KL.Beta != 2 || o.Seed != 3 || o.GRPO.Weights["rouge"] != 2 ||
+		o.GRPO.Weights["vqa"] != 1 ||
 		len(o.Schedule) != 1 || o.GRPO.KL.Estimator != "exact" || o.Name != "007x" {
 		t.Errorf("decoded %+v", o)
 	}

@@ -62,7 +62,8 @@ func (s *secrets) walk(n *Node, path string) {
 		}
 		sub := strings.TrimPrefix(path+"."+n.Keys[i].Text, ".")
 		s.walk(v, sub)
-		if (parent == "headers" || parent == "env_set") && secret.Named(n.Keys[i].Text) && !v.container() && v.Kind != Null && secret.Literal(v.pyStr()) {
+		if (parent == "headers" || parent == "env_set") && secret.Named(n.Keys[i].Text) && !v.container() && v.Kind != Null &&
+			secret.Literal(v.pyStr()) {
 			s.fault(sub, v.Origin, "a secret")
 		}
 	}

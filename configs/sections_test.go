@@ -28,7 +28,8 @@ func phasesSchema(t testing.TB) *Schema {
 	late := defaultApp().GRPO
 	late.LR = 0.25
 	s, err := SchemaOf(&phasesOptions{
-		Schedule: []string{"grpo"}, GRPO: defaultApp().GRPO, Others: map[string]Section{"late": {Kind: "grpo", Options: &late, Help: "a second one"}},
+		Schedule: []string{"grpo"}, GRPO: defaultApp().GRPO, Others: map[string]Section{"late": {Kind: "grpo", Options: &late,
+			Help: "a second one"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,14 +50,17 @@ func TestFreeSections(t *testing.T) {
 		{"as a mapping", "", "+mine={kind:sft,lr:0.5}", "late:grpo:0.25 mine:sft:0.5"},
 		{"two", "b: {kind: sft}\na: {kind: grpo}", "", "a:grpo:0.001 b:sft:0.1 late:grpo:0.25"},
 
-		{"an unknown kind names the nearest", "mine:\n  kind: grop", "", "configs/conf/config.yaml:2:9: mine.kind: want one of grpo, sft, got grop (did you mean grpo?)"},
+		{"an unknown kind names the nearest", "mine:\n  kind: grop", "",
+			"configs/conf/config.yaml:2:9: mine.kind: want one of grpo, sft, got grop (did you mean grpo?)"},
 		{"an unknown kind of the command line", "", "+mine.kind=sfd", "+mine.kind=sfd: want one of grpo, sft, got sfd (did you mean sft?)"},
 		{"another kind for one that is there", "late: {kind: sft}", "", "configs/conf/config.yaml:1:14: late.kind: want one of grpo, got sft"},
-		{"another kind for the section of a kind", "grpo: {kind: sft}", "", "configs/conf/config.yaml:1:14: grpo.kind: want one of grpo, got sft"},
+		{"another kind for the section of a kind", "grpo: {kind: sft}", "",
+			"configs/conf/config.yaml:1:14: grpo.kind: want one of grpo, got sft"},
 		{"an unknown key", "mine: {kind: sft, lrr: 0.01}", "", "configs/conf/config.yaml:1:24: unknown key mine.lrr (did you mean mine.lr?)"},
 		{"an unknown key of the command line", "mine: {kind: sft}", "mine.lrr=1", "mine.lrr=1: unknown key mine.lrr (did you mean mine.lr?)"},
 		{"a range", "mine: {kind: sft, lr: 2}", "", "configs/conf/config.yaml:1:23: mine.lr: want a number in (0, 1), got 2"},
-		{"Validate", "mine: {kind: grpo, kl: {target_min: 0.5}}", "", "configs/conf/config.yaml:1:37: mine.kl.target_min: want at most target_max = 0.1, got 0.5"},
+		{"Validate", "mine: {kind: grpo, kl: {target_min: 0.5}}", "",
+			"configs/conf/config.yaml:1:37: mine.kl.target_min: want at most target_max = 0.1, got 0.5"},
 		{"no kind", "mine: {lr: 0.5}", "", "configs/conf/config.yaml:1:7: unknown key mine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -142,7 +146,8 @@ func TestFreeSectionsKeepTheirPlace(t *testing.T) {
 		t.Errorf("sections stand as %s", got)
 	}
 	page := req.Schema.Markdown()
-	if want := "## `late`\n\nA second one. The keys are those of `grpo`, with other defaults: `late.lr: 0.25`.\n\n"; !strings.Contains(page, want) {
+	if want := "## `late`\n\nA second one. The keys are those of `grpo`, with other defaults: `late.lr: " +
+		"0.25`.\n\n"; !strings.Contains(page, want) {
 		t.Errorf("the page lacks %s:\n%s", want, page)
 	}
 }

@@ -35,7 +35,8 @@ func (d *Dimension) Log() bool {
 // hydra.sweeper.params come first; the command line wins.
 func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, err error) {
 	if old := master.tree.Find("hydra.sweeper.search_space"); old != nil && old.Kind != Null {
-		return nil, nil, errorAt(old.Origin, "hydra.sweeper.search_space is the older spelling of hydra.sweeper.params: write params: {lr: 'tag(log, interval(0.001, 0.1))'} instead")
+		return nil, nil, errorAt(old.Origin, "hydra.sweeper.search_space is the older spelling of hydra.sweeper.params: write params: {lr: "+
+			"'tag(log, interval(0.001, 0.1))'} instead")
 	}
 	params, err := master.hydraValue("sweeper.params")
 	if err != nil {

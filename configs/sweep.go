@@ -299,7 +299,8 @@ func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
 			faults = append(faults, errorf("Sweeping over Hydra's configuration is not supported : '%s'", o.Text))
 		case multirun:
 		case o.value.kind == choiceSweep && o.value.plain:
-			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
+			faults = append(faults, errorf("Ambiguous value for argument '%s': to use it as a list, use key=[value1,value2]; to use it as text, "+
+				"quote it: key=\\'value1,value2\\'; to sweep over it, add --multirun", o.Text))
 		default:
 			faults = append(faults, errorf("Sweep parameters '%s' requires --multirun: add it to run every value, or give one value", o.Text))
 		}
@@ -360,11 +361,13 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	for _, part := range []string{"launcher", "sweeper"} {
 		where := "job " + itoa(num) + " [" + strings.Join(overrides, " ") + "]"
 		if was, is := master.Choice("hydra/"+part), job.Choice("hydra/"+part); was != is {
-			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on the command line", where, part, was, is)
+			return nil, errorf("%s changes hydra/%s from '%s' to '%s': it must be selected before the sweep starts, in the primary config or on "+
+				"the command line", where, part, was, is)
 		}
 		was, is := master.tree.Find("hydra."+part), job.tree.Find("hydra."+part)
 		if was != is && (was == nil || is == nil || !was.equal(is)) {
-			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command line", where, part)
+			return nil, errorf("%s changes hydra.%s: it must be configured before the sweep starts, in the primary config or on the command "+
+				"line", where, part)
 		}
 	}
 	return job, nil

@@ -54,7 +54,8 @@ func TestUnknownKeys(t *testing.T) {
 		{"another word for a value", "policy=vlm", "want one of pointer, qwen2_5_vl, got vlm (did you mean qwen2_5_vl?)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := Compose(Request{Library: tree("--- config\nschedule: [grpo]\npolicy: pointer\n"), Overrides: strings.Fields(tc.overrides), Schema: schema})
+			_, err := Compose(Request{Library: tree("--- config\nschedule: [grpo]\npolicy: pointer\n"), Overrides: strings.Fields(tc.overrides),
+				Schema: schema})
 			if err == nil || !strings.HasSuffix(err.Error(), ": "+tc.want) {
 				t.Errorf("%s\n got %v\nwant %s", tc.overrides, err, tc.want)
 			}

@@ -59,7 +59,8 @@ func ParseYAML(source string, data []byte) (n *Node, err error) {
 	if len(doc.Content) == 0 {
 		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
 	}
-	r := yamlReader{source: source, restore: restore, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{}, anchors: map[string]bool{}}
+	r := yamlReader{source: source, restore: restore, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{},
+		anchors: map[string]bool{}}
 	return r.read(doc.Content[0])
 }
 

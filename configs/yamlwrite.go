@@ -240,7 +240,8 @@ func isTimestamp(s string) bool {
 		return false
 	}
 	h := span(clock, digits)
-	if h < 1 || h > 2 || len(clock) < h+6 || clock[h] != ':' || clock[h+3] != ':' || span(clock[h+1:h+3], digits) < 2 || span(clock[h+4:h+6], digits) < 2 {
+	if h < 1 || h > 2 || len(clock) < h+6 || clock[h] != ':' || clock[h+3] != ':' || span(clock[h+1:h+3], digits) < 2 ||
+		span(clock[h+4:h+6], digits) < 2 {
 		return false
 	}
 	zone := clock[h+6:]
@@ -406,7 +407,9 @@ func (w *yamlWriter) double(s []rune, indent int, split bool) {
 		if end < len(s) {
 			r = s[end]
 		}
-		safe := r >= 0x20 && r <= 0x7e && r != '"' && r != '\\' || r >= 0xa0 && r <= 0xd7ff && r != 0x2028 && r != 0x2029 || r >= 0xe000 && r <= 0xfffd && r != 0xfeff
+		safe := r >= 0x20 && r <= 0x7e && r != '"' && r != '\\' ||
+			r >= 0xa0 && r <= 0xd7ff && r != 0x2028 && r != 0x2029 ||
+			r >= 0xe000 && r <= 0xfffd && r != 0xfeff
 		if !safe {
 			if start < end {
 				w.put(string(s[start:end]))

@@ -19,12 +19,12 @@ func (r *run) startMLflow() {
 	if r.Config.Task != "train" || r.Config.DryRun {
 		return
 	}
-	opt, asked, err := mlflow.MLflowFromEnv(os.Getenv)
+	opt, asked, err := mlflow.FromEnv(os.Getenv)
 	if !asked {
 		return
 	}
 	if err == nil {
-		opt.Params, err = mlflow.MLflowParams(r.Dir)
+		opt.Params, err = mlflow.Params(r.Dir)
 	}
 	if err != nil {
 		r.Log.Warnf("%v", err)
@@ -70,7 +70,7 @@ func (r *run) startMLflow() {
 			r.Log.Infof("%s", text)
 		}
 	}
-	r.mlflow = mlflow.StartMLflow(opt)
+	r.mlflow = mlflow.Start(opt)
 	r.Log.Mirror(r.mlflow)
 }
 

@@ -42,7 +42,7 @@ type run struct {
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
 	begin    time.Time
-	mlflow   *mlflow.MLflow // nil: none
+	mlflow   *mlflow.Client // nil: none
 	sealed   atomic.Bool    // run.log is complete: its digest is being taken
 	plotter  *runreport.Plotter
 	earlier  attempts // before a resume

@@ -30,7 +30,7 @@ func TestStudyShapesVL(t *testing.T) {
 			"init.checkpoint="+filepath.Join(dir, "checkpoints", "sft_epoch"+epoch+".safetensors"), "hydra.run.dir="+control)
 		grpo := devAccuracy(t, dir, "best")
 		for name, other := range map[string][]float64{"sft": devAccuracy(t, dir, "sft"), "further sft": devAccuracy(t, control, "sft")} {
-			p, err := stats.ComparePaired(grpo, other, nil, stats.DefaultStatsOptions())
+			p, err := stats.ComparePaired(grpo, other, nil, stats.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

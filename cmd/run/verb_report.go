@@ -58,7 +58,7 @@ func report(paths []string, htmlPath string) error {
 		if len(paths) > 1 {
 			text, err = compare.Compare(paths)
 		} else {
-			text, err = published.Published(paths[0])
+			text, err = published.Report(paths[0])
 		}
 		if err != nil {
 			return err

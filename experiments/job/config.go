@@ -181,7 +181,8 @@ var (
 // Validate checks what several sections decide together, before any data or model is loaded.
 func (c *Config) Validate() error {
 	if !devices.MatchString(c.Device) {
-		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)", c.Device)
+		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)",
+			c.Device)
 	}
 	table := c.Phases()
 	seen := map[string]bool{}
@@ -195,19 +196,23 @@ func (c *Config) Validate() error {
 					name, strings.Join(takenNames, ", "))
 			}
 			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: grpo", name)
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: " +
+					"grpo", name)
 			}
 			seen[name] = true
 		}
-		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" && c.Data.Reader == nil {
-			return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
+		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
+			c.Data.Reader == nil {
+			return option.Errorf("checkpoint.best.metric",
+				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
 		online := false
 		for _, p := range c.planned() {
 			online = online || p.Traits(c).Online
 		}
 		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
-			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take the phase out of schedule")
+			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take " +
+				"the phase out of schedule")
 		}
 	}
 	if c.Policy != "pointer" {

@@ -51,7 +51,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 			return err
 		}
 	}
-	if c.launcher, err = p.open(p.dir, program); err != nil {
+	if c.launcher, err = p.open(program); err != nil {
 		return err
 	}
 	for _, job := range jobs {

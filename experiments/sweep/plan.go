@@ -34,7 +34,7 @@ type plan struct {
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
 	study    *sweepreport.Study  // nil: the sweep has no arms
-	open     openLauncher
+	open     launcher.Open
 	dir, cwd string // absolute
 
 	folders map[string]int // jobs by their folder
@@ -54,14 +54,13 @@ func newPlan(runs Runs, req configs.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	makeLauncher, err := Launchers().Get(p.hydra.Launcher)
-	if err != nil {
-		return nil, usage.Errorf("hydra/launcher: %v", err)
-	}
 	if err := master.Secrets(); err != nil {
 		return nil, err
 	}
-	p.open, err = makeLauncher(p)
+	p.open, err = launcher.Prepare(launcher.Request{
+		Name: p.hydra.Launcher, Sweep: p.dir, Cwd: p.cwd,
+		Options: func(dst any) error { return master.DecodeHydra("launcher", dst) },
+	})
 	return p, err
 }
 

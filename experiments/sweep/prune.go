@@ -34,7 +34,10 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		return nil, err
 	}
 	first := goals.Objectives[0]
-	p := pruner.New(opt.Pruner, sweep, num, epochs)
+	p, err := pruner.New(opt.Pruner, sweep, num, epochs)
+	if err != nil {
+		return nil, err
+	}
 	value := func(m phases.Metrics, best string) (string, float64, error) {
 		name := first.Name
 		if name == "" {

@@ -53,7 +53,7 @@ func PrintStatus(dir string) error {
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir,
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := reportInput(dir, s, jobs)
-	stdout.Print(sweepreport.SweepTable(rows, opt))
+	stdout.Print(sweepreport.Table(rows, opt))
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:

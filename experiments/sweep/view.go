@@ -23,7 +23,7 @@ func WriteReport(dir string) error {
 			return err
 		}
 	}
-	return sweepreport.WriteSweepReport(dir, rows, opt)
+	return sweepreport.WriteReport(dir, rows, opt)
 }
 
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one
@@ -31,19 +31,19 @@ func WriteReport(dir string) error {
 const generationKey = "configuration"
 
 // reportInput returns what a report says of a sweep: its options and its jobs.
-func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.SweepOptions, []sweepreport.SweepJob) {
-	opt := sweepreport.SweepOptions{
+func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.Options, []sweepreport.Job) {
+	opt := sweepreport.Options{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
 		Pruner: s.Pruner, Constraints: s.Constraints,
 	}
 	for _, d := range s.Dimensions {
-		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.Dimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
 	}
 	for _, o := range s.Objectives {
-		opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+		opt.Objectives = append(opt.Objectives, sweepreport.Objective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
-		arms := sweepreport.SweepDimension{Key: sweepreport.ArmKey}
+		arms := sweepreport.Dimension{Key: sweepreport.ArmKey}
 		for _, arm := range s.Study.Arms {
 			arms.Values = append(arms.Values, arm.Name)
 		}
@@ -52,16 +52,16 @@ func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.Swe
 	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
-		opt.Dimensions = append(opt.Dimensions, sweepreport.SweepDimension{Key: generationKey})
+		opt.Dimensions = append(opt.Dimensions, sweepreport.Dimension{Key: generationKey})
 		for g := 1; g <= s.Generation; g++ {
 			last := &opt.Dimensions[len(opt.Dimensions)-1]
 			last.Values = append(last.Values, strconv.Itoa(g))
 		}
 		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
 	}
-	rows := make([]sweepreport.SweepJob, len(jobs))
+	rows := make([]sweepreport.Job, len(jobs))
 	for i, j := range jobs {
-		rows[i] = sweepreport.SweepJob{
+		rows[i] = sweepreport.Job{
 			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
@@ -86,7 +86,7 @@ func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.Swe
 		for k, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
 			if !named && k == len(opt.Objectives) {
-				opt.Objectives = append(opt.Objectives, sweepreport.SweepObjective{Name: o.Name, Minimize: o.Minimize})
+				opt.Objectives = append(opt.Objectives, sweepreport.Objective{Name: o.Name, Minimize: o.Minimize})
 			}
 		}
 	}

@@ -277,7 +277,7 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 		for i, l := range lines {
 			values[i] = of(l)
 		}
-		m, interval := stats.MeanInterval(values, stats.DefaultStatsOptions().Level)
+		m, interval := stats.MeanInterval(values, stats.DefaultOptions().Level)
 		return rougeCI{m, interval}
 	}
 	for _, m := range rougeNames() {

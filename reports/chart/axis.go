@@ -43,7 +43,7 @@ func (p *Panel) scale(g *plot.Plot) {
 
 func (p *Panel) named() bool { return len(p.Spans) > 0 && p.Spans[0].Name != "" }
 
-// airRange widens a range by 6 % on both sides; zero stays an edge.
+// AirRange widens a range by 6 % on both sides; zero stays an edge.
 func AirRange(low, high float64) (float64, float64) {
 	air := 0.06 * (high - low)
 	if air == 0 {
@@ -62,7 +62,7 @@ func AirRange(low, high float64) (float64, float64) {
 	return a, b
 }
 
-// logRange widens a range by 15 % of its ratio, at least to half a decade.
+// LogRange widens a range by 15 % of its ratio, at least to half a decade.
 func LogRange(low, high float64) (float64, float64) {
 	if low <= 0 {
 		low = math.Min(1e-12, high)
@@ -79,7 +79,7 @@ func LogRange(low, high float64) (float64, float64) {
 	return low, high
 }
 
-// linearTicks are at multiples of 1, 2 or 5 times a power of ten: four to seven of them.
+// LinearTicks are at multiples of 1, 2 or 5 times a power of ten: four to seven of them.
 type LinearTicks struct {
 	Integers bool // steps, never 2.5
 	Percent  bool
@@ -121,7 +121,7 @@ func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// niceStep rounds x up to 1, 2 or 5 times a power of ten.
+// NiceStep rounds x up to 1, 2 or 5 times a power of ten.
 func NiceStep(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return 1
@@ -146,7 +146,7 @@ func (logScale) Normalize(low, high, x float64) float64 {
 	return math.Log(x/low) / math.Log(high/low)
 }
 
-// logTicks are at 1, 2 and 5 times powers of ten over two decades or less, else at powers of ten.
+// LogTicks are at 1, 2 and 5 times powers of ten over two decades or less, else at powers of ten.
 type LogTicks struct{}
 
 // Ticks implements plot.Ticker.

@@ -25,24 +25,24 @@ import (
 	"fulcrum/reports/record"
 )
 
-// figure is one plot file: a title over a grid of panels.
+// Figure is one plot file: a title over a grid of panels.
 type Figure struct {
 	Name  string // file name without extension
 	Title string
 	Note  string // lines under the title: what to look for
 	Rows  [][]*Panel
 	Right vg.Length // margin for labels beside the panels
-	Tall  vg.Length // height of a panel; 0: panelHeight
+	Tall  vg.Length // height of a panel; 0: PanelHeight
 	Body  *Artwork  // in place of panels
 }
 
-// artwork is the part of a figure below its title that is no grid of panels.
+// Artwork is the part of a figure below its title that is no grid of panels.
 type Artwork struct {
 	Height vg.Length
 	Draw   func(draw.Canvas)
 }
 
-// panel is one coordinate system.
+// Panel is one coordinate system.
 type Panel struct {
 	Head   string // over the panel, before its legend
 	X, Y   string // axis labels with units; y in the first column only
@@ -65,7 +65,7 @@ type LegendItem struct {
 	Draw func(c draw.Canvas, from, to vg.Point) // the sample; nil: none
 }
 
-// rightLabel names a horizontal line beside the panel.
+// RightLabel names a horizontal line beside the panel.
 type RightLabel struct {
 	Y     float64
 	Text  string
@@ -119,7 +119,7 @@ func (f *Figure) height() vg.Length {
 // rowHeight is the height of a row of panels with what stands over them.
 func (f *Figure) rowHeight() vg.Length { return cmp.Or(f.Tall, PanelHeight) + headHeight }
 
-// write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
+// Write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
 func (f *Figure) Write(dir string) error {
 	picture, err := f.Png()
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *Figure) Write(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, f.Name+".svg"), svg, 0o644)
 }
 
-// png draws f as PNG.
+// Png draws f as PNG.
 func (f *Figure) Png() ([]byte, error) {
 	canvas := vgimg.NewWith(vgimg.UseWH(FigureWidth, f.height()), vgimg.UseDPI(figureDPI))
 	f.draw(draw.New(canvas))
@@ -147,7 +147,7 @@ func (f *Figure) Png() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// svg draws f as SVG. Readers without the Liberation fonts get others, squeezed to the same width.
+// Svg draws f as SVG. Readers without the Liberation fonts get others, squeezed to the same width.
 func (f *Figure) Svg() ([]byte, error) {
 	canvas := vgsvg.New(FigureWidth, f.height())
 	f.draw(draw.New(canvas))

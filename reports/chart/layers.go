@@ -50,7 +50,7 @@ func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// curve joins points with a line. Points that are not finite are left out.
+// Curve joins points with a line. Points that are not finite are left out.
 type Curve struct {
 	X, Y    []float64
 	Style   draw.LineStyle
@@ -81,7 +81,7 @@ func (l Curve) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLines(l.Style, c.ClipLinesXY(points)...)
 }
 
-// ribbon fills the area between two lines.
+// Ribbon fills the area between two lines.
 type Ribbon struct {
 	X, Low, High []float64
 	Color        color.Color
@@ -108,7 +108,7 @@ func (r Ribbon) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// dots mark single values: epochs, the initial policy, the best one.
+// Dots mark single values: epochs, the initial policy, the best one.
 type Dots struct {
 	X, Y  []float64
 	Color color.Color
@@ -135,7 +135,7 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// level is a horizontal line over part of the panel or all of it (from = to).
+// LevelOf draws a horizontal line over part of the panel or all of it (from = to).
 type LevelOf struct {
 	Y, from, to float64
 	Style       draw.LineStyle
@@ -165,7 +165,7 @@ func Dashed(c color.Color) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: 1, Dashes: []vg.Length{4, 2.5}}
 }
 
-// finitePoints drops points that cannot be drawn. A nil y, an absent column, has none.
+// FinitePoints drops points that cannot be drawn. A nil y, an absent column, has none.
 func FinitePoints(x, y []float64) (fx, fy []float64) {
 	for i := range y {
 		if !math.IsNaN(y[i]) && !math.IsInf(y[i], 0) {

@@ -9,7 +9,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// addShareOfSteps draws part/whole of every step that has a whole.
+// AddShareOfSteps draws part/whole of every step that has a whole.
 func (p *Panel) AddShareOfSteps(run *record.Run, part, whole, label string, c Colour) {
 	any := false
 	for _, s := range run.Steps {
@@ -37,7 +37,7 @@ func (p *Panel) AddShareOfSteps(run *record.Run, part, whole, label string, c Co
 	}
 }
 
-// crop leaves out the phases of a token policy before the first that a figure is about: imitation comes
+// Crop leaves out the phases of a token policy before the first that a figure is about: imitation comes
 // first, is long, and has no rollouts.
 func (f *Figure) Crop(run *record.Run) *Figure {
 	if f == nil || !run.Answers() {
@@ -66,7 +66,7 @@ func (f *Figure) Crop(run *record.Run) *Figure {
 	return f
 }
 
-// addRange tints the area between the lowest of one step metric of a phase and the highest of another,
+// AddRange tints the area between the lowest of one step metric of a phase and the highest of another,
 // over some windows of steps: single steps would be spikes.
 func (p *Panel) AddRange(s *record.Steps, low, high string, tint Colour) {
 	const windows, least = 25, 5
@@ -85,7 +85,7 @@ func (p *Panel) AddRange(s *record.Steps, low, high string, tint Colour) {
 	p.Layers = append(p.Layers, r)
 }
 
-// addEpochDots marks an epoch metric with dots.
+// AddEpochDots marks an epoch metric with dots.
 func (p *Panel) AddEpochDots(run *record.Run, name, label string, c Colour) {
 	if x, y := run.EpochSeries("", name); len(x) > 0 {
 		p.Layers = append(p.Layers, Points(x, y, c))
@@ -110,7 +110,7 @@ func (p *Panel) AddSpread(s *record.Steps) {
 	}
 }
 
-// logIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
+// LogIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
 func (p *Panel) LogIfWide() {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, layer := range p.Layers {
@@ -126,7 +126,7 @@ func (p *Panel) LogIfWide() {
 	}
 }
 
-// logIfPeaksDiffer draws learning rates of very different phases on one logarithmic axis.
+// LogIfPeaksDiffer draws learning rates of very different phases on one logarithmic axis.
 func (p *Panel) LogIfPeaksDiffer(smallest float64) {
 	highest := 0.0
 	for _, layer := range p.Layers {

@@ -8,11 +8,11 @@ import (
 	"fulcrum/reports/record"
 )
 
-// drawnPoints is how many points of a curve are drawn at most: more would not be seen and make
+// DrawnPoints is how many points of a curve are drawn at most: more would not be seen and make
 // megabytes of SVG.
 const DrawnPoints = 400
 
-// buckets averages a long series over equal runs of steps, with the extremes of each run. Points that
+// Buckets averages a long series over equal runs of steps, with the extremes of each run. Points that
 // are not finite are left out. A short series comes back as it is.
 func Buckets(x, y []float64) (bx, mean, low, high []float64) {
 	x, y = FinitePoints(x, y)
@@ -31,7 +31,7 @@ func Buckets(x, y []float64) (bx, mean, low, high []float64) {
 	return
 }
 
-// smooth is a moving average over a twentieth of the series, one-sided at its ends.
+// Smooth is a moving average over a twentieth of the series, one-sided at its ends.
 func Smooth(y []float64) []float64 {
 	half := len(y) / 40
 	out := make([]float64, len(y))
@@ -46,7 +46,7 @@ func Smooth(y []float64) []float64 {
 	return out
 }
 
-// addSteps draws a step metric of every phase that has it: single steps faint, their moving average
+// AddSteps draws a step metric of every phase that has it: single steps faint, their moving average
 // bold. It reports whether there was any.
 func (p *Panel) AddSteps(run *record.Run, name, label string, color Colour) bool {
 	any := false

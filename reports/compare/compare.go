@@ -167,14 +167,14 @@ func comparisonTables(runs []*record.Run) ([]comparisonTable, error) {
 				if at < 0 || y.Policy == record.PolicyInit {
 					continue
 				}
-				if paired, err := results.CompareEvaluations(e, tablesOf[i][k][at], stats.DefaultStatsOptions()); err == nil {
+				if paired, err := results.CompareEvaluations(e, tablesOf[i][k][at], stats.DefaultOptions()); err == nil {
 					stats.Settle([]*stats.Paired{&paired})
 					*y.Gain(&entry.stage) = &paired
 				}
 			}
 			if first == nil {
 				first = &e
-			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultStatsOptions()); err != nil {
+			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
 				entry.refused = "not the same questions"
 			} else {
 				entry.paired = &paired

@@ -15,14 +15,14 @@ import (
 // Kinds of what Diff compares.
 const (
 	DiffRun    = "run"
-	DiffSweep  = "sweep"
-	DiffConfig = "config file"
+	diffSweep  = "sweep"
+	diffConfig = "config file"
 )
 
 // DiffSide is one of the two things that Diff compares.
 type DiffSide struct {
 	Path  string
-	Kind  string            // DiffRun, DiffSweep or DiffConfig
+	Kind  string            // DiffRun, diffSweep or diffConfig
 	State string            // of a run or sweep, in words; "" for a config file
 	Jobs  []DiffJob         // of a sweep
 	Swept map[string]string // of a sweep: what is swept and how, by key
@@ -90,7 +90,7 @@ func ReadDiffRun(dir string) (DiffSide, error) {
 
 // ReadDiffConfig reads a config file: the one of a run or sweep, or one that runs are composed from.
 func ReadDiffConfig(path string) (DiffSide, error) {
-	side := DiffSide{Path: path, Kind: DiffConfig}
+	side := DiffSide{Path: path, Kind: diffConfig}
 	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
 		return side, fmt.Errorf("%s: want a config file (.yaml), or a run or sweep folder", path)
 	}
@@ -102,7 +102,7 @@ func ReadDiffConfig(path string) (DiffSide, error) {
 // ReadDiffSweep makes the side of a sweep out of its primary config file and what its ledger tells: the state
 // in words, what is swept, and the jobs.
 func ReadDiffSweep(dir, config, state string, swept map[string]string, jobs []DiffJob) (DiffSide, error) {
-	side := DiffSide{Path: dir, Kind: DiffSweep, State: state, Swept: swept, Jobs: jobs}
+	side := DiffSide{Path: dir, Kind: diffSweep, State: state, Swept: swept, Jobs: jobs}
 	flat, err := record.FlatFile(config)
 	side.config, side.hydra = splitHydra(flat)
 	return side, err
@@ -130,7 +130,7 @@ func DiffOf(a, b DiffSide) (Diff, error) {
 		if d.unfinished > 0 {
 			d.unknown("data and code are not compared: a run records them when it ends")
 		}
-	case a.Kind == DiffSweep && b.Kind == DiffSweep:
+	case a.Kind == diffSweep && b.Kind == diffSweep:
 		for _, one := range differences(a.Swept, b.Swept) {
 			if watches(one.Key) {
 				d.Elsewhere = append(d.Elsewhere, one)

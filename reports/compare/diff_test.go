@@ -164,7 +164,7 @@ func TestDiffOfSweeps(t *testing.T) {
 func TestDiffText(t *testing.T) {
 	long := strings.Repeat("a", 200)
 	a, b, tau := long+"x", long+"y", "τ"
-	d := Diff{A: DiffPath{"p", DiffRun, "done"}, B: DiffPath{"q", DiffConfig, ""},
+	d := Diff{A: DiffPath{"p", DiffRun, "done"}, B: DiffPath{"q", diffConfig, ""},
 		Settings: []Difference{{Key: "k", A: &tau, B: nil}, {Key: "system", A: &a, B: &b, Jobs: 2}}}
 	var text strings.Builder
 	if err := d.WriteText(&text); err != nil {

@@ -14,7 +14,7 @@ import (
 func (d Diff) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A  %s\nB  %s\n", d.A, d.B)
-	files := d.A.Kind == DiffConfig || d.B.Kind == DiffConfig
+	files := d.A.Kind == diffConfig || d.B.Kind == diffConfig
 	for _, part := range []struct {
 		title string
 		list  []Difference

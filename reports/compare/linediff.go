@@ -14,7 +14,7 @@ type lineDifference struct {
 	Stated, Recomputed []string
 }
 
-// diffLines compares two texts line by line: a longest common subsequence, after what they share at both ends.
+// DiffLines compares two texts line by line: a longest common subsequence, after what they share at both ends.
 func DiffLines(stated, recomputed []string) []lineDifference {
 	from := 0
 	for from < len(stated) && from < len(recomputed) && stated[from] == recomputed[from] {
@@ -78,7 +78,7 @@ func merged(all []lineDifference) []lineDifference {
 	return out
 }
 
-// quoteDifference quotes the part of s that differs from other, with a word or two around it.
+// QuoteDifference quotes the part of s that differs from other, with a word or two around it.
 func QuoteDifference(s, other string) string {
 	const around, most = 2, 160
 	x, y := strings.Fields(s), strings.Fields(other)

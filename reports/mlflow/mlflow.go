@@ -23,17 +23,17 @@ import (
 	"fulcrum/reports/record"
 )
 
-// MLflowOptions say where the rows of a run are copied to and as what.
-type MLflowOptions struct {
-	Server       MLflowServer
+// Options say where the rows of a run are copied to and as what.
+type Options struct {
+	Server       Server
 	Experiment   string            // its name; made when there is none
 	ExperimentID string            // instead of the name
-	RunID        string            // an MLflow run that exists already, to log to; "": a new one
+	RunID        string            // an Client run that exists already, to log to; "": a new one
 	RunName      string            // "": the server makes one up
 	Params       map[string]string // the configuration: dotted key → value
 	Tags         map[string]string
-	Dir          string                             // run folder: keeps the id of the MLflow run for a resume
-	Resumed      bool                               // go on in the MLflow run that Dir names
+	Dir          string                             // run folder: keeps the id of the Client run for a resume
+	Resumed      bool                               // go on in the Client run that Dir names
 	Say          func(level record.Level, s string) // a warning or a line for the log; from another goroutine
 
 	every, backoff, patience time.Duration // between two sendings, before a second try, at the end; 0: the defaults
@@ -51,12 +51,12 @@ const (
 	mlflowQueue       = 50_000 // values that wait for a slow server; steps beyond them are left out
 )
 
-// MLflow copies the rows of a run to an MLflow tracking server while it happens (REST API 2.0, no client
+// Client copies the rows of a run to an Client tracking server while it happens (REST API 2.0, no client
 // library). It works in a goroutine of its own and never slows or fails the run: rows wait in a bounded queue,
 // what does not fit or cannot be sent is counted, and a server that does not answer is one warning. The methods
-// of a nil MLflow do nothing.
-type MLflow struct {
-	opt    MLflowOptions
+// of a nil Client do nothing.
+type Client struct {
+	opt    Options
 	rest   *mlflowClient
 	cancel context.CancelFunc
 	wake   chan struct{} // a batch is full
@@ -92,7 +92,7 @@ type mlflowPair struct {
 	Value string `json:"value"`
 }
 
-// mlflowKept is mlflow.json: which MLflow run a run folder belongs to.
+// mlflowKept is mlflow.json: which Client run a run folder belongs to.
 type mlflowKept struct {
 	TrackingURI string `json:"tracking_uri"` // without user and password
 	RunID       string `json:"run_id"`
@@ -106,17 +106,17 @@ type mlflowEnd struct {
 	files  []string
 }
 
-// MLflowFromEnv reads the variables that MLflow's own clients read. asked says whether MLFLOW_TRACKING_URI is
+// FromEnv reads the variables that Client's own clients read. asked says whether MLFLOW_TRACKING_URI is
 // set; an error says why its server cannot be logged to.
-func MLflowFromEnv(getenv func(string) string) (opt MLflowOptions, asked bool, err error) {
+func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
 	uri := getenv("MLFLOW_TRACKING_URI")
 	if uri == "" {
 		return opt, false, nil
 	}
-	opt = MLflowOptions{
+	opt = Options{
 		Experiment: cmp.Or(getenv("MLFLOW_EXPERIMENT_NAME"), "fulcrum"), ExperimentID: getenv("MLFLOW_EXPERIMENT_ID"),
 		RunID: getenv("MLFLOW_RUN_ID"), RunName: getenv("MLFLOW_RUN_NAME"),
-		Server: MLflowServer{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"), Password: getenv("MLFLOW_TRACKING_PASSWORD")},
+		Server: Server{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"), Password: getenv("MLFLOW_TRACKING_PASSWORD")},
 	}
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -138,19 +138,19 @@ func MLflowFromEnv(getenv func(string) string) (opt MLflowOptions, asked bool, e
 	return opt, true, nil
 }
 
-// StartMLflow begins to copy. It does not wait for the server.
-func StartMLflow(opt MLflowOptions) *MLflow {
+// Start begins to copy. It does not wait for the server.
+func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second), cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &MLflow{opt: opt, rest: newMLflowClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+	m := &Client{opt: opt, rest: newMLflowClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go m.work(ctx)
 	return m
 }
 
 // Row queues a row's numbers under their TensorBoard names. Numbers that are not finite are left out: pages of
-// MLflow 3 do not load for runs that have them. A tag names them instead.
-func (m *MLflow) Row(r record.Row) {
+// Client 3 do not load for runs that have them. A tag names them instead.
+func (m *Client) Row(r record.Row) {
 	if m == nil || m.off.Load() {
 		return
 	}
@@ -197,7 +197,7 @@ func (m *MLflow) Row(r record.Row) {
 }
 
 // hurry has what waits sent now.
-func (m *MLflow) hurry() {
+func (m *Client) hurry() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -205,7 +205,7 @@ func (m *MLflow) hurry() {
 }
 
 // infiniteText lists the metrics that were not finite: "grpo/train/loss from step 12".
-func (m *MLflow) infiniteText() string {
+func (m *Client) infiniteText() string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
 		parts = append(parts, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
@@ -213,7 +213,7 @@ func (m *MLflow) infiniteText() string {
 	return strings.Join(parts, ", ")
 }
 
-// mlflowKey makes a name one that MLflow accepts: letters, digits and _-. /.
+// mlflowKey makes a name one that Client accepts: letters, digits and _-. /.
 func mlflowKey(name string) string {
 	name = strings.Map(func(c rune) rune {
 		switch {
@@ -233,9 +233,9 @@ func cutBytes(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }
 
-// MLflowParams returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
+// Params returns the settings of a run folder as Client's parameters. Headers of HTTP requests and secrets of
 // addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
-func MLflowParams(dir string) (map[string]string, error) {
+func Params(dir string) (map[string]string, error) {
 	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
 	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
 	for key, value := range flat {
@@ -246,7 +246,7 @@ func MLflowParams(dir string) (map[string]string, error) {
 
 // Close sends what is left, how the run ended (a State of a summary) and the files of the run folder that the
 // server takes. It waits no more than a few seconds, and hardly at all for a server that did not answer before.
-func (m *MLflow) Close(state string, files []string) {
+func (m *Client) Close(state string, files []string) {
 	if m == nil {
 		return
 	}
@@ -269,8 +269,8 @@ func (m *MLflow) Close(state string, files []string) {
 	m.cancel()
 }
 
-// Tag sets a tag of the MLflow run.
-func (m *MLflow) Tag(key, value string) {
+// Tag sets a tag of the Client run.
+func (m *Client) Tag(key, value string) {
 	if m == nil || value == "" {
 		return
 	}
@@ -281,7 +281,7 @@ func (m *MLflow) Tag(key, value string) {
 
 // work sends batches until the run ends. A try that fails is repeated after a pause that doubles, at the end too
 // while there is an answer.
-func (m *MLflow) work(ctx context.Context) {
+func (m *Client) work(ctx context.Context) {
 	defer close(m.ended)
 	for pause, ending := m.opt.every, false; ; {
 		ending = m.wait(ctx, pause, ending)
@@ -318,7 +318,7 @@ func (m *MLflow) work(ctx context.Context) {
 }
 
 // begun reports whether there was a row.
-func (m *MLflow) begun() bool {
+func (m *Client) begun() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rows > 0
@@ -327,7 +327,7 @@ func (m *MLflow) begun() bool {
 const longestPause = 30 * time.Second // between two tries
 
 // wait returns when it is time to send again; true when the run has ended.
-func (m *MLflow) wait(ctx context.Context, pause time.Duration, ending bool) bool {
+func (m *Client) wait(ctx context.Context, pause time.Duration, ending bool) bool {
 	full, end, timer := m.wake, m.ending, (<-chan time.Time)(nil)
 	if m.failing {
 		full = nil
@@ -349,7 +349,7 @@ func (m *MLflow) wait(ctx context.Context, pause time.Duration, ending bool) boo
 }
 
 // finish tells the server how the run ended, and the log what the server was not told.
-func (m *MLflow) finish(ctx context.Context) {
+func (m *Client) finish(ctx context.Context) {
 	if !m.failing {
 		body := map[string]any{"run_id": m.kept.RunID, "status": m.final.status, "end_time": m.final.at.UnixMilli()}
 		err := m.insist(ctx, func() error { return m.rest.post(ctx, "runs/update", body, nil) })
@@ -369,7 +369,7 @@ func (m *MLflow) finish(ctx context.Context) {
 }
 
 // insist repeats a call that the server may answer better a moment later.
-func (m *MLflow) insist(ctx context.Context, call func() error) error {
+func (m *Client) insist(ctx context.Context, call func() error) error {
 	for pause := m.opt.backoff; ; pause *= 2 {
 		err := call()
 		var refused *mlflowError
@@ -386,7 +386,7 @@ func (m *MLflow) insist(ctx context.Context, call func() error) error {
 
 // upload copies the run's files to the server where it takes them over HTTP (an artifact location
 // mlflow-artifacts:/…); others need the client of their storage.
-func (m *MLflow) upload(ctx context.Context) error {
+func (m *Client) upload(ctx context.Context) error {
 	root, ok := strings.CutPrefix(m.kept.artifacts, "mlflow-artifacts:")
 	if !ok {
 		return nil
@@ -407,15 +407,15 @@ func (m *MLflow) upload(ctx context.Context) error {
 	return nil
 }
 
-func (m *MLflow) warn(format string, args ...any) {
+func (m *Client) warn(format string, args ...any) {
 	if !m.warned {
 		m.warned = true
 		m.opt.Say(record.LevelWarning, fmt.Sprintf(format, args...))
 	}
 }
 
-// send makes the MLflow run if there is none yet and sends all that waits.
-func (m *MLflow) send(ctx context.Context) error {
+// send makes the Client run if there is none yet and sends all that waits.
+func (m *Client) send(ctx context.Context) error {
 	if m.kept.RunID == "" {
 		if err := m.begin(ctx); err != nil {
 			return err
@@ -469,7 +469,7 @@ func pairsOf(m map[string]string, limit int) []mlflowPair {
 	return pairs
 }
 
-func (m *MLflow) sendParams(ctx context.Context) error {
+func (m *Client) sendParams(ctx context.Context) error {
 	for batch := range slices.Chunk(pairsOf(m.opt.Params, mlflowParamLength), mlflowParams) {
 		err := m.rest.post(ctx, "runs/log-batch", map[string]any{"run_id": m.kept.RunID, "params": batch}, nil)
 		var refused *mlflowError
@@ -485,8 +485,8 @@ func (m *MLflow) sendParams(ctx context.Context) error {
 	return m.keep()
 }
 
-// begin finds or makes the MLflow run.
-func (m *MLflow) begin(ctx context.Context) error {
+// begin finds or makes the Client run.
+func (m *Client) begin(ctx context.Context) error {
 	id := m.opt.RunID
 	if m.opt.Resumed {
 		var kept mlflowKept
@@ -518,8 +518,8 @@ func (m *MLflow) begin(ctx context.Context) error {
 	return m.use(made)
 }
 
-// use keeps the id of the MLflow run.
-func (m *MLflow) use(run mlflowRun) error {
+// use keeps the id of the Client run.
+func (m *Client) use(run mlflowRun) error {
 	info := run.Run.Info
 	m.kept.TrackingURI, m.kept.RunID, m.kept.artifacts = m.opt.Server.URI, cmp.Or(info.RunID, info.RunUUID), info.ArtifactURI
 	if m.kept.RunID == "" {
@@ -528,7 +528,7 @@ func (m *MLflow) use(run mlflowRun) error {
 	return m.keep()
 }
 
-func (m *MLflow) keep() error {
+func (m *Client) keep() error {
 	text, err := json.MarshalIndent(m.kept, "", "  ")
 	if err != nil {
 		return err
@@ -536,8 +536,8 @@ func (m *MLflow) keep() error {
 	return atomicfile.Write(filepath.Join(m.opt.Dir, mlflowFile), append(text, '\n'), 0o644)
 }
 
-// reopen goes on in an MLflow run, and reports false when the server does not have it any more.
-func (m *MLflow) reopen(ctx context.Context, id string) (bool, error) {
+// reopen goes on in an Client run, and reports false when the server does not have it any more.
+func (m *Client) reopen(ctx context.Context, id string) (bool, error) {
 	var run mlflowRun
 	err := m.rest.get(ctx, "runs/get", url.Values{"run_id": {id}}, &run)
 	var refused *mlflowError
@@ -554,7 +554,7 @@ func (m *MLflow) reopen(ctx context.Context, id string) (bool, error) {
 }
 
 // experiment returns the experiment's id, making the experiment where there is none.
-func (m *MLflow) experiment(ctx context.Context) (string, error) {
+func (m *Client) experiment(ctx context.Context) (string, error) {
 	if m.opt.ExperimentID != "" {
 		return m.opt.ExperimentID, nil
 	}
@@ -573,7 +573,7 @@ func (m *MLflow) experiment(ctx context.Context) (string, error) {
 	return made.ID, err
 }
 
-func (m *MLflow) experimentByName(ctx context.Context) (string, error) {
+func (m *Client) experimentByName(ctx context.Context) (string, error) {
 	var found struct {
 		Experiment struct {
 			ID    string `json:"experiment_id"`

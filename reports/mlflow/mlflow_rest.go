@@ -17,8 +17,8 @@ import (
 	"fulcrum/internal/secret"
 )
 
-// MLflowServer is a tracking server and who logs to it. User and password win over a token, as in MLflow.
-type MLflowServer struct {
+// Server is a tracking server and who logs to it. User and password win over a token, as in Client.
+type Server struct {
 	URI      string // http(s)://host[:port][/prefix], without a slash at its end
 	Token    string
 	User     string
@@ -29,7 +29,7 @@ type MLflowServer struct {
 type mlflowError struct {
 	URI     string
 	Status  int    // of HTTP
-	Code    string // of MLflow: RESOURCE_DOES_NOT_EXIST, …
+	Code    string // of Client: RESOURCE_DOES_NOT_EXIST, …
 	Message string
 	after   time.Duration // Retry-After
 }
@@ -67,11 +67,11 @@ type mlflowRun struct {
 
 // mlflowClient speaks the REST API 2.0.
 type mlflowClient struct {
-	server MLflowServer
+	server Server
 	http   *http.Client
 }
 
-func newMLflowClient(server MLflowServer) *mlflowClient {
+func newMLflowClient(server Server) *mlflowClient {
 	return &mlflowClient{server, &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}}
 }
 

@@ -159,7 +159,7 @@ func (r *mlflowFakeRun) merge(tags, params []mlflowPair, metrics []mlflowMetric)
 	return ""
 }
 
-// heard are the warnings and lines that MLflow said.
+// heard are the warnings and lines that Client said.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -177,8 +177,8 @@ func (h *heard) text() string {
 	return strings.Join(h.lines, "\n")
 }
 
-func fastMLflow(t *testing.T, uri string, h *heard) MLflowOptions {
-	return MLflowOptions{Server: MLflowServer{URI: uri}, Experiment: "study", RunName: "okvqa_v3 a/b", Dir: t.TempDir(), Say: h.say,
+func fastMLflow(t *testing.T, uri string, h *heard) Options {
+	return Options{Server: Server{URI: uri}, Experiment: "study", RunName: "okvqa_v3 a/b", Dir: t.TempDir(), Say: h.say,
 		Params: map[string]string{"seed": "3", "grpo.lr": "0.001"}, Tags: map[string]string{"mlflow.user": "me", "empty": ""},
 		every: 5 * time.Millisecond, backoff: 5 * time.Millisecond, patience: 2 * time.Second}
 }
@@ -203,7 +203,7 @@ func TestMLflowLogsARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := StartMLflow(opt)
+	m := Start(opt)
 	const steps = 3000
 	for i := 1; i <= steps; i++ {
 		m.Row(stepRow(i, map[string]any{"loss": 1 / float64(i), "items": 4, "adv_hist": []float64{1}}))
@@ -318,7 +318,7 @@ func TestMLflowFaults(t *testing.T) {
 			if tc.dead {
 				s.Close()
 			}
-			m := StartMLflow(opt)
+			m := Start(opt)
 			begin := time.Now()
 			const steps = 1500
 			for i := 1; i <= steps; i++ {
@@ -356,7 +356,7 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	s.Close()
 	opt := fastMLflow(t, s.URL, h)
-	m := StartMLflow(opt)
+	m := Start(opt)
 	for i := range 3 * mlflowQueue {
 		m.Row(stepRow(i, map[string]any{"loss": 0.5}))
 	}
@@ -373,12 +373,12 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A resumed run goes on in its MLflow run, unless that is gone.
+// A resumed run goes on in its Client run, unless that is gone.
 func TestMLflowResume(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	opt := fastMLflow(t, s.URL, h)
 	sitting := func(step int, state string) {
-		m := StartMLflow(opt)
+		m := Start(opt)
 		m.Row(stepRow(step, map[string]any{"loss": 0.5}))
 		m.Close(state, nil)
 	}
@@ -416,7 +416,7 @@ func TestMLflowEdges(t *testing.T) {
 	for range 8 {
 		opt := fastMLflow(t, s.URL, h)
 		wait.Go(func() {
-			m := StartMLflow(opt)
+			m := Start(opt)
 			m.Row(stepRow(1, map[string]any{"loss": 0.5}))
 			m.Close(record.StateDone, nil)
 		})
@@ -426,7 +426,7 @@ func TestMLflowEdges(t *testing.T) {
 		t.Errorf("%d experiments, %d runs", len(s.experiments), len(s.runs))
 	}
 	calls := len(s.calls)
-	m := StartMLflow(fastMLflow(t, s.URL, h))
+	m := Start(fastMLflow(t, s.URL, h))
 	m.Tag("a", "b")
 	m.Close(record.StateFailed, nil)
 	if len(s.calls) != calls {
@@ -434,7 +434,7 @@ func TestMLflowEdges(t *testing.T) {
 	}
 	opt := fastMLflow(t, s.URL, h)
 	opt.RunID = "run3" // as `mlflow run` sets it
-	m = StartMLflow(opt)
+	m = Start(opt)
 	m.Row(stepRow(2, map[string]any{"loss": 0.5}))
 	m.Close(record.StateDone, nil)
 	if len(s.runs) != 8 || len(s.runs["run3"].metrics["grpo/train/loss"]) != 2 {
@@ -453,23 +453,23 @@ func TestMLflowFromEnv(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		env   map[string]string
-		want  MLflowServer
+		want  Server
 		asked bool
 		err   string
 	}{
-		{"unset", nil, MLflowServer{}, false, ""},
-		{"a server", map[string]string{"MLFLOW_TRACKING_URI": "http://host:5000/prefix/", "MLFLOW_TRACKING_TOKEN": "t"}, MLflowServer{URI: "http://host:5000/prefix", Token: "t"}, true, ""},
-		{"a user in the address", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host"}, MLflowServer{URI: "https://host", User: "me", Password: "pw"}, true, ""},
-		{"a user in variables", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host", "MLFLOW_TRACKING_USERNAME": "you", "MLFLOW_TRACKING_PASSWORD": "x"}, MLflowServer{URI: "https://host", User: "you", Password: "x"}, true, ""},
-		{"a folder", map[string]string{"MLFLOW_TRACKING_URI": "./mlruns"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=./mlruns: want the http:// or https:// address"},
-		{"a file URI", map[string]string{"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want"},
-		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=postgresql://***@host/db: want"},
-		{"a password that is no address", map[string]string{"MLFLOW_TRACKING_URI": "http://me:p/w@host"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=http://***@host: want"},
-		{"a token in the query", map[string]string{"MLFLOW_TRACKING_URI": "http://host/?token=pw"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=http://host/?token=***: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN)"},
-		{"databricks", map[string]string{"MLFLOW_TRACKING_URI": "databricks"}, MLflowServer{}, true, "MLFLOW_TRACKING_URI=databricks: want"},
+		{"unset", nil, Server{}, false, ""},
+		{"a server", map[string]string{"MLFLOW_TRACKING_URI": "http://host:5000/prefix/", "MLFLOW_TRACKING_TOKEN": "t"}, Server{URI: "http://host:5000/prefix", Token: "t"}, true, ""},
+		{"a user in the address", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host"}, Server{URI: "https://host", User: "me", Password: "pw"}, true, ""},
+		{"a user in variables", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host", "MLFLOW_TRACKING_USERNAME": "you", "MLFLOW_TRACKING_PASSWORD": "x"}, Server{URI: "https://host", User: "you", Password: "x"}, true, ""},
+		{"a folder", map[string]string{"MLFLOW_TRACKING_URI": "./mlruns"}, Server{}, true, "MLFLOW_TRACKING_URI=./mlruns: want the http:// or https:// address"},
+		{"a file URI", map[string]string{"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}, Server{}, true, "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want"},
+		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, Server{}, true, "MLFLOW_TRACKING_URI=postgresql://***@host/db: want"},
+		{"a password that is no address", map[string]string{"MLFLOW_TRACKING_URI": "http://me:p/w@host"}, Server{}, true, "MLFLOW_TRACKING_URI=http://***@host: want"},
+		{"a token in the query", map[string]string{"MLFLOW_TRACKING_URI": "http://host/?token=pw"}, Server{}, true, "MLFLOW_TRACKING_URI=http://host/?token=***: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN)"},
+		{"databricks", map[string]string{"MLFLOW_TRACKING_URI": "databricks"}, Server{}, true, "MLFLOW_TRACKING_URI=databricks: want"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			opt, asked, err := MLflowFromEnv(func(name string) string { return tc.env[name] })
+			opt, asked, err := FromEnv(func(name string) string { return tc.env[name] })
 			message := ""
 			if err != nil {
 				message = err.Error()

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// sig writes x with n significant digits: 0.1873, 12.35, 1.2e-05. Tables, lines and plots use it.
+// Sig writes x with n significant digits: 0.1873, 12.35, 1.2e-05. Tables, lines and plots use it.
 func Sig(x float64, n int) string {
 	switch {
 	case math.IsNaN(x):
@@ -27,7 +27,7 @@ func Sig(x float64, n int) string {
 	return strconv.FormatFloat(x, 'f', max(n-1-exp, 0), 64)
 }
 
-// fixed writes x with the given decimals and a sign, for columns of differences.
+// Fixed writes x with the given decimals and a sign, for columns of differences.
 func Fixed(x float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(x), 'f', decimals, 64)
 	if x < 0 && strings.ContainsAny(s, "123456789") {
@@ -36,10 +36,10 @@ func Fixed(x float64, decimals int) string {
 	return "+" + s
 }
 
-// percent writes a share as 6.2%.
+// Percent writes a share as 6.2%.
 func Percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }
 
-// duration writes seconds for people: 0.42 ms, 3.1 s, 2m05s, 1h02m.
+// Duration writes seconds for people: 0.42 ms, 3.1 s, 2m05s, 1h02m.
 func Duration(seconds float64) string {
 	switch {
 	case math.IsNaN(seconds) || seconds < 0:
@@ -56,7 +56,7 @@ func Duration(seconds float64) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// plural writes a count with its noun: 1 epoch, 3 epochs, 2 queries.
+// Plural writes a count with its noun: 1 epoch, 3 epochs, 2 queries.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -67,7 +67,7 @@ func Plural(n int, noun string) string {
 	return Thousands(n) + " " + noun + "s"
 }
 
-// thousands writes 12345 as 12,345.
+// Thousands writes 12345 as 12,345.
 func Thousands(n int) string {
 	s := strconv.Itoa(n)
 	start := 0
@@ -88,7 +88,7 @@ func Capital(s string) string {
 	return string(unicode.ToUpper(first)) + s[size:]
 }
 
-// joined writes a, b and c.
+// Joined writes a, b and c.
 func Joined(items []string) string {
 	if len(items) < 2 {
 		return strings.Join(items, "")

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// document is a markdown file under construction.
+// Document is a markdown file under construction.
 type Document struct{ B strings.Builder }
 
 func (d *Document) Heading(level int, format string, args ...any) {
@@ -30,7 +30,7 @@ func (d *Document) Code(lines ...string) {
 	fmt.Fprintf(&d.B, "```\n%s\n```\n\n", strings.Join(lines, "\n"))
 }
 
-// table writes a table; columns whose header starts with ">" are right-aligned.
+// Table writes a table; columns whose header starts with ">" are right-aligned.
 func (d *Document) Table(header []string, rows [][]string) {
 	d.B.WriteString("|")
 	for _, h := range header {
@@ -55,16 +55,16 @@ func (d *Document) Table(header []string, rows [][]string) {
 	d.B.WriteString("\n")
 }
 
-// plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell.
+// Plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell.
 func Plain(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "#", `\#`).Replace(s)
 }
 
-// visibleSpace stands for spaces that a page would not show.
+// VisibleSpace stands for spaces that a page would not show.
 const VisibleSpace = "␣"
 
-// textCode writes any text as code in a line, so that a reader sees what a model wrote: characters that do
+// TextCode writes any text as code in a line, so that a reader sees what a model wrote: characters that do
 // not print as escapes, spaces at an edge or side by side as marks, at most width characters of it.
 func TextCode(s string, width int) string {
 	if s == "" {
@@ -98,13 +98,13 @@ func TextCode(s string, width int) string {
 	return fence + text + fence + cut
 }
 
-// textCell is textCode inside a table, which is cut at bars before code is found. Backslashes of the text
+// TextCell is TextCode inside a table, which is cut at bars before code is found. Backslashes of the text
 // are doubled, so that no bar is left unescaped.
 func TextCell(s string, width int) string {
 	return strings.ReplaceAll(TextCode(s, width), "|", `\|`)
 }
 
-// clip shortens a text to width characters, the last of them an ellipsis.
+// Clip shortens a text to width characters, the last of them an ellipsis.
 func Clip(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s
@@ -112,7 +112,7 @@ func Clip(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// shellCommand quotes argv for a POSIX shell.
+// ShellCommand quotes argv for a POSIX shell.
 func ShellCommand(argv []string) string {
 	var out []string
 	for _, arg := range argv {
@@ -124,7 +124,7 @@ func ShellCommand(argv []string) string {
 	return strings.Join(out, " ")
 }
 
-// tableCode is codeList for a cell of a table, where a bar would end the cell.
+// TableCode is CodeList for a cell of a table, where a bar would end the cell.
 func TableCode(overrides []string) string { return strings.ReplaceAll(CodeList(overrides), "|", `\|`) }
 
 func CodeList(overrides []string) string {
@@ -138,7 +138,7 @@ func CodeList(overrides []string) string {
 	return strings.Join(out, " ")
 }
 
-// codeBlock writes foreign lines, whatever backticks are in them.
+// CodeBlock writes foreign lines, whatever backticks are in them.
 func (d *Document) CodeBlock(lines []string) {
 	fence := "```"
 	for slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, fence) }) {
@@ -147,7 +147,7 @@ func (d *Document) CodeBlock(lines []string) {
 	fmt.Fprintf(&d.B, "%s\n%s\n%s\n\n", fence, strings.Join(lines, "\n"), fence)
 }
 
-// inlineCode writes any text as code in a line.
+// InlineCode writes any text as code in a line.
 func InlineCode(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if strings.Contains(s, "`") {

@@ -44,7 +44,7 @@ type publishedRow struct {
 // Published writes, as markdown, what a file of published accuracies allows to conclude, without the
 // scores of single questions: for every variant against the baseline of its table, at every number of
 // shots and on their mean. Errors name the file and the row.
-func Published(path string) (string, error) {
+func Report(path string) (string, error) {
 	t, err := readPublished(path)
 	if err != nil {
 		return "", err
@@ -53,7 +53,7 @@ func Published(path string) (string, error) {
 	if len(families) == 0 {
 		return "", fmt.Errorf("%s: %s, but no two selectors share data set, model, number of questions and shots: nothing to compare", path, page.Plural(len(t.rows), "row"))
 	}
-	return t.Report(families), nil
+	return t.report(families), nil
 }
 
 func readPublished(path string) (*publishedTable, error) {

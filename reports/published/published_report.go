@@ -17,7 +17,7 @@ import (
 // publishedShares are the shares of changed questions for which a report states its bounds.
 func publishedShares() []float64 { return []float64{0.05, 0.10, 0.20} }
 
-func (t *publishedTable) Report(families []*family) string {
+func (t *publishedTable) report(families []*family) string {
 	var d page.Document
 	d.Heading(1, "What these published numbers allow to conclude")
 	compared := 0
@@ -162,7 +162,7 @@ func (g *gap) cell() string {
 	return text + " open"
 }
 
-// write is the section of a family with one sampler.
+// Write is the section of a family with one sampler.
 func (f *family) Write(d *page.Document) {
 	d.Heading(2, "%s", page.Plain(f.name()))
 	d.Paragraph("Points of each variant minus %s, from %s. *holds*: established with other questions on each side. *if ≤ c*: established if the same questions were asked and at most this share of them changed its score. *open*: not established.", page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
@@ -295,7 +295,7 @@ func (f *family) randomLine() string {
 		for _, v := range f.variants {
 			for _, g := range v.gaps {
 				if g.shots == s {
-					best = max(best, g.difference+f.LevelOf(s))
+					best = max(best, g.difference+f.levelOf(s))
 				}
 			}
 		}
@@ -308,7 +308,7 @@ func (f *family) randomLine() string {
 }
 
 // level is the baseline's accuracy.
-func (f *family) LevelOf(shots int) float64 {
+func (f *family) levelOf(shots int) float64 {
 	for _, v := range f.variants {
 		for _, g := range v.gaps {
 			if g.shots == shots {

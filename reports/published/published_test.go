@@ -13,7 +13,7 @@ import (
 
 // The file in testdata is a part of a public project's printed accuracies.
 func TestPublishedTable(t *testing.T) {
-	text, err := Published(filepath.Join("testdata", "published", "metrics.json"))
+	text, err := Report(filepath.Join("testdata", "published", "metrics.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestPublishedTable(t *testing.T) {
 
 // What one can and cannot conclude from all of it.
 func TestPublishedReference(t *testing.T) {
-	text, err := Published(golden.Shared(t, "parity", "metrics.json"))
+	text, err := Report(golden.Shared(t, "parity", "metrics.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestPublishedErrorsNameFileAndRow(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Published(path); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
+			if _, err := Report(path); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("got %v, want %s: …%s…", err, path, tc.want)
 			}
 		})

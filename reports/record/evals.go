@@ -36,7 +36,7 @@ type Evaluation struct {
 // Mean returns the mean score.
 func (e Evaluation) Mean() float64 { return stat.Mean(e.Scores) }
 
-// meanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
+// MeanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
 func (e Evaluation) MeanSE() (mean, se float64) {
 	g := stats.NewGrouping(e.Clusters)
 	if mean, se = g.MeanSE(e.Scores); g.Units(len(e.Scores)) < 2 {
@@ -161,7 +161,7 @@ const (
 	policyResults    = "results"        // of a result file (task=evaluate)
 )
 
-// title names a stage for readers.
+// Title names a stage for readers.
 func (s StageResult) Title() string {
 	switch s.Policy {
 	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference:
@@ -186,7 +186,7 @@ func (s StageResult) Title() string {
 	return "after " + strings.TrimSpace(s.Policy)
 }
 
-// subject names a stage inside a sentence.
+// Subject names a stage inside a sentence.
 func (s StageResult) Subject() string {
 	title := s.Title()
 	if s.Policy == PolicyBest {
@@ -195,5 +195,5 @@ func (s StageResult) Subject() string {
 	return "the policy " + title
 }
 
-// heldOut reports whether a split is neither trained on nor chosen by.
+// HeldOut reports whether a split is neither trained on nor chosen by.
 func HeldOut(split string) bool { return split != "val" && split != "train" }

@@ -64,11 +64,11 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		if err := RemoveManifest(dir); err != nil {
 			return nil, err
 		}
-		if err := Truncate(dir, *opt.Restored); err != nil {
+		if err := truncate(dir, *opt.Restored); err != nil {
 			return nil, err
 		}
 	}
-	l := &Log{dir: dir, opt: opt, order: NewMetricOrder(), console: NewProgress(opt.Stderr, opt.Now)}
+	l := &Log{dir: dir, opt: opt, order: NewMetricOrder(), console: newProgress(opt.Stderr, opt.Now)}
 	if err := l.open(); err != nil {
 		l.Close()
 		return nil, err
@@ -153,7 +153,7 @@ func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map
 	return l.show(now, r)
 }
 
-// write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
+// Write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
 func (l *Log) Write(now time.Time, r Row) error {
 	line, err := appendRow(l.buf[:0], r, l.order)
 	if err != nil {

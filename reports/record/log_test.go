@@ -185,7 +185,7 @@ func TestPlainProgress(t *testing.T) {
 
 func TestTerminalProgressRewritesOneLine(t *testing.T) {
 	var out bytes.Buffer
-	p := NewProgress(&out, newTestClock(time.Second).Now)
+	p := newProgress(&out, newTestClock(time.Second).Now)
 	p.terminal, p.width = true, func() int { return 60 }
 	for i := 1; i <= 3; i++ {
 		p.step(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: i, Fields: StepFields()})
@@ -241,8 +241,8 @@ func TestAFullDiskIsAnError(t *testing.T) {
 func TestProgressOfAnswers(t *testing.T) {
 	fields := StepFields()
 	fields["mean_reward"], fields["completion_length"] = 0.412, 3.25
-	p := NewProgress(&bytes.Buffer{}, newTestClock(time.Second).Now)
-	got := p.StepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields})
+	p := newProgress(&bytes.Buffer{}, newTestClock(time.Second).Now)
+	got := p.stepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields})
 	if want := "grpo  epoch 1  step 3  loss 0.1873   kl 0.0412   beta 0.10    clip 6.2%   reward 0.412   len 3.25"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -70,8 +70,8 @@ func RemoveManifest(dir string) error {
 	return err
 }
 
-// ReadManifest reads manifest.json, nil when there is none.
-func ReadManifest(dir string) (*Manifest, error) {
+// readManifest reads manifest.json, nil when there is none.
+func readManifest(dir string) (*Manifest, error) {
 	path := filepath.Join(dir, ManifestFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return m, nil
 }
 
-// recordFiles are the records that a run folder holds, sorted. Links are left out: best.safetensors is one.
+// RecordFiles are the records that a run folder holds, sorted. Links are left out: best.safetensors is one.
 func RecordFiles(dir string) ([]string, error) {
 	var names []string
 	for _, pattern := range recordPatterns() {
@@ -116,7 +116,7 @@ func RecordFiles(dir string) ([]string, error) {
 	return names, nil
 }
 
-// globIn matches a pattern in a folder whose own name means itself.
+// GlobIn matches a pattern in a folder whose own name means itself.
 func GlobIn(dir, pattern string) ([]string, error) {
 	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
 	return filepath.Glob(filepath.Join(literal, pattern))

@@ -113,7 +113,7 @@ func Metrics() []Metric {
 	}
 }
 
-// metricOrder sorts field names: known ones as in Metrics, then the others by name.
+// MetricOrder sorts field names: known ones as in Metrics, then the others by name.
 type MetricOrder map[string]int
 
 func NewMetricOrder() MetricOrder {

@@ -26,7 +26,7 @@ const (
 	plainEvery  = 10 * time.Second       // between plain lines of one epoch
 )
 
-// progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
+// Progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
 // plain lines appear at each epoch and every plainEvery. A nil progress shows nothing.
 type Progress struct {
 	w        io.Writer
@@ -43,7 +43,7 @@ type Progress struct {
 	line    bool // an unfinished line is on the terminal
 }
 
-func NewProgress(w io.Writer, now func() time.Time) *Progress {
+func newProgress(w io.Writer, now func() time.Time) *Progress {
 	p := &Progress{w: w, now: now}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.terminal = true
@@ -87,7 +87,7 @@ func (p *Progress) step(r Row) {
 	}
 	p.shown = now
 	perStep := now.Sub(p.started).Seconds() / float64(r.Step-p.first)
-	line := p.StepLine(r)
+	line := p.stepLine(r)
 	line += "  " + page.Duration(perStep) + "/step"
 	if left := p.stepsLeft(r); left > 0 {
 		line += "  eta " + page.Duration(perStep*float64(left))
@@ -118,7 +118,7 @@ func (p *Progress) stepsLeft(r Row) int {
 
 // stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02;
 // of token policies it ends with  reward 0.41  len 3.2.
-func (p *Progress) StepLine(r Row) string {
+func (p *Progress) stepLine(r Row) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder
 	b.WriteString(p.head(r))
@@ -148,7 +148,7 @@ func (p *Progress) StepLine(r Row) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// logLine is what run.log says of a row that is no step: its logger, its level and its message.
+// LogLine is what run.log says of a row that is no step: its logger, its level and its message.
 func (p *Progress) LogLine(r Row) (name string, level Level, message string) {
 	switch r.Kind {
 	case KindEpoch:

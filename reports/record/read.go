@@ -77,7 +77,7 @@ func ReadRun(dir string) (*Run, error) {
 	return run, nil
 }
 
-// readRows adds the whole lines of metrics.jsonl from offset on and returns where it stopped.
+// ReadRows adds the whole lines of metrics.jsonl from offset on and returns where it stopped.
 func (r *Run) ReadRows(offset int64) (int64, error) {
 	path := filepath.Join(r.Dir, MetricsFile)
 	f, err := os.Open(path)
@@ -170,7 +170,7 @@ func (s *Steps) add(row Row) {
 	}
 }
 
-// readRest reads the files that are written whole.
+// ReadRest reads the files that are written whole.
 func (r *Run) ReadRest() error {
 	var err error
 	if r.Evaluations, err = ReadEvals(r.Dir); err != nil {
@@ -179,7 +179,7 @@ func (r *Run) ReadRest() error {
 	if r.Summary, err = ReadSummary(r.Dir); err != nil {
 		return err
 	}
-	if r.Manifest, err = ReadManifest(r.Dir); err != nil {
+	if r.Manifest, err = readManifest(r.Dir); err != nil {
 		return err
 	}
 	if err := r.ReadConfig(); err != nil {
@@ -210,7 +210,7 @@ func (r *Run) ReadConfig() error {
 	return nil
 }
 
-// setting returns a value of the run's config by its path, nil when it is absent or null.
+// Setting returns a value of the run's config by its path, nil when it is absent or null.
 func (r *Run) Setting(path ...string) any {
 	node := r.Tree
 	for _, key := range path {
@@ -223,7 +223,7 @@ func (r *Run) Setting(path ...string) any {
 	return node
 }
 
-// settingNumber returns a number of the run's config.
+// SettingNumber returns a number of the run's config.
 func (r *Run) SettingNumber(path ...string) (float64, bool) {
 	switch v := r.Setting(path...).(type) {
 	case int:
@@ -248,7 +248,7 @@ func (r *Run) Phases() []string {
 	return names
 }
 
-// resumes counts how often the run was resumed.
+// Resumes counts how often the run was resumed.
 func (r *Run) Resumes() int {
 	n := 0
 	for _, e := range r.Events {
@@ -259,7 +259,7 @@ func (r *Run) Resumes() int {
 	return n
 }
 
-// eachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
+// EachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
 func EachLine(path string, do func(line []byte) error) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -281,7 +281,7 @@ func EachLine(path string, do func(line []byte) error) error {
 	return nil
 }
 
-// readJSON reads path into v; an absent file leaves v as it is.
+// ReadJSON reads path into v; an absent file leaves v as it is.
 func ReadJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -296,7 +296,7 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// flatFile reads a YAML file as dotted keys; one that is absent has none.
+// FlatFile reads a YAML file as dotted keys; one that is absent has none.
 func FlatFile(path string) (map[string]string, error) {
 	flat := map[string]string{}
 	text, err := os.ReadFile(path)
@@ -321,7 +321,7 @@ func FlatFile(path string) (map[string]string, error) {
 	return flat, nil
 }
 
-// flatten writes a config tree as dotted keys; lists are one value.
+// Flatten writes a config tree as dotted keys; lists are one value.
 func Flatten(into map[string]string, prefix string, node any) {
 	if section, ok := node.(map[string]any); ok {
 		for key, value := range section {
@@ -340,7 +340,7 @@ func Flatten(into map[string]string, prefix string, node any) {
 	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
 }
 
-// lastStep is the number of optimizer steps that the run took, all phases together.
+// LastStep is the number of optimizer steps that the run took, all phases together.
 func (r *Run) LastStep() int {
 	last := 0
 	for _, s := range r.Spans() {

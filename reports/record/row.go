@@ -140,7 +140,7 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	return nil, fmt.Errorf("type %T: want float64, int, string, bool or []float64", v)
 }
 
-// appendNumber writes the shortest decimal that reads back as x; what JSON has no number for
+// AppendNumber writes the shortest decimal that reads back as x; what JSON has no number for
 // becomes "nan", "inf" or "-inf".
 func AppendNumber(b []byte, x float64) []byte {
 	switch {
@@ -166,7 +166,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
 
-// parseRow reads one line of metrics.jsonl.
+// ParseRow reads one line of metrics.jsonl.
 func ParseRow(line []byte) (Row, error) {
 	fields := map[string]any{}
 	if err := jsonwords.Unmarshal(line, &fields); err != nil {
@@ -200,7 +200,7 @@ func ParseRow(line []byte) (Row, error) {
 	return r, nil
 }
 
-// advantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
+// AdvantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
 func AdvantageEdges(n int) []float64 {
 	edges := make([]float64, n+1)
 	for i := range edges {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// answers reports whether the run's policy writes text: completions have lengths, selections have none.
+// Answers reports whether the run's policy writes text: completions have lengths, selections have none.
 func (r *Run) Answers() bool {
 	has := func(rows []Row) bool {
 		return slices.ContainsFunc(rows, func(row Row) bool {
@@ -17,7 +17,7 @@ func (r *Run) Answers() bool {
 	return slices.ContainsFunc(r.Steps, func(s *Steps) bool { return s.Column("completion_length") != nil }) || has(r.Epochs) || has(r.EvalRows)
 }
 
-// wording returns what to call a thing: of a run whose policy selects examples, or of one that writes.
+// Wording returns what to call a thing: of a run whose policy selects examples, or of one that writes.
 func (r *Run) Wording(selects, writes string) string {
 	if r.Answers() {
 		return writes
@@ -25,18 +25,18 @@ func (r *Run) Wording(selects, writes string) string {
 	return selects
 }
 
-// inItsWords calls the candidates of a sentence that knows no policy what they are in this run.
+// InItsWords calls the candidates of a sentence that knows no policy what they are in this run.
 func (r *Run) InItsWords(text string) string {
 	return strings.ReplaceAll(text, "candidate", r.Wording("candidate", "completion"))
 }
 
-// seed is the run's; 0 where its config names none.
+// Seed is the run's; 0 where its config names none.
 func (r *Run) Seed() int64 {
 	seed, _ := r.SettingNumber("seed")
 	return int64(seed)
 }
 
-// caption says below a figure how to read it.
+// Caption says below a figure how to read it.
 func (r *Run) Caption(name string) string {
 	switch name {
 	case "reward", "accuracy":
@@ -65,7 +65,7 @@ func (r *Run) Caption(name string) string {
 	return ""
 }
 
-// scoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
+// ScoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
 // of the initial policy.
 func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
 	before := PolicyInit
@@ -78,7 +78,7 @@ func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
 	return r.Score("val", before, metric)
 }
 
-// epochOf is the number of the i-th epoch that a phase has recorded.
+// EpochOf is the number of the i-th epoch that a phase has recorded.
 func (r *Run) EpochOf(phase string, i int) int {
 	for _, e := range r.Epochs {
 		if e.Phase == phase {
@@ -99,7 +99,7 @@ func (s *Steps) Globals() []float64 {
 	return x
 }
 
-// epochSeries returns an epoch metric over global steps, for the phase given or ("") for all.
+// EpochSeries returns an epoch metric over global steps, for the phase given or ("") for all.
 func (r *Run) EpochSeries(phase, name string) (x, y []float64) {
 	for _, e := range r.Epochs {
 		if phase != "" && e.Phase != phase {
@@ -112,7 +112,7 @@ func (r *Run) EpochSeries(phase, name string) (x, y []float64) {
 	return
 }
 
-// spans returns where each phase lies: from the step before its first to its last.
+// Spans returns where each phase lies: from the step before its first to its last.
 func (r *Run) Spans() []Span {
 	var spans []Span
 	for _, phase := range r.Phases() {
@@ -130,7 +130,7 @@ func (r *Run) Spans() []Span {
 	return spans
 }
 
-// score returns the mean of a policy's last evaluation on a split, per query where that is recorded.
+// Score returns the mean of a policy's last evaluation on a split, per query where that is recorded.
 func (r *Run) Score(split, policy, metric string) (float64, bool) {
 	for i := len(r.Evaluations) - 1; i >= 0; i-- {
 		if e := r.Evaluations[i]; e.Split == split && e.Policy == policy && e.Metric == metric && len(e.Scores) > 0 {
@@ -147,7 +147,7 @@ func (r *Run) Score(split, policy, metric string) (float64, bool) {
 	return 0, false
 }
 
-// stepAt is the optimizer step at which an evaluated policy was saved, -1 where that is not recorded.
+// StepAt is the optimizer step at which an evaluated policy was saved, -1 where that is not recorded.
 func (r *Run) StepAt(e Evaluation) int {
 	if e.Phase == PolicyInit || e.Phase == "" {
 		return 0
@@ -160,7 +160,7 @@ func (r *Run) StepAt(e Evaluation) int {
 	return -1
 }
 
-// span is a phase on the horizontal axis.
+// Span is a phase on the horizontal axis.
 type Span struct {
 	Name     string
 	From, To float64

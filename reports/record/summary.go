@@ -186,7 +186,7 @@ func ReadSummary(dir string) (*Summary, error) {
 	return s, err
 }
 
-// where says when a finding was made: before the first step, or in which step of which epoch.
+// Where says when a finding was made: before the first step, or in which step of which epoch.
 func (f Finding) Where() string {
 	switch {
 	case f.Phase == "" || f.Step == 0 && f.Epoch == 0:

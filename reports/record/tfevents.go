@@ -17,7 +17,7 @@ import (
 
 const EventFilesPattern = "events.out.tfevents.*"
 
-// eventWriter appends to one events.out.tfevents file.
+// EventWriter appends to one events.out.tfevents file.
 type EventWriter struct {
 	f   *os.File
 	Crc *crc32.Table
@@ -75,7 +75,7 @@ func (w *EventWriter) row(now time.Time, r Row, names []string) error {
 	return w.Write(event(now, r.GlobalStep, appendBytesField(nil, 5, summary)))
 }
 
-// eventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
+// EventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
 func EventTag(r Row, name string) string {
 	switch r.Kind {
 	case KindStep:
@@ -88,7 +88,7 @@ func EventTag(r Row, name string) string {
 	return r.Kind + "/" + name
 }
 
-// frame is a TFRecord: length, masked CRC, payload, masked CRC. It is overwritten by the next one.
+// Frame is a TFRecord: length, masked CRC, payload, masked CRC. It is overwritten by the next one.
 func (w *EventWriter) Frame(payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(w.buf[:0], uint64(len(payload)))
 	b = binary.LittleEndian.AppendUint32(b, w.masked(b))
@@ -170,7 +170,7 @@ func appendBytesField(b []byte, field int, data []byte) []byte {
 	return append(b, data...)
 }
 
-// record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
+// Record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
 func (w *EventWriter) Record(data []byte) (payload, rest []byte, err error) {
 	if len(data) < 12 {
 		return nil, nil, ErrTornRecord

@@ -25,11 +25,11 @@ type Position struct {
 	Completions int // lines of completions.jsonl
 }
 
-// Truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
+// truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
 // evals.jsonl and completions.jsonl, and torn ends of them, of run.log and of TensorBoard's events. Events of earlier
 // resumes stay. Event files for TensorBoard stay too, since the next one tells it which steps to forget, unless the run
 // starts over.
-func Truncate(dir string, at Position) error {
+func truncate(dir string, at Position) error {
 	if err := truncateFile(filepath.Join(dir, MetricsFile), at.Rows); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	})
 	wantRows, _ := stable(t, whole, MetricsFile)
 	wantEvals, _ := stable(t, whole, EvalsFile)
-	wantCompletions, err := ReadCompletions(whole)
+	wantCompletions, err := readCompletions(whole)
 	if err != nil || len(states) != 6 || len(wantRows) != 12+4+4+2+1 || len(wantCompletions) != 2*12 {
 		t.Fatalf("%d states, %d rows and %d completions, %v", len(states), len(wantRows), len(wantCompletions), err)
 	}
@@ -146,7 +146,7 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 		if !slices.Equal(evals, wantEvals) {
 			t.Errorf("state %d: evals differ\n got %v\nwant %v", i, evals, wantEvals)
 		}
-		if got, err := ReadCompletions(dir); err != nil || !reflect.DeepEqual(got, wantCompletions) {
+		if got, err := readCompletions(dir); err != nil || !reflect.DeepEqual(got, wantCompletions) {
 			t.Errorf("state %d: completions differ (%v)\n got %v\nwant %v", i, err, got, wantCompletions)
 		}
 	}
@@ -158,7 +158,7 @@ func TestTruncateRefusesAFolderThatLostRows(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	err := Truncate(dir, Position{Phase: "rce", Epoch: 1, GlobalStep: 3, Rows: 2})
+	err := truncate(dir, Position{Phase: "rce", Epoch: 1, GlobalStep: 3, Rows: 2})
 	if err == nil || err.Error() != path+": 1 lines, the saved state knows 2: records are missing" {
 		t.Errorf("got %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"fulcrum/reports/results"
 )
 
-// fakeAnswers writes the folder of a plausible run of a token policy: SFT on targets, then GRPO on sampled
+// FakeAnswers writes the folder of a plausible run of a token policy: SFT on targets, then GRPO on sampled
 // completions, with a reward of two terms. It is the same to the last bit every time.
 func FakeAnswers(t testing.TB, seed uint64) string {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// fakeRun writes the folder of a plausible run: RCE, GRPO on recorded beams, GRPO on sampled groups,
+// FakeRun writes the folder of a plausible run: RCE, GRPO on recorded beams, GRPO on sampled groups,
 // on 400 validation and 1,000 held-out queries. It is the same to the last bit every time.
 func FakeRun(t testing.TB, seed uint64) string {
 	t.Helper()
@@ -227,7 +227,7 @@ optim: {grad_clip_norm: 1.0}
 const fakeExamples = `[{"question": "what | is this?", "answer": "a kite", "before": [{"question": "which toy?", "answer": "doll"}],
  "after": [{"question": "what flies?", "answer": "kite"}, {"question": "what is on the string?", "answer": "kite"}], "reward_before": 0.01, "reward_after": 0.62}]`
 
-// edit replaces a text in a file of the run.
+// Edit replaces a text in a file of the run.
 func Edit(t *testing.T, path, old, text string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -239,7 +239,7 @@ func Edit(t *testing.T, path, old, text string) {
 	Must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
 }
 
-// honestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
+// HonestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
 // of their scores. It is the same to the last bit every time.
 func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	t.Helper()
@@ -345,7 +345,7 @@ func ReadReport(t *testing.T, dir string) string {
 	return string(text)
 }
 
-// sweepRun writes the folder of a small run whose best policy gains about gain over similarity.
+// SweepRun writes the folder of a small run whose best policy gains about gain over similarity.
 func SweepRun(t *testing.T, dir string, seed uint64, gain float64, config string) {
 	t.Helper()
 	Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))

@@ -106,17 +106,17 @@ type ArmComparison struct {
 
 	values []float64 // differences of the independent units, averaged over seeds
 	spread armError  // of the mean difference
-	opt    stats.StatsOptions
+	opt    stats.Options
 }
 
-// shown is what verdicts and sentences need of the comparison, as that of two policies.
+// Shown is what verdicts and sentences need of the comparison, as that of two policies.
 func (c ArmComparison) Shown() stats.Paired {
 	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough, Correction: c.Correction, Verdict: c.Verdict}
 }
 
-// CompareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
+// compareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
 // runs of an arm differ in their seed only. HolmArms corrects several comparisons for their number.
-func CompareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
+func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
 	this, err := ArmOf(a, split, metric, "")
 	if err != nil {
 		return ArmComparison{}, err
@@ -125,13 +125,13 @@ func CompareArms(a, b []*record.Run, split, metric string) (ArmComparison, error
 	if err != nil {
 		return ArmComparison{}, err
 	}
-	return this.Against(reference, stats.DefaultStatsOptions())
+	return this.Against(reference, stats.DefaultOptions())
 }
 
 // Against compares the arm with a reference that answered the same questions. Arms with the same seeds
 // are compared seed by seed: runs of one seed share their data order and often their first stages.
 // Arms of one seed each say nothing about other seeds: their interval is that of ComparePaired.
-func (a Arm) Against(reference Arm, opt stats.StatsOptions) (ArmComparison, error) {
+func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	var none ArmComparison
 	b, err := reference.inOrderOf(a)
 	if err != nil {
@@ -453,7 +453,7 @@ const maxSeedsNeeded = 1000
 
 // needed returns how many questions with these seeds, and how many seeds with these questions, settle a
 // mean difference of this size with the wanted power; 0 where no number does.
-func (e armError) needed(mean float64, opt stats.StatsOptions) (questions, seeds int) {
+func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int) {
 	if mean == 0 {
 		return 0, 0
 	}

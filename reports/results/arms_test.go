@@ -181,7 +181,7 @@ func seededRun(seed int, scores ...float64) *record.Run {
 func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 	a := []*record.Run{seededRun(2, .5, .6, .7), seededRun(1, .3, .4, .5)}
 	b := []*record.Run{seededRun(1, .1, .2, .3), seededRun(2, .2, .3, .4)}
-	c, err := CompareArms(a, b, "dev", "reward")
+	c, err := compareArms(a, b, "dev", "reward")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 		{"no seed", []*record.Run{{Dir: "odd"}, a[0]}, "odd: its config names no seed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := CompareArms(tc.a, b, "dev", "reward"); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := compareArms(tc.a, b, "dev", "reward"); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want …%s…", err, tc.want)
 			}
 		})

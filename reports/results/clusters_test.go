@@ -44,8 +44,8 @@ func TestArmsCountClusters(t *testing.T) {
 	}
 }
 
-func quick() stats.StatsOptions {
-	opt := stats.DefaultStatsOptions()
+func quick() stats.Options {
+	opt := stats.DefaultOptions()
 	opt.Resamples = 1000
 	return opt
 }

@@ -12,14 +12,14 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// comparedArm is runs of one setting among those that are compared.
+// ComparedArm is runs of one setting among those that are compared.
 type ComparedArm struct {
 	Name  string // A, B, …
 	Runs  []*record.Run
 	Names []string // of the runs
 }
 
-// armsOf groups runs whose configs differ in nothing but the seed, in order of appearance. Two runs of
+// ArmsOf groups runs whose configs differ in nothing but the seed, in order of appearance. Two runs of
 // one seed are a setting repeated, not a new seed: the second begins an arm of its own.
 func ArmsOf(runs []*record.Run) []ComparedArm {
 	var arms []ComparedArm
@@ -44,7 +44,7 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 	return arms
 }
 
-// seeded says whether some arm has several runs.
+// SeededArms reports whether some arm has several runs.
 func SeededArms(arms []ComparedArm) bool {
 	return slices.ContainsFunc(arms, func(a ComparedArm) bool { return len(a.Runs) > 1 })
 }
@@ -59,12 +59,12 @@ type armRow struct {
 	refused    string         // why there is no comparison
 }
 
-// made are the comparisons of a line.
+// Made are the comparisons of a line.
 func (r armRow) Made() []*ArmComparison {
 	return slices.DeleteFunc([]*ArmComparison{r.similarity, r.initial, r.first}, func(c *ArmComparison) bool { return c == nil })
 }
 
-// comparisons is how many a table makes.
+// Comparisons is how many a table makes.
 func (t ArmTable) Comparisons() int {
 	n := 0
 	for _, r := range t.Rows {
@@ -73,7 +73,7 @@ func (t ArmTable) Comparisons() int {
 	return n
 }
 
-// armTable compares arms on one split by one metric, with the baselines of the first arm below.
+// ArmTable compares arms on one split by one metric, with the baselines of the first arm below.
 type ArmTable struct {
 	Split, Metric string
 	Reference     string // what the first arm is called by the others
@@ -82,7 +82,7 @@ type ArmTable struct {
 	baselines     []Arm
 }
 
-// armTables makes a table for every split and metric that at least two arms share, or of the only arm.
+// ArmTables makes a table for every split and metric that at least two arms share, or of the only arm.
 // All comparisons of all tables are corrected together, or for atLeast so many, where the arms were chosen by such
 // comparisons before. A nil want means all tables.
 func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast int) []ArmTable {
@@ -96,7 +96,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			}
 		}
 	}
-	opt := stats.DefaultStatsOptions().ForTests(atLeast)
+	opt := stats.DefaultOptions().ForTests(atLeast)
 	var tables []ArmTable
 	var family []*ArmComparison
 	for _, k := range keys {
@@ -150,7 +150,7 @@ func baselinePolicies() []string {
 	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
 }
 
-// baselinesOf are the baselines that runs scored, by policy.
+// BaselinesOf are the baselines that runs scored, by policy.
 func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	var out []Arm
 	for _, policy := range baselinePolicies() {
@@ -162,7 +162,7 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	return out
 }
 
-// level is an arm's mean with the standard error over questions, and the spread of its seeds' means.
+// LevelOf returns the mean of an arm with the standard error over questions, and the standard deviation of its seeds' means.
 func (a Arm) LevelOf() (mean, spread string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
 	var seeds []float64

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// yardstick is a policy that the others of its table are compared with.
+// Yardstick is a policy that the others of its table are compared with.
 type Yardstick struct {
 	Policy string
 	Short  string                                   // over a column: over SHORT
@@ -21,7 +21,7 @@ type Yardstick struct {
 	Gain   func(*record.StageResult) **stats.Paired // where a line keeps the comparison
 }
 
-// yardsticks are all of them, in the order of a table's columns.
+// Yardsticks are all of them, in the order of a table's columns.
 func Yardsticks() []Yardstick {
 	return []Yardstick{
 		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
@@ -31,7 +31,7 @@ func Yardsticks() []Yardstick {
 	}
 }
 
-// yardsticksOf are those that a table holds or its lines were compared with.
+// YardsticksOf are those that a table holds or its lines were compared with.
 func YardsticksOf(table []record.StageResult) []Yardstick {
 	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
 		return !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil })
@@ -44,7 +44,7 @@ func YardsticksOf(table []record.StageResult) []Yardstick {
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
 // of the phases are corrected for their number (Holm) within split, metric and reference. A policy that was chosen on
 // the very questions it is compared on is corrected for the checkpoints that competed.
-func Stages(evals []record.Evaluation, opt stats.StatsOptions) ([]record.StageResult, error) {
+func Stages(evals []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	results := []record.StageResult{}
 	for _, table := range StageTables(evals) {
 		rows, err := compareStages(table, opt)
@@ -67,7 +67,7 @@ func (e *JudgeError) Error() string {
 		e.Policy, e.Split, e.Metric, e.Mean, e.SE, record.EvalsFile)
 }
 
-// stageTables groups evaluations by split, metric and shots, and orders each group.
+// StageTables groups evaluations by split, metric and shots, and orders each group.
 func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 	type key struct {
 		split, metric string
@@ -135,10 +135,10 @@ func StageRank(policy string) int {
 	return rankPhase
 }
 
-// trained says whether a policy came out of the run's phases.
+// Trained says whether a policy came out of the run's phases.
 func Trained(policy string) bool { r := StageRank(policy); return r == rankPhase || r == rankBest }
 
-func compareStages(table []record.Evaluation, opt stats.StatsOptions) ([]record.StageResult, error) {
+func compareStages(table []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	rows := make([]record.StageResult, len(table))
 	for i, e := range table {
 		rows[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
@@ -191,7 +191,7 @@ func sameScores(a, b record.Evaluation) bool {
 	return slices.Equal(a.QueryIDs, b.QueryIDs) && slices.Equal(a.Scores, b.Scores)
 }
 
-// plannedStage is best, or else the last phase; -1 without either.
+// PlannedStage is best, or else the last phase; -1 without either.
 func PlannedStage(table []record.Evaluation) int {
 	planned := -1
 	for i, e := range table {
@@ -207,8 +207,8 @@ func comparable(e, reference record.Evaluation) bool {
 	return stats.NewGrouping(clustersOf(e, reference)).Units(len(e.Scores)) > 1
 }
 
-// compareEvaluations pairs two evaluations by query id, without settling the verdict. Both must hold the same queries.
-func CompareEvaluations(e, reference record.Evaluation, opt stats.StatsOptions) (stats.Paired, error) {
+// CompareEvaluations pairs two evaluations by query id, without settling the verdict. Both must hold the same queries.
+func CompareEvaluations(e, reference record.Evaluation, opt stats.Options) (stats.Paired, error) {
 	a, b, err := pairScores(e, reference)
 	if err != nil {
 		return stats.Paired{}, err
@@ -268,10 +268,10 @@ func pairScores(e, reference record.Evaluation) (a, b []float64, err error) {
 	return a, b, nil
 }
 
-// metricName writes a metric as words: top1 accuracy.
+// MetricName writes a metric as words: top1 accuracy.
 func MetricName(metric string) string { return strings.ReplaceAll(metric, "_", " ") }
 
-// listsBestFirst reports whether the recorded candidates are listed best first: then no policy can pass that order.
+// ListsBestFirst reports whether the recorded candidates are listed best first: then no policy can pass that order.
 func ListsBestFirst(stages []record.StageResult) bool {
 	return slices.ContainsFunc(stages, func(r record.StageResult) bool {
 		return r.Policy == record.PolicyRecorded && r.Metric == "top1_accuracy" && r.Mean == 1
@@ -286,7 +286,7 @@ func WriteSummary(dir string, s record.Summary) error {
 		if err != nil {
 			return err
 		}
-		if s.Evaluations, err = Stages(evals, stats.DefaultStatsOptions()); err != nil {
+		if s.Evaluations, err = Stages(evals, stats.DefaultOptions()); err != nil {
 			return err
 		}
 	}
@@ -297,7 +297,7 @@ func WriteSummary(dir string, s record.Summary) error {
 	return atomicfile.Write(filepath.Join(dir, record.SummaryFile), append(data, '\n'), 0o644)
 }
 
-// judgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
+// JudgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
 // the reward, else what there is.
 func JudgedBy(r *record.Run) (split, metric string, ok bool) {
 	for _, table := range StageTables(r.Evaluations) { // val first, reward first
@@ -312,15 +312,15 @@ func JudgedBy(r *record.Run) (split, metric string, ok bool) {
 	return split, metric, ok
 }
 
-// stagesOf takes the results of summary.json, or computes them where the run has not ended.
+// StagesOf takes the results of summary.json, or computes them where the run has not ended.
 func StagesOf(r *record.Run) ([]record.StageResult, error) {
 	if r.Summary != nil && r.Summary.Evaluations != nil {
 		return r.Summary.Evaluations, nil
 	}
-	return Stages(r.Evaluations, stats.DefaultStatsOptions())
+	return Stages(r.Evaluations, stats.DefaultOptions())
 }
 
-// evaluationOf returns what a run scored on a split by a metric.
+// EvaluationOf returns what a run scored on a split by a metric.
 func EvaluationOf(r *record.Run, split, metric, policy string) (record.Evaluation, error) {
 	what := cmp.Or(policy, "a trained policy")
 	for _, table := range StageTables(r.Evaluations) {

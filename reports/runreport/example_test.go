@@ -13,7 +13,7 @@ import (
 func ExampleComparePaired() {
 	similarity := []float64{0, 0, 0.1, 0, 0.4, 0, 0, 0.2, 0, 0.3, 0, 0.1}
 	trained := []float64{0, 0.3, 0.2, 0, 0.6, 0.1, 0, 0.4, 0.2, 0.5, 0.1, 0.3}
-	p, err := stats.ComparePaired(trained, similarity, nil, stats.DefaultStatsOptions())
+	p, err := stats.ComparePaired(trained, similarity, nil, stats.DefaultOptions())
 	if err != nil {
 		panic(err)
 	}

@@ -25,7 +25,7 @@ type figureMaker struct {
 	Make func(*record.Run) *chart.Figure
 }
 
-// figures are all plots of a run, in the order of the report.
+// Figures are all plots of a run, in the order of the report.
 func Figures() []figureMaker {
 	return []figureMaker{
 		{"reward", rewardFigure},
@@ -78,7 +78,7 @@ func newPanel(run *record.Run, y string) *chart.Panel {
 	return p
 }
 
-// stack puts panels with data above each other; only the lowest names the horizontal axis.
+// Stack puts panels with data above each other; only the lowest names the horizontal axis.
 func Stack(title, note string, panels ...*chart.Panel) *chart.Figure {
 	f := &chart.Figure{Title: title, Note: note}
 	for _, p := range panels {

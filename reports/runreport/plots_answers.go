@@ -108,7 +108,7 @@ func isMeasure(name string) bool {
 	return slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name })
 }
 
-// closeTo says whether two means of equal numbers may differ by rounding alone.
+// CloseTo says whether two means of equal numbers may differ by rounding alone.
 func CloseTo(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 1e-9 }
 
 // rewardTerms are the names of the terms that steps have measured, in alphabetical order; none where the

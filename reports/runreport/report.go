@@ -40,7 +40,7 @@ func RebuildReport(dir string) error {
 	return WriteReport(dir)
 }
 
-// reportOf is the whole report, section by section.
+// ReportOf is the whole report, section by section.
 func ReportOf(run *record.Run) (string, error) {
 	stages, err := results.StagesOf(run)
 	if err != nil {
@@ -188,7 +188,7 @@ func sameAsInit(stages []record.StageResult, stage record.StageResult, y results
 	})
 }
 
-// plannedResult is best (or the last phase) on the held-out split (or val), by reward if it is known.
+// PlannedResult is best (or the last phase) on the held-out split (or val), by reward if it is known.
 func PlannedResult(stages []record.StageResult) *record.StageResult {
 	var found *record.StageResult
 	better := func(s record.StageResult) bool {

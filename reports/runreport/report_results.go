@@ -170,7 +170,7 @@ func stageRows(stages []record.StageResult, yards []results.Yardstick, escape fu
 	return rows
 }
 
-// gainCells writes a comparison as +0.0191 [+0.0105, +0.0279] and its verdict.
+// GainCells writes a comparison as +0.0191 [+0.0105, +0.0279] and its verdict.
 func GainCells(p *stats.Paired) (gain, verdict string) {
 	if p == nil {
 		return "–", ""

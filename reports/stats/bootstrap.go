@@ -14,9 +14,9 @@ import (
 // purpose, and resampling would cost seconds: 10,000 resamples of 20,000 questions.
 const maxDraws = 200_000_000
 
-// bootstrapBCa returns the bias-corrected and accelerated bootstrap interval of the mean of x
+// BootstrapBCa returns the bias-corrected and accelerated bootstrap interval of the mean of x
 // (Efron 1987). For a mean the acceleration has a closed form, the skewness of x / (6 √n).
-func BootstrapBCa(x []float64, opt StatsOptions) Interval {
+func BootstrapBCa(x []float64, opt Options) Interval {
 	n := len(x)
 	mean, se := stat.MeanSE(x)
 	if se == 0 {
@@ -59,7 +59,7 @@ func BootstrapBCa(x []float64, opt StatsOptions) Interval {
 
 // resampledMeans draws len(x) values with replacement, opt.Resamples times. One 64-bit draw makes
 // two indices; a multiplication maps 32 bits to [0, n) with a bias below n/2³².
-func resampledMeans(x []float64, opt StatsOptions) []float64 {
+func resampledMeans(x []float64, opt Options) []float64 {
 	source := rand.NewPCG(opt.Seed, 0x626f6f74) // "boot"
 	n := uint64(len(x))
 	means := make([]float64, opt.Resamples)

@@ -13,7 +13,7 @@ type grouping struct {
 	sizes []float64 // [G] questions of each group
 }
 
-// newGrouping groups n questions by their cluster ids [n]. Without ids, or where no two questions share one, every
+// NewGrouping groups n questions by their cluster ids [n]. Without ids, or where no two questions share one, every
 // question is its own group.
 func NewGrouping(ids []int64) grouping {
 	g := grouping{of: make([]int, len(ids))}
@@ -34,10 +34,10 @@ func NewGrouping(ids []int64) grouping {
 	return g
 }
 
-// clusters returns the number of groups, 0 where every question is its own.
+// Clusters returns the number of groups, 0 where every question is its own.
 func (g grouping) Clusters() int { return len(g.sizes) }
 
-// units returns how many independent units n questions are.
+// Units returns how many independent units n questions are.
 func (g grouping) Units(n int) int {
 	if g.of == nil {
 		return n
@@ -45,7 +45,7 @@ func (g grouping) Units(n int) int {
 	return len(g.sizes)
 }
 
-// values returns one value for each group [G] from those of its questions [n]. They have the mean of x, and the
+// Values returns one value for each group [G] from those of its questions [n]. They have the mean of x, and the
 // standard error of their mean is the cluster-robust one of the mean of x: m + G/n · Σ (x - m) over the group (Liang
 // and Zeger 1986). With groups of equal size they are the groups' means. The map is linear in x.
 func (g grouping) Values(x []float64) []float64 {
@@ -53,7 +53,7 @@ func (g grouping) Values(x []float64) []float64 {
 		return x
 	}
 	mean := stat.Mean(x)
-	out := g.Sums(x)
+	out := g.sums(x)
 	for i := range out {
 		out[i] = mean + (out[i] - mean*g.sizes[i]*float64(len(out))/float64(len(x)))
 	}
@@ -61,7 +61,7 @@ func (g grouping) Values(x []float64) []float64 {
 }
 
 // sums returns the sum over each group times G/n: what a sign-flip test turns round as one.
-func (g grouping) Sums(x []float64) []float64 {
+func (g grouping) sums(x []float64) []float64 {
 	if g.of == nil {
 		return x
 	}
@@ -75,7 +75,7 @@ func (g grouping) Sums(x []float64) []float64 {
 	return out
 }
 
-// rows applies values to each row of scores [S][n].
+// Rows applies values to each row of scores [S][n].
 func (g grouping) Rows(scores [][]float64) [][]float64 {
 	if g.of == nil {
 		return scores
@@ -87,7 +87,7 @@ func (g grouping) Rows(scores [][]float64) [][]float64 {
 	return out
 }
 
-// meanSE returns the mean of x and its standard error over groups (NaN for fewer than two).
+// MeanSE returns the mean of x and its standard error over groups (NaN for fewer than two).
 func (g grouping) MeanSE(x []float64) (mean, se float64) {
 	mean, se = stat.MeanSE(x)
 	if g.of != nil {
@@ -96,7 +96,7 @@ func (g grouping) MeanSE(x []float64) (mean, se float64) {
 	return mean, se
 }
 
-// numberedClusters returns the cluster of each query, counted from 0 by first appearance; nil where every query has its
+// NumberedClusters returns the cluster of each query, counted from 0 by first appearance; nil where every query has its
 // own. A query of which of knows nothing, or "", has its own.
 func NumberedClusters(queryIDs []int64, of map[int64]string) []int64 {
 	out := make([]int64, len(queryIDs))

@@ -8,11 +8,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// signFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
+// SignFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
 // more sign patterns than resamples, by Monte Carlo with the observed pattern counted otherwise
 // (Phipson and Smyth 2010), two standard errors of the drawing above its estimate: a winner must not
 // hang on which patterns were drawn. Questions without a difference say nothing and are left out.
-func SignFlip(x []float64, opt StatsOptions) float64 {
+func SignFlip(x []float64, opt Options) float64 {
 	var d []float64
 	var sum, abs, squares float64
 	for _, v := range x {

@@ -88,7 +88,7 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 						best = s
 					}
 				}
-				c, sums, err := DifferenceOf(best, zeros, nil, DefaultStatsOptions())
+				c, sums, err := DifferenceOf(best, zeros, nil, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
@@ -143,7 +143,7 @@ func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 				if !known {
 					clusters = nil
 				}
-				c, sums, err := DifferenceOf(d, zeros, clusters, DefaultStatsOptions())
+				c, sums, err := DifferenceOf(d, zeros, clusters, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
@@ -168,11 +168,11 @@ func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 // Groups of one question change nothing, and groups of equal size are judged by their means.
 func TestGroupings(t *testing.T) {
 	x := []float64{1, 4, 2, 8, 5, 7}
-	if g := NewGrouping([]int64{9, 8, 7, 6, 5, 4}); g.Clusters() != 0 || &g.Values(x)[0] != &x[0] || &g.Sums(x)[0] != &x[0] {
+	if g := NewGrouping([]int64{9, 8, 7, 6, 5, 4}); g.Clusters() != 0 || &g.Values(x)[0] != &x[0] || &g.sums(x)[0] != &x[0] {
 		t.Errorf("questions of their own: %+v", g)
 	}
 	g := NewGrouping([]int64{3, 3, 7, 7, 1, 1})
-	if got := fmt.Sprint(g.Values(x), g.Sums(x)); got != "[2.5 5 6] [2.5 5 6]" {
+	if got := fmt.Sprint(g.Values(x), g.sums(x)); got != "[2.5 5 6] [2.5 5 6]" {
 		t.Errorf("equal groups: got %s, want their means", got)
 	}
 	// R: library(sandwich); sqrt(vcovCL(lm(x ~ 1), cluster = c(1,1,1,2,2,3), type = "HC0")) with G/(G-1):
@@ -226,7 +226,7 @@ func TestRoughIntervalsSaySo(t *testing.T) {
 			for j := range scores {
 				scores[j] = tc.Draw(rng)
 			}
-			c, _, err := DifferenceOf(scores, zeros, nil, DefaultStatsOptions())
+			c, _, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"fulcrum/reports/page"
 )
 
-// population is what the differences of a simulated comparison are drawn from.
+// Population is what the differences of a simulated comparison are drawn from.
 type Population struct {
 	Name string
 	Mean float64
@@ -58,7 +58,7 @@ func tilted(values, weights []float64) []float64 {
 	return out
 }
 
-// populations are the differences of selection rules on the OK-VQA reward table (testdata, counted by a
+// Populations are the differences of selection rules on the OK-VQA reward table (testdata, counted by a
 // test of package beamdata), each as it is and with a true mean of 0, and normal ones.
 func Populations(t *testing.T) []Population {
 	var counts []struct {
@@ -113,13 +113,13 @@ func simulate(p Population, seed uint64, n, sims, bcaSims int) tally {
 				for k := range scores {
 					scores[k] = p.Draw(rng)
 				}
-				c, sums, err := DifferenceOf(scores, zeros, nil, DefaultStatsOptions())
+				c, sums, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
 				named := p.Mean == 0 && Names(&c, sums)
 				if i < bcaSims && c.BCa == (Interval{}) {
-					c.BCa = BootstrapBCa(c.Values, DefaultStatsOptions())
+					c.BCa = BootstrapBCa(c.Values, DefaultOptions())
 				}
 				mu.Lock()
 				total.sims++
@@ -138,7 +138,7 @@ func simulate(p Population, seed uint64, n, sims, bcaSims int) tally {
 	return total
 }
 
-// names says whether a comparison names a winner as a report does. That takes three tests; what is slow waits for what
+// Names says whether a comparison names a winner as a report does. That takes three tests; what is slow waits for what
 // is not.
 func Names(c *Paired, sums []float64) bool {
 	tests := max(c.ChosenFrom, 1)

@@ -13,25 +13,25 @@ import (
 	"fulcrum/reports/page"
 )
 
-// StatsOptions fixes how intervals are made. Equal options and data give equal numbers.
-type StatsOptions struct {
+// Options fixes how intervals are made. Equal options and data give equal numbers.
+type Options struct {
 	Level     float64 // coverage of intervals
 	Resamples int     // of the bootstrap and of the permutation test
 	Power     float64 // for the number of questions needed
 	Seed      uint64
 }
 
-// forTests returns options for a comparison that is corrected for so many tests: a corrected p-value below 1 - Level
+// ForTests returns options for a comparison that is corrected for so many tests: a corrected p-value below 1 - Level
 // must be within reach of the resamples.
-func (o StatsOptions) ForTests(n int) StatsOptions {
+func (o Options) ForTests(n int) Options {
 	const enough, most = 50, 100
 	o.Resamples *= min(max((n+enough-1)/enough, 1), most)
 	return o
 }
 
-// DefaultStatsOptions asks for 95 % intervals from 10,000 resamples, and for 80 % power.
-func DefaultStatsOptions() StatsOptions {
-	return StatsOptions{Level: 0.95, Resamples: 10_000, Power: 0.8, Seed: 1}
+// DefaultOptions asks for 95 % intervals from 10,000 resamples, and for 80 % power.
+func DefaultOptions() Options {
+	return Options{Level: 0.95, Resamples: 10_000, Power: 0.8, Seed: 1}
 }
 
 // Interval is a closed interval.
@@ -63,20 +63,20 @@ type Paired struct {
 	Verdict Verdict `json:"verdict"`
 
 	Values []float64 // differences of the independent units
-	opt    StatsOptions
+	opt    Options
 }
 
-// correction says what a comparison's p-value and intervals are corrected for.
+// Correction says what a comparison's p-value and intervals are corrected for.
 type Correction struct {
 	ChosenFrom    int     `json:"chosen_from,omitempty"`    // checkpoints that one side was chosen from by these very scores; 0: it was not
 	Family        int     `json:"family,omitempty"`         // comparisons that are read together (Holm); 0: this one alone
 	IntervalLevel float64 `json:"interval_level,omitempty"` // at which the intervals were taken to have Level together; 0: at Level
 }
 
-// among multiplies a p-value by the number of checkpoints that competed (Bonferroni).
+// Among multiplies a p-value by the number of checkpoints that competed (Bonferroni).
 func (c Correction) Among(p float64) float64 { return min(1, p*float64(max(c.ChosenFrom, 1))) }
 
-// levelOf sets and returns the level of intervals that agree with a p-value which family comparisons, this one's step
+// LevelOf sets and returns the level of intervals that agree with a p-value which family comparisons, this one's step
 // among them, and ChosenFrom multiply by step · ChosenFrom.
 func (c *Correction) LevelOf(level float64, family int, step float64) float64 {
 	tests := step * float64(max(c.ChosenFrom, 1))
@@ -116,7 +116,7 @@ func (c Correction) words() string {
 // covers what it promises and the bootstrap does not: BCa takes the chance asymmetry of a few large
 // differences for the shape of all, and where few of 1,000 questions change its 95 % are 91 %.
 // docs/statistics.md has the simulation.
-func ComparePaired(scores, reference []float64, clusters []int64, opt StatsOptions) (Paired, error) {
+func ComparePaired(scores, reference []float64, clusters []int64, opt Options) (Paired, error) {
 	p, err := PairedDifference(scores, reference, clusters, 0, opt)
 	if err == nil {
 		Settle([]*Paired{&p})
@@ -126,7 +126,7 @@ func ComparePaired(scores, reference []float64, clusters []int64, opt StatsOptio
 
 // comparePaired computes the differences and their p-value. settle adds intervals and verdict, once it is known how
 // many comparisons are made together. One side was chosen from chosenFrom checkpoints by these scores; 0: it was not.
-func PairedDifference(scores, reference []float64, clusters []int64, chosenFrom int, opt StatsOptions) (Paired, error) {
+func PairedDifference(scores, reference []float64, clusters []int64, chosenFrom int, opt Options) (Paired, error) {
 	p, sums, err := DifferenceOf(scores, reference, clusters, opt)
 	if err != nil {
 		return p, err
@@ -138,7 +138,7 @@ func PairedDifference(scores, reference []float64, clusters []int64, chosenFrom 
 
 // difference computes what a comparison is made of, without anything that takes resamples. It also returns the
 // differences that a permutation test flips.
-func DifferenceOf(scores, reference []float64, clusters []int64, opt StatsOptions) (Paired, []float64, error) {
+func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (Paired, []float64, error) {
 	if len(scores) != len(reference) {
 		return Paired{}, nil, fmt.Errorf("paired comparison: %d scores against %d: want the same questions", len(scores), len(reference))
 	}
@@ -171,16 +171,16 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt StatsOption
 	p.Interval = StudentInterval(mean, se, len(values), opt.Level)
 	p.Questions = QuestionsNeeded(mean, se*math.Sqrt(float64(n)), 1-opt.Level, opt.Power)
 	p.Rough = roughness(values, changed)
-	return p, g.Sums(diff), nil
+	return p, g.sums(diff), nil
 }
 
-// studentInterval returns the interval of a mean of n values by Student's t.
+// StudentInterval returns the interval of a mean of n values by Student's t.
 func StudentInterval(mean, se float64, n int, level float64) Interval {
 	half := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5+level/2) * se
 	return Interval{mean - half, mean + half}
 }
 
-// settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
+// Settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
 // were chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
 func Settle(family []*Paired) {
 	raw := make([]float64, len(family))
@@ -229,7 +229,7 @@ func Holm(p []float64) []float64 {
 	return adjusted
 }
 
-// holmSteps is Holm among size p-values of which those beyond p are not known and count as 1. It also returns what
+// HolmSteps is Holm among size p-values of which those beyond p are not known and count as 1. It also returns what
 // each p-value was multiplied by: its own step, or more where a smaller one before it was not rejected either.
 func HolmSteps(p []float64, size int) (adjusted, steps []float64) {
 	order := make([]int, len(p))

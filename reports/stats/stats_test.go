@@ -10,8 +10,8 @@ import (
 	"fulcrum/internal/stat"
 )
 
-func Quick() StatsOptions {
-	opt := DefaultStatsOptions()
+func Quick() Options {
+	opt := DefaultOptions()
 	opt.Resamples = 1000
 	return opt
 }
@@ -23,7 +23,7 @@ func Quick() StatsOptions {
 //	(-0.05476, 0.35476)
 func TestPairedClosedForms(t *testing.T) {
 	d := []float64{.3, -.1, .4, .2, 0, .5, -.2, .1}
-	p, err := ComparePaired(d, make([]float64, len(d)), nil, DefaultStatsOptions())
+	p, err := ComparePaired(d, make([]float64, len(d)), nil, DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestMonteCarloPermutationNearsTheExactOne(t *testing.T) {
 		for i := range d {
 			d[i] = rng.NormFloat64() + 0.4
 		}
-		opt := DefaultStatsOptions()
+		opt := DefaultOptions()
 		exact := SignFlip(d, opt)
 		opt.Resamples = 8000
 		got := SignFlip(d, opt)
@@ -184,7 +184,7 @@ func TestQuestionsNeededHasItsPower(t *testing.T) {
 		for i := range d {
 			d[i] = rng.NormFloat64() + 0.3
 		}
-		if p, err := ComparePaired(d, make([]float64, n), nil, DefaultStatsOptions()); err != nil {
+		if p, err := ComparePaired(d, make([]float64, n), nil, DefaultOptions()); err != nil {
 			t.Fatal(err)
 		} else if p.Verdict == Better {
 			found++
@@ -238,7 +238,7 @@ func BenchmarkComparePaired(b *testing.B) {
 	d := zeroInflated(rand.New(rand.NewPCG(1, 1)), 1000, 0.003)
 	zeros := make([]float64, len(d))
 	for b.Loop() {
-		if _, err := ComparePaired(d, zeros, nil, DefaultStatsOptions()); err != nil {
+		if _, err := ComparePaired(d, zeros, nil, DefaultOptions()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	NotSeparable Verdict = "not separable"
 )
 
-// verdictOf needs all: both intervals without 0 and a corrected p-value below 1 − level.
+// VerdictOf needs all: both intervals without 0 and a corrected p-value below 1 − level.
 func VerdictOf(p Paired) Verdict {
 	if !p.Interval.Excludes(0) || !p.BCa.Excludes(0) || p.PHolm >= 1-p.Level {
 		return NotSeparable
@@ -39,7 +39,7 @@ func doubt(p Paired) string {
 	return "the bootstrap interval holds 0"
 }
 
-// remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
+// Remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
 func (p Paired) Remarks() string {
 	var out string
 	for _, remark := range []string{p.words(), doubt(p)} {
@@ -53,7 +53,7 @@ func (p Paired) Remarks() string {
 	return out
 }
 
-// questionWords counts the questions, and the clusters where there are some.
+// QuestionWords counts the questions, and the clusters where there are some.
 func QuestionWords(n, clusters int) string {
 	if clusters > 0 {
 		return fmt.Sprintf("%s in %s", page.Plural(n, "question"), page.Plural(clusters, "cluster"))
@@ -82,7 +82,7 @@ func (p Paired) Sentence(what, against, metric string) string {
 	return text
 }
 
-// verdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
+// VerdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
 // it, and whether its numbers are rough.
 func VerdictCell(p Paired) string {
 	text := string(p.Verdict)
@@ -106,7 +106,7 @@ func PValue(p float64) string {
 	return "= " + page.Sig(p, 2)
 }
 
-// roundUp keeps two digits: 12,345 questions are a guess of 13,000.
+// RoundUp keeps two digits: 12,345 questions are a guess of 13,000.
 func RoundUp(n int) int {
 	unit := 1
 	for n/unit >= 100 {

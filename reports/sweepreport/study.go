@@ -48,7 +48,7 @@ func (s *Study) Arm(name string) *StudyArm {
 	return nil
 }
 
-// ArmKey is the swept key, in SweepJob.Params, that says which arm a job is.
+// ArmKey is the swept key, in Job.Params, that says which arm a job is.
 const ArmKey = "arm"
 
 // studyView is a study in the order in which its report tells it.
@@ -69,12 +69,12 @@ type studySetting struct {
 type armRuns struct {
 	StudyArm
 	from *armRuns
-	jobs []SweepJob    // by number
+	jobs []Job         // by number
 	runs []*record.Run // of the jobs that are done, by seed
 }
 
 // newStudyView reads the runs of a study. What cannot be read becomes a note of the report.
-func newStudyView(dir string, jobs []SweepJob, opt SweepOptions) *studyView {
+func newStudyView(dir string, jobs []Job, opt Options) *studyView {
 	v := &studyView{sweepView: newSweepView(dir, jobs, opt), study: opt.Study}
 	index := map[string]*studySetting{}
 	for _, j := range v.byNumber {
@@ -110,7 +110,7 @@ func (s *studySetting) arm(name string) *armRuns {
 }
 
 // add takes a job, and when it is done its run.
-func (a *armRuns) add(j SweepJob) error {
+func (a *armRuns) add(j Job) error {
 	a.jobs = append(a.jobs, j)
 	if j.State != record.StateDone {
 		return nil

@@ -140,7 +140,7 @@ func (s *studySetting) compare(name, against, split, metric string, best bool) (
 		return nil, err.Error()
 	}
 	a.Name, b.Name = s.label(name), s.label(against)
-	c, err := a.Against(b, stats.DefaultStatsOptions())
+	c, err := a.Against(b, stats.DefaultOptions())
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -159,7 +159,7 @@ func (a *studyAnswer) sentence() string {
 	return text + "."
 }
 
-// title is the question, and under what it was asked where that is not all there is.
+// Title is the question, and under what it was asked where that is not all there is.
 func (a *studyAnswer) Title() string {
 	text := page.Plain(a.Ask)
 	if !strings.HasSuffix(text, "?") {

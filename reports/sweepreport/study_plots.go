@@ -19,7 +19,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// figures are all plots of a study, in the order of its report. They are of its first setting, but for the
+// Figures returns all plots of a study, in the order of its report. They are of its first setting, but for the
 // answers, which are of all.
 func (v *studyView) Figures() []sweepFigure {
 	var out []sweepFigure

@@ -15,7 +15,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// report is a study's report.md: the answers first, then what they rest on.
+// Report returns a study's report.md: the answers first, then what they rest on.
 func (v *studyView) Report(figures []sweepFigure) string {
 	var d page.Document
 	d.Heading(1, "%s", page.Plain(v.studyTitle()))
@@ -61,7 +61,7 @@ func (v *studyView) writeStanding(d *page.Document) {
 		text = fmt.Sprintf("%s under %s, %s each, %s: %s.", page.Capital(page.Plural(len(v.study.Arms), "arm")), page.Plural(n, "setting"), page.Plural(seeds, "seed"), page.Plural(len(v.jobs), "job"), v.states(nil))
 	}
 	d.Paragraph("%s %s", text, v.dataSentence())
-	if v.count(func(j SweepJob) bool { return !ended(j.State) }) > 0 {
+	if v.count(func(j Job) bool { return !ended(j.State) }) > 0 {
 		d.Paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody controls it. What follows compares the seeds that both sides of a question have.")
 	}
 }
@@ -183,7 +183,7 @@ func (v *studyView) writeReading(d *page.Document) {
 }
 
 // heading names a setting where there are several.
-func (s *studySetting) Heading(text string) string {
+func (s *studySetting) heading(text string) string {
 	if len(s.what) > 0 {
 		text += " with " + page.CodeList(s.what)
 	}
@@ -194,7 +194,7 @@ func (s *studySetting) Heading(text string) string {
 func (v *studyView) writeArms(d *page.Document) {
 	split := v.split()
 	for _, s := range v.settings {
-		d.Heading(2, "%s", s.Heading("Arms and baselines"))
+		d.Heading(2, "%s", s.heading("Arms and baselines"))
 		var rows [][]string
 		baselines := func(names ...string) {
 			for _, name := range names {
@@ -411,7 +411,7 @@ func (v *studyView) writeSeeds(d *page.Document) {
 			continue
 		}
 		slices.Sort(seeds)
-		d.Heading(2, "%s", s.Heading("Seed by seed"))
+		d.Heading(2, "%s", s.heading("Seed by seed"))
 		header := []string{"reward on " + page.Plain(split)}
 		for _, seed := range seeds {
 			header = append(header, fmt.Sprintf(">%d", seed))

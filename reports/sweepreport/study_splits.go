@@ -35,7 +35,7 @@ func (v *studyView) writeSplits(d *page.Document) {
 		return
 	}
 	for _, s := range v.settings {
-		d.Heading(2, "%s", s.Heading("Every set of questions"))
+		d.Heading(2, "%s", s.heading("Every set of questions"))
 		header := []string{"policy"}
 		for _, split := range splits {
 			header = append(header, ">reward on "+page.Plain(split))

@@ -29,7 +29,7 @@ type armMaker struct {
 
 // run writes one run of an arm. gain is what its last policy gains on average, start what the policy gained that it
 // starts with.
-func (m armMaker) run(num int, phase string, seed int64, start, gain float64) SweepJob {
+func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Job {
 	t := m.t
 	t.Helper()
 	dir := filepath.Join(m.dir, fmt.Sprint(num))
@@ -75,7 +75,7 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Sw
 		Phases:      []record.PhaseSummary{{Name: phase, Epochs: 3, Steps: 12, Seconds: 6}},
 		Evaluations: []record.StageResult{}, Warnings: []string{},
 	}))
-	return SweepJob{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30, Attempts: 1}
+	return Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30, Attempts: 1}
 }
 
 // scores are between 0 and 1, easy or hard by question, and a little by seed and policy.
@@ -94,7 +94,7 @@ func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []
 
 // aStudy is a study of four arms and three seeds, in which RCE is worth 0.1, GRPO after it nothing, GRPO alone -0.05;
 // one run failed, and one that would have started from it was skipped.
-func aStudy(t *testing.T, dir string) ([]SweepJob, SweepOptions) {
+func aStudy(t *testing.T, dir string) ([]Job, Options) {
 	m := armMaker{t, dir, 80}
 	study := &Study{
 		Arms: []StudyArm{
@@ -111,12 +111,12 @@ func aStudy(t *testing.T, dir string) ([]SweepJob, SweepOptions) {
 			{Ask: "What is it worth?", Arm: "never", Against: "rce", Metric: "reward"},
 		},
 	}
-	var jobs []SweepJob
+	var jobs []Job
 	for seed := range int64(3) {
 		luck := 0.004 * float64(seed)
 		for _, arm := range study.Arms {
 			num := len(jobs)
-			var j SweepJob
+			var j Job
 			switch arm.Name {
 			case "rce":
 				j = m.run(num, "rce", seed, 0, 0.1+luck)
@@ -129,16 +129,16 @@ func aStudy(t *testing.T, dir string) ([]SweepJob, SweepOptions) {
 				j.State, j.Cause, j.ExitCode = record.StateFailed, "the loss is NaN", 1
 			}
 			if arm.Name == "never" {
-				j = SweepJob{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped, Cause: "it starts from another job, which failed"}
+				j = Job{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped, Cause: "it starts from another job, which failed"}
 			}
 			j.Overrides = []string{"arm=" + arm.Name, fmt.Sprintf("seed=%d", seed), "exp=invented"}
 			j.Params = map[string]string{ArmKey: arm.Name, "seed": fmt.Sprint(seed)}
 			jobs = append(jobs, j)
 		}
 	}
-	return jobs, SweepOptions{
-		Title: "Study of 4 arms", Objectives: []SweepObjective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
-		Dimensions: []SweepDimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}}, {Key: "seed", Values: []string{"0", "1", "2"}}},
+	return jobs, Options{
+		Title: "Study of 4 arms", Objectives: []Objective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
+		Dimensions: []Dimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}}, {Key: "seed", Values: []string{"0", "1", "2"}}},
 		Command:    []string{"run", "-m", "exp=invented"},
 	}
 }
@@ -150,7 +150,7 @@ func TestStudyReport(t *testing.T) {
 		dir = filepath.Join(out, "study")
 	}
 	jobs, opt := aStudy(t, dir)
-	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	golden.File(t, "testdata/studies/small.md", []byte(strings.ReplaceAll(text, dir, "DIR")))
 	for _, name := range []string{"answers", "arms", "curves", "kl"} {
@@ -159,7 +159,7 @@ func TestStudyReport(t *testing.T) {
 		golden.File(t, "testdata/studies/small_"+name+".txt", []byte(reportstest.SvgText(svg)))
 	}
 	slices.Reverse(jobs)
-	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	if reportstest.ReadReport(t, dir) != text {
 		t.Error("the same jobs in another order give another report")
 	}
@@ -220,7 +220,7 @@ func TestStudySettings(t *testing.T) {
 	dir := t.TempDir()
 	m := armMaker{t, dir, 40}
 	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
-	var jobs []SweepJob
+	var jobs []Job
 	for _, lr := range []string{"1e-3", "1e-4"} {
 		for seed := range int64(2) {
 			j := m.run(len(jobs), "rce", seed, 0, 0.1)
@@ -229,8 +229,8 @@ func TestStudySettings(t *testing.T) {
 			jobs = append(jobs, j)
 		}
 	}
-	opt := SweepOptions{Study: study, Dimensions: []SweepDimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
-	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	opt := Options{Study: study, Dimensions: []Dimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"1 arm under 2 settings, 2 seeds each, 4 jobs", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)", "Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
 		if !strings.Contains(text, want) {
@@ -243,10 +243,10 @@ func TestStudySettings(t *testing.T) {
 func TestStudyWithoutRuns(t *testing.T) {
 	dir := t.TempDir()
 	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
-	jobs := []SweepJob{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"}, Params: map[string]string{ArmKey: "rce"}}}
-	reportstest.Must(t, WriteSweepReport(dir, jobs, SweepOptions{Study: study}))
+	jobs := []Job{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"}, Params: map[string]string{ArmKey: "rce"}}}
+	reportstest.Must(t, WriteReport(dir, jobs, Options{Study: study}))
 	if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "has not ended") || !strings.Contains(text, "No answer: no run of RCE is done.") || strings.Contains(text, "NaN") {
 		t.Errorf("report.md:\n%s", text)
 	}
-	reportstest.Must(t, WriteSweepReport(dir, nil, SweepOptions{Study: study}))
+	reportstest.Must(t, WriteReport(dir, nil, Options{Study: study}))
 }

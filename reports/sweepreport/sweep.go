@@ -28,28 +28,28 @@ const (
 	stateSkipped = "skipped"
 )
 
-// SweepObjective is a number that the jobs of a sweep are judged by.
-type SweepObjective struct {
+// Objective is a number that the jobs of a sweep are judged by.
+type Objective struct {
 	Name     string
 	Minimize bool // a smaller one is better
 }
 
-// SweepDimension is a swept key.
-type SweepDimension struct {
-	Key      string   // as in SweepJob.Params
+// Dimension is a swept key.
+type Dimension struct {
+	Key      string   // as in Job.Params
 	Log      bool     // tagged log
 	Interval bool     // continuous, or an interval of integers
 	Values   []string // of a grid or of a choice between words, in order, as written
 }
 
-// SweepJob is one run of a sweep as its controller knows it.
-type SweepJob struct {
+// Job is one run of a sweep as its controller knows it.
+type Job struct {
 	Number     int
 	Dir        string            // of the run
 	Overrides  []string          // of this job
 	State      string            // queued, running, done, failed, pruned or lost
 	Params     map[string]string // swept key → value as written: a part of the overrides
-	Objectives []float64         // as SweepOptions.Objectives; nil when unknown
+	Objectives []float64         // as Options.Objectives; nil when unknown
 	Violation  float64           // of the constraints; 0: feasible
 	Untrained  bool              // its best checkpoint is the policy that it began with
 	Epochs     int               // trained, of all phases and attempts
@@ -61,25 +61,25 @@ type SweepJob struct {
 	Command    []string // argv that repeats it
 }
 
-// SweepOptions describe the sweep as a whole.
-type SweepOptions struct {
+// Options describe the sweep as a whole.
+type Options struct {
 	Title       string
-	Objectives  []SweepObjective // what the jobs are judged by
-	Constraints []string         // as written: "val_kl <= 0.1"
-	Dimensions  []SweepDimension // swept keys; taken from the jobs' Params where there are none
-	Sweeper     string           // basic, random, tpe, …
+	Objectives  []Objective // what the jobs are judged by
+	Constraints []string    // as written: "val_kl <= 0.1"
+	Dimensions  []Dimension // swept keys; taken from the jobs' Params where there are none
+	Sweeper     string      // basic, random, tpe, …
 	Launcher    string
 	Pruner      string   // none or "": no pruner
 	Command     []string // argv of the sweep
 	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
 }
 
-// WriteSweepReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
+// WriteReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
 // front, settings with their spread over seeds, what each swept key does, every job, and failures with
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
-func WriteSweepReport(dir string, jobs []SweepJob, opt SweepOptions) error {
-	p := SweepPageOf(dir, jobs, opt)
+func WriteReport(dir string, jobs []Job, opt Options) error {
+	p := PageOf(dir, jobs, opt)
 	figures, plotErr := drawFigures(dir, p.Figures)
 	if plotErr != nil {
 		p.note(plotErr)
@@ -97,8 +97,8 @@ type sweepPage interface {
 	note(error)                        // what went wrong with the report itself
 }
 
-// sweepPageOf is the report of a sweep, or of a study.
-func SweepPageOf(dir string, jobs []SweepJob, opt SweepOptions) sweepPage {
+// PageOf returns the report of a sweep, or of a study.
+func PageOf(dir string, jobs []Job, opt Options) sweepPage {
 	if opt.Study != nil {
 		return newStudyView(dir, jobs, opt)
 	}
@@ -113,10 +113,10 @@ func (v *sweepView) note(err error) { v.notes = append(v.notes, page.Plain(err.E
 type sweepView struct {
 	unjudged  bool // the objectives are not known
 	dir       string
-	opt       SweepOptions
-	jobs      []SweepJob // best first: see ranked
-	byNumber  []SweepJob
-	dims      []SweepDimension  // swept keys; seed only where there is no other
+	opt       Options
+	jobs      []Job // best first: see ranked
+	byNumber  []Job
+	dims      []Dimension       // swept keys; seed only where there is no other
 	common    []string          // overrides that all jobs have
 	front     map[int]bool      // numbers of the jobs that no other beats
 	settings  []*setting        // best first
@@ -135,15 +135,15 @@ type seedGain struct {
 }
 
 // newSweepView sorts jobs and settings. Gains are read by readGains.
-func newSweepView(dir string, jobs []SweepJob, opt SweepOptions) *sweepView {
+func newSweepView(dir string, jobs []Job, opt Options) *sweepView {
 	unjudged := len(opt.Objectives) == 0 // no run has said yet what its best metric is
 	if unjudged {
-		opt.Objectives = []SweepObjective{{Name: "objective"}}
+		opt.Objectives = []Objective{{Name: "objective"}}
 	}
 	v := &sweepView{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
-	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b SweepJob) int { return cmp.Compare(a.Number, b.Number) })
+	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
 	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
 	v.settings = v.settingsOf()
 	return v
@@ -254,7 +254,7 @@ func (v *sweepView) gainHead() string {
 	return "gain over " + over + " on " + page.Plain(v.gainSplit)
 }
 
-// report is report.md, section by section.
+// Report returns report.md, section by section.
 func (v *sweepView) Report(figures []sweepFigure) string {
 	var d page.Document
 	d.Heading(1, "%s", page.Plain(cmp.Or(v.opt.Title, filepath.Base(v.dir))))
@@ -285,9 +285,9 @@ func (v *sweepView) writeSummary(d *page.Document) {
 	if len(v.jobs) == 0 {
 		d.Paragraph("**This sweep has no jobs yet.**")
 	}
-	if waiting := v.count(func(j SweepJob) bool { return !ended(j.State) }); waiting > 0 {
+	if waiting := v.count(func(j Job) bool { return !ended(j.State) }); waiting > 0 {
 		text := fmt.Sprintf("**This sweep has not ended:** %s.", v.states(func(s string) bool { return !ended(s) }))
-		if v.count(func(j SweepJob) bool { return j.State == stateLost }) > 0 {
+		if v.count(func(j Job) bool { return j.State == stateLost }) > 0 {
 			text += " The process of a lost job is gone and left no word."
 		}
 		d.Paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
@@ -363,7 +363,7 @@ func (v *sweepView) states(want func(string) bool) string {
 	return strings.Join(parts, ", ")
 }
 
-func (v *sweepView) count(want func(SweepJob) bool) int {
+func (v *sweepView) count(want func(Job) bool) int {
 	n := 0
 	for _, j := range v.jobs {
 		if want(j) {
@@ -386,7 +386,7 @@ func (v *sweepView) writeBest(d *page.Document) {
 		} else if n := v.count(v.infeasible); n > 0 {
 			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
 			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4), page.CodeList(v.own(closest)))
-		} else if v.count(func(j SweepJob) bool { return ended(j.State) }) > 0 {
+		} else if v.count(func(j Job) bool { return ended(j.State) }) > 0 {
 			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.opt.Objectives[0].Name))
 		}
 		return
@@ -449,7 +449,7 @@ func (v *sweepView) objectiveHeads() []string {
 	return out
 }
 
-func (v *sweepView) objectiveCells(j SweepJob) []string {
+func (v *sweepView) objectiveCells(j Job) []string {
 	out := make([]string, len(v.opt.Objectives))
 	for i := range out {
 		out[i] = "–"
@@ -461,12 +461,12 @@ func (v *sweepView) objectiveCells(j SweepJob) []string {
 }
 
 // own are a job's overrides that not all jobs have.
-func (v *sweepView) own(j SweepJob) []string {
+func (v *sweepView) own(j Job) []string {
 	return slices.DeleteFunc(slices.Clone(j.Overrides), func(o string) bool { return slices.Contains(v.common, o) })
 }
 
 // link is a job's number, linked to its report where there is one.
-func (v *sweepView) link(j SweepJob) string {
+func (v *sweepView) link(j Job) string {
 	if _, err := os.Stat(filepath.Join(j.Dir, page.ReportFile)); j.Dir == "" || err != nil {
 		return fmt.Sprint(j.Number)
 	}
@@ -504,7 +504,7 @@ func (v *sweepView) writeAdvice(d *page.Document) {
 	if v.hasSeeds() {
 		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
 	}
-	if v.count(func(j SweepJob) bool { return j.State == record.StatePruned }) > 0 {
+	if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
 	}
 	if len(v.notes) > 0 {
@@ -517,7 +517,7 @@ func (v *sweepView) writeAdvice(d *page.Document) {
 	}
 }
 
-func (o SweepObjective) direction() string {
+func (o Objective) direction() string {
 	if o.Minimize {
 		return "smaller"
 	}
@@ -525,7 +525,7 @@ func (o SweepObjective) direction() string {
 }
 
 // compareObjectives sorts better ones first and those that are no finite number last.
-func (o SweepObjective) compare(a, b float64) int {
+func (o Objective) compare(a, b float64) int {
 	switch {
 	case !finite(a) || !finite(b):
 		return cmp.Compare(stats.BoolInt(!finite(a)), stats.BoolInt(!finite(b)))

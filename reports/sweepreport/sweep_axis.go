@@ -19,7 +19,7 @@ import (
 
 // sweepAxis places the values of a swept key: numbers by their value or logarithm, words side by side.
 type sweepAxis struct {
-	dim       SweepDimension
+	dim       Dimension
 	numeric   bool
 	ordered   bool     // numbers, or numbers side by side
 	log       bool     // positions are decimal logarithms
@@ -37,7 +37,7 @@ type sweepAxis struct {
 const gridValues = 12
 
 // newSweepAxis looks at the values that the key could have and has in the jobs.
-func newSweepAxis(dim SweepDimension, jobs []SweepJob) *sweepAxis {
+func newSweepAxis(dim Dimension, jobs []Job) *sweepAxis {
 	a := &sweepAxis{dim: dim, positions: map[string]float64{}, written: map[float64]string{}}
 	texts := slices.Clone(dim.Values)
 	count := map[string]int{}

@@ -69,10 +69,10 @@ func (v *sweepView) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 	}
 	axis.low, axis.high, axis.stops = p.XMin, p.XMax, []float64{p.XMin, p.XMax}
 	setTicks(p, axis, 560)
-	x := func(j SweepJob) (float64, bool) { return place(j.Objectives[i]), true }
+	x := func(j Job) (float64, bool) { return place(j.Objectives[i]), true }
 	addJobs(p, v, v.drawnJobs(), k, sy, x)
 	front := v.highlighted()
-	slices.SortStableFunc(front, func(s, t SweepJob) int { return cmp.Compare(s.Objectives[i], t.Objectives[i]) })
+	slices.SortStableFunc(front, func(s, t Job) int { return cmp.Compare(s.Objectives[i], t.Objectives[i]) })
 	var fx, fy []float64
 	var names []string
 	for _, j := range front {

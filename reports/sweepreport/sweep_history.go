@@ -21,7 +21,7 @@ import (
 func (v *sweepView) historyFigure() *sweepFigure {
 	byNumber := v.byNumber
 	last := float64(byNumber[len(byNumber)-1].Number)
-	number := func(j SweepJob) (float64, bool) { return float64(j.Number), true }
+	number := func(j Job) (float64, bool) { return float64(j.Number), true }
 	var panels []*chart.Panel
 	clipped := ""
 	for i, o := range v.opt.Objectives {
@@ -90,8 +90,8 @@ func (s stems) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // epochsPanel shows what pruning saved: the epochs of every job.
-func (v *sweepView) epochsPanel(jobs []SweepJob) (*chart.Panel, string) {
-	pruned := v.count(func(j SweepJob) bool { return j.State == record.StatePruned && j.Epochs > 0 })
+func (v *sweepView) epochsPanel(jobs []Job) (*chart.Panel, string) {
+	pruned := v.count(func(j Job) bool { return j.State == record.StatePruned && j.Epochs > 0 })
 	if pruned == 0 {
 		return nil, ""
 	}
@@ -125,7 +125,7 @@ func (v *sweepView) epochsPanel(jobs []SweepJob) (*chart.Panel, string) {
 const maxStems = 200
 
 // meanEpochs draws bars for the means of many jobs in succession.
-func meanEpochs(jobs []SweepJob) stems {
+func meanEpochs(jobs []Job) stems {
 	s := stems{style: draw.LineStyle{Color: chart.Faint(chart.Blue, 0.8)}}
 	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
 	for chunk := range slices.Chunk(jobs, size) {
@@ -141,15 +141,15 @@ func meanEpochs(jobs []SweepJob) stems {
 }
 
 // addEpochs draws a bar for every job, coloured by how it ended.
-func addEpochs(p *chart.Panel, jobs []SweepJob) {
+func addEpochs(p *chart.Panel, jobs []Job) {
 	for _, m := range []struct {
 		text  string
 		color chart.Colour
-		has   func(SweepJob) bool
+		has   func(Job) bool
 	}{
-		{"done", chart.Faint(chart.Blue, 0.8), func(j SweepJob) bool { return j.State == record.StateDone }},
-		{"pruned", chart.Orange, func(j SweepJob) bool { return j.State == record.StatePruned }},
-		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j SweepJob) bool { return j.State != record.StateDone && j.State != record.StatePruned }},
+		{"done", chart.Faint(chart.Blue, 0.8), func(j Job) bool { return j.State == record.StateDone }},
+		{"pruned", chart.Orange, func(j Job) bool { return j.State == record.StatePruned }},
+		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j Job) bool { return j.State != record.StateDone && j.State != record.StatePruned }},
 	} {
 		s := stems{style: draw.LineStyle{Color: m.color}}
 		for _, j := range jobs {

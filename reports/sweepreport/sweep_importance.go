@@ -15,7 +15,7 @@ import (
 
 // importance is how much of the differences between jobs one swept key explains alone.
 type importance struct {
-	dim    SweepDimension
+	dim    Dimension
 	groups int     // values of a grid, or quarters of an interval
 	n      int     // jobs that have the key and a result
 	share  float64 // η² of the objective's ranks: between groups over all, in [0, 1]
@@ -68,7 +68,7 @@ func (v *sweepView) importances(objective int) []importance {
 		row.best = axis.groupName(x, group, best)
 		out = append(out, row)
 	}
-	slices.SortStableFunc(out, func(a, b importance) int { return SweepObjective{}.compare(a.share, b.share) })
+	slices.SortStableFunc(out, func(a, b importance) int { return Objective{}.compare(a.share, b.share) })
 	return out
 }
 
@@ -102,7 +102,7 @@ func ranksOf(x []float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return SweepObjective{Minimize: true}.compare(x[a], x[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return Objective{Minimize: true}.compare(x[a], x[b]) })
 	ranks := make([]float64, len(x))
 	for from := 0; from < len(x); {
 		to := from
@@ -164,7 +164,7 @@ func (v *sweepView) writeImportance(d *page.Document) {
 	}
 	if !first {
 		text := "This sees no interactions, and a key that was swept over a narrow range explains little, however much it matters outside."
-		if v.count(func(j SweepJob) bool { return j.State == record.StatePruned }) > 0 {
+		if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 			text += " Pruned jobs are left out, and with them some of what bad values cost."
 		}
 		if adaptive(v.opt.Sweeper) {

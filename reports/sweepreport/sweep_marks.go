@@ -19,7 +19,7 @@ type mark struct {
 	shape draw.GlyphDrawer
 	color chart.Colour
 	size  vg.Length
-	has   func(SweepJob) bool
+	has   func(Job) bool
 }
 
 func (v *sweepView) marks(n int) []mark {
@@ -29,21 +29,21 @@ func (v *sweepView) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.feasible},
-		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3, func(j SweepJob) bool { return j.State == record.StatePruned }},
+		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3, func(j Job) bool { return j.State == record.StatePruned }},
 		{"infeasible", cross{}, chart.Vermillion, 2.6, v.infeasible},
-		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j SweepJob) bool { return !ended(j.State) || j.State == record.StateFailed }},
+		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j Job) bool { return !ended(j.State) || j.State == record.StateFailed }},
 	}
 }
 
 // highlighted are the best job, or with several objectives the front.
-func (v *sweepView) highlighted() []SweepJob {
+func (v *sweepView) highlighted() []Job {
 	if len(v.opt.Objectives) == 1 {
 		if best := v.best(); best != nil {
-			return []SweepJob{*best}
+			return []Job{*best}
 		}
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(v.jobs), func(j SweepJob) bool { return !v.front[j.Number] })
+	return slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.front[j.Number] })
 }
 
 func (v *sweepView) highlightWords() string {
@@ -143,7 +143,7 @@ func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point
 
 // addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
 // edge.
-func addJobs(p *chart.Panel, v *sweepView, jobs []SweepJob, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+func addJobs(p *chart.Panel, v *sweepView, jobs []Job, objective int, s objectiveScale, x func(Job) (float64, bool)) {
 	low, high := s.axisRange()
 	p.YMin, p.YMax, p.Log = low, high, s.log
 	edge := chart.Dots{Color: chart.Grey, Shape: draw.PyramidGlyph{}, Size: 3}
@@ -177,7 +177,7 @@ func addJobs(p *chart.Panel, v *sweepView, jobs []SweepJob, objective int, s obj
 }
 
 // addBest rings the best job, or those of the front.
-func addBest(p *chart.Panel, v *sweepView, objective int, s objectiveScale, x func(SweepJob) (float64, bool)) {
+func addBest(p *chart.Panel, v *sweepView, objective int, s objectiveScale, x func(Job) (float64, bool)) {
 	d := chart.Dots{Color: chart.Black, Shape: draw.RingGlyph{}, Size: 5}
 	for _, j := range v.highlighted() {
 		if u, ok := x(j); ok {

@@ -20,7 +20,7 @@ type cells struct {
 	x, y    *sweepAxis
 	values  [][][]float64 // [row of y][column of x]: of finished jobs
 	scale   objectiveScale
-	o       SweepObjective
+	o       Objective
 	hasBest bool
 	best    [2]int // row and column of the best mean
 }

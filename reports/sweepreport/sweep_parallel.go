@@ -67,7 +67,7 @@ func (v *sweepView) parallelFigure() *sweepFigure {
 		return nil
 	}
 	p := &parallel{colours: v.colourScale(), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
-	var place []func(SweepJob) float64
+	var place []func(Job) float64
 	grids := false
 	for _, dim := range dims {
 		axis := newSweepAxis(dim, v.byNumber)
@@ -75,7 +75,7 @@ func (v *sweepView) parallelFigure() *sweepFigure {
 		low, high := axis.bounds()
 		spread := axis.spread(high-low, parallelHeight)
 		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
-		place = append(place, func(j SweepJob) float64 {
+		place = append(place, func(j Job) float64 {
 			u, ok := axis.at(j.Params)
 			if !ok {
 				return math.NaN()
@@ -122,11 +122,11 @@ func (v *sweepView) colourScale() objectiveScale {
 }
 
 // objectiveAxis is the axis of an objective, and where a job crosses it.
-func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(SweepJob) float64) {
+func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
 	s := v.scale(i)
 	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true}
 	axis.low, axis.high = s.axisRange()
-	of := func(j SweepJob) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
+	of := func(j Job) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
 	if !s.log {
 		axis.ticks = chart.LinearTicks{}.Ticks(axis.low, axis.high)
 		return axis, of
@@ -135,11 +135,11 @@ func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(SweepJob) float64) 
 	axis.low, axis.high = math.Log10(axis.low), math.Log10(axis.high)
 	a.stops = []float64{axis.low, axis.high}
 	axis.ticks = a.ticks(axis.low, axis.high)
-	return axis, func(j SweepJob) float64 { return math.Log10(of(j)) }
+	return axis, func(j Job) float64 { return math.Log10(of(j)) }
 }
 
 // addLines makes the lines, the best on top, and the legend.
-func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
+func (p *parallel) addLines(v *sweepView, place []func(Job) float64) {
 	jobs := v.drawnJobs()
 	strength, width := 0.85, vg.Length(1.1)
 	switch {
@@ -157,7 +157,7 @@ func (p *parallel) addLines(v *sweepView, place []func(SweepJob) float64) {
 		top[j.Number] = true
 	}
 	var shown [3]bool // pruned or not ended, infeasible, highlighted
-	slices.SortStableFunc(jobs, func(a, b SweepJob) int {
+	slices.SortStableFunc(jobs, func(a, b Job) int {
 		return cmp.Compare(stats.BoolInt(top[b.Number]), stats.BoolInt(top[a.Number]))
 	})
 	for _, j := range slices.Backward(jobs) {
@@ -259,7 +259,7 @@ func (p *parallel) slanted() bool {
 }
 
 // shown is an axis's name as it is drawn.
-func (p *parallel) Shown(i int) string {
+func (p *parallel) shown(i int) string {
 	_, right := p.margins()
 	room := right + p.gap()*vg.Length(len(p.axes)-1-i) - 8
 	return fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
@@ -271,7 +271,7 @@ func (p *parallel) headHeight() vg.Length {
 	}
 	widest := vg.Length(0)
 	for i := range p.axes {
-		widest = max(widest, p.nameStyle().Width(p.Shown(i)))
+		widest = max(widest, p.nameStyle().Width(p.shown(i)))
 	}
 	return 12 + widest*vg.Length(math.Sin(parallelTilt)) + 6
 }
@@ -354,7 +354,7 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 		c.FillText(style, vg.Point{X: x - 5 - w, Y: at - 3}, text)
 	}
 	name := p.nameStyle()
-	text := p.Shown(i)
+	text := p.shown(i)
 	if !p.slanted() {
 		w := name.Width(text)
 		from := max(x-w/2, c.Min.X+4)

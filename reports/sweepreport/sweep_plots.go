@@ -55,7 +55,7 @@ func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure,
 	return drawn, errors.Join(errs...)
 }
 
-// figures are all plots of a sweep, in the order of its report.
+// Figures returns all plots of a sweep, in the order of its report.
 func (v *sweepView) Figures() []sweepFigure {
 	if v.count(v.measured) < 2 { // there is nothing to compare
 		return nil
@@ -76,15 +76,15 @@ func (v *sweepView) Figures() []sweepFigure {
 		add(v.cellsFigure())
 	}
 	add(v.parallelFigure())
-	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j SweepJob) bool { return j.State == record.StatePruned }) > 0 {
+	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())
 	}
 	return out
 }
 
 // drawnJobs are the jobs with numbers, best first; of very many the best half and a sample of the rest.
-func (v *sweepView) drawnJobs() []SweepJob {
-	jobs := slices.DeleteFunc(slices.Clone(v.jobs), func(j SweepJob) bool { return !v.measured(j) })
+func (v *sweepView) drawnJobs() []Job {
+	jobs := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.measured(j) })
 	if len(jobs) <= maxDrawnJobs {
 		return jobs
 	}
@@ -107,7 +107,7 @@ type objectiveScale struct {
 // scaleOf covers all values, but for what is far worse than most of those that count (all but the
 // infeasible): beyond their worst quartile by more than three times the distance between the
 // quartiles, as diverged jobs are. The good end is never cut.
-func scaleOf(o SweepObjective, values, counting []float64) objectiveScale {
+func scaleOf(o Objective, values, counting []float64) objectiveScale {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	s := objectiveScale{low: sorted[0], high: sorted[n-1]}
@@ -176,7 +176,7 @@ func (s objectiveScale) clippedWords() string {
 
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
 // there are too many.
-func (v *sweepView) panelDims() []SweepDimension {
+func (v *sweepView) panelDims() []Dimension {
 	if len(v.dims) <= maxPanels {
 		return v.dims
 	}
@@ -185,7 +185,7 @@ func (v *sweepView) panelDims() []SweepDimension {
 		order[row.dim.Key] = i - len(v.dims)
 	}
 	dims := slices.Clone(v.dims)
-	slices.SortStableFunc(dims, func(a, b SweepDimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
+	slices.SortStableFunc(dims, func(a, b Dimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
 	return dims[:maxPanels]
 }
 
@@ -260,7 +260,7 @@ func (v *sweepView) sampleWords() string {
 }
 
 // label names the objective beside an axis of this length, and which way is better if there is room.
-func (o SweepObjective) label(length vg.Length) string {
+func (o Objective) label(length vg.Length) string {
 	style := chart.TextStyle(10.5, false, chart.Black)
 	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.direction()); style.Width(text) <= length {
 		return text
@@ -269,12 +269,12 @@ func (o SweepObjective) label(length vg.Length) string {
 }
 
 // keyPanel draws the objective against one key; width is that of the panel.
-func (v *sweepView) keyPanel(axis *sweepAxis, jobs []SweepJob, objective int, s objectiveScale, width vg.Length) *chart.Panel {
+func (v *sweepView) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
 	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
 	spread := axis.spread(p.XMax-p.XMin, width)
-	x := func(j SweepJob) (float64, bool) {
+	x := func(j Job) (float64, bool) {
 		u, ok := axis.at(j.Params)
 		return u + spread*sideways(j.Number), ok
 	}

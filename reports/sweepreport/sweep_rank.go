@@ -20,32 +20,32 @@ import (
 // setting is the jobs of a sweep that differ in their seed only.
 type setting struct {
 	overrides  []string
-	jobs       []SweepJob
+	jobs       []Job
 	values     [][]float64 // [objective][job]: of those that are done with finite objectives
 	infeasible int         // of these
 }
 
 // hasResult says whether a job ran to its end and left numbers to judge it by.
-func (v *sweepView) hasResult(j SweepJob) bool { return j.State == record.StateDone && v.measured(j) }
+func (v *sweepView) hasResult(j Job) bool { return j.State == record.StateDone && v.measured(j) }
 
 // measured says whether a job left numbers, be it at its end or where it was stopped.
-func (v *sweepView) measured(j SweepJob) bool { return measured(j, v.opt.Objectives) }
+func (v *sweepView) measured(j Job) bool { return measured(j, v.opt.Objectives) }
 
-func measured(j SweepJob, objectives []SweepObjective) bool {
+func measured(j Job, objectives []Objective) bool {
 	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)], func(x float64) bool { return !finite(x) })
 }
 
-func violates(j SweepJob) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
+func violates(j Job) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
 
 // infeasible says whether a job has a result that violates the constraints.
-func (v *sweepView) infeasible(j SweepJob) bool { return v.hasResult(j) && violates(j) }
+func (v *sweepView) infeasible(j Job) bool { return v.hasResult(j) && violates(j) }
 
 // feasible says whether a job has a result that counts.
-func (v *sweepView) feasible(j SweepJob) bool { return v.hasResult(j) && !violates(j) }
+func (v *sweepView) feasible(j Job) bool { return v.hasResult(j) && !violates(j) }
 
 // class is the order of jobs in tables: results, results that violate a constraint, pruned ones, and
 // those without a result.
-func (v *sweepView) class(j SweepJob) int {
+func (v *sweepView) class(j Job) int {
 	switch {
 	case v.feasible(j):
 		return 0
@@ -62,20 +62,20 @@ func (v *sweepView) class(j SweepJob) int {
 // sortJobs puts the best job first. With several objectives those of the front come first, and the
 // first objective decides.
 func (v *sweepView) sortJobs() {
-	slices.SortStableFunc(v.jobs, func(a, b SweepJob) int {
+	slices.SortStableFunc(v.jobs, func(a, b Job) int {
 		class := v.class(a)
 		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.front[b.Number]), stats.BoolInt(v.front[a.Number]))); c != 0 {
 			return c
 		}
 		if class == 1 && a.Violation != b.Violation {
-			return SweepObjective{Minimize: true}.compare(a.Violation, b.Violation)
+			return Objective{Minimize: true}.compare(a.Violation, b.Violation)
 		}
 		first := v.opt.Objectives[0]
 		return cmp.Or(first.compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
 	})
 }
 
-func firstOf(j SweepJob) float64 {
+func firstOf(j Job) float64 {
 	if len(j.Objectives) == 0 {
 		return math.NaN()
 	}
@@ -83,7 +83,7 @@ func firstOf(j SweepJob) float64 {
 }
 
 // leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
-func (v *sweepView) leaders() []SweepJob {
+func (v *sweepView) leaders() []Job {
 	n := 0
 	for n < len(v.jobs) && v.feasible(v.jobs[n]) && v.jobs[n].Objectives[0] == v.jobs[0].Objectives[0] {
 		n++
@@ -93,7 +93,7 @@ func (v *sweepView) leaders() []SweepJob {
 
 // best is the feasible job with the best objective, nil when there is none, or none alone, or when its policy is the one
 // that it began with.
-func (v *sweepView) best() *SweepJob {
+func (v *sweepView) best() *Job {
 	if leaders := v.leaders(); len(leaders) == 1 && !v.untrained(leaders[0]) {
 		return &leaders[0]
 	}
@@ -101,7 +101,7 @@ func (v *sweepView) best() *SweepJob {
 }
 
 // untrained says whether a job's objective is what the policy scores that it began with.
-func (v *sweepView) untrained(j SweepJob) bool {
+func (v *sweepView) untrained(j Job) bool {
 	name := v.opt.Objectives[0].Name
 	return j.Untrained && (strings.HasPrefix(name, "val_") || strings.HasPrefix(name, "eval."))
 }
@@ -131,7 +131,7 @@ func (v *sweepView) noWinner() string {
 }
 
 // jobNumbers lists the numbers of the first jobs.
-func jobNumbers(jobs []SweepJob) string {
+func jobNumbers(jobs []Job) string {
 	var numbers []string
 	for _, j := range jobs {
 		if len(numbers) == 2*shownFailed {
@@ -145,8 +145,8 @@ func jobNumbers(jobs []SweepJob) string {
 
 // paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
 // good in every objective and better in one. With one objective these are the best job and its equals.
-func paretoFront(jobs []SweepJob, objectives []SweepObjective) map[int]bool {
-	var results []SweepJob
+func paretoFront(jobs []Job, objectives []Objective) map[int]bool {
+	var results []Job
 	for _, j := range jobs {
 		if j.State == record.StateDone && measured(j, objectives) && !violates(j) {
 			results = append(results, j)
@@ -154,13 +154,13 @@ func paretoFront(jobs []SweepJob, objectives []SweepObjective) map[int]bool {
 	}
 	front := map[int]bool{}
 	for _, j := range results {
-		front[j.Number] = !slices.ContainsFunc(results, func(other SweepJob) bool { return dominates(other, j, objectives) })
+		front[j.Number] = !slices.ContainsFunc(results, func(other Job) bool { return dominates(other, j, objectives) })
 	}
 	maps.DeleteFunc(front, func(_ int, on bool) bool { return !on })
 	return front
 }
 
-func dominates(a, b SweepJob, objectives []SweepObjective) bool {
+func dominates(a, b Job, objectives []Objective) bool {
 	better := false
 	for i, o := range objectives {
 		switch o.compare(a.Objectives[i], b.Objectives[i]) {
@@ -175,7 +175,7 @@ func dominates(a, b SweepJob, objectives []SweepObjective) bool {
 
 // swept returns the swept keys: dims, or where there are none the keys of the jobs' Params, in the
 // order of the overrides that set them.
-func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
+func swept(jobs []Job, dims []Dimension) []Dimension {
 	if len(dims) > 0 {
 		return dims
 	}
@@ -183,7 +183,7 @@ func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
 	add := func(key string) {
 		if !seen[key] {
 			seen[key] = true
-			dims = append(dims, SweepDimension{Key: key})
+			dims = append(dims, Dimension{Key: key})
 		}
 	}
 	for _, j := range jobs {
@@ -201,8 +201,8 @@ func swept(jobs []SweepJob, dims []SweepDimension) []SweepDimension {
 }
 
 // withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
-func withoutSeed(dims []SweepDimension) []SweepDimension {
-	others := slices.DeleteFunc(slices.Clone(dims), func(d SweepDimension) bool { return isSeed(d.Key) })
+func withoutSeed(dims []Dimension) []Dimension {
+	others := slices.DeleteFunc(slices.Clone(dims), func(d Dimension) bool { return isSeed(d.Key) })
 	if len(others) == 0 {
 		return dims
 	}
@@ -216,7 +216,7 @@ func isSeed(override string) bool {
 }
 
 // commonOverrides are those that every job of several has.
-func commonOverrides(jobs []SweepJob) []string {
+func commonOverrides(jobs []Job) []string {
 	if len(jobs) < 2 {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (v *sweepView) luck() string {
 	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best of them would still look about %s better than it is.", page.Plain(v.opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
 }
 
-// luckOf is the expected largest of n standard normal values (Blom 1958).
+// LuckOf is the expected largest of n standard normal values (Blom 1958).
 func LuckOf(n int) float64 {
 	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
 }
@@ -322,7 +322,7 @@ func (v *sweepView) bestSetting() string {
 		return ""
 	}
 	best := v.settings[0]
-	if v.tied() || !slices.ContainsFunc(best.jobs, func(j SweepJob) bool { return v.feasible(j) && !v.untrained(j) }) {
+	if v.tied() || !slices.ContainsFunc(best.jobs, func(j Job) bool { return v.feasible(j) && !v.untrained(j) }) {
 		return ""
 	}
 	name := page.Plain(v.opt.Objectives[0].Name)

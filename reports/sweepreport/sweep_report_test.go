@@ -28,7 +28,7 @@ import (
 // namedSweeps are the sweeps of the golden files.
 func namedSweeps(dir string) []sweepCase {
 	var cases []sweepCase
-	add := func(name, plots string, jobs []SweepJob, opt SweepOptions) {
+	add := func(name, plots string, jobs []Job, opt Options) {
 		cases = append(cases, sweepCase{name, jobs, opt, plots})
 	}
 	jobs, opt := gridSweep(dir)
@@ -48,7 +48,7 @@ func TestSweepReports(t *testing.T) {
 			dir := checkSweep(t, c)
 			text := strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")
 			golden.File(t, "testdata/sweeps/"+c.name+".md", []byte(text))
-			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(SweepTable(c.jobs, c.opt)))
+			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(Table(c.jobs, c.opt)))
 			for _, name := range strings.Fields(c.plots) {
 				svg, err := os.ReadFile(filepath.Join(dir, runreport.PlotsFolder, name+".svg"))
 				reportstest.Must(t, err)
@@ -78,19 +78,19 @@ func checkSweep(t *testing.T, c sweepCase) string {
 		dir = filepath.Join(out, filepath.Base(dir))
 	}
 	reportstest.Must(t, os.MkdirAll(dir, 0o755))
-	reportstest.Must(t, WriteSweepReport(dir, c.jobs, c.opt))
+	reportstest.Must(t, WriteReport(dir, c.jobs, c.opt))
 	report := reportstest.ReadReport(t, dir)
 	shuffled := slices.Clone(c.jobs)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	reportstest.Must(t, WriteSweepReport(dir, shuffled, c.opt))
+	reportstest.Must(t, WriteReport(dir, shuffled, c.opt))
 	if reportstest.ReadReport(t, dir) != report {
 		t.Error("the same jobs in another order give another report")
 	}
 	checkJobRows(t, report, c)
 	checkPlots(t, dir, report, c.plots)
 	for _, j := range c.jobs {
-		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows && !strings.Contains(strings.ReplaceAll(SweepTable(c.jobs, c.opt), "*", " "), row) {
-			t.Errorf("no row of job %d in the table:\n%s", j.Number, SweepTable(c.jobs, c.opt))
+		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows && !strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt), "*", " "), row) {
+			t.Errorf("no row of job %d in the table:\n%s", j.Number, Table(c.jobs, c.opt))
 		}
 	}
 	return dir
@@ -101,15 +101,15 @@ func checkJobRows(t *testing.T, report string, c sweepCase) {
 	t.Helper()
 	_, table, _ := strings.Cut(report, "\n## Jobs\n")
 	table, _, _ = strings.Cut(table, "\n## ")
-	byNumber := map[int]SweepJob{}
+	byNumber := map[int]Job{}
 	for _, j := range c.jobs {
 		byNumber[j.Number] = j
 	}
 	seen := map[int]bool{}
-	var last *SweepJob
+	var last *Job
 	objectives := c.opt.Objectives
 	if len(objectives) == 0 {
-		objectives = []SweepObjective{{}}
+		objectives = []Objective{{}}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^\| \[?(\d+)[] ]`).FindAllStringSubmatch(table, -1) {
 		n, err := strconv.Atoi(m[1])
@@ -192,7 +192,7 @@ func TestSweepOfManyJobs(t *testing.T) {
 	dir := t.TempDir()
 	jobs, opt := tpeSweep(dir, 1000)
 	opt.Dimensions = opt.Dimensions[:1]
-	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	report := reportstest.ReadReport(t, dir)
 	if n := strings.Count(report, "\n| "); n > 130 || n < 100 {
 		t.Errorf("%d rows of tables, want the best 100 jobs and little else", n)
@@ -202,7 +202,7 @@ func TestSweepOfManyJobs(t *testing.T) {
 			t.Errorf("no %q in the report", want)
 		}
 	}
-	if n := strings.Count(SweepTable(jobs, opt), "\n"); n > 60 {
+	if n := strings.Count(Table(jobs, opt), "\n"); n > 60 {
 		t.Errorf("%d lines of table for a terminal", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestSweepReportWithoutPlots(t *testing.T) {
 	dir := t.TempDir()
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, runreport.PlotsFolder), nil, 0o644))
 	jobs, opt := gridSweep(dir)
-	if err := WriteSweepReport(dir, jobs, opt); err == nil || !strings.Contains(err.Error(), "plots") {
+	if err := WriteReport(dir, jobs, opt); err == nil || !strings.Contains(err.Error(), "plots") {
 		t.Errorf("got %v, want an error that names plots", err)
 	}
 	if report := reportstest.ReadReport(t, dir); !strings.Contains(report, "## Not in this report") || !strings.Contains(report, "## Jobs") {
@@ -221,7 +221,7 @@ func TestSweepReportWithoutPlots(t *testing.T) {
 }
 
 func TestParetoFront(t *testing.T) {
-	two := []SweepObjective{{Name: "reward"}, {Name: "kl", Minimize: true}}
+	two := []Objective{{Name: "reward"}, {Name: "kl", Minimize: true}}
 	for _, tc := range []struct {
 		name       string
 		objectives [][]float64
@@ -234,11 +234,11 @@ func TestParetoFront(t *testing.T) {
 		{"nothing", nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var jobs []SweepJob
+			var jobs []Job
 			for i, o := range tc.objectives {
-				jobs = append(jobs, SweepJob{Number: i, State: record.StateDone, Objectives: o})
+				jobs = append(jobs, Job{Number: i, State: record.StateDone, Objectives: o})
 			}
-			jobs = append(jobs, SweepJob{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}}, SweepJob{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
+			jobs = append(jobs, Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}}, Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
 			front := paretoFront(jobs, two)
 			if len(front) != len(tc.want) {
 				t.Errorf("front %v, want %v", front, tc.want)
@@ -270,9 +270,9 @@ func TestImportance(t *testing.T) {
 	middle := simple([]string{"x"}, nil, nil)
 	for i := range 41 {
 		x := float64(i-20) / 20
-		middle = append(middle, SweepJob{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)}, Objectives: []float64{-x * x}})
+		middle = append(middle, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)}, Objectives: []float64{-x * x}})
 	}
-	rows = newSweepView("", middle, SweepOptions{Dimensions: []SweepDimension{{Key: "x", Interval: true}}}).importances(0)
+	rows = newSweepView("", middle, Options{Dimensions: []Dimension{{Key: "x", Interval: true}}}).importances(0)
 	if len(rows) != 1 || rows[0].share < 0.6 || math.Abs(rows[0].rank) > 0.05 {
 		t.Errorf("optimum in the middle: %+v", rows)
 	}
@@ -304,21 +304,21 @@ func TestExpectedLuck(t *testing.T) {
 func TestSweepAxis(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		dim  SweepDimension
+		dim  Dimension
 		kind string
 		want string
 	}{
-		{"words keep their order", SweepDimension{Values: []string{"b", "a", "'two words'"}}, "words", "b a two words"},
-		{"a number among words", SweepDimension{Values: []string{"1", "null", "2"}}, "words", "1 null 2"},
-		{"a grid shows its values as written", SweepDimension{Values: []string{"1e-3", "1e-5", "0.0001"}}, "log", "1e-5 0.0001 1e-3"},
-		{"small ratios are linear", SweepDimension{Values: []string{"1", "2", "5"}}, "linear", "1 2 5"},
-		{"a tag asks for a logarithm", SweepDimension{Log: true, Values: []string{"1", "2", "5"}}, "log", "1 2 5"},
-		{"zero stands beside logarithms", SweepDimension{Values: []string{"1e-3", "0", "1e-5"}}, "words", "0 1e-5 1e-3"},
-		{"a logarithm of zero is refused", SweepDimension{Log: true, Interval: true, Values: []string{"0", "1"}}, "linear", "0 1"},
-		{"decades of an interval", SweepDimension{Interval: true, Values: []string{"1.3e-6", "0.0084"}}, "log", "1e-6 1e-5 1e-4 1e-3 0.01"},
-		{"decades beyond numbers", SweepDimension{Interval: true, Values: []string{"1e-300", "1e300"}}, "log", "1e-200 1 1e200"},
-		{"steps within decades", SweepDimension{Interval: true, Log: true, Values: []string{"0.002", "0.02"}}, "log", "2e-3 5e-3 0.01 0.02"},
-		{"large numbers", SweepDimension{Interval: true, Values: []string{"0", "5000000"}}, "linear", "0 2e6 4e6"},
+		{"words keep their order", Dimension{Values: []string{"b", "a", "'two words'"}}, "words", "b a two words"},
+		{"a number among words", Dimension{Values: []string{"1", "null", "2"}}, "words", "1 null 2"},
+		{"a grid shows its values as written", Dimension{Values: []string{"1e-3", "1e-5", "0.0001"}}, "log", "1e-5 0.0001 1e-3"},
+		{"small ratios are linear", Dimension{Values: []string{"1", "2", "5"}}, "linear", "1 2 5"},
+		{"a tag asks for a logarithm", Dimension{Log: true, Values: []string{"1", "2", "5"}}, "log", "1 2 5"},
+		{"zero stands beside logarithms", Dimension{Values: []string{"1e-3", "0", "1e-5"}}, "words", "0 1e-5 1e-3"},
+		{"a logarithm of zero is refused", Dimension{Log: true, Interval: true, Values: []string{"0", "1"}}, "linear", "0 1"},
+		{"decades of an interval", Dimension{Interval: true, Values: []string{"1.3e-6", "0.0084"}}, "log", "1e-6 1e-5 1e-4 1e-3 0.01"},
+		{"decades beyond numbers", Dimension{Interval: true, Values: []string{"1e-300", "1e300"}}, "log", "1e-200 1 1e200"},
+		{"steps within decades", Dimension{Interval: true, Log: true, Values: []string{"0.002", "0.02"}}, "log", "2e-3 5e-3 0.01 0.02"},
+		{"large numbers", Dimension{Interval: true, Values: []string{"0", "5000000"}}, "linear", "0 2e6 4e6"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			axis := newSweepAxis(tc.dim, nil)
@@ -344,16 +344,16 @@ func TestObjectiveScale(t *testing.T) {
 	good := []float64{0.3, 0.31, 0.32, 0.33, 0.34, 0.35}
 	for _, tc := range []struct {
 		name   string
-		o      SweepObjective
+		o      Objective
 		values []float64
 		want   objectiveScale
 	}{
-		{"all near", SweepObjective{}, good, objectiveScale{low: 0.3, high: 0.35}},
-		{"diverged ones are cut", SweepObjective{}, append([]float64{-1e9, -4}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 2}},
-		{"a lucky one is not", SweepObjective{}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 7}},
-		{"the other way round", SweepObjective{Minimize: true}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 1}},
-		{"losses over decades", SweepObjective{Minimize: true}, append([]float64{70}, good...), objectiveScale{low: 0.3, high: 70, log: true}},
-		{"few jobs", SweepObjective{}, []float64{-9, 1, 1.1}, objectiveScale{low: -9, high: 1.1}},
+		{"all near", Objective{}, good, objectiveScale{low: 0.3, high: 0.35}},
+		{"diverged ones are cut", Objective{}, append([]float64{-1e9, -4}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 2}},
+		{"a lucky one is not", Objective{}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 7}},
+		{"the other way round", Objective{Minimize: true}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 1}},
+		{"losses over decades", Objective{Minimize: true}, append([]float64{70}, good...), objectiveScale{low: 0.3, high: 70, log: true}},
+		{"few jobs", Objective{}, []float64{-9, 1, 1.1}, objectiveScale{low: -9, high: 1.1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := scaleOf(tc.o, tc.values, slices.Clone(tc.values)); got != tc.want {
@@ -370,7 +370,7 @@ func TestOptimizationResults(t *testing.T) {
 	jobs[3].Objectives = []float64{0.25}
 	opt.Dimensions = nil
 	for _, key := range []string{"grpo.lr", "grpo.epochs", "name", "+flag", "list", "none", "word", "text", "not swept here"} {
-		opt.Dimensions = append(opt.Dimensions, SweepDimension{Key: key})
+		opt.Dimensions = append(opt.Dimensions, Dimension{Key: key})
 	}
 	reportstest.Must(t, WriteOptimizationResults(dir, jobs, opt))
 	// As OmegaConf.save writes {"name": "tpe", "best_params": {...}, "best_value": 0.25}.
@@ -437,7 +437,7 @@ func TestFailuresAreGrouped(t *testing.T) {
 		jobs[i].Cause = cause
 	}
 	jobs[1].Tail = []string{"\x1b[31mred\x1b[0m", "10%\r20%\rdone", "```", strings.Repeat("x", 300), "bell\a"}
-	v := newSweepView("DIR", jobs, SweepOptions{})
+	v := newSweepView("DIR", jobs, Options{})
 	groups := v.failuresOf()
 	if len(groups) != 2 || len(groups[0].jobs) != 3 || len(groups[1].jobs) != 1 {
 		t.Fatalf("got %d groups", len(groups))
@@ -458,7 +458,7 @@ func BenchmarkSweepReport(b *testing.B) {
 	dir := b.TempDir()
 	jobs, opt := tpeSweep(dir, 1000)
 	for b.Loop() {
-		reportstest.Must(b, WriteSweepReport(dir, jobs, opt))
+		reportstest.Must(b, WriteReport(dir, jobs, opt))
 	}
 }
 
@@ -471,7 +471,7 @@ func TestSweepOfTenThousand(t *testing.T) {
 	dir := t.TempDir()
 	jobs, opt := tpeSweep(dir, 10_000)
 	begin := time.Now()
-	reportstest.Must(t, WriteSweepReport(dir, jobs, opt))
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	} else {

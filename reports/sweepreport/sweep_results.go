@@ -16,7 +16,7 @@ const resultsFile = "optimization_results.yaml"
 // best_params and best_value, or with several objectives solutions, a list of params and values, in
 // the order of the front. Values have the types that the override grammar gives them. Without a
 // feasible result there is nothing to write, nor where the best one is no winner: untrained, or shared by several jobs.
-func WriteOptimizationResults(dir string, jobs []SweepJob, opt SweepOptions) error {
+func WriteOptimizationResults(dir string, jobs []Job, opt Options) error {
 	v := newSweepView(dir, jobs, opt)
 	keys := swept(v.byNumber, opt.Dimensions)
 	root := []entry{{"name", textNode(opt.Sweeper)}}
@@ -67,7 +67,7 @@ func textNode(s string) *configs.Node { return &configs.Node{Kind: configs.Strin
 func floatNode(x float64) *configs.Node { return &configs.Node{Kind: configs.Float, Num: x} }
 
 // bestParams are a job's swept values, as its overrides set them.
-func bestParams(j SweepJob, keys []SweepDimension) *configs.Node {
+func bestParams(j Job, keys []Dimension) *configs.Node {
 	var entries []entry
 	for _, k := range keys {
 		written, ok := j.Params[k.Key]

@@ -148,18 +148,18 @@ func (v *sweepView) writeJobs(d *page.Document) {
 }
 
 // keyColumns are the swept keys if they are few and tell the jobs apart, else nil.
-func (v *sweepView) keyColumns() []SweepDimension {
+func (v *sweepView) keyColumns() []Dimension {
 	columns := slices.Clone(v.dims)
-	seeded := slices.ContainsFunc(columns, func(d SweepDimension) bool { return isSeed(d.Key) })
-	if !seeded && slices.ContainsFunc(v.jobs, func(j SweepJob) bool { _, ok := j.Params["seed"]; return ok }) {
-		columns = append(columns, SweepDimension{Key: "seed"})
+	seeded := slices.ContainsFunc(columns, func(d Dimension) bool { return isSeed(d.Key) })
+	if !seeded && slices.ContainsFunc(v.jobs, func(j Job) bool { _, ok := j.Params["seed"]; return ok }) {
+		columns = append(columns, Dimension{Key: "seed"})
 	}
 	if len(columns) == 0 || len(columns) > maxKeyColumns {
 		return nil
 	}
 	for _, j := range v.jobs {
 		for _, o := range v.own(j) {
-			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d SweepDimension) bool { return d.Key == key || d.Key == strings.TrimLeft(key, "+") }) {
+			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool { return d.Key == key || d.Key == strings.TrimLeft(key, "+") }) {
 				return nil
 			}
 		}
@@ -168,7 +168,7 @@ func (v *sweepView) keyColumns() []SweepDimension {
 }
 
 // cell is a job's value of the key: of an interval with 4 digits (its command has all), else as written.
-func (d SweepDimension) cell(j SweepJob) string {
+func (d Dimension) cell(j Job) string {
 	text, ok := j.Params[d.Key]
 	if !ok {
 		return "–"
@@ -183,7 +183,7 @@ func (d SweepDimension) cell(j SweepJob) string {
 }
 
 // stateCell is a job's state, with what it needs to be read right.
-func (v *sweepView) stateCell(j SweepJob) string {
+func (v *sweepView) stateCell(j Job) string {
 	text := page.Plain(j.State)
 	switch {
 	case v.infeasible(j):
@@ -197,7 +197,7 @@ func (v *sweepView) stateCell(j SweepJob) string {
 	return text
 }
 
-func (v *sweepView) violationCell(j SweepJob) string {
+func (v *sweepView) violationCell(j Job) string {
 	switch {
 	case !v.measured(j):
 		return "–"
@@ -224,7 +224,7 @@ func timeCell(seconds float64) string {
 // failures are failed jobs with one cause.
 type failures struct {
 	cause string
-	jobs  []SweepJob
+	jobs  []Job
 }
 
 // anyNumber hides what tells alike causes apart: steps, epochs, values, job folders.
@@ -258,7 +258,7 @@ func (v *sweepView) writeFailures(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Failures")
-	failed := v.count(func(j SweepJob) bool { return j.State == record.StateFailed })
+	failed := v.count(func(j Job) bool { return j.State == record.StateFailed })
 	what := fmt.Sprintf("%s failed, with %s. This runs them again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"))
 	if failed == 1 {
 		what = "1 job failed. This runs it again:"
@@ -320,16 +320,16 @@ func (v *sweepView) failedJobs(g *failures) string {
 
 // sharedByFailures are overrides that all jobs of a group have and no finished job has: a hint.
 func (v *sweepView) sharedByFailures(g *failures) []string {
-	if len(g.jobs) < 2 || v.count(func(j SweepJob) bool { return j.State == record.StateDone }) == 0 {
+	if len(g.jobs) < 2 || v.count(func(j Job) bool { return j.State == record.StateDone }) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(v.own(g.jobs[0]), func(o string) bool {
-		return slices.ContainsFunc(g.jobs, func(j SweepJob) bool { return !slices.Contains(j.Overrides, o) }) ||
-			slices.ContainsFunc(v.jobs, func(j SweepJob) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
+		return slices.ContainsFunc(g.jobs, func(j Job) bool { return !slices.Contains(j.Overrides, o) }) ||
+			slices.ContainsFunc(v.jobs, func(j Job) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
 	})
 }
 
-func (v *sweepView) logLink(j SweepJob) string {
+func (v *sweepView) logLink(j Job) string {
 	if j.Dir == "" {
 		return "the log"
 	}

@@ -18,10 +18,10 @@ const (
 	valueWidth = 24 // letters of a swept value
 )
 
-// SweepTable is a compact table of a sweep for a terminal: counts, jobs with their states and values,
+// Table is a compact table of a sweep for a terminal: counts, jobs with their states and values,
 // best first, and the best job. Of a long sweep it shows the best jobs, those that run and some of the
 // others.
-func SweepTable(jobs []SweepJob, opt SweepOptions) string {
+func Table(jobs []Job, opt Options) string {
 	v := newSweepView("", jobs, opt)
 	var b strings.Builder
 	b.WriteString(strings.NewReplacer("`", "", `\`, "").Replace(v.countLine(func(s string) string { return s })) + "\n")
@@ -66,13 +66,13 @@ func (g *failures) line() string {
 }
 
 // tableJobs are the jobs of the table: all, or of many the best and a few of every other state.
-func (v *sweepView) tableJobs() []SweepJob {
+func (v *sweepView) tableJobs() []Job {
 	if len(v.jobs) <= tableRows {
 		return v.jobs
 	}
 	const others = 6
 	count := map[int]int{}
-	return slices.DeleteFunc(slices.Clone(v.jobs), func(j SweepJob) bool {
+	return slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool {
 		c := v.class(j)
 		count[c]++
 		if j.State == stateRunning {
@@ -82,7 +82,7 @@ func (v *sweepView) tableJobs() []SweepJob {
 	})
 }
 
-func (v *sweepView) jobTable(jobs []SweepJob) string {
+func (v *sweepView) jobTable(jobs []Job) string {
 	keys := v.keyColumns()
 	header := []string{"job", "state"}
 	align := []tw.Align{tw.AlignRight, tw.AlignLeft}

@@ -16,21 +16,21 @@ import (
 // A sweep whose jobs left run folders: gains over similarity come from their summaries.
 func TestSweepReport(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []SweepJob
+	var jobs []Job
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
-		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
 		job.Objectives = []float64{0.08 + gain}
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}
-	jobs = append(jobs, SweepJob{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
-	reportstest.Must(t, WriteSweepReport(dir, jobs, SweepOptions{Title: "okvqa_v3 sweep", Objectives: []SweepObjective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
+	jobs = append(jobs, Job{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
+	reportstest.Must(t, WriteReport(dir, jobs, Options{Title: "okvqa_v3 sweep", Objectives: []Objective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
 	golden.File(t, "testdata/sweep.md", []byte(strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")))
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(jobs[1].Dir, record.SummaryFile), []byte("{"), 0o644))
-	reportstest.Must(t, WriteSweepReport(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: "val_loss", Minimize: true}}}))
+	reportstest.Must(t, WriteReport(dir, jobs, Options{Objectives: []Objective{{Name: "val_loss", Minimize: true}}}))
 	got := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"**Best job.** Number 0 ", "## Not in this report", "job 1: "} {
 		if !strings.Contains(got, want) {
@@ -42,33 +42,33 @@ func TestSweepReport(t *testing.T) {
 // No winner is named among jobs whose best policy is the one that they began with, nor among equal ones: not in the
 // report, on the console or in optimization_results.yaml.
 func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
-	job := func(number int, value float64, untrained bool) SweepJob {
-		return SweepJob{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))}, Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
+	job := func(number int, value float64, untrained bool) Job {
+		return Job{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))}, Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
 	}
 	for _, tc := range []struct {
 		name      string
 		objective string
-		jobs      []SweepJob
+		jobs      []Job
 		want      string // "": there is a winner
 	}{
-		{"a trained one", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.4, true)}, ""},
-		{"all untrained", "val_reward", []SweepJob{job(0, 0.5, true), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
-		{"the best is untrained", "val_reward", []SweepJob{job(0, 0.5, true), job(1, 0.4, false)}, "job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
-		{"equal ones", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)}, "2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
-		{"equal ones, one of them trained", "val_reward", []SweepJob{job(0, 0.5, false), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
-		{"seconds are no policy's", "seconds", []SweepJob{job(0, 5, true), job(1, 4, true)}, ""},
+		{"a trained one", "val_reward", []Job{job(0, 0.5, false), job(1, 0.4, true)}, ""},
+		{"all untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
+		{"the best is untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.4, false)}, "job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
+		{"equal ones", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)}, "2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
+		{"equal ones, one of them trained", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
+		{"seconds are no policy's", "seconds", []Job{job(0, 5, true), job(1, 4, true)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			opt := SweepOptions{Objectives: []SweepObjective{{Name: tc.objective}}, Sweeper: "tpe"}
+			opt := Options{Objectives: []Objective{{Name: tc.objective}}, Sweeper: "tpe"}
 			reportstest.Must(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte("of an earlier look"), 0o644))
 			reportstest.Must(t, WriteOptimizationResults(dir, tc.jobs, opt))
 			_, err := os.Stat(filepath.Join(dir, resultsFile))
 			if (err == nil) != (tc.want == "") {
 				t.Errorf("optimization_results.yaml: %v", err)
 			}
-			reportstest.Must(t, WriteSweepReport(dir, tc.jobs, opt))
-			report, table := strings.ReplaceAll(reportstest.ReadReport(t, dir), `\_`, "_"), SweepTable(tc.jobs, opt)
+			reportstest.Must(t, WriteReport(dir, tc.jobs, opt))
+			report, table := strings.ReplaceAll(reportstest.ReadReport(t, dir), `\_`, "_"), Table(tc.jobs, opt)
 			if tc.want == "" {
 				if !strings.Contains(report, "**Best job.** Number 0 ") || !strings.Contains(table, "\nbest: job 0,") {
 					t.Errorf("no winner in\n%s\n%s", report, table)
@@ -85,9 +85,9 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 // A column of a sweep's tables holds numbers of one set of questions, and its head names it.
 func TestSweepDoesNotMixSplits(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []SweepJob
+	var jobs []Job
 	for i := range 4 {
-		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}, Objectives: []float64{0.1 * float64(i)}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}, Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, "seed: 1\n")
 		jobs = append(jobs, job)
 	}
@@ -99,7 +99,7 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	}
 	reportstest.Must(t, record.AppendEvals(jobs[3].Dir, evals...))
 	reportstest.Must(t, results.WriteSummary(jobs[3].Dir, record.Summary{State: record.StateDone}))
-	reportstest.Must(t, WriteSweepReport(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: "val_reward"}}}))
+	reportstest.Must(t, WriteReport(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}}))
 	report := reportstest.ReadReport(t, dir)
 	settings := report[strings.Index(report, "## Settings"):]
 	first, second, _ := strings.Cut(settings, "on the questions of dev:")
@@ -111,14 +111,14 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 // A sweep that ranks its settings by the questions that it judges them on is corrected for all that the ranking compares.
 func TestSweepVerdictsCountTheRanking(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []SweepJob
+	var jobs []Job
 	for i := range 12 {
-		job := SweepJob{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone, Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone, Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.01, "seed: 1\n")
 		jobs = append(jobs, job)
 	}
 	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} { // 8 over similarity and 7 minus the best, or all pairs
-		v := newSweepView(dir, jobs, SweepOptions{Objectives: []SweepObjective{{Name: objective}}})
+		v := newSweepView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
 		v.readGains()
 		for _, r := range v.verdicts.Rows {
 			for _, c := range r.Made() {

@@ -64,7 +64,7 @@ func (v *sweepView) readVerdicts() {
 
 // chosenOn says whether the sweep ranks its settings by scores of a split: then the best of them is the luckiest too.
 func (v *sweepView) chosenOn(split, metric string) bool {
-	return slices.ContainsFunc(v.opt.Objectives, func(o SweepObjective) bool {
+	return slices.ContainsFunc(v.opt.Objectives, func(o Objective) bool {
 		return strings.HasPrefix(o.Name, "eval."+split+".") || split == "val" && strings.HasPrefix(o.Name, "val_") || o.Name == metric
 	})
 }
@@ -79,7 +79,7 @@ func (v *sweepView) rankings() int {
 }
 
 // evaluatedRun reads the scores of a job, and its seed: from the job's overrides, else from its config.
-func evaluatedRun(j SweepJob) (*record.Run, error) {
+func evaluatedRun(j Job) (*record.Run, error) {
 	run := &record.Run{Dir: j.Dir}
 	var err error
 	if run.Evaluations, err = record.ReadEvals(j.Dir); err != nil {

@@ -164,7 +164,7 @@ func samePixel(a, b image.Image, x, y int) bool {
 	return !far(r1, r2) && !far(g1, g2) && !far(b1, b2) && !far(a1, a2)
 }
 
-// report writes report.md again and compares it line by line.
+// Report writes report.md again and compares it line by line.
 func (c *runCheck) Report() error {
 	if c.run.Setting("task") != "train" && c.run.Summary != nil && c.run.Summary.Task != "train" {
 		return nil // other tasks write theirs themselves

@@ -63,7 +63,7 @@ type phaseRows struct {
 	ended  int // steps at the end of the epoch before
 }
 
-// rows reads metrics.jsonl line by line: steps follow each other, an epoch is the mean of its steps, and
+// Rows reads metrics.jsonl line by line: steps follow each other, an epoch is the mean of its steps, and
 // TensorBoard's events say the same.
 func (c *runCheck) Rows() error {
 	events, err := readEventFiles(c.dir)
@@ -293,7 +293,7 @@ func (c *runCheck) summary() error {
 		}
 	}
 	var err error
-	if again.Evaluations, err = results.Stages(c.run.Evaluations, stats.DefaultStatsOptions()); err != nil {
+	if again.Evaluations, err = results.Stages(c.run.Evaluations, stats.DefaultOptions()); err != nil {
 		return err
 	}
 	again.Overrides = c.run.Overrides

@@ -11,9 +11,9 @@ import (
 
 // VerifySweep writes a sweep's report again from its ledger's jobs and their summaries, draws its plots again, and
 // compares both with what stands in its folder. Its jobs are runs: VerifyRun checks each.
-func VerifySweep(dir string, jobs []sweepreport.SweepJob, opt sweepreport.SweepOptions) (*Verification, error) {
+func VerifySweep(dir string, jobs []sweepreport.Job, opt sweepreport.Options) (*Verification, error) {
 	c := &Verification{}
-	sweep := sweepreport.SweepPageOf(dir, jobs, opt)
+	sweep := sweepreport.PageOf(dir, jobs, opt)
 	figures := sweep.Figures()
 	for _, f := range figures {
 		if _, err := c.comparePlot(dir, f.Figure.Name, f.Figure); err != nil {

@@ -14,6 +14,8 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 )
 
 // Job is one job of a sweep, with all that a machine needs to start it.
@@ -91,6 +93,40 @@ type Launcher interface {
 	Stop(cancel bool)
 	// Outlived reports whether jobs go on when this process ends: they are a cluster's.
 	Outlived() bool
+}
+
+// Request is what a launcher is opened for.
+type Request struct {
+	Name    string              // as hydra/launcher gives it
+	Sweep   string              // sweep folder, absolute
+	Cwd     string              // where jobs start
+	Options func(dst any) error // reads hydra.launcher over the defaults in dst
+}
+
+// Open opens a launcher whose jobs run program.
+type Open func(program string) (Launcher, error)
+
+// table lists what hydra/launcher may name: ours, and Hydra's plugins by the one of ours that runs their jobs.
+func table() *registry.Table[func(Request) (Open, error)] {
+	t := registry.New[func(Request) (Open, error)]("launcher")
+	t.Add("basic", basic)
+	t.Add("local", openLocal)
+	t.Add("joblib", joblib)
+	t.Add("submitit_local", submititLocal)
+	t.Add("slurm", openSlurm)
+	t.Add("submitit_slurm", openSlurm)
+	return t
+}
+
+// Prepare reads the options of the launcher that a request names; nothing is opened or written yet.
+func Prepare(r Request) (Open, error) { return prepare(table(), r) }
+
+func prepare(t *registry.Table[func(Request) (Open, error)], r Request) (Open, error) {
+	named, err := t.Get(r.Name)
+	if err != nil {
+		return nil, usage.Errorf("hydra/launcher: %v", err)
+	}
+	return named(r)
 }
 
 // jobFile is where a job's description lies for processes that are not the controller's.

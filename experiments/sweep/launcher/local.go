@@ -60,11 +60,11 @@ type local struct {
 	wg      sync.WaitGroup
 }
 
-// NewBasic returns the launcher that runs one job of program after another and shows what they print.
-func NewBasic(program string) Launcher {
-	l := newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})
-	l.echo = true
-	return l
+// openLocal runs several jobs at a time on this machine.
+func openLocal(r Request) (Open, error) {
+	opt := DefaultLocalOptions()
+	err := r.Options(&opt)
+	return func(program string) (Launcher, error) { return NewLocal(program, opt) }, err
 }
 
 // NewLocal returns the launcher that runs several jobs of program at a time on this machine and shares out

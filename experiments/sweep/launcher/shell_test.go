@@ -108,7 +108,7 @@ func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
 	if err := o.Validate(); err != nil || !slices.Contains(strings.Split((&slurm{opt: o}).script(&submission{}), "\n"), "$(hostname)") {
 		t.Errorf("setup lines are shell: %v", err)
 	}
-	if err := SlurmFolder("/tmp/a\nb"); err == nil {
+	if err := slurmPath("/tmp/a\nb"); err == nil {
 		t.Error("a folder with a line break is accepted")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fulcrum/internal/usage"
 )
 
 // Slurm runs jobs on a Slurm cluster: each Submit is one job array, or several where the cluster limits
@@ -50,8 +52,8 @@ type task struct {
 	stopped time.Time // was told to save its state and to end
 }
 
-// SlurmMissing says that this machine has not Slurm's commands.
-func SlurmMissing() error {
+// slurmMissing says that this machine has not Slurm's commands.
+func slurmMissing() error {
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use "+
@@ -74,15 +76,32 @@ func slurmConfigured() error {
 		"SLURM_CONF to its slurm.conf, or use hydra/launcher=local", lines[len(lines)-1])
 }
 
+// openSlurm runs jobs on the cluster of this machine.
+func openSlurm(r Request) (Open, error) {
+	opt := DefaultSlurmOptions()
+	if err := r.Options(&opt); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{r.Sweep, r.Cwd} {
+		if err := slurmPath(dir); err != nil {
+			return nil, usage.Errorf("%v", err)
+		}
+	}
+	if err := slurmMissing(); err != nil { // known before anything is written
+		return nil, usage.Errorf("hydra/launcher=%s: %v", r.Name, err)
+	}
+	return func(program string) (Launcher, error) { return NewSlurm(r.Sweep, program, opt) }, nil
+}
+
 // NewSlurm returns the launcher for the jobs of a sweep, which run program. It needs Slurm's commands on this machine.
 func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("hydra.launcher.%w", err)
 	}
-	if err := SlurmFolder(sweep); err != nil {
+	if err := slurmPath(sweep); err != nil {
 		return nil, err
 	}
-	if err := SlurmMissing(); err != nil {
+	if err := slurmMissing(); err != nil {
 		return nil, err
 	}
 	ctx, quit := context.WithCancel(context.Background())

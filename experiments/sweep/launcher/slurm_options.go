@@ -227,9 +227,9 @@ func checkSbatch(key string, value any) error {
 	return nil
 }
 
-// SlurmFolder refuses a folder whose name Slurm's commands cannot show on one line: the launcher finds its jobs in
+// slurmPath refuses a folder whose name Slurm's commands cannot show on one line: the launcher finds its jobs in
 // Slurm's queue by the path of their script.
-func SlurmFolder(dir string) error {
+func slurmPath(dir string) error {
 	if unprintable(dir) {
 		return fmt.Errorf("folder %q: want a path without line breaks and control characters for jobs on a Slurm cluster "+
 			"(hydra.sweep.dir and the folder of the start)", dir)

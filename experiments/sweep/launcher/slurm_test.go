@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -181,10 +180,7 @@ func (r *rig) attempts(num int) []Attempt {
 // TestOnSlurm runs jobs on a real one-node cluster.
 func TestOnSlurm(t *testing.T) {
 	c := slurmtest.Start(t)
-	standin = filepath.Join(t.TempDir(), "standin")
-	if out, err := exec.Command("go", "build", "-o", standin, "./testdata/standin").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	standin = buildStandin(t)
 
 	t.Run("an array: jobs end as they do, a few at a time", func(t *testing.T) {
 		r := newRig(t, func(o *SlurmOptions) {

@@ -19,12 +19,8 @@ type Options struct {
 	IntervalEpochs int `koanf:"interval_epochs" range:"[1,inf)"`
 }
 
-// The pruners.
-const (
-	None   = "none"
-	ASHA   = "asha"
-	Median = "median"
-)
+// None is the name that ends no runs.
+const None = "none"
 
 // DefaultOptions prunes nothing.
 func DefaultOptions() Options {
@@ -33,12 +29,11 @@ func DefaultOptions() Options {
 
 // Validate checks what the tags cannot.
 func (o Options) Validate() error {
-	switch o.Name {
-	case None, ASHA, Median:
-		return nil
+	if _, err := table().Get(o.Name); o.Active() && err != nil {
+		return option.Errorf("name", "%v, or none", err)
 	}
-	return option.Errorf("name", "want none, asha or median, got %q", o.Name)
+	return nil
 }
 
 // Active reports whether runs may be pruned.
-func (o Options) Active() bool { return o.Name == ASHA || o.Name == Median }
+func (o Options) Active() bool { return o.Name != None }

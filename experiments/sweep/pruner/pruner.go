@@ -11,12 +11,30 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/registry"
 	"fulcrum/reports/record"
 )
 
+// rule is one way to end runs: what hydra.sweeper.pruner.name may be.
+type rule interface {
+	// decides reports whether runs are judged after the given epoch.
+	decides(epoch int) bool
+	// keeps reports whether a run goes on that so many of the others are ahead of, and which ones of all do.
+	keeps(ahead, others int) (goesOn bool, best string)
+}
+
+// table lists the rules.
+func table() *registry.Table[func(Options) rule] {
+	t := registry.New[func(Options) rule]("pruner")
+	t.Add("asha", newASHA)
+	t.Add("median", newMedian)
+	return t
+}
+
 // Pruner judges one run.
 type Pruner struct {
-	opt   Options
+	rule  rule // nil: no run ends
+	name  string
 	sweep string // folder
 	num   int    // of the job
 	total int    // epochs of the whole run
@@ -25,8 +43,20 @@ type Pruner struct {
 
 // New returns the pruner of job num in a sweep's folder. total is how many epochs the run has when nobody ends
 // it: after the last there is nothing to decide.
-func New(opt Options, sweep string, num, total int) *Pruner {
-	return &Pruner{opt: opt, sweep: sweep, num: num, total: total, told: Progress{Num: num}}
+func New(opt Options, sweep string, num, total int) (*Pruner, error) {
+	return newPruner(table(), opt, sweep, num, total)
+}
+
+func newPruner(t *registry.Table[func(Options) rule], opt Options, sweep string, num, total int) (*Pruner, error) {
+	p := &Pruner{name: opt.Name, sweep: sweep, num: num, total: total, told: Progress{Num: num}}
+	if opt.Active() {
+		newRule, err := t.Get(opt.Name)
+		if err != nil {
+			return nil, err
+		}
+		p.rule = newRule(opt)
+	}
+	return p, nil
 }
 
 // Seed tells of an epoch that the run had finished before it was resumed. Epochs come in order, from 1.
@@ -52,7 +82,7 @@ func (p *Pruner) Report(epoch int, metric string, value float64, minimize bool) 
 	if err := p.told.write(p.sweep); err != nil {
 		return "", fmt.Errorf("pruner: %w", err)
 	}
-	if epoch >= p.total || !p.opt.decides(epoch) {
+	if epoch >= p.total || p.rule == nil || !p.rule.decides(epoch) {
 		return "", nil
 	}
 	siblings, err := Siblings(p.sweep)
@@ -65,34 +95,12 @@ func (p *Pruner) Report(epoch int, metric string, value float64, minimize bool) 
 			others = append(others, float64(s.Best[epoch-1]))
 		}
 	}
-	return p.opt.judge(p.told, others), nil
+	return p.judge(others), nil
 }
 
-// decides reports whether runs are judged after the given epoch.
-func (o Options) decides(epoch int) bool {
-	if o.Name == Median {
-		return epoch >= o.MinEpochs && (epoch-o.MinEpochs)%o.IntervalEpochs == 0
-	}
-	rung := o.MinEpochs
-	for rung < epoch {
-		if rung > math.MaxInt/o.ReductionFactor {
-			return false
-		}
-		rung *= o.ReductionFactor
-	}
-	return rung == epoch
-}
-
-// judge compares a run with the siblings that have been at its epoch, and says why it ends, or "".
-//
-// ASHA (Li et al. 2020, arXiv:1810.05934, algorithm 2) promotes runs that wait at a rung. Runs in flight do not
-// wait: as in the stopping variant of Klein et al. (2020, arXiv:2003.10865) one goes on past a rung when it is
-// among the best ⌊n/η⌋ of the n runs that have reached it so far, itself included; while n < η nobody can tell,
-// and all go on. A later arrival never ends a run that has gone on.
-//
-// The median rule (Golovin et al. 2017, §3.2.1) ends a run whose best value is worse than the median of the
-// others' at the same epoch.
-func (o Options) judge(run Progress, others []float64) string {
+// judge compares the run with the siblings that have been at its epoch, and says why it ends, or "".
+func (p *Pruner) judge(others []float64) string {
+	run := p.told
 	epoch := len(run.Best)
 	own := float64(run.Best[epoch-1])
 	ahead := 0
@@ -101,24 +109,15 @@ func (o Options) judge(run Progress, others []float64) string {
 			ahead++
 		}
 	}
-	at := fmt.Sprintf("%s: best %s after %d epochs is %.4g", o.Name, run.Metric, epoch, own)
+	goesOn, best := p.rule.keeps(ahead, len(others))
+	if goesOn {
+		return ""
+	}
+	at := fmt.Sprintf("best %s after %d epochs", run.Metric, epoch)
 	if epoch == 1 {
-		at = fmt.Sprintf("%s: %s after the first epoch is %.4g", o.Name, run.Metric, own)
+		at = run.Metric + " after the first epoch"
 	}
-	switch o.Name {
-	case ASHA:
-		n := len(others) + 1
-		if n < o.ReductionFactor || ahead < n/o.ReductionFactor {
-			return ""
-		}
-		return fmt.Sprintf("%s, better in %d of the %d other runs: only the best %d of %d go on", at, ahead, len(others), n/o.ReductionFactor, n)
-	case Median:
-		if len(others) < o.StartupTrials || float64(ahead) <= o.Percentile/100*float64(len(others)) {
-			return ""
-		}
-		return fmt.Sprintf("%s, better in %d of the %d other runs: only the best %g %% go on", at, ahead, len(others), o.Percentile)
-	}
-	return ""
+	return fmt.Sprintf("%s: %s is %.4g, better in %d of the %d other runs: only the best %s go on", p.name, at, own, ahead, len(others), best)
 }
 
 // better reports whether value a beats b. What is no number beats nothing and loses to every number.

@@ -11,16 +11,25 @@ import (
 	"testing"
 )
 
-func asha(min, factor int) Options {
+func halving(min, factor int) Options {
 	o := DefaultOptions()
-	o.Name, o.MinEpochs, o.ReductionFactor = ASHA, min, factor
+	o.Name, o.MinEpochs, o.ReductionFactor = "asha", min, factor
 	return o
 }
 
-func median(startup, min, interval int) Options {
+func medianOf(startup, min, interval int) Options {
 	o := DefaultOptions()
-	o.Name, o.StartupTrials, o.MinEpochs, o.IntervalEpochs = Median, startup, min, interval
+	o.Name, o.StartupTrials, o.MinEpochs, o.IntervalEpochs = "median", startup, min, interval
 	return o
+}
+
+func open(t *testing.T, opt Options, sweep string, num, total int) *Pruner {
+	t.Helper()
+	p, err := newPruner(withToy(), opt, sweep, num, total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func TestDecides(t *testing.T) {
@@ -28,15 +37,15 @@ func TestDecides(t *testing.T) {
 		opt  Options
 		want []int // of the first 100 epochs
 	}{
-		{asha(1, 3), []int{1, 3, 9, 27, 81}},
-		{asha(2, 4), []int{2, 8, 32}},
-		{asha(5, 2), []int{5, 10, 20, 40, 80}},
-		{median(5, 3, 1), nil},
-		{median(5, 40, 20), []int{40, 60, 80, 100}},
+		{halving(1, 3), []int{1, 3, 9, 27, 81}},
+		{halving(2, 4), []int{2, 8, 32}},
+		{halving(5, 2), []int{5, 10, 20, 40, 80}},
+		{medianOf(5, 3, 1), nil},
+		{medianOf(5, 40, 20), []int{40, 60, 80, 100}},
 	} {
 		var got []int
 		for e := 1; e <= 100; e++ {
-			if tc.opt.decides(e) {
+			if open(t, tc.opt, "", 0, 1000).rule.decides(e) {
 				got = append(got, e)
 			}
 		}
@@ -48,7 +57,7 @@ func TestDecides(t *testing.T) {
 			t.Errorf("%+v decides after %v, want %v", tc.opt, got, tc.want)
 		}
 	}
-	if asha(1, 1000).decides(math.MaxInt) {
+	if newASHA(halving(1, 1000)).decides(math.MaxInt) {
 		t.Error("a rung at the largest number")
 	}
 }
@@ -58,7 +67,7 @@ func sweepOf(t *testing.T, opt Options, minimize bool, runs [][]float64) (epochs
 	t.Helper()
 	dir = t.TempDir()
 	for num, losses := range runs {
-		p := New(opt, dir, num, len(losses))
+		p := open(t, opt, dir, num, len(losses))
 		made := 0
 		for i, v := range losses {
 			reason, err := p.Report(i+1, "val_loss", v, minimize)
@@ -86,15 +95,15 @@ func TestASHA(t *testing.T) {
 		runs     [][]float64
 		want     []int
 	}{
-		{"the first η-1 go on, then the best third", asha(1, 3), false,
+		{"the first η-1 go on, then the best third", halving(1, 3), false,
 			[][]float64{flat(5, 9), flat(4, 9), flat(6, 9), flat(3, 9), flat(3.5, 9), flat(3.2, 9)},
 			[]int{9, 9, 1, 9, 1, 3}}, // 3.2 is among the best 2 of 6, but at epoch 3, where four have been, not the best
-		{"larger is better", asha(1, 2), true, [][]float64{flat(1, 4), flat(2, 4), flat(0, 4), flat(3, 4)}, []int{4, 4, 1, 4}},
-		{"equals go on", asha(1, 2), false, [][]float64{flat(1, 4), flat(1, 4), flat(1, 4)}, []int{4, 4, 4}},
-		{"the best so far counts, not the last", asha(1, 2), false, [][]float64{{3, 3, 3, 3}, {2, 9, 9, 9}, {4, 1, 1, 1}}, []int{4, 4, 1}},
-		{"NaN loses to every number", asha(1, 2), false, [][]float64{flat(3, 4), flat(nan, 4), flat(math.Inf(1), 4)}, []int{4, 1, 1}},
-		{"no rung at the last epoch", asha(1, 2), false, [][]float64{{1}, {2}, {3}}, []int{1, 1, 1}},
-		{"no rung before min_epochs", asha(4, 2), false, [][]float64{flat(1, 8), flat(2, 8), flat(3, 8)}, []int{8, 4, 4}},
+		{"larger is better", halving(1, 2), true, [][]float64{flat(1, 4), flat(2, 4), flat(0, 4), flat(3, 4)}, []int{4, 4, 1, 4}},
+		{"equals go on", halving(1, 2), false, [][]float64{flat(1, 4), flat(1, 4), flat(1, 4)}, []int{4, 4, 4}},
+		{"the best so far counts, not the last", halving(1, 2), false, [][]float64{{3, 3, 3, 3}, {2, 9, 9, 9}, {4, 1, 1, 1}}, []int{4, 4, 1}},
+		{"NaN loses to every number", halving(1, 2), false, [][]float64{flat(3, 4), flat(nan, 4), flat(math.Inf(1), 4)}, []int{4, 1, 1}},
+		{"no rung at the last epoch", halving(1, 2), false, [][]float64{{1}, {2}, {3}}, []int{1, 1, 1}},
+		{"no rung before min_epochs", halving(4, 2), false, [][]float64{flat(1, 8), flat(2, 8), flat(3, 8)}, []int{8, 4, 4}},
 		{"none never ends a run", DefaultOptions(), false, [][]float64{flat(1, 3), flat(2, 3), flat(3, 3), flat(4, 3)}, []int{3, 3, 3, 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -113,10 +122,10 @@ func TestMedian(t *testing.T) {
 		runs [][]float64
 		want []int
 	}{
-		{"worse than the median of the others ends", median(3, 1, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5), flat(4, 5),
+		{"worse than the median of the others ends", medianOf(3, 1, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5), flat(4, 5),
 			flat(1.5, 5), flat(2.5, 5)}, []int{5, 5, 5, 1, 5, 1}},
-		{"not before min_epochs", median(2, 3, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5)}, []int{5, 5, 3}},
-		{"not between intervals", median(2, 2, 3), [][]float64{flat(1, 9), flat(2, 9), {0, 0.5, 9, 9, 9, 9, 9, 9, 9},
+		{"not before min_epochs", medianOf(2, 3, 1), [][]float64{flat(1, 5), flat(2, 5), flat(3, 5)}, []int{5, 5, 3}},
+		{"not between intervals", medianOf(2, 2, 3), [][]float64{flat(1, 9), flat(2, 9), {0, 0.5, 9, 9, 9, 9, 9, 9, 9},
 			{9, 9, 9, 9, 9, 9, 9, 9, 9}}, []int{9, 9, 9, 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -125,7 +134,7 @@ func TestMedian(t *testing.T) {
 			}
 		})
 	}
-	strict := median(2, 1, 1)
+	strict := medianOf(2, 1, 1)
 	strict.Percentile = 25
 	if got, _ := sweepOf(t, strict, true, [][]float64{flat(1, 5), flat(2, 5), flat(1.5, 5)}); !slices.Equal(got, []int{5, 5, 1}) {
 		t.Errorf("epochs %v: the best 25 %% of two others are none, want the third to end", got)
@@ -148,7 +157,7 @@ func TestASHASaves(t *testing.T) {
 			best, at = v, i
 		}
 	}
-	made, dir := sweepOf(t, asha(1, 3), true, runs)
+	made, dir := sweepOf(t, halving(1, 3), true, runs)
 	total, passed := 0, 0
 	for _, e := range made {
 		total += e
@@ -177,7 +186,7 @@ func TestASHASaves(t *testing.T) {
 // killed; meanwhile its siblings see no fewer epochs than before.
 func TestResumedRunsTellTheSame(t *testing.T) {
 	losses := []float64{5, 4, math.NaN(), 3, 3.5}
-	_, alone := sweepOf(t, asha(1, 3), true, [][]float64{losses})
+	_, alone := sweepOf(t, halving(1, 3), true, [][]float64{losses})
 	want, err := os.ReadFile(rungFile(alone, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -192,8 +201,8 @@ func TestResumedRunsTellTheSame(t *testing.T) {
 					}
 				}
 			}
-			report(New(asha(1, 3), dir, 0, len(losses)), 1, killed)
-			p := New(asha(1, 3), dir, 0, len(losses))
+			report(open(t, halving(1, 3), dir, 0, len(losses)), 1, killed)
+			p := open(t, halving(1, 3), dir, 0, len(losses))
 			for e := 1; e <= state; e++ {
 				if err := p.Seed(e, "val_loss", losses[e-1], true); err != nil {
 					t.Fatal(err)
@@ -220,17 +229,17 @@ func TestSiblings(t *testing.T) {
 		t.Errorf("a sweep without rung files: %v, %v", all, err)
 	}
 	for num, metric := range []string{"val_kl", "val_kl", "val_loss"} {
-		if _, err := New(asha(1, 2), dir, num, 9).Report(1, metric, 0.1, true); err != nil {
+		if _, err := open(t, halving(1, 2), dir, num, 9).Report(1, metric, 0.1, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(rungs(dir), ".7.json.tmp123"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if reason, err := New(asha(1, 2), dir, 3, 9).Report(1, "val_loss", 0.05, true); err != nil || reason != "" {
+	if reason, err := open(t, halving(1, 2), dir, 3, 9).Report(1, "val_loss", 0.05, true); err != nil || reason != "" {
 		t.Errorf("the best of two runs ended: %q, %v", reason, err)
 	}
-	reason, err := New(asha(1, 2), dir, 4, 9).Report(1, "val_loss", 5, true)
+	reason, err := open(t, halving(1, 2), dir, 4, 9).Report(1, "val_loss", 5, true)
 	want := "asha: val_loss after the first epoch is 5, better in 2 of the 2 other runs: only the best 1 of 3 go on"
 	if err != nil || reason != want {
 		t.Errorf("%v\n got %s\nwant %s", err, reason, want)
@@ -239,13 +248,13 @@ func TestSiblings(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(asha(1, 2), dir, 5, 9).Report(1, "val_loss", 5, true); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := open(t, halving(1, 2), dir, 5, 9).Report(1, "val_loss", 5, true); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a damaged rung file: %v", err)
 	}
 }
 
 func TestEpochsComeInOrder(t *testing.T) {
-	p := New(asha(1, 2), t.TempDir(), 0, 9)
+	p := open(t, halving(1, 2), t.TempDir(), 0, 9)
 	if _, err := p.Report(2, "val_loss", 1, true); err == nil || !strings.Contains(err.Error(), "epoch 2 after 0") {
 		t.Errorf("got %v", err)
 	}
@@ -259,9 +268,14 @@ func ExamplePruner() {
 	}
 	defer os.RemoveAll(dir)
 	opt := DefaultOptions()
-	opt.Name, opt.ReductionFactor = ASHA, 2
+	opt.Name, opt.ReductionFactor = "asha", 2
 	for job, loss := range []float64{0.8, 0.5, 0.9} {
-		reason, err := New(opt, dir, job, 4).Report(1, "val_loss", loss, true)
+		p, err := New(opt, dir, job, 4)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		reason, err := p.Report(1, "val_loss", loss, true)
 		fmt.Println(job, reason, err)
 	}
 	// Output:

@@ -58,7 +58,11 @@ func Names() []string { return table().Names() }
 
 // New returns the named optimizing sweeper over a space.
 func New(name string, opt Options, dims []configs.Dimension) (Sweeper, error) {
-	make, err := table().Get(name)
+	return newFrom(table(), name, opt, dims)
+}
+
+func newFrom(t *registry.Table[maker], name string, opt Options, dims []configs.Dimension) (Sweeper, error) {
+	newSweeper, err := t.Get(name)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +70,14 @@ func New(name string, opt Options, dims []configs.Dimension) (Sweeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hydra/sweeper=%s: %w", name, err)
 	}
-	sweeper, err := make(opt, s)
+	sweeper, err := newSweeper(opt, s)
 	if err != nil {
 		return nil, fmt.Errorf("hydra/sweeper=%s: %w", name, err)
 	}
 	return sweeper, nil
 }
 
-// next is the number of the trial that comes after history.
+// next returns the number of the trial that comes after history.
 func next(history []Trial) int {
 	n := 0
 	for _, t := range history {
@@ -82,7 +86,7 @@ func next(history []Trial) int {
 	return n
 }
 
-// loss is the trial's first objective; what is no number is worse than any.
+// loss returns the trial's first objective; NaN counts as worse than any number.
 func (t Trial) loss() float64 {
 	if len(t.Losses) == 0 || math.IsNaN(t.Losses[0]) {
 		return math.Inf(1)

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/registry"
 )
 
 // mixed is a space of every kind of axis; numeric leaves the choices out.
@@ -90,19 +91,26 @@ func eventful(t testing.TB, s Sweeper, n, objectives int, random *rand.Rand, dim
 	return history
 }
 
+// withToy is the table with one sweeper more.
+func withToy() *registry.Table[maker] {
+	t := table()
+	t.Add("toy", newToy)
+	return t
+}
+
 // Every sweeper proposes values of the space and nothing else, whatever happened before; the same options and
 // history give the same proposal, in whatever order the history comes and however often it is asked; another
 // seed gives another.
 func TestConformance(t *testing.T) {
-	if len(Names()) < 5 {
-		t.Fatalf("sweepers: %v", Names())
+	if len(withToy().Names()) < 6 {
+		t.Fatalf("sweepers: %v", withToy().Names())
 	}
-	for _, name := range Names() {
+	for _, name := range withToy().Names() {
 		t.Run(name, func(t *testing.T) {
 			dims := spaceFor(name)
 			for seed := range int64(5) {
 				random := rand.New(rand.NewPCG(uint64(seed), 1))
-				s, err := New(name, seeded(seed), dims)
+				s, err := newFrom(withToy(), name, seeded(seed), dims)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +122,7 @@ func TestConformance(t *testing.T) {
 					}
 					shuffled := slices.Clone(history[:n])
 					random.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-					again, err := New(name, seeded(seed), dims)
+					again, err := newFrom(withToy(), name, seeded(seed), dims)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -126,7 +134,7 @@ func TestConformance(t *testing.T) {
 					if err != nil || !slices.Equal(got, want) {
 						t.Errorf("after %d trials in another order: %v (%v), want %v", n, got, err, want)
 					}
-					other, err := New(name, seeded(seed+100), dims)
+					other, err := newFrom(withToy(), name, seeded(seed+100), dims)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -141,10 +149,10 @@ func TestConformance(t *testing.T) {
 
 // With nothing but failures, or nothing but running trials, there is still a next trial.
 func TestNothingToLearnFrom(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range withToy().Names() {
 		for _, state := range []string{launcher.Failed, launcher.Running, launcher.Queued, launcher.Lost} {
 			t.Run(name+" "+state, func(t *testing.T) {
-				s, err := New(name, DefaultOptions(), spaceFor(name))
+				s, err := newFrom(withToy(), name, DefaultOptions(), spaceFor(name))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,9 +175,9 @@ func TestNothingToLearnFrom(t *testing.T) {
 // Runs are deterministic: what was tried is not proposed again while there is anything else.
 func TestSmallSpacesAreExhausted(t *testing.T) {
 	dims := []configs.Dimension{{Key: "a", Choices: []string{"1", "2", "3"}, Ordered: true}, {Key: "b", Low: 1, High: 4, Int: true}}
-	for _, name := range Names() {
+	for _, name := range withToy().Names() {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(name, DefaultOptions(), dims)
+			s, err := newFrom(withToy(), name, DefaultOptions(), dims)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,14 @@
+package launcher
+
+// basic runs one job after another and shows what they print.
+func basic(r Request) (Open, error) {
+	var none struct{}
+	return func(program string) (Launcher, error) { return NewBasic(program), nil }, r.Options(&none)
+}
+
+// NewBasic returns the launcher that runs one job of program after another and shows what they print.
+func NewBasic(program string) Launcher {
+	l := newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})
+	l.echo = true
+	return l
+}

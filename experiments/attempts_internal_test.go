@@ -25,7 +25,8 @@ func TestEarlierAttempts(t *testing.T) {
 	if s := earlierAttempts(dir); s.seconds != 30.5+10+2 || !s.start.Equal(time.Unix(1000, 0)) {
 		t.Errorf("from rows: %v s from %v, want 42.5 s from %v", s.seconds, s.start, time.Unix(1000, 0))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "summary.json"), []byte(`{"start":"1970-01-01T00:16:35Z","wall_seconds":55}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "summary.json"), []byte(`{"start":"1970-01-01T00:16:35Z","wall_seconds":55}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if s := earlierAttempts(dir); s.seconds != 55 || !s.start.Equal(time.Unix(995, 0)) {

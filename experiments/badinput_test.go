@@ -34,8 +34,10 @@ func TestBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"a missing beam file", small([]string{"data=beams", "data.beams=/nowhere/b.json", good[2]}), 1, []string{"/nowhere/b.json", "no such file", "data.beams"}},
-		{"a missing embedding table", small([]string{"data=beams", good[1], "data.embeddings=/nowhere/e.npy"}), 1, []string{"/nowhere/e.npy", "data.embeddings"}},
+		{"a missing beam file", small([]string{"data=beams", "data.beams=/nowhere/b.json", good[2]}), 1,
+			[]string{"/nowhere/b.json", "no such file", "data.beams"}},
+		{"a missing embedding table", small([]string{"data=beams", good[1], "data.embeddings=/nowhere/e.npy"}), 1,
+			[]string{"/nowhere/e.npy", "data.embeddings"}},
 		{"a beam file cut short", small([]string{"data=beams", "data.beams=" + notBeams, good[2]}), 1, []string{notBeams}},
 		{"an embedding table that is none", small([]string{"data=beams", good[1], "data.embeddings=" + beamFile}), 1, []string{beamFile}},
 		{"a beam file that is none", small([]string{"data=beams", "data.beams=" + embFile, good[2]}), 1, []string{embFile}},
@@ -56,21 +58,35 @@ func TestBadInput(t *testing.T) {
 		{"a folder without checkpoints", tiny("init.checkpoint=" + filepath.Dir(beamFile)), 1, []string{filepath.Dir(beamFile), "best"}},
 		{"a truncated checkpoint", tiny("init.checkpoint=" + truncated), 1, []string{truncated}},
 		{"a checkpoint that is none", tiny("init.checkpoint=" + beamFile), 1, []string{beamFile}},
-		{"a contradicting group", tiny("init.checkpoint="+run0, "selector=v3"), 2, []string{"v3 contradicts", run0, "trained with v3_skip"}},
-		{"a contradicting override", tiny("init.checkpoint="+run0, "selector.num_layers=2"), 2, []string{"selector.num_layers=2", "contradicts", "1"}},
+		{"a contradicting group", tiny("init.checkpoint="+run0, "selector=v3"), 2,
+			[]string{"v3 contradicts", run0, "trained with v3_skip"}},
+		{"a contradicting override", tiny("init.checkpoint="+run0, "selector.num_layers=2"), 2,
+			[]string{"selector.num_layers=2", "contradicts", "1"}},
 		{"a selector that no memory holds", tiny("selector.hidden_dim=1000000"), 1, []string{"selector.hidden_dim=1000000", "of memory"}},
-		{"more layers than memory holds", tiny("selector.num_layers=1000000000"), 1, []string{"selector.num_layers=1000000000", "of memory"}},
-		{"a size that overflows", tiny("selector.hidden_dim=4294967296", "selector.num_heads=1"), 1, []string{"selector.hidden_dim=4294967296", "of memory"}},
-		{"a relation that no memory holds", tiny("selector=relation", "selector.relation.gate_dim=100000000000"), 1, []string{"relation.gate_in.weight", "100000000000", "of memory"}},
-		{"more built-in queries than memory holds", tiny("data.shapes.train_queries=1000000000000"), 2, []string{"data.shapes.train_queries=1000000000000", "10000000"}},
+		{"more layers than memory holds", tiny("selector.num_layers=1000000000"), 1,
+			[]string{"selector.num_layers=1000000000", "of memory"}},
+		{"a size that overflows", tiny("selector.hidden_dim=4294967296", "selector.num_heads=1"), 1,
+			[]string{"selector.hidden_dim=4294967296", "of memory"}},
+		{"a relation that no memory holds", tiny("selector=relation", "selector.relation.gate_dim=100000000000"), 1,
+			[]string{"relation.gate_in.weight", "100000000000", "of memory"}},
+		{"more built-in queries than memory holds", tiny("data.shapes.train_queries=1000000000000"), 2,
+			[]string{"data.shapes.train_queries=1000000000000", "10000000"}},
 		{"a metric that is none", tiny("checkpoint.best.metric=loss"), 2, []string{"checkpoint.best.metric=loss", "val_loss"}},
-		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2, []string{"checkpoint.best.metric", "val_accuracy", "data.reader"}},
-		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2, []string{"data.reader"}},
+		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2,
+			[]string{"checkpoint.best.metric", "val_accuracy", "data.reader"}},
+		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2,
+			[]string{"data.reader"}},
 
-		{"a beam that names an id outside the table", bad(func(rs []beamRecord) { rs[3].Pool[4] = fixtureRows }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},
-		{"a trajectory outside its pool", bad(func(rs []beamRecord) { rs[3].Candidates[1]["pointer"] = []int64{id, rs[3].Pool[0]} }), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "pointer_candidates[1]"}},
-		{"a NaN score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":NaN,"x":0.`, 1))), 1, []string{beamFileName, "query", "beam_score"}},
-		{"an infinite score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":1e999,"x":0.`, 1))), 1, []string{beamFileName, "query", "beam_score"}},
+		{"a beam that names an id outside the table", bad(func(rs []beamRecord) { rs[3].Pool[4] = fixtureRows }), 1,
+			[]string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},
+		{"a trajectory outside its pool", bad(func(rs []beamRecord) {
+			rs[3].Candidates[1]["pointer"] = []int64{id,
+				rs[3].Pool[0]}
+		}), 1, []string{beamFileName, fmt.Sprintf("query %d", id), "pointer_candidates[1]"}},
+		{"a NaN score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":NaN,"x":0.`, 1))), 1,
+			[]string{beamFileName, "query", "beam_score"}},
+		{"an infinite score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":1e999,"x":0.`,
+			1))), 1, []string{beamFileName, "query", "beam_score"}},
 		{"a verb without its folder", []string{"resume"}, 2, []string{"run resume"}},
 		{"resume of no run", []string{"resume", filepath.Dir(beamFile)}, 2, []string{"no run"}},
 		{"report of no run", []string{"report", filepath.Dir(beamFile)}, 2, []string{"neither a run folder nor a sweep folder"}},
@@ -220,7 +236,8 @@ func TestFileSizeLimit(t *testing.T) {
 	cmd := exec.Command("bash", args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(lastLine(string(out)), "file too large") || strings.Contains(string(out), "goroutine ") {
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(lastLine(string(out)), "file too large") ||
+		strings.Contains(string(out), "goroutine ") {
 		t.Errorf("%v, exit code %d:\n%s", err, cmd.ProcessState.ExitCode(), out)
 	}
 	mustRun(t, "resume", dir)

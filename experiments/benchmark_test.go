@@ -13,7 +13,8 @@ import (
 // TestBenchRunsEveryWorkload makes two steps of each workload on small data: `make bench` in little. The
 // short form keeps to one phase: each row is a process that loads libtorch.
 func TestBenchRunsEveryWorkload(t *testing.T) {
-	args := []string{"bench", "--steps", "2", "--queries", "70", "--repeats", "1", "--format", "json", "--dir", filepath.Join(folder(t), "data")}
+	args := []string{"bench", "--steps", "2", "--queries", "70", "--repeats", "1", "--format", "json", "--dir",
+		filepath.Join(folder(t), "data")}
 	names := map[string]bool{}
 	for _, w := range bench.Workloads() {
 		args = append(args, w.Name)
@@ -36,7 +37,8 @@ func TestBenchRunsEveryWorkload(t *testing.T) {
 	}
 	for _, l := range report.Rows {
 		finite := !math.IsNaN(l.FirstLoss) && l.FirstLoss != l.LastLoss
-		if !names[l.Workload] || l.PerSecond <= 0 || l.PerCPU <= 0 || l.StepMS <= 0 || l.PeakMB < 50 || l.Steps < 1 || l.Pool < 64 || l.Steps > 1 && !finite {
+		if !names[l.Workload] || l.PerSecond <= 0 || l.PerCPU <= 0 || l.StepMS <= 0 || l.PeakMB < 50 || l.Steps < 1 ||
+			l.Pool < 64 || l.Steps > 1 && !finite {
 			t.Errorf("odd row %+v", l)
 		}
 	}

@@ -23,9 +23,13 @@ func TestDiffVerb(t *testing.T) {
 		want, absent []string // in stdout
 		stderr       string
 	}{
-		{"only paths and logging differ", []string{a, b}, 0, []string{"settings: the same", "data: the same", "code and machine: the same", "logging.progress", "hydra.run.dir", "nothing that is computed with differs"}, nil, ""},
-		{"settings and data differ", []string{a, c}, 1, []string{"seed ", "data.train_ratio", "fingerprint", "counts.val_queries"}, []string{"nothing that"}, "run: what differs: 2 settings, "},
-		{"two config files", []string{a + "/.hydra/config.yaml", c + "/.hydra/config.yaml"}, 1, []string{"seed "}, []string{"fingerprint"}, "run: what differs: 2 settings\n"},
+		{"only paths and logging differ", []string{a, b}, 0,
+			[]string{"settings: the same", "data: the same", "code and machine: the same", "logging.progress", "hydra.run.dir",
+				"nothing that is computed with differs"}, nil, ""},
+		{"settings and data differ", []string{a, c}, 1, []string{"seed ", "data.train_ratio", "fingerprint", "counts.val_queries"},
+			[]string{"nothing that"}, "run: what differs: 2 settings, "},
+		{"two config files", []string{a + "/.hydra/config.yaml", c + "/.hydra/config.yaml"}, 1, []string{"seed "},
+			[]string{"fingerprint"}, "run: what differs: 2 settings\n"},
 		{"one thing is not two", []string{a}, 2, nil, nil, "want: run diff A B"},
 		{"an absent folder", []string{a, a + "/none"}, 2, nil, nil, "none"},
 		{"a folder of something else", []string{a, filepath.Dir(a)}, 2, nil, nil, "neither a run folder nor a sweep folder"},
@@ -75,7 +79,8 @@ func TestDiffVerb(t *testing.T) {
 	}
 	d := folder(t)
 	mustRun(t, small(data, "hydra.run.dir="+d)...)
-	if r := run(t, "diff", a, d); r.code != 1 || !strings.Contains(r.stdout, "settings: the same") || !strings.Contains(r.stdout, "fingerprint") {
+	if r := run(t, "diff", a, d); r.code != 1 || !strings.Contains(r.stdout, "settings: the same") ||
+		!strings.Contains(r.stdout, "fingerprint") {
 		t.Errorf("changed data: exit code %d\n%s", r.code, r.stdout)
 	}
 }
@@ -94,7 +99,8 @@ func TestDiffSweeps(t *testing.T) {
 	if r.code != 1 {
 		t.Fatalf("exit code %d, want 1\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	for _, want := range []string{"(sweep, 2 of 2 jobs ended)", "grpo.lr", "sweep.seed  ", "data: the same", "code and machine: the same", "jobs of A alone: 1\n  seed=0\n", "jobs of B alone: 1\n  seed=2\n"} {
+	for _, want := range []string{"(sweep, 2 of 2 jobs ended)", "grpo.lr", "sweep.seed  ", "data: the same",
+		"code and machine: the same", "jobs of A alone: 1\n  seed=0\n", "jobs of B alone: 1\n  seed=2\n"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("stdout lacks %q:\n%s", want, r.stdout)
 		}
@@ -102,7 +108,8 @@ func TestDiffSweeps(t *testing.T) {
 	if r := run(t, "diff", a, a); r.code != 0 {
 		t.Errorf("a sweep and itself: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := run(t, "diff", filepath.Join(a, "1"), filepath.Join(b, "0")); r.code != 1 || !strings.Contains(r.stderr, "what differs: 1 setting\n") {
+	if r := run(t, "diff", filepath.Join(a, "1"), filepath.Join(b, "0")); r.code != 1 ||
+		!strings.Contains(r.stderr, "what differs: 1 setting\n") {
 		t.Errorf("a pair of jobs: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

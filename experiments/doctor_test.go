@@ -15,7 +15,8 @@ func TestTheDoctorStopsARun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	got := run(t, tiny("doctor.no_signal={severity: stop, limit: 2, steps: 5}", "report.plots=false", "hydra.run.dir="+dir)...)
-	if got.code != 1 || !strings.Contains(got.stderr, "rce epoch 2 step 5: stopped by no_signal: ") || !strings.Contains(got.stderr, "doctor.no_signal.severity=warning") {
+	if got.code != 1 || !strings.Contains(got.stderr, "rce epoch 2 step 5: stopped by no_signal: ") ||
+		!strings.Contains(got.stderr, "doctor.no_signal.severity=warning") {
 		t.Fatalf("exit code %d, stderr %s", got.code, got.stderr)
 	}
 	check := func(state, severity string, phases ...string) {
@@ -80,7 +81,8 @@ func TestTheDoctorIsSilent(t *testing.T) {
 func TestDoctorSeverities(t *testing.T) {
 	t.Parallel()
 	got := run(t, tiny("doctor.no_signal.severity=fatal", "hydra.run.dir="+folder(t))...)
-	if got.code != 2 || !strings.Contains(got.stderr, "doctor.no_signal.severity") || !strings.Contains(got.stderr, "off, note, warning, stop") {
+	if got.code != 2 || !strings.Contains(got.stderr, "doctor.no_signal.severity") ||
+		!strings.Contains(got.stderr, "off, note, warning, stop") {
 		t.Errorf("exit code %d, stderr %s", got.code, got.stderr)
 	}
 }

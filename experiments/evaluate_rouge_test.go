@@ -69,7 +69,8 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 	p, r := jsonl(t, filepath.Join(work, "p.jsonl"), predictions...), jsonl(t, filepath.Join(work, "r.jsonl"), references...)
 	for _, stem := range []bool{false, true} {
 		out, dir := filepath.Join(work, fmt.Sprint(stem), "out.jsonl"), folder(t)
-		got := mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+r, "evaluate.out="+out, fmt.Sprintf("evaluate.stemmer=%t", stem), "evaluate.sentences=lines", "hydra.run.dir="+dir)
+		got := mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+r,
+			"evaluate.out="+out, fmt.Sprintf("evaluate.stemmer=%t", stem), "evaluate.sentences=lines", "hydra.run.dir="+dir)
 		lines := scored(t, out)
 		if len(lines) != len(goldens.Cases) {
 			t.Fatalf("%d lines for %d texts", len(lines), len(goldens.Cases))
@@ -83,7 +84,8 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 			for name, pair := range map[string]struct {
 				got  rougeScores
 				want [3]float64
-			}{"rouge1": {l.Rouge1, want.Rouge1}, "rouge2": {l.Rouge2, want.Rouge2}, "rougeL": {l.RougeL, want.RougeL}, "rougeLsum": {l.RougeLsum, want.RougeLsum}} {
+			}{"rouge1": {l.Rouge1, want.Rouge1}, "rouge2": {l.Rouge2, want.Rouge2}, "rougeL": {l.RougeL,
+				want.RougeL}, "rougeLsum": {l.RougeLsum, want.RougeLsum}} {
 				if l.ID != i {
 					t.Fatalf("line %d has id %d", i+1, l.ID)
 				}
@@ -109,7 +111,8 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 		readJSON(t, filepath.Join(dir, "summary.json"), &summary)
 		m := summary.Evaluation.Measures[2]
 		golden.Close(t, []float64{m.FMeasure.Mean}, []float64{mean}, 1e-12)
-		if i := m.FMeasure.Interval; m.Name != "rougeL" || !(i.Low < mean && mean < i.High) || summary.State != "done" || summary.Evaluation.Texts != len(lines) {
+		if i := m.FMeasure.Interval; m.Name != "rougeL" || !(i.Low < mean && mean < i.High) || summary.State != "done" ||
+			summary.Evaluation.Texts != len(lines) {
 			t.Errorf("summary %+v, mean %v", summary, mean)
 		}
 		shown := fmt.Sprintf("%.4f [", mean)
@@ -131,15 +134,19 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 func TestEvaluateRougeCompares(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
-	references := jsonl(t, filepath.Join(work, "r.jsonl"), map[string]any{"id": "a<b", "text": "the cat sat"}, map[string]any{"id": 7, "text": "on the mat"}, map[string]any{"id": "c", "text": "x y z"})
+	references := jsonl(t, filepath.Join(work, "r.jsonl"), map[string]any{"id": "a<b", "text": "the cat sat"},
+		map[string]any{"id": 7, "text": "on the mat"}, map[string]any{"id": "c", "text": "x y z"})
 	dirs := []string{folder(t), folder(t)}
 	for i, texts := range [][3]string{{"the cat sat", "on the mat", "x y z"}, {"the cat", "on", "z"}} {
-		p := jsonl(t, filepath.Join(work, fmt.Sprint(i)), map[string]any{"id": "a<b", "completion": texts[0], "completion_ids": []int{1}}, map[string]any{"id": 7, "completion": texts[1]}, map[string]any{"id": "c", "text": texts[2]}) // jsonl escapes the <
-		mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+references, "hydra.run.dir="+dirs[i])
+		p := jsonl(t, filepath.Join(work, fmt.Sprint(i)), map[string]any{"id": "a<b", "completion": texts[0],
+			"completion_ids": []int{1}}, map[string]any{"id": 7, "completion": texts[1]}, map[string]any{"id": "c", "text": texts[2]}) // jsonl escapes the <
+		mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+references,
+			"hydra.run.dir="+dirs[i])
 	}
 	first := strings.SplitN(read(t, filepath.Join(dirs[0], "rouge.jsonl")), "\n", 2)[0]
 	perfect := `{"precision":1,"recall":1,"fmeasure":1}`
-	if want := fmt.Sprintf(`{"id":"a<b","rouge1":%s,"rouge2":%s,"rougeL":%s,"rougeLsum":%s}`, perfect, perfect, perfect, perfect); first != want {
+	if want := fmt.Sprintf(`{"id":"a<b","rouge1":%s,"rouge2":%s,"rougeL":%s,"rougeLsum":%s}`, perfect, perfect, perfect,
+		perfect); first != want {
 		t.Errorf("got  %s\nwant %s", first, want)
 	}
 	if r := mustRun(t, "report", dirs[0], dirs[1]); !strings.Contains(r.stdout, "RougeL and rougeLsum on rouge") {
@@ -158,10 +165,12 @@ func TestEvaluateRougeInputs(t *testing.T) {
 	}{
 		{"an id twice", good + "\n" + `{"id": 1, "text": "c"}`, good, nil, 1, "p.jsonl:4: the id 1 is that of line 1 already"},
 		{"a reference twice", good, good + good, nil, 1, "r.jsonl:3: the id 1 is that of line 1 already"},
-		{"a missing prediction", `{"id": 2, "text": "b"}`, good, nil, 1, "p.jsonl: 1 of 2 references have no prediction: 1 (evaluate.missing=skip leaves them out, zero scores them 0)"},
+		{"a missing prediction", `{"id": 2, "text": "b"}`, good, nil, 1,
+			"p.jsonl: 1 of 2 references have no prediction: 1 (evaluate.missing=skip leaves them out, zero scores them 0)"},
 		{"an unknown prediction", good + `{"id": "3", "text": "b"}`, good, nil, 1, `p.jsonl:3: the id "3" is not in`},
 		{"a text for a number", good + `{"id": "2", "text": "b"}`, good, nil, 1, `r.jsonl: there it is the number 2`},
-		{"a number for a text", good + `{"id": 3, "text": "b"}`, good + `{"id": "3", "text": "b"}`, nil, 1, `r.jsonl: there it is the text "3"`},
+		{"a number for a text", good + `{"id": 3, "text": "b"}`, good + `{"id": "3", "text": "b"}`, nil, 1,
+			`r.jsonl: there it is the text "3"`},
 		{"a true id", `{"id": true, "text": "b"}`, good, nil, 1, `p.jsonl:1: want an "id", a text or a number`},
 		{"a list", `[` + good + `]`, good, nil, 1, `p.jsonl:1: want one JSON object`},
 		{"another encoding", good + "{\"id\": 3, \"text\": \"caf\xe9\"}", good, nil, 1, "p.jsonl:3: not UTF-8"},
@@ -173,11 +182,14 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"no id", `{"text": "x"}`, good, nil, 1, `p.jsonl:1: want an "id", a text or a number`},
 		{"damage", good + `{"id": `, good, nil, 1, "p.jsonl:3: want one JSON object: unexpected end of JSON input"},
 		{"an empty file", "\n", good, nil, 1, "p.jsonl holds no text"},
-		{"no file", good, good, []string{"evaluate.references=nowhere"}, 1, "nowhere: no such file: set evaluate.references to an existing one"},
+		{"no file", good, good, []string{"evaluate.references=nowhere"}, 1,
+			"nowhere: no such file: set evaluate.references to an existing one"},
 		{"nothing to score", good, good, []string{"evaluate.predictions=null"}, 2, "evaluate.predictions"},
-		{"a file of the other metric", good, good, []string{"evaluate.results=x.json"}, 2, "evaluate.results=x.json: evaluate.metric=rouge does not read it"},
+		{"a file of the other metric", good, good, []string{"evaluate.results=x.json"}, 2,
+			"evaluate.results=x.json: evaluate.metric=rouge does not read it"},
 		{"an input as output", good, good, []string{"evaluate.out=IN"}, 2, "this is evaluate.predictions, which would be overwritten"},
-		{"the missing left out", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=skip"}, 0, "1 of 2 references have no prediction: they are left out"},
+		{"the missing left out", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=skip"}, 0,
+			"1 of 2 references have no prediction: they are left out"},
 		{"the missing count as empty", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=zero"}, 0, "they count as empty texts"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -188,7 +200,8 @@ func TestEvaluateRougeInputs(t *testing.T) {
 			for i := range tc.more {
 				tc.more[i] = strings.NewReplacer("IN", p, "DIR", work).Replace(tc.more[i])
 			}
-			got := run(t, append([]string{"task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=" + p, "evaluate.references=" + r, "hydra.run.dir=" + folder(t)}, tc.more...)...)
+			got := run(t, append([]string{"task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=" + p,
+				"evaluate.references=" + r, "hydra.run.dir=" + folder(t)}, tc.more...)...)
 			if got.code != tc.code || !strings.Contains(got.stderr, tc.want) {
 				t.Errorf("code %d, %s\nwant %d, %s", got.code, got.stderr, tc.code, tc.want)
 			}

@@ -13,7 +13,8 @@ import (
 // vqaFiles are the recorded result, annotation and question files.
 func vqaFiles(more ...string) []string {
 	dir := "../rewardutil/testdata/"
-	return append([]string{"task=evaluate", "evaluate.results=" + dir + "vqa_results.json", "evaluate.annotations=" + dir + "vqa_annotations.json",
+	return append([]string{"task=evaluate", "evaluate.results=" + dir + "vqa_results.json",
+		"evaluate.annotations=" + dir + "vqa_annotations.json",
 		"evaluate.questions=" + dir + "vqa_questions.json"}, more...)
 }
 
@@ -79,7 +80,8 @@ func TestEvaluateCompatGolden(t *testing.T) {
 	// what it wrote in the official format scores the same
 	again := folder(t)
 	mustRun(t, "task=evaluate", "compat=lever_plus", "evaluate.results="+filepath.Join(dir, "results.json"),
-		"evaluate.annotations=../rewardutil/testdata/vqa_annotations.json", "evaluate.out="+filepath.Join(again, "scores/acc.json"), "hydra.run.dir="+again)
+		"evaluate.annotations=../rewardutil/testdata/vqa_annotations.json", "evaluate.out="+filepath.Join(again,
+			"scores/acc.json"), "hydra.run.dir="+again)
 	var second vqaAccuracies
 	readJSON(t, filepath.Join(again, "scores/acc.json"), &second)
 	if second.Overall != golden.Dataset.Overall {
@@ -120,7 +122,8 @@ func TestEvaluateSweep(t *testing.T) {
 	}
 	write(t, filepath.Join(work, "truth.json"), `{"annotations": [{"question_id": 1, "answers": [`+strings.Repeat(`{"answer": "cat"},`, 9)+`{"answer": "cow"}]}]}`)
 	sweep := folder(t)
-	mustRun(t, "-m", "task=evaluate", "evaluate.results="+work+"/good.json,"+work+"/bad.json", "evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
+	mustRun(t, "-m", "task=evaluate", "evaluate.results="+work+"/good.json,"+work+"/bad.json",
+		"evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
 	report := read(t, filepath.Join(sweep, "report.md"))
 	if !strings.Contains(report, "Number 0 with accuracy 1.000") || !strings.Contains(report, "Judged by accuracy") {
 		t.Errorf("report:\n%s", report)
@@ -138,7 +141,8 @@ func TestEvaluateInputs(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "results.json")
 		write(t, path, results)
 		out := folder(t)
-		return run(t, append([]string{"task=evaluate", "evaluate.results=" + path, "evaluate.annotations=" + annotations, "hydra.run.dir=" + out}, more...)...), out
+		return run(t, append([]string{"task=evaluate", "evaluate.results=" + path, "evaluate.annotations=" + annotations,
+			"hydra.run.dir=" + out}, more...)...), out
 	}
 	for _, tc := range []struct{ name, results string }{
 		{"official", `[{"question_id": 1, "answer": "two dogs"}, {"question_id": 2, "answer": "a cat"}]`},
@@ -163,9 +167,11 @@ func TestEvaluateInputs(t *testing.T) {
 		code          int
 		want          string
 	}{
-		{"a question twice", `[{"question_id": 1, "answer": "a"}, {"question_id": 1, "answer": "b"}]`, nil, 1, "entry 2: question 1 has a result already, in entry 1"},
+		{"a question twice", `[{"question_id": 1, "answer": "a"}, {"question_id": 1, "answer": "b"}]`, nil, 1,
+			"entry 2: question 1 has a result already, in entry 1"},
 		{"an unknown question", `[{"question_id": 3, "answer": "a"}]`, nil, 1, "question 3: no such question"},
-		{"a missing question", `[{"question_id": 2, "answer": "a"}]`, []string{"evaluate.missing=error"}, 1, "1 of 2 annotated questions have no result: 1"},
+		{"a missing question", `[{"question_id": 2, "answer": "a"}]`, []string{"evaluate.missing=error"}, 1,
+			"1 of 2 annotated questions have no result: 1"},
 		{"no answer", `[{"question_id": 1}]`, nil, 1, "entry 1: question 1: no answer"},
 		{"an answer that is no text", `[{"question_id": 1, "answer": 2}]`, nil, 1, "answer is 2, want text"},
 		{"no question id", `[{"answer": "a"}]`, nil, 1, "entry 1: no question_id"},
@@ -173,7 +179,8 @@ func TestEvaluateInputs(t *testing.T) {
 		{"not JSON", `[{"question_id"`, nil, 1, "not an official result file"},
 		{"a damaged line", "{\"id\": 1, \"answer\": \"x\"}\n{oops\n", nil, 1, "line 2"},
 		{"empty", ``, nil, 1, "no results"},
-		{"another set's questions", `[{"question_id": 1, "answer": "a"}]`, []string{"evaluate.questions=../rewardutil/testdata/vqa_questions.json"}, 1, "question 1, which has a result, is not among its 40 questions"},
+		{"another set's questions", `[{"question_id": 1, "answer": "a"}]`,
+			[]string{"evaluate.questions=../rewardutil/testdata/vqa_questions.json"}, 1, "question 1, which has a result, is not among its 40 questions"},
 		{"no such file", `[]`, []string{"evaluate.annotations=nowhere.json"}, 1, "nowhere.json: no such file: set evaluate.annotations"},
 		{"an unknown metric", `[]`, []string{"evaluate.metric=vqq"}, 2, "did you mean vqa?"},
 	} {

@@ -50,7 +50,8 @@ func TestRunFolder(t *testing.T) {
 	if left := leftovers(t, dir); len(left) > 0 {
 		t.Errorf("temporary files: %v", left)
 	}
-	if got := read(t, filepath.Join(dir, ".hydra/overrides.yaml")); !strings.HasPrefix(got, "- exp=okvqa_v3\n") || strings.Contains(got, "hydra.run.dir") {
+	if got := read(t, filepath.Join(dir, ".hydra/overrides.yaml")); !strings.HasPrefix(got, "- exp=okvqa_v3\n") ||
+		strings.Contains(got, "hydra.run.dir") {
 		t.Errorf(".hydra/overrides.yaml is not the task's overrides:\n%s", got)
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
@@ -89,7 +90,8 @@ func TestSummary(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "summary.json"))), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.State != "done" || s.Error != nil || s.Title != "okvqa_v3" || s.Task != "train" || s.Device != "cpu" || s.Seed != 3 || s.WallSeconds <= 0 || s.Resumes != 0 {
+	if s.State != "done" || s.Error != nil || s.Title != "okvqa_v3" || s.Task != "train" || s.Device != "cpu" || s.Seed != 3 ||
+		s.WallSeconds <= 0 || s.Resumes != 0 {
 		t.Errorf("head: %+v", s)
 	}
 	if s.Command[0] != "run" || s.Command[1] != "exp=okvqa_v3" {
@@ -100,10 +102,12 @@ func TestSummary(t *testing.T) {
 			t.Errorf("versions lacks %s: %v", key, s.Versions)
 		}
 	}
-	if !s.Data.Synthetic || s.Data.Name != "shapes" || s.Data.Notice == "" || len(s.Data.Fingerprint) != 64 || s.Data.Counts["val_queries"] != 16 {
+	if !s.Data.Synthetic || s.Data.Name != "shapes" || s.Data.Notice == "" || len(s.Data.Fingerprint) != 64 ||
+		s.Data.Counts["val_queries"] != 16 {
 		t.Errorf("data: %+v", s.Data)
 	}
-	if len(s.Phases) != 2 || s.Phases[0].Name != "rce" || s.Phases[1].Epochs != 2 || s.Phases[1].Steps != 6 || s.Phases[1].Seconds <= 0 || s.Phases[1].Final["val_reward"] == nil {
+	if len(s.Phases) != 2 || s.Phases[0].Name != "rce" || s.Phases[1].Epochs != 2 || s.Phases[1].Steps != 6 ||
+		s.Phases[1].Seconds <= 0 || s.Phases[1].Final["val_reward"] == nil {
 		t.Errorf("phases: %+v", s.Phases)
 	}
 	if s.Best == nil || s.Best.Metric != "val_reward" || !exists(filepath.Join(dir, s.Best.Checkpoint)) || len(s.Evaluations) == 0 {
@@ -188,7 +192,8 @@ func TestDeterminism(t *testing.T) {
 
 	other := folder(t)
 	mustRun(t, tiny("hydra.run.dir="+other, "report.plots=false", "seed=4")...)
-	if a, b := outcomeOf(t, again), outcomeOf(t, other); a.files["last.safetensors"] == "" || a.files["rce_epoch1.safetensors"] == b.files["rce_epoch1.safetensors"] {
+	if a, b := outcomeOf(t, again), outcomeOf(t, other); a.files["last.safetensors"] == "" ||
+		a.files["rce_epoch1.safetensors"] == b.files["rce_epoch1.safetensors"] {
 		t.Error("another seed gives the same checkpoint: the comparison above sees nothing")
 	}
 }
@@ -198,7 +203,8 @@ func TestDeterminism(t *testing.T) {
 func TestForeignFolder(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	theirs := []string{".draft.tmp", ".draft.tmp.txt", ".notes.tmp1", ".summary.json.tmp12", "plots/.figure.tmp3", "report.md", ".lock.tmplink"}
+	theirs := []string{".draft.tmp", ".draft.tmp.txt", ".notes.tmp1", ".summary.json.tmp12", "plots/.figure.tmp3", "report.md",
+		".lock.tmplink"}
 	for _, name := range theirs {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)

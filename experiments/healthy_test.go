@@ -86,7 +86,8 @@ func fromFiles(t *testing.T, more ...string) []string { return recorded(t, newSc
 // real runs train on the first questions of OK-VQA.
 func real(t *testing.T, more ...string) []string {
 	root := filepath.Dir(golden.Shared(t, "okvqa", "embeddings.npy"))
-	return append([]string{"threads=1", "data=okvqa", "data.root=" + root, "data.max_samples=512", "report.plots=false", "logging.tensorboard=false"}, more...)
+	return append([]string{"threads=1", "data=okvqa", "data.root=" + root, "data.max_samples=512", "report.plots=false",
+		"logging.tensorboard=false"}, more...)
 }
 
 // answers first teaches the model to answer, then has it learn from its own answers.

@@ -32,11 +32,15 @@ func TestHostileInput(t *testing.T) {
 		{"a key of 2 MB", []string{"-cd", dir, "-cn", "key", "dry_run=true"}, 2, []string{"key.yaml:4:5", "unknown key sft.kkk"}},
 		{"a config of 5 MB", []string{"-cd", dir, "-cn", "long", "dry_run=true"}, 2, []string{"long.yaml", "5000034 bytes: want at most"}},
 		{"a config that is a pipe", []string{"-cd", dir, "-cn", "piped", "dry_run=true"}, 2, []string{"piped.yaml", "want a regular file"}},
-		{"beams that are a pipe", small([]string{"data=beams", "data.beams=" + pipe, beams(t, records())[2]}), 1, []string{pipe, "want a regular file, it is a pipe"}},
-		{"embeddings that are a device", small([]string{"data=beams", beams(t, records())[1], "data.embeddings=/dev/zero"}), 1, []string{"/dev/zero"}},
+		{"beams that are a pipe", small([]string{"data=beams", "data.beams=" + pipe, beams(t, records())[2]}), 1,
+			[]string{pipe, "want a regular file, it is a pipe"}},
+		{"embeddings that are a device", small([]string{"data=beams", beams(t, records())[1], "data.embeddings=/dev/zero"}), 1,
+			[]string{"/dev/zero"}},
 		{"a checkpoint that is a pipe", tiny("init.checkpoint=" + pipe), 1, []string{pipe, "it is a pipe"}},
-		{"prompts that are a device", []string{"task=score", "policy=qwen2_5_vl", "vl.path=" + dir, "score.in=/dev/zero", "score.out=" + dir + "/out"}, 2, []string{"score.in=/dev/zero", "it is a device"}},
-		{"a completion longer than the model", []string{"exp=shapes_vl", "vl.generation.max_new_tokens=40000", "dry_run=true"}, 1, []string{"40000", "want at most 32768 together (max_position_embeddings"}},
+		{"prompts that are a device", []string{"task=score", "policy=qwen2_5_vl", "vl.path=" + dir, "score.in=/dev/zero",
+			"score.out=" + dir + "/out"}, 2, []string{"score.in=/dev/zero", "it is a device"}},
+		{"a completion longer than the model", []string{"exp=shapes_vl", "vl.generation.max_new_tokens=40000", "dry_run=true"}, 1,
+			[]string{"40000", "want at most 32768 together (max_position_embeddings"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := start(t, append(tc.args, "hydra.run.dir="+folder(t))...)

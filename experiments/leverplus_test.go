@@ -20,7 +20,8 @@ func leverPlusArgs(t *testing.T, more ...string) []string {
 		t.Fatalf("no %s in %q", key, data)
 		return ""
 	}
-	return append([]string{"lever-plus", "--beam_data", file("data.beams"), "--img_emb=" + file("data.embeddings"), "--dev", "cpu"}, more...)
+	return append([]string{"lever-plus", "--beam_data", file("data.beams"), "--img_emb=" + file("data.embeddings"), "--dev", "cpu"},
+		more...)
 }
 
 // A user's old command line works after one word is changed; what it prints is a command line of ours that
@@ -28,13 +29,15 @@ func leverPlusArgs(t *testing.T, more ...string) []string {
 func TestLeverPlus(t *testing.T) {
 	t.Parallel()
 	dir, other := folder(t), folder(t)
-	r := mustRun(t, leverPlusArgs(t, "--rce_epochs", "1", "--grpo_epochs", "5", "--grpo_ep=1", "--output_dir", dir, "--rce_lr", "3e-4", "--use_logprob", "--candidate_size", "64",
+	r := mustRun(t, leverPlusArgs(t, "--rce_epochs", "1", "--grpo_epochs", "5", "--grpo_ep=1", "--output_dir", dir, "--rce_lr",
+		"3e-4", "--use_logprob", "--candidate_size", "64",
 		"selector.hidden_dim=32", "logging.progress=false")...)
 	line, rest, _ := strings.Cut(r.stdout, "\n")
 	if !strings.HasPrefix(line, "run exp=lever_plus_compat ") || !strings.HasPrefix(rest, "lever_plus_compat on beams → "+dir) {
 		t.Errorf("first lines:\n%s", r.stdout)
 	}
-	for _, want := range []string{"rce.lr=0.0003", "grpo.epochs=1", "data.batch_size=1", "data.reward.use_logprob=true", "selector.hidden_dim=32"} {
+	for _, want := range []string{"rce.lr=0.0003", "grpo.epochs=1", "data.batch_size=1", "data.reward.use_logprob=true",
+		"selector.hidden_dim=32"} {
 		if !strings.Contains(line, " "+want) {
 			t.Errorf("the line lacks %s: %s", want, line)
 		}
@@ -53,12 +56,14 @@ func TestLeverPlus(t *testing.T) {
 			t.Errorf("%s differs", name)
 		}
 		inspected := mustRun(t, "checkpoint", "inspect", filepath.Join(dir, name))
-		if !strings.Contains(inspected.stdout, `"kl_beta":`) || !strings.Contains(inspected.stdout, `"val_loss":`) || !strings.Contains(inspected.stdout, "epoch = 1\n") {
+		if !strings.Contains(inspected.stdout, `"kl_beta":`) || !strings.Contains(inspected.stdout, `"val_loss":`) ||
+			!strings.Contains(inspected.stdout, "epoch = 1\n") {
 			t.Errorf("%s: %s", name, inspected.stdout)
 		}
 	}
 
-	more := mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + dir, "hydra.run.dir=" + folder(t)}, beams(t, records())...)...)
+	more := mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + dir, "hydra.run.dir=" + folder(t)},
+		beams(t, records())...)...)
 	if !strings.Contains(more.stdout, "predictions: 24 queries") {
 		t.Errorf("the run cannot be used: %s", more.stdout)
 	}
@@ -70,14 +75,16 @@ func TestLeverPlus(t *testing.T) {
 func TestLeverPlusTries(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "run")
-	r := mustRun(t, leverPlusArgs(t, "--dry_run", "--max_samples", "3", "--grpo_epochs", "1", "--output_dir", dir, "selector.hidden_dim=16", "logging.progress=false")...)
+	r := mustRun(t, leverPlusArgs(t, "--dry_run", "--max_samples", "3", "--grpo_epochs", "1", "--output_dir", dir,
+		"selector.hidden_dim=16", "logging.progress=false")...)
 	if line, _, _ := strings.Cut(r.stdout, "\n"); !strings.Contains(line, " data.max_samples=3 dry_run=true") {
 		t.Errorf("overrides: %s", line)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "summary.json")); !os.IsNotExist(err) {
 		t.Errorf("a dry run left a summary: %v", err)
 	}
-	mustRun(t, leverPlusArgs(t, "--max_s", "3", "--rce_epochs", "1", "--output_dir", dir, "selector.hidden_dim=16", "logging.progress=false")...)
+	mustRun(t, leverPlusArgs(t, "--max_s", "3", "--rce_epochs", "1", "--output_dir", dir, "selector.hidden_dim=16",
+		"logging.progress=false")...)
 	var summary struct {
 		Data struct{ Counts map[string]int }
 	}
@@ -125,7 +132,8 @@ func TestLeverPlusRefuses(t *testing.T) {
 func TestCheckpointExport(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	refused(t, run(t, "checkpoint", "export", dir, "--format", "pt"), 1, "no place for", "skip_scale", "relation.", "format safetensors holds any selector")
+	refused(t, run(t, "checkpoint", "export", dir, "--format", "pt"), 1, "no place for", "skip_scale", "relation.",
+		"format safetensors holds any selector")
 	work := t.TempDir()
 	model := folder(t)
 	mustRun(t, append(small(beams(t, records()), "selector=v3", "selector.hidden_dim=32", "hydra.run.dir="+model), "grpo.epochs=0")...)
@@ -143,7 +151,8 @@ func TestCheckpointExport(t *testing.T) {
 		mustRun(t, "checkpoint", "verify", in("b."+format))
 		predict := func(checkpoint string) string {
 			out := folder(t)
-			mustRun(t, append([]string{"task=predict", "threads=1", "selector.shot_num=2", "init.checkpoint=" + checkpoint, "hydra.run.dir=" + out}, beams(t, records())...)...)
+			mustRun(t, append([]string{"task=predict", "threads=1", "selector.shot_num=2", "init.checkpoint=" + checkpoint,
+				"hydra.run.dir=" + out}, beams(t, records())...)...)
 			return read(t, filepath.Join(out, "predictions.jsonl"))
 		}
 		if predict(in("b."+format)) != predict(model) {
@@ -158,7 +167,8 @@ func TestCheckpointExport(t *testing.T) {
 	refused(t, run(t, "checkpoint", "export", model, "--format", "pt", "--out", in("no/such/folder.pt")), 1, "no such file or directory")
 	for _, evil := range []string{"evil.pt", "evil_legacy.pt"} {
 		for _, args := range [][]string{{"inspect"}, {"verify"}, {"export", "--format=pt", "--out=" + in("evil.out")}} {
-			refused(t, run(t, append([]string{"checkpoint"}, append(args, "../internal/tensorfile/testdata/"+evil)...)...), 1, `the file asks for "posix.system"`)
+			refused(t, run(t, append([]string{"checkpoint"}, append(args, "../internal/tensorfile/testdata/"+evil)...)...), 1,
+				`the file asks for "posix.system"`)
 		}
 	}
 	if left := leftovers(t, work); len(left) > 0 {
@@ -182,13 +192,15 @@ func TestV2RunStartsV3(t *testing.T) {
 	if report := read(t, filepath.Join(v3, "report.md")); !strings.Contains(strings.ReplaceAll(report, "\\_", "_"), fresh) {
 		t.Errorf("the report does not name the fresh parts:\n%s", report)
 	}
-	refused(t, run(t, append(data, "task=predict", "selector=v3", "init.checkpoint="+v2, "hydra.run.dir="+folder(t))...), 2, "v3 contradicts", "trained with v2")
+	refused(t, run(t, append(data, "task=predict", "selector=v3", "init.checkpoint="+v2, "hydra.run.dir="+folder(t))...), 2,
+		"v3 contradicts", "trained with v2")
 	for _, format := range []string{"ckpt", "v2"} {
 		file := filepath.Join(work, format+".pt")
 		mustRun(t, "checkpoint", "export", v2, "--format", format, "--out", file)
 		dir := again + format
 		mustRun(t, append(append(small(data, shape...), "selector=v3", "init.checkpoint="+file), "hydra.run.dir="+dir)...)
-		if a, b := read(t, filepath.Join(v3, "checkpoints", "rce_epoch1.safetensors")), read(t, filepath.Join(dir, "checkpoints", "rce_epoch1.safetensors")); len(a) != len(b) {
+		if a, b := read(t, filepath.Join(v3, "checkpoints", "rce_epoch1.safetensors")), read(t,
+			filepath.Join(dir, "checkpoints", "rce_epoch1.safetensors")); len(a) != len(b) {
 			t.Errorf("%s: the run from the export is another", format)
 		}
 	}

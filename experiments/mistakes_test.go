@@ -144,7 +144,8 @@ func mistakes(t *testing.T) []mistake {
 		}), nil},
 		{"vqa_accuracy for vqa_acc_score", 4, 1, edited(`"vqa_acc_score"`, `"vqa_accuracy"`), nil},
 		{"a list of queries", 5, 1, raw(listOfQueries(t)), nil},
-		{"query keys with a letter", 5, 1, raw(regexp.MustCompile(`"(\d+)": \{`).ReplaceAllString(beamLines(t, records()), `"q$1": {`)), nil},
+		{"query keys with a letter", 5, 1, raw(regexp.MustCompile(`"(\d+)": \{`).ReplaceAllString(beamLines(t, records()),
+			`"q$1": {`)), nil},
 		{"five beams and four scores", 5, 1, raw(legacyBeams(func(id int, beams [][]int, scores []float64) ([][]int, []float64) {
 			return beams, scores[:4]
 		})), nil},
@@ -195,9 +196,15 @@ func mistakes(t *testing.T) []mistake {
 		}), nil},
 		{"a picture that is missing", 5, 1, vl(talks(func(rs []map[string]any) { rs[3]["image"] = "nowhere.png" })), nil},
 		{"a picture without a tag", 5, 1, vl(talks(func(rs []map[string]any) { say(rs[3], 0, "value", "What is it?") })), nil},
-		{"two tags for one picture", 5, 1, vl(talks(func(rs []map[string]any) { say(rs[3], 0, "value", "<image><image>What is it?") })), nil},
+		{"two tags for one picture", 5, 1, vl(talks(func(rs []map[string]any) {
+			say(rs[3], 0, "value",
+				"<image><image>What is it?")
+		})), nil},
 		{"a speaker that there is not", 5, 1, vl(talks(func(rs []map[string]any) { say(rs[3], 0, "from", "humn") })), nil},
-		{"conversation for conversations", 5, 1, vl(talks(func(rs []map[string]any) { rename(rs[3], "conversations", "conversation") })), nil},
+		{"conversation for conversations", 5, 1, vl(talks(func(rs []map[string]any) {
+			rename(rs[3], "conversations",
+				"conversation")
+		})), nil},
 		{"no answer", 4, 2, vl(talks(func(rs []map[string]any) {
 			for _, r := range rs[:6] {
 				r["conversations"] = r["conversations"].([]any)[:1]
@@ -258,7 +265,8 @@ func mistakes(t *testing.T) []mistake {
 		{"a checkpoint that is missing", 5, 1, tiny("init.checkpoint=outputs/nope"), nil},
 		{"a checkpoint that contradicts", 5, 2, tiny("init.checkpoint="+run0, "selector=v3"), nil},
 		{"a band upside down", 5, 2, tiny("grpo.kl.target_min=0.2", "grpo.kl.target_max=0.1"), nil},
-		{"Slurm without Slurm", 5, 2, append([]string{"-m", "hydra/launcher=slurm"}, tiny("seed=1,2")...), []string{"PATH=" + slurmWithout(t)}},
+		{"Slurm without Slurm", 5, 2, append([]string{"-m", "hydra/launcher=slurm"}, tiny("seed=1,2")...),
+			[]string{"PATH=" + slurmWithout(t)}},
 	}
 }
 

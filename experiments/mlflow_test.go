@@ -84,13 +84,15 @@ func TestMLflowRun(t *testing.T) {
 		}
 	}
 	outcomeOf(t, plain).same(t, outcomeOf(t, dir), resumes)
-	if s.created != 1 || s.status[len(s.status)-1] != "FINISHED" || resumes == 1 && strings.Join(s.status, " ") != "KILLED RUNNING FINISHED" {
+	if s.created != 1 || s.status[len(s.status)-1] != "FINISHED" || resumes == 1 &&
+		strings.Join(s.status, " ") != "KILLED RUNNING FINISHED" {
 		t.Errorf("%d MLflow runs, states %v after %d resumes", s.created, s.status, resumes)
 	}
 	if s.values["grpo/train/loss"] != 6 || s.values["rce/epoch/val_loss"] != 2 || s.values["eval/dev/best/reward"] != 1 {
 		t.Errorf("values %v", s.values)
 	}
-	if s.params["grpo.epochs"] != "2" || s.tags["mlflow.runName"] != "mine" || !strings.HasPrefix(s.tags["fulcrum.best"], "val_reward 0.") || !strings.Contains(s.tags["mlflow.note.content"], "okvqa_v3") {
+	if s.params["grpo.epochs"] != "2" || s.tags["mlflow.runName"] != "mine" ||
+		!strings.HasPrefix(s.tags["fulcrum.best"], "val_reward 0.") || !strings.Contains(s.tags["mlflow.note.content"], "okvqa_v3") {
 		t.Errorf("params %v, tags %v", s.params["grpo.epochs"], s.tags)
 	}
 }
@@ -101,10 +103,12 @@ func TestMLflowIsOptional(t *testing.T) {
 	data := beams(t, records())
 	dead := httptest.NewServer(nil)
 	dead.Close()
-	for uri, warning := range map[string]string{dead.URL: "does not answer", "file:///tmp/mlruns": "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want the http:// or https:// address"} {
+	for uri, warning := range map[string]string{dead.URL: "does not answer",
+		"file:///tmp/mlruns": "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want the http:// or https:// address"} {
 		p := startWith(t, "", []string{"MLFLOW_TRACKING_URI=" + uri}, small(data, "hydra.run.dir="+folder(t), "logging.progress=false")...)
 		r := p.wait()
-		if r.code != 0 || strings.Count(r.stderr, "warning: MLflow")+strings.Count(r.stderr, "warning: MLFLOW") != 1 || !strings.Contains(r.stderr, warning) {
+		if r.code != 0 || strings.Count(r.stderr, "warning: MLflow")+strings.Count(r.stderr, "warning: MLFLOW") != 1 ||
+			!strings.Contains(r.stderr, warning) {
 			t.Errorf("%s: exit code %d, stderr %q, want one warning with %q", uri, r.code, r.stderr, warning)
 		}
 	}

@@ -92,12 +92,14 @@ func (r *recording) overrides(t *testing.T) []string {
 			set[key] = strconv.Quote(set[key])
 		}
 	}
-	for key, v := range map[string]*float64{"selector.label_smoothing": r.Config.LabelSmoothing, "grpo.advantage.clip": r.Config.AdvantageClip} {
+	for key, v := range map[string]*float64{"selector.label_smoothing": r.Config.LabelSmoothing,
+		"grpo.advantage.clip": r.Config.AdvantageClip} {
 		if v != nil {
 			set[key] = fmt.Sprint(*v)
 		}
 	}
-	for key, v := range map[string]*int{"grpo.curriculum.early_epochs": r.Config.GRPOEarlyEpochs, "grpo.curriculum.early_top_k": r.Config.GRPOEarlyTopK, "grpo.curriculum.late_top_k": r.Config.GRPOLateTopK} {
+	for key, v := range map[string]*int{"grpo.curriculum.early_epochs": r.Config.GRPOEarlyEpochs,
+		"grpo.curriculum.early_top_k": r.Config.GRPOEarlyTopK, "grpo.curriculum.late_top_k": r.Config.GRPOLateTopK} {
 		if v != nil {
 			set[key] = fmt.Sprint(*v)
 		}
@@ -166,7 +168,8 @@ func TestParity(t *testing.T) {
 	if err != nil || len(names) < 24 {
 		t.Fatalf("%d scenarios, %v", len(names), err)
 	}
-	short := []string{"a_legacy_main", "b_rl_hard_plus_soft", "c_layers3", "d_freeze_backbone", "d_ppo_clip_only", "d_top1_only_ls01", "e_shots4_heads4_compat"}
+	short := []string{"a_legacy_main", "b_rl_hard_plus_soft", "c_layers3", "d_freeze_backbone", "d_ppo_clip_only",
+		"d_top1_only_ls01", "e_shots4_heads4_compat"}
 	for _, path := range names {
 		name := filepath.Base(path)
 		if testing.Short() && !slices.Contains(short, name) {
@@ -185,7 +188,8 @@ func reproduce(t *testing.T, name, path string) {
 	c := &comparison{t: t, name: name, tol: tolerances(name, strings.HasPrefix(name, "e_")), worst: map[string]float64{}}
 	rows := readRows(t, filepath.Join(dir, "metrics.jsonl"))
 	c.steps("rce", rows, want.RCESteps, "loss", "grad_norm", "temperature")
-	c.steps("grpo", rows, want.GRPOSteps, "loss", "grad_norm", "kl_beta", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage")
+	c.steps("grpo", rows, want.GRPOSteps, "loss", "grad_norm", "kl_beta", "ppo_loss", "kl_loss", "kl", "mean_ratio",
+		"mean_advantage", "std_advantage", "max_advantage")
 	c.epochs(rows, &want)
 	rce, final := 0, ""
 	for _, e := range want.Epochs {
@@ -200,7 +204,8 @@ func reproduce(t *testing.T, name, path string) {
 	}
 	last := filepath.Join(dir, "checkpoints", final+".safetensors")
 	c.weights(last, want.ParamsFinal)
-	c.selections(append(args, "task=predict", "predict.split=val", "init.checkpoint="+last, "hydra.run.dir="+filepath.Join(t.TempDir(), "predict")), &want)
+	c.selections(append(args, "task=predict", "predict.split=val", "init.checkpoint="+last,
+		"hydra.run.dir="+filepath.Join(t.TempDir(), "predict")), &want)
 	t.Log(c.report())
 }
 

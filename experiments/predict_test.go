@@ -144,7 +144,8 @@ func TestPredict(t *testing.T) {
 		refused(t, run(t, append(data, "task=predict", best, "predict.split=eval", "hydra.run.dir="+folder(t))...), 2, "predict.split=eval")
 	})
 	t.Run("shots", func(t *testing.T) {
-		if got := predict(t, data, best, "selector.shot_num=4"); len(got[0].Pointer) != 4 || !reflect.DeepEqual(got[0].Pointer[:2], greedy[0].Pointer) {
+		if got := predict(t, data, best, "selector.shot_num=4"); len(got[0].Pointer) != 4 ||
+			!reflect.DeepEqual(got[0].Pointer[:2], greedy[0].Pointer) {
 			t.Errorf("four shots: %+v, want two more than %v", got[0], greedy[0].Pointer)
 		}
 	})

@@ -43,8 +43,10 @@ func withoutTimes(t *testing.T, dir string) string {
 func TestPreflightChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
-		"pointer": tiny("schedule=[sft,rce,grpo,grpo_online]", "sft.epochs=1", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=1", "selector.dropout=0.1", "report.plots=false", "logging.tensorboard=false"),
-		"shapes_vl": {"exp=shapes_vl", "data.batch_size=4", "data.shapes.train_queries=24", "data.shapes.reader_questions=4", "data.shapes.val_queries=8", "data.shapes.dev_queries=8", "data.shapes.pool_size=8",
+		"pointer": tiny("schedule=[sft,rce,grpo,grpo_online]", "sft.epochs=1", "rce.epochs=1", "grpo.epochs=1",
+			"grpo_online.epochs=1", "selector.dropout=0.1", "report.plots=false", "logging.tensorboard=false"),
+		"shapes_vl": {"exp=shapes_vl", "data.batch_size=4", "data.shapes.train_queries=24", "data.shapes.reader_questions=4",
+			"data.shapes.val_queries=8", "data.shapes.dev_queries=8", "data.shapes.pool_size=8",
 			"sft.epochs=1", "rce.epoch_queries=8", "grpo.epochs=1", "grpo.epoch_queries=8", "vl.scratch.hidden_size=16", "vl.scratch.intermediate_size=16", "vl.scratch.num_hidden_layers=1",
 			"vl.scratch.vision.depth=1", "vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=16", "vl.scratch.vision.fullatt_block_indexes=[0]", "doctor.enabled=false", "report.plots=false", "logging.tensorboard=false"},
 	} {
@@ -52,7 +54,8 @@ func TestPreflightChangesNothing(t *testing.T) {
 			on, off := folder(t), folder(t)
 			said := mustRun(t, append(args, "hydra.run.dir="+on)...)
 			mustRun(t, append(args, "preflight.enabled=false", "hydra.run.dir="+off)...)
-			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") || !strings.Contains(log, "memory: largest step (") {
+			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") ||
+				!strings.Contains(log, "memory: largest step (") {
 				t.Errorf("run.log says nothing of the preflight:\n%s%s", log, said.stderr)
 			}
 			if strings.Contains(read(t, filepath.Join(off, "run.log")), "preflight") {
@@ -83,7 +86,8 @@ func TestDryRun(t *testing.T) {
 		t.Error("a dry run made its folder")
 	}
 	bad := run(t, tiny("dry_run=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
-	if bad.code != 1 || !strings.Contains(bad.stdout, "parameters_do_not_move") || !strings.Contains(bad.stdout, "1 stop") || !strings.Contains(bad.stderr, "rce.lr is too small") {
+	if bad.code != 1 || !strings.Contains(bad.stdout, "parameters_do_not_move") || !strings.Contains(bad.stdout, "1 stop") ||
+		!strings.Contains(bad.stderr, "rce.lr is too small") {
 		t.Errorf("exit code %d\n%s%s", bad.code, bad.stdout, bad.stderr)
 	}
 	soft := mustRun(t, tiny("dry_run=true", "rce.lr=1e-30", "preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
@@ -103,7 +107,8 @@ func TestPreflightFindings(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", bad.code, bad.stderr)
 	}
 	lines := strings.Split(read(t, filepath.Join(dir, "metrics.jsonl")), "\n")
-	for _, want := range []string{`"kind":"event"`, `"event":"parameters_do_not_move"`, `"severity":"stop"`, `"phase":"rce"`, `"key":"rce.lr"`, `"step":0`} {
+	for _, want := range []string{`"kind":"event"`, `"event":"parameters_do_not_move"`, `"severity":"stop"`, `"phase":"rce"`,
+		`"key":"rce.lr"`, `"step":0`} {
 		if !strings.Contains(lines[0], want) {
 			t.Errorf("the first row lacks %s: %s", want, lines[0])
 		}

@@ -255,7 +255,8 @@ func (want outcome) same(t *testing.T, got outcome, resumes int) {
 	}
 	for i := range max(len(want.metrics), len(got.metrics)) {
 		if i >= len(want.metrics) || i >= len(got.metrics) || want.metrics[i] != got.metrics[i] {
-			t.Errorf("metrics.jsonl differs in line %d of %d (%d)\n got %s\nwant %s", i+1, len(got.metrics), len(want.metrics), at(got.metrics, i), at(want.metrics, i))
+			t.Errorf("metrics.jsonl differs in line %d of %d (%d)\n got %s\nwant %s", i+1, len(got.metrics), len(want.metrics),
+				at(got.metrics, i), at(want.metrics, i))
 			break
 		}
 	}

@@ -51,7 +51,8 @@ func TestPrunedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = "asha: val_loss after the first epoch is "
-	if s.State != "pruned" || len(s.Phases) != 1 || s.Phases[0].Epochs != 1 || !strings.HasPrefix(s.Phases[0].Stopped, why) || s.Best.Metric != "val_loss" || len(s.Warnings) > 0 {
+	if s.State != "pruned" || len(s.Phases) != 1 || s.Phases[0].Epochs != 1 || !strings.HasPrefix(s.Phases[0].Stopped, why) ||
+		s.Best.Metric != "val_loss" || len(s.Warnings) > 0 {
 		t.Errorf("summary: %+v", s)
 	}
 	for _, want := range []string{`"event":"pruned","severity":"note","message":"` + why} {
@@ -59,7 +60,8 @@ func TestPrunedRun(t *testing.T) {
 			t.Errorf("metrics.jsonl has no one %s", want)
 		}
 	}
-	if report := read(t, filepath.Join(job, "report.md")); !strings.Contains(report, "**This run was ended early by its sweep's pruner.** asha: ") {
+	if report := read(t, filepath.Join(job, "report.md")); !strings.Contains(report,
+		"**This run was ended early by its sweep's pruner.** asha: ") {
 		t.Error("report.md does not say why the run ended")
 	}
 	if !exists(filepath.Join(job, "checkpoints", "rce_epoch1.state")) || !exists(filepath.Join(job, "checkpoints", "best.safetensors")) {
@@ -72,13 +74,15 @@ func TestPrunedRun(t *testing.T) {
 		t.Errorf("the rung file of the finished job has not all 5 epochs: %s", got)
 	}
 	before := read(t, filepath.Join(job, "metrics.jsonl"))
-	if r := mustRun(t, "resume", job); !strings.Contains(r.stdout, "ended early by its sweep's pruner") || read(t, filepath.Join(job, "metrics.jsonl")) != before {
+	if r := mustRun(t, "resume", job); !strings.Contains(r.stdout, "ended early by its sweep's pruner") ||
+		read(t, filepath.Join(job, "metrics.jsonl")) != before {
 		t.Errorf("resume of a pruned run: %s", r.stdout)
 	}
 
 	// Killed between the verdict and the summary: the verdict is part of the state and stands, whatever its
 	// siblings have told since.
-	for _, gone := range []string{filepath.Join(job, "summary.json"), filepath.Join(job, "report.md"), filepath.Join(dir, ".sweep/rungs/0.json")} {
+	for _, gone := range []string{filepath.Join(job, "summary.json"), filepath.Join(job, "report.md"),
+		filepath.Join(dir, ".sweep/rungs/0.json")} {
 		if err := os.Remove(gone); err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +128,10 @@ func TestPrunerWithoutItsMetric(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	dir := folder(t)
-	refused(t, run(t, small(data, inSweep(dir, 0, "hydra.sweeper.objective=val_accuracy")...)...), 2, "hydra.sweeper.objective", `unknown metric "val_accuracy"`, "val_advantage, ")
-	refused(t, run(t, small(data, inSweep(dir, 1, "hydra.sweeper.objective=seconds")...)...), 2, "asha judges runs by a metric of their epochs")
+	refused(t, run(t, small(data, inSweep(dir, 0, "hydra.sweeper.objective=val_accuracy")...)...), 2, "hydra.sweeper.objective",
+		`unknown metric "val_accuracy"`, "val_advantage, ")
+	refused(t, run(t, small(data, inSweep(dir, 1, "hydra.sweeper.objective=seconds")...)...), 2,
+		"asha judges runs by a metric of their epochs")
 }
 
 // A sweep with a pruner: the controller counts a pruned job as one that has ended, and it keeps its value.

@@ -72,7 +72,8 @@ func TestRecipesTrain(t *testing.T) {
 				}
 			}
 			data, dir := tc.data(t), folder(t)
-			mustRun(t, append([]string{"exp=" + tc.preset, "threads=1", "vl.path=" + filepath.Join(root, "tiny_tied"), "vl.dtype=float32", "data.conversations.train=" + data,
+			mustRun(t, append([]string{"exp=" + tc.preset, "threads=1", "vl.path=" + filepath.Join(root, "tiny_tied"),
+				"vl.dtype=float32", "data.conversations.train=" + data,
 				"data.conversations.val=" + data, "vl.generation.max_new_tokens=8", "rewards.length.weight=1", "report.plots=false", "hydra.run.dir=" + dir}, tc.more...)...)
 			rows := readRows(t, filepath.Join(dir, "metrics.jsonl"))
 			moved := 0.0
@@ -96,7 +97,8 @@ func TestRecipesTrain(t *testing.T) {
 					t.Errorf("the checkpoint holds no %s:\n%s", name, listed)
 				}
 			}
-			if tc.preset == "qwen2_5_vl_points" && !slices.ContainsFunc(rows, func(r map[string]any) bool { return r["reward_points_in_confusion"] != nil }) {
+			if tc.preset == "qwen2_5_vl_points" && !slices.ContainsFunc(rows,
+				func(r map[string]any) bool { return r["reward_points_in_confusion"] != nil }) {
 				t.Error("no row counts the points in the confusion region")
 			}
 		})
@@ -129,7 +131,8 @@ func clips(t *testing.T) string {
 	var records []any
 	for i := range 3 {
 		records = append(records, map[string]any{
-			"id": i, "video": frames, "meta": map[string]any{"frame_cnts": []int{7, 5}, "min_frames": 4, "max_frames": 8, "dynamic_sample": true},
+			"id": i, "video": frames, "meta": map[string]any{"frame_cnts": []int{7, 5}, "min_frames": 4, "max_frames": 8,
+				"dynamic_sample": true},
 			"conversations": []map[string]string{
 				{"from": "human", "value": "<video>\n(1) Action 1\n(2) Action 2\n(3) Action 3"},
 				{"from": "gpt", "value": fmt.Sprintf("<answer>(%d) Action %d (%d) Action %d</answer>", i, i, i+1, i+1)},
@@ -162,7 +165,8 @@ func pointing(t *testing.T) string {
 	}
 	return writeRecords(t, dir, []any{map[string]any{
 		"id": "p", "image": "a.png", "meta": map[string]string{"ground_truth_mask": "object.png", "confusion_mask": "confusion.png"},
-		"conversations": []map[string]string{{"from": "human", "value": "<image>\nPoint."}, {"from": "gpt", "value": `<answer>{"negative_points": [[40, 9]]}</answer>`}},
+		"conversations": []map[string]string{{"from": "human", "value": "<image>\nPoint."},
+			{"from": "gpt", "value": `<answer>{"negative_points": [[40, 9]]}</answer>`}},
 	}})
 }
 

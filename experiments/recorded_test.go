@@ -32,7 +32,10 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	for _, split := range []string{"val", "eval"} {
 		for _, metric := range []string{"recorded_reward", "top1_accuracy", "pair_accuracy"} {
 			for _, policy := range []string{"random", "similarity", "recorded_order", "init", "rce", "grpo", "best"} {
-				i := slices.IndexFunc(evals, func(e record.Evaluation) bool { return e.Split == split && e.Metric == metric && e.Policy == policy })
+				i := slices.IndexFunc(evals, func(e record.Evaluation) bool {
+					return e.Split == split && e.Metric == metric &&
+						e.Policy == policy
+				})
 				if i < 0 {
 					t.Errorf("evals.jsonl lacks %s of %s on %s", metric, policy, split)
 					continue
@@ -40,8 +43,9 @@ func TestVerdictWithoutAReader(t *testing.T) {
 				if n := map[string]int{"val": 12, "eval": 24}[split]; len(evals[i].Scores) != n {
 					t.Errorf("%s of %s on %s: %d queries, want %d", metric, policy, split, len(evals[i].Scores), n)
 				}
-				want := map[string]float64{"recorded_order recorded_reward": 1, "recorded_order top1_accuracy": 1, "recorded_order pair_accuracy": 1,
-					"random recorded_reward": (1 + 1.0/2 + 1.0/3 + 1.0/4) / 4, "random top1_accuracy": 0.25, "random pair_accuracy": 0.5}[policy+" "+metric]
+				want := map[string]float64{"recorded_order recorded_reward": 1, "recorded_order top1_accuracy": 1,
+					"recorded_order pair_accuracy": 1,
+					"random recorded_reward":       (1 + 1.0/2 + 1.0/3 + 1.0/4) / 4, "random top1_accuracy": 0.25, "random pair_accuracy": 0.5}[policy+" "+metric]
 				if want > 0 && math.Abs(evals[i].Mean()-want) > 1e-12 {
 					t.Errorf("%s of %s on %s: got %v, want %v", metric, policy, split, evals[i].Mean(), want)
 				}

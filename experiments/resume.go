@@ -47,7 +47,8 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 	if err != nil {
 		return nil, saved, err
 	}
-	req := configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema, AppName: "run"}
+	req := configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema,
+		AppName: "run"}
 	if overrides == nil { // the run itself, not another like it
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
 	}
@@ -97,7 +98,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 				return err
 			}
 			if !same {
-				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to start anew elsewhere", dir, runfolder.Marker, dir)
+				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to "+
+					"start anew elsewhere", dir, runfolder.Marker, dir)
 			}
 		}
 	}
@@ -119,7 +121,8 @@ func sameJob(c *configs.Composed, dir string) error {
 // older than the summary is written now.
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
-		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end elsewhere\n", dir, dir)
+		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end "+
+			"elsewhere\n", dir, dir)
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
 	}

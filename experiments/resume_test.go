@@ -96,7 +96,8 @@ func TestKilledAt(t *testing.T) {
 			if exists(filepath.Join(dir, "summary.json")) {
 				resumes = 0
 			}
-			for _, name := range []string{".summary.json.tmp1", "checkpoints/.last.safetensors.tmplink", "checkpoints/.rce_epoch1.state.tmp2/state.json"} {
+			for _, name := range []string{".summary.json.tmp1", "checkpoints/.last.safetensors.tmplink",
+				"checkpoints/.rce_epoch1.state.tmp2/state.json"} {
 				if resumes > 0 && exists(filepath.Join(dir, "checkpoints")) { // what a kill at another instant leaves
 					os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
 					os.Remove(filepath.Join(dir, name)) // a link that the kill left would lead elsewhere
@@ -108,7 +109,8 @@ func TestKilledAt(t *testing.T) {
 			if left := leftovers(t, dir); resumes > 0 && len(left) > 0 {
 				t.Errorf("temporary files: %v", left)
 			}
-			if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, fmt.Sprintf(`"resumes": %d,`, resumes)) || !strings.Contains(s, `"state": "done"`) {
+			if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, fmt.Sprintf(`"resumes": %d,`, resumes)) ||
+				!strings.Contains(s, `"state": "done"`) {
 				t.Errorf("summary.json does not tell of %d resumes:\n%s", resumes, s)
 			}
 			if !strings.Contains(r.stdout, filepath.Join(dir, "report.md")) || !exists(filepath.Join(dir, "report.md")) {
@@ -126,7 +128,8 @@ func TestKilledAt(t *testing.T) {
 // States within an epoch: killed, stopped by a signal, resumed more than once.
 func TestEverySteps(t *testing.T) {
 	t.Parallel()
-	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep_states=1", "checkpoint.keep=2", "data.shapes.train_queries=64",
+	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep_states=1", "checkpoint.keep=2",
+		"data.shapes.train_queries=64",
 		"schedule=[rce,grpo,grpo_online]", "grpo_online.epochs=1", "selector.dropout=0.1", "grpo.temperature.enabled=true", "grpo.num_iterations=2") // all that has a state
 	whole := folder(t)
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
@@ -242,9 +245,11 @@ func TestResumeRefusals(t *testing.T) {
 		{"a truncated checkpoint", weights, half, 1, []string{weights, "damaged"}},
 		{"truncated optimizer moments", filepath.Join(state, "optimizer.safetensors"), half, 1, []string{"optimizer.safetensors"}},
 		{"a truncated state.json", filepath.Join(state, "state.json"), half, 1, []string{"state.json"}},
-		{"a damaged initial policy", filepath.Join(dir, "checkpoints/init_epoch0.safetensors"), half, 1, []string{"init_epoch0.safetensors"}},
+		{"a damaged initial policy", filepath.Join(dir, "checkpoints/init_epoch0.safetensors"), half, 1,
+			[]string{"init_epoch0.safetensors"}},
 		{"a damaged config", config, half, 2, []string{"config"}},
-		{"an edited config", config, func(s string) string { return strings.Replace(s, "seed: 3", "seed: 4", 1) }, 2, []string{"not the one", "--rerun"}},
+		{"an edited config", config, func(s string) string { return strings.Replace(s, "seed: 3", "seed: 4", 1) }, 2,
+			[]string{"not the one", "--rerun"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := read(t, tc.file)
@@ -267,7 +272,8 @@ func newest(pattern string) (string, error) {
 	found, err := filepath.Glob(pattern)
 	best := ""
 	for _, path := range found { // rce before grpo, epoch 1 before 2
-		if best == "" || strings.Contains(path, "grpo") == strings.Contains(best, "grpo") && path > best || strings.Contains(path, "grpo") && !strings.Contains(best, "grpo") {
+		if best == "" || strings.Contains(path, "grpo") == strings.Contains(best, "grpo") && path > best ||
+			strings.Contains(path, "grpo") && !strings.Contains(best, "grpo") {
 			best = path
 		}
 	}
@@ -305,18 +311,22 @@ func TestResumeElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := small([]string{"data=beams", "data.beams=../beams.json", "data.embeddings=../emb.npy"}, "rce.epochs=200", "hydra.run.dir=../run")
+	args := small([]string{"data=beams", "data.beams=../beams.json", "data.embeddings=../emb.npy"}, "rce.epochs=200",
+		"hydra.run.dir=../run")
 	p := startWith(t, here, nil, args...)
 	p.until(func() bool { return exists(filepath.Join(home, "run/checkpoints/rce_epoch2.state")) })
 	p.signal(syscall.SIGINT)
 	if r := p.wait(); r.code != 130 {
 		t.Fatalf("exit code %d, want 130: %s", r.code, r.stderr)
 	}
-	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")), "epochs: 200", "epochs: 3", 1))
-	if r := startWith(t, elsewhere, nil, "--rerun", "../run", "hydra.run.dir=again").wait(); r.code != 0 || !exists(filepath.Join(elsewhere, "again/report.md")) {
+	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")),
+		"epochs: 200", "epochs: 3", 1))
+	if r := startWith(t, elsewhere, nil, "--rerun", "../run", "hydra.run.dir=again").wait(); r.code != 0 ||
+		!exists(filepath.Join(elsewhere, "again/report.md")) {
 		t.Errorf("--rerun from another folder: exit code %d: %s", r.code, r.stderr)
 	}
-	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")), "epochs: 3", "epochs: 200", 1))
+	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")),
+		"epochs: 3", "epochs: 200", 1))
 	if err := os.Rename(here, here+"2"); err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,8 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	defer r.Log.Close()
 	r.startMLflow()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
-		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)), func(err error) { r.Log.Warnf("plots: %v", err) })
+		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)),
+			func(err error) { r.Log.Warnf("plots: %v", err) })
 		r.Redraw = r.plotter.Redraw
 	}
 	defer r.Close()
@@ -228,7 +229,8 @@ func (r *run) logOptions() record.LogOptions {
 	if r.resumed {
 		at := record.Position{}
 		if s := r.Saved; s != nil {
-			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(), Completions: s.Completions()}
+			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(),
+				Completions: s.Completions()}
 		}
 		opt.Restored = &at
 		r.earlier = earlierAttempts(r.Dir)
@@ -339,7 +341,8 @@ func (r *run) summary(taskErr error) record.Summary {
 		if res.Pruned != "" && taskErr == nil {
 			s.State = record.StatePruned
 		}
-		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase, Epoch: res.BestEpoch, Checkpoint: res.BestFile}
+		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase,
+			Epoch: res.BestEpoch, Checkpoint: res.BestFile}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
 		}

@@ -48,11 +48,16 @@ func TestSecretsAreRefused(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"rewards.external.url=http://me:" + pw + "@127.0.0.1:1/score"}, []string{"rewards.external.url", "a user or password", "${oc.env:NAME}"}},
-		{[]string{"rewards.external.url='https://127.0.0.1:1/score?n=1&api_key=" + pw + "'"}, []string{"rewards.external.url", "a secret (api_key)"}},
-		{[]string{"rewards.external.url='https://127.0.0.1:1/score?token=" + pw + "'", "rewards.external.url=null"}, []string{"rewards.external.url", "a secret (token)"}},
-		{[]string{"+rewards.external.headers.Authorization=Bearer " + pw}, []string{"rewards.external.headers.Authorization", "${oc.env:NAME}"}},
-		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"}, []string{"rewards.external.command", "--api-key", "inherits the environment"}},
+		{[]string{"rewards.external.url=http://me:" + pw + "@127.0.0.1:1/score"},
+			[]string{"rewards.external.url", "a user or password", "${oc.env:NAME}"}},
+		{[]string{"rewards.external.url='https://127.0.0.1:1/score?n=1&api_key=" + pw + "'"},
+			[]string{"rewards.external.url", "a secret (api_key)"}},
+		{[]string{"rewards.external.url='https://127.0.0.1:1/score?token=" + pw + "'", "rewards.external.url=null"},
+			[]string{"rewards.external.url", "a secret (token)"}},
+		{[]string{"+rewards.external.headers.Authorization=Bearer " + pw},
+			[]string{"rewards.external.headers.Authorization", "${oc.env:NAME}"}},
+		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"},
+			[]string{"rewards.external.command", "--api-key", "inherits the environment"}},
 		{[]string{"+hydra.job.env_set.OPENAI_API_KEY=" + pw}, []string{"hydra.job.env_set.OPENAI_API_KEY"}},
 		{[]string{"data.beams=https://me:" + pw + "@host/beams.json"}, []string{"data.beams", "a user or password"}},
 	} {
@@ -88,7 +93,8 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	var fail, asked, bare atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		if user, password, _ := r.BasicAuth(); r.Header.Get("X-Api-Key") != key || user != "me" || password != pw || r.URL.Query().Get("token") != query {
+		if user, password, _ := r.BasicAuth(); r.Header.Get("X-Api-Key") != key || user != "me" || password != pw ||
+			r.URL.Query().Get("token") != query {
 			bare.Add(1)
 		}
 		if left := fail.Add(-1); left == 0 { // with what it was told
@@ -102,7 +108,8 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	env := []string{"JUDGE_KEY=" + key, "JUDGE_PW=" + pw, "JUDGE_TOKEN=" + query}
-	args := tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=1", "data.summaries.train=8", "report.plots=false", "rewards.external.weight=0.5", "rewards.external.retries=0",
+	args := tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=1", "data.summaries.train=8", "report.plots=false",
+		"rewards.external.weight=0.5", "rewards.external.retries=0",
 		"rewards.external.url='http://me:${oc.env:JUDGE_PW}@"+host+"/score?token=${oc.env:JUDGE_TOKEN}'", `+rewards.external.headers={X-Api-Key: '${oc.env:JUDGE_KEY}'}`,
 		`+hydra.job.env_set={OTHER_KEY: '${oc.env:JUDGE_KEY}'}`)
 	for _, code := range []int{0, 1} {
@@ -126,7 +133,8 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 		return
 	}
 	dir := folder(t)
-	r := startWith(t, "", env, append(append([]string{"-m"}, args...), "seed=0,1", "hydra.sweep.dir="+dir, "hydra/launcher=local")...).wait()
+	r := startWith(t, "", env, append(append([]string{"-m"}, args...), "seed=0,1", "hydra.sweep.dir="+dir,
+		"hydra/launcher=local")...).wait()
 	if r.code != 0 {
 		t.Errorf("sweep: exit code %d: %s", r.code, r.stderr)
 	}

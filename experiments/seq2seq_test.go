@@ -78,7 +78,8 @@ func checkGreedy(t *testing.T, r textReference, root, model, kind string, end in
 	}
 	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
 	writeLines(t, in, root, lines...)
-	mustRun(t, textModel(root, model, append(more, "task=generate", "generate.in="+in, "generate.out="+out, fmt.Sprint("generate.max_new_tokens=", len(want.IDs[0])-1),
+	mustRun(t, textModel(root, model, append(more, "task=generate", "generate.in="+in, "generate.out="+out,
+		fmt.Sprint("generate.max_new_tokens=", len(want.IDs[0])-1),
 		"generate.do_sample=false", "generate.batch_size=2", "hydra.run.dir="+folder(t))...)...)
 	got := readAnswers(t, out)
 	if len(got) != len(want.IDs) {
@@ -123,7 +124,8 @@ func TestScoreTexts(t *testing.T) {
 		f.Close()
 		in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
 		writeLines(t, in, root, lines...)
-		mustRun(t, textModel(root, model, "task=score", "score.in="+in, "score.out="+out, "score.batch_size=2", "hydra.run.dir="+folder(t))...)
+		mustRun(t, textModel(root, model, "task=score", "score.in="+in, "score.out="+out, "score.batch_size=2",
+			"hydra.run.dir="+folder(t))...)
 		for i, a := range readAnswers(t, out) {
 			golden.Close(t, []float64{a.Sum}, r[model].Forward.Sums[i:i+1], 1e-3)
 		}
@@ -152,7 +154,8 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 	if p.code != 1 {
 		t.Errorf("exit code %d, want 1\n%s", p.code, p.stderr)
 	}
-	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both", in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions",
+	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both",
+		in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions",
 		in + ":8: want one JSON object: entry 1 of a list of token ids is null", in + ":9: not UTF-8", "7 bad lines: 2, 3, 4, 5, 7, 8, 9"} {
 		if !strings.Contains(p.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.stderr)
@@ -172,14 +175,17 @@ func TestTextModelLimits(t *testing.T) {
 	t.Parallel()
 	_, root := openTexts(t)
 	in := filepath.Join(t.TempDir(), "in.jsonl")
-	writeLines(t, in, root, map[string]any{"id": "long", "source": strings.Repeat("The bridge is closed. ", 200)}, map[string]any{"id": "longer", "source": strings.Repeat("closed ", 900)})
+	writeLines(t, in, root, map[string]any{"id": "long", "source": strings.Repeat("The bridge is closed. ", 200)},
+		map[string]any{"id": "longer", "source": strings.Repeat("closed ", 900)})
 	generate := func(more ...string) result {
-		return run(t, append(textModel(root, "tiny_bart", "task=generate", "generate.in="+in, "generate.max_new_tokens=2", "hydra.run.dir="+folder(t)), more...)...)
+		return run(t, append(textModel(root, "tiny_bart", "task=generate", "generate.in="+in, "generate.max_new_tokens=2",
+			"hydra.run.dir="+folder(t)), more...)...)
 	}
 	if p := generate(); p.code != 0 || strings.Count(p.stderr, "is cut to 128") != 1 {
 		t.Errorf("code %d, want 0 and one warning of a source cut to 128 tokens\n%s", p.code, p.stderr)
 	}
-	if p := run(t, tinySummaries("t5", "seq2seq.max_source_tokens=8", "dry_run=true", "hydra.run.dir="+folder(t))...); p.code != 0 || !strings.Contains(p.stderr, "sources are longer than seq2seq.max_source_tokens=8") {
+	if p := run(t, tinySummaries("t5", "seq2seq.max_source_tokens=8", "dry_run=true",
+		"hydra.run.dir="+folder(t))...); p.code != 0 || !strings.Contains(p.stderr, "sources are longer than seq2seq.max_source_tokens=8") {
 		t.Errorf("code %d, want 0 and a warning of cut training sources\n%s", p.code, p.stderr)
 	}
 	for _, tc := range []struct{ override, want string }{
@@ -196,7 +202,8 @@ func TestTextModelLimits(t *testing.T) {
 
 // tinySummaries is a run of three phases of a very small model from random weights.
 func tinySummaries(model string, more ...string) []string {
-	return append([]string{"exp=summaries_tiny", "threads=1", "seed=3", "schedule=[sft,rce,grpo]", "data.batch_size=8", "data.summaries.train=24", "data.summaries.val=8", "data.summaries.test=8",
+	return append([]string{"exp=summaries_tiny", "threads=1", "seed=3", "schedule=[sft,rce,grpo]", "data.batch_size=8",
+		"data.summaries.train=24", "data.summaries.val=8", "data.summaries.test=8",
 		"seq2seq.scratch.model=" + model, "seq2seq.scratch.d_model=16", "seq2seq.scratch.d_ff=24", "seq2seq.scratch.num_heads=2", "seq2seq.scratch.vocab_size=300", "seq2seq.generation.max_new_tokens=24",
 		"sft.epochs=2", "rce.epochs=1", "rce.rollout=online", "rce.average=token", "grpo.epochs=2", "grpo.num_iterations=2", "grpo.group_size=3", "rewards.length.weight=0.5"}, more...)
 }
@@ -229,14 +236,17 @@ func TestTextModelsTrainAndExport(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "train.jsonl")
 	var lines []map[string]any
 	for i := range 10 {
-		lines = append(lines, map[string]any{"id": i, "source": fmt.Sprintf("The council met on day %d and closed the bridge.", i), "target": "Bridge closed."})
+		lines = append(lines, map[string]any{"id": i, "source": fmt.Sprintf("The council met on day %d and closed the bridge.", i),
+			"target": "Bridge closed."})
 	}
 	writeLines(t, data, "", lines...)
 	in := filepath.Join(t.TempDir(), "in.jsonl")
-	writeLines(t, in, "", map[string]any{"id": 1, "source": "The council met on day 3 and closed the bridge.", "completion": "Bridge closed."})
+	writeLines(t, in, "", map[string]any{"id": 1, "source": "The council met on day 3 and closed the bridge.",
+		"completion": "Bridge closed."})
 	score := func(more ...string) answerLine {
 		out := filepath.Join(t.TempDir(), "out.jsonl")
-		mustRun(t, append([]string{"policy=seq2seq", "threads=1", "seq2seq.dtype=float32", "task=score", "score.in=" + in, "score.out=" + out, "hydra.run.dir=" + folder(t)}, more...)...)
+		mustRun(t, append([]string{"policy=seq2seq", "threads=1", "seq2seq.dtype=float32", "task=score", "score.in=" + in,
+			"score.out=" + out, "hydra.run.dir=" + folder(t)}, more...)...)
 		return readAnswers(t, out)[0]
 	}
 	for _, tc := range []struct {
@@ -248,7 +258,8 @@ func TestTextModelsTrainAndExport(t *testing.T) {
 	} {
 		dir := folder(t)
 		base := "seq2seq.path=" + filepath.Join(root, tc.model)
-		mustRun(t, append([]string{"exp=" + tc.exp, "threads=1", base, "data.texts.train=" + data, "data.texts.prefix=''", "data.train_ratio=0.6", "sft.epochs=2", "grpo.num_iterations=2",
+		mustRun(t, append([]string{"exp=" + tc.exp, "threads=1", base, "data.texts.train=" + data, "data.texts.prefix=''",
+			"data.train_ratio=0.6", "sft.epochs=2", "grpo.num_iterations=2",
 			"seq2seq.generation.max_new_tokens=8", "rewards.length.weight=0.5", "hydra.run.dir=" + dir}, tc.more...)...)
 		last := filepath.Join(dir, "checkpoints", "last.safetensors")
 		trained, untrained := score(base, "init.checkpoint="+last), score(base)
@@ -261,7 +272,8 @@ func TestTextModelsTrainAndExport(t *testing.T) {
 		golden.Close(t, score("seq2seq.path="+hf).LogProbs, trained.LogProbs, 2e-4)
 		peft := filepath.Join(t.TempDir(), "peft")
 		if tc.exp == "bart_summarize" {
-			refused(t, run(t, "checkpoint", "export", last, "--format", "peft", "--out", peft), 2, "has no adapters (seq2seq.lora.enabled=true trains some)")
+			refused(t, run(t, "checkpoint", "export", last, "--format", "peft", "--out", peft), 2,
+				"has no adapters (seq2seq.lora.enabled=true trains some)")
 			continue
 		}
 		mustRun(t, "checkpoint", "export", last, "--format", "peft", "--out", peft)
@@ -284,9 +296,12 @@ func TestRefusedTextRuns(t *testing.T) {
 		args []string
 		want string
 	}{
-		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.lora.enabled=false"), "seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true"},
-		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.generation.max_new_tokens=129"), "seq2seq.generation.max_new_tokens=129: the model has 128 positions"},
-		{[]string{"exp=summaries_tiny", "seq2seq.scratch.vocab_size=100"}, "seq2seq.scratch.vocab_size: a vocabulary of 100 tokens: want at least 259"},
+		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.lora.enabled=false"),
+			"seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true"},
+		{textModel(root, "tiny_bart", "exp=summaries_tiny", "seq2seq.generation.max_new_tokens=129"),
+			"seq2seq.generation.max_new_tokens=129: the model has 128 positions"},
+		{[]string{"exp=summaries_tiny", "seq2seq.scratch.vocab_size=100"},
+			"seq2seq.scratch.vocab_size: a vocabulary of 100 tokens: want at least 259"},
 		{[]string{"policy=seq2seq", "task=generate", "generate.in=" + in}, "seq2seq.path: task=generate needs a model folder"},
 		{[]string{"exp=shapes_vl", "policy=seq2seq"}, "policy=seq2seq reads a source text"},
 	} {

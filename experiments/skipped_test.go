@@ -25,7 +25,8 @@ func talks(t *testing.T, n int, without func(i int) bool) string {
 
 // imitate is an epoch of sft of a very small encoder-decoder from random weights.
 func imitate(data string, more ...string) []string {
-	return append([]string{"policy=seq2seq", "data=conversations", "data.conversations.train=" + data, "schedule=[sft]", "sft.epochs=1", "sft.lr=1e-3", "threads=1",
+	return append([]string{"policy=seq2seq", "data=conversations", "data.conversations.train=" + data, "schedule=[sft]",
+		"sft.epochs=1", "sft.lr=1e-3", "threads=1",
 		"seq2seq.scratch.d_model=16", "seq2seq.tune_all=true", "seq2seq.lora.enabled=false", "report.plots=false"}, more...)
 }
 
@@ -38,12 +39,15 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 			"validation can use", "record without an answer", "talks.jsonl: lines", "data.max_skipped_share=0.05 allows 5 %")
 	}
 	dir := folder(t)
-	got := mustRun(t, imitate(talks(t, 40, func(i int) bool { return i == 7 || i == 9 }), "data.train_ratio=0.9", "data.max_skipped_share=0.25", "hydra.run.dir="+dir)...)
+	got := mustRun(t, imitate(talks(t, 40, func(i int) bool { return i == 7 || i == 9 }), "data.train_ratio=0.9",
+		"data.max_skipped_share=0.25", "hydra.run.dir="+dir)...)
 	for _, place := range []struct{ name, text, want string }{
 		{"the console", got.stderr + got.stdout, "record without an answer (talks.jsonl: line"},
 		{"the console", got.stderr + got.stdout, `talks.jsonl: unknown key "completion" in 40 records, the first in line 1: did you mean completions?`},
-		{"the report", strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_"), "record_without_an_answer (talks.jsonl: line"},
-		{"the report", read(t, filepath.Join(dir, "report.md")), "unknown key completion of a record in talks.jsonl, from line 1 on (did you mean completions?)"},
+		{"the report", strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_"),
+			"record_without_an_answer (talks.jsonl: line"},
+		{"the report", read(t, filepath.Join(dir, "report.md")),
+			"unknown key completion of a record in talks.jsonl, from line 1 on (did you mean completions?)"},
 		{"the summary", read(t, filepath.Join(dir, "summary.json")), `record_without_an_answer": "talks.jsonl: line`},
 		{"the summary", read(t, filepath.Join(dir, "summary.json")), `"nearest": "completions"`},
 	} {
@@ -52,11 +56,14 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	good := talks(t, 40, func(int) bool { return false })
-	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "dry_run=true", "hydra.run.dir="+folder(t))...), 2, "checkpoint.best.metric=val_accuracy: no term of rewards has a weight")
-	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "rewards.rouge.weight=1", "dry_run=true", "hydra.run.dir="+folder(t))...), 2,
+	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "dry_run=true", "hydra.run.dir="+folder(t))...), 2,
+		"checkpoint.best.metric=val_accuracy: no term of rewards has a weight")
+	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "rewards.rouge.weight=1", "dry_run=true",
+		"hydra.run.dir="+folder(t))...), 2,
 		"checkpoint.best.metric=val_accuracy: only rewards.vqa and rewards.accuracy say")
 	none := talks(t, 40, func(int) bool { return true })
-	refused(t, run(t, imitate(none, "rewards.format.weight=1", "hydra.run.dir="+folder(t))...), 2, "phase sft imitates completions, and no record has one")
+	refused(t, run(t, imitate(none, "rewards.format.weight=1", "hydra.run.dir="+folder(t))...), 2,
+		"phase sft imitates completions, and no record has one")
 	refused(t, run(t, imitate(none, "hydra.run.dir="+folder(t))...), 2, "no validation sample has an answer")
 }
 
@@ -80,10 +87,14 @@ func TestDryRunAsksThePhases(t *testing.T) {
 		args []string
 		want []string // nil = it checks
 	}{
-		{"records with a reward of another name", small(only), []string{"query", "no vqa_correct, which data.reward.mode=hard_plus_soft wants", `"reward" is there`, "data.reward.field=NAME"}},
+		{"records with a reward of another name", small(only),
+			[]string{"query", "no vqa_correct, which data.reward.mode=hard_plus_soft wants", `"reward" is there`,
+				"data.reward.field=NAME"}},
 		{"that name given", small(only, "data.reward.field=reward"), nil},
-		{"groups without a signal", small(flat, "data.reward.field=reward"), []string{"grpo: 100 % of the", "recorded groups have no signal"}},
-		{"frozen parameters that there are not", small(only, "data.reward.field=reward", "grpo.freeze=[nothing]"), []string{`freeze: "nothing" is in no parameter's name`}},
+		{"groups without a signal", small(flat, "data.reward.field=reward"),
+			[]string{"grpo: 100 % of the", "recorded groups have no signal"}},
+		{"frozen parameters that there are not", small(only, "data.reward.field=reward", "grpo.freeze=[nothing]"),
+			[]string{`freeze: "nothing" is in no parameter's name`}},
 	} {
 		for _, dry := range []string{"true", "false"} {
 			t.Run(tc.name+" dry_run="+dry, func(t *testing.T) {

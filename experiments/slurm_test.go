@@ -20,7 +20,8 @@ import (
 // sweep of docs/slurm.md.
 func TestOnSlurmSweep(t *testing.T) {
 	c := slurmtest.Start(t)
-	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=40", "grpo.epochs=40"} // some seconds, so that it still runs when it is disturbed
+	n, kills, args := 2, 1, []string{"grpo.kl.beta=0.1", "seed=0,1", "rce.epochs=40",
+		"grpo.epochs=40"} // some seconds, so that it still runs when it is disturbed
 	if !testing.Short() {
 		n, kills, args = 9, 6, []string{"grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "rce.epochs=20", "grpo.epochs=20"}
 	}
@@ -142,11 +143,13 @@ func TestOnSlurmSubmitKilled(t *testing.T) {
 			}
 			dir, bin := folder(t), t.TempDir()
 			mark := filepath.Join(bin, "mark")
-			if err := os.WriteFile(filepath.Join(bin, "sbatch"), fmt.Appendf(nil, "#!/bin/bash\n"+tc.script+"\n", sbatch), 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(bin, "sbatch"), fmt.Appendf(nil, "#!/bin/bash\n"+tc.script+"\n", sbatch),
+				0o755); err != nil {
 				t.Fatal(err)
 			}
 			env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MARK=" + mark}
-			p := startWith(t, "", env, tiny("-m", "rce.epochs=1", "schedule=[rce]", "report.plots=false", "grpo.epochs=0,1", "hydra/launcher=slurm", "hydra.sweep.dir="+dir)...)
+			p := startWith(t, "", env, tiny("-m", "rce.epochs=1", "schedule=[rce]", "report.plots=false", "grpo.epochs=0,1",
+				"hydra/launcher=slurm", "hydra.sweep.dir="+dir)...)
 			p.until(func() bool { return exists(mark) })
 			p.signal(syscall.SIGKILL)
 			p.wait()

@@ -8,10 +8,12 @@ import (
 // A policy that may stop trains on recorded and on sampled groups, reports examples and predicts 1 to S examples.
 func TestAdaptiveShots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	mustRun(t, tiny("exp=okvqa_online", "selector=v4_10", "selector.hidden_dim=32", "selector.shot_num=3", "selector.stop.initial=0.1", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=1",
+	mustRun(t, tiny("exp=okvqa_online", "selector=v4_10", "selector.hidden_dim=32", "selector.shot_num=3",
+		"selector.stop.initial=0.1", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=1",
 		"hydra.run.dir="+dir)...)
 	out := filepath.Join(t.TempDir(), "predictions.jsonl")
-	mustRun(t, "task=predict", "init.checkpoint="+dir, "data.shapes.train_queries=48", "data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16", "predict.beam_size=2",
+	mustRun(t, "task=predict", "init.checkpoint="+dir, "data.shapes.train_queries=48", "data.shapes.reader_questions=30",
+		"data.shapes.val_queries=16", "data.shapes.dev_queries=16", "predict.beam_size=2",
 		"predict.out="+out, "hydra.run.dir="+filepath.Join(t.TempDir(), "predict"))
 	counts := map[int]int{}
 	for _, p := range predictions(t, out) {

@@ -18,7 +18,8 @@ import (
 // aStudy is a study of three arms in a row and one beside them, two jobs at a time, on tiny's data.
 func aStudy(dir string, more ...string) []string {
 	args := slices.DeleteFunc(tiny(), func(o string) bool { return strings.HasPrefix(o, "seed=") })
-	args = append(args, "-m", "hydra/sweeper=study", "hydra/launcher=local", "hydra.launcher.n_jobs=2", "report.plots=false", "hydra.sweep.dir="+dir,
+	args = append(args, "-m", "hydra/sweeper=study", "hydra/launcher=local", "hydra.launcher.n_jobs=2", "report.plots=false",
+		"hydra.sweep.dir="+dir,
 		"+hydra.sweeper.arms={rce: {overrides: ['schedule=[rce]']}, grpo: {from: rce, overrides: ['schedule=[grpo]']}, "+
 			"further: {from: grpo, checkpoint: best, overrides: ['schedule=[rce]', 'rce.epochs=1']}, alone: {overrides: ['schedule=[grpo]']}}",
 		"hydra.sweeper.questions=[{ask: 'What does GRPO add', arm: grpo, against: rce}, {ask: 'What is RCE worth?', arm: rce, against: init}]")
@@ -81,11 +82,13 @@ func TestStudy(t *testing.T) {
 			t.Errorf("job %d started at %v, before job %d ended at %v", i, begun, parent, ended)
 		}
 		file := map[string]string{"grpo": "last", "further": "best"}[arm]
-		if want := fmt.Sprintf("init.checkpoint='%s/%d/checkpoints/%s.safetensors'", dir, parent, file); !strings.Contains(overrides, strings.ReplaceAll(want, "'", "")) && !strings.Contains(overrides, want) {
+		if want := fmt.Sprintf("init.checkpoint='%s/%d/checkpoints/%s.safetensors'", dir, parent,
+			file); !strings.Contains(overrides, strings.ReplaceAll(want, "'", "")) && !strings.Contains(overrides, want) {
 			t.Errorf("overrides of job %d lack %s:\n%s", i, want, overrides)
 		}
 	}
-	mustRun(t, append(slices.DeleteFunc(tiny(), func(o string) bool { return strings.HasPrefix(o, "seed=") }), "seed=1", "schedule=[rce,grpo]", "report.plots=false", "hydra.run.dir="+whole)...)
+	mustRun(t, append(slices.DeleteFunc(tiny(), func(o string) bool { return strings.HasPrefix(o, "seed=") }), "seed=1",
+		"schedule=[rce,grpo]", "report.plots=false", "hydra.run.dir="+whole)...)
 	want, got := phaseRows(t, whole, "grpo"), phaseRows(t, filepath.Join(dir, "5"), "grpo")
 	if len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("the arm's GRPO is not that of one run with both phases: %d rows, want %d", len(got), len(want))
@@ -97,7 +100,8 @@ func TestStudy(t *testing.T) {
 	}
 
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"What does GRPO add?", "What is RCE worth?", "2 seeds", "Seed by seed", "its best checkpoint", "*similarity*", "plots/answers.png"} {
+	for _, want := range []string{"What does GRPO add?", "What is RCE worth?", "2 seeds", "Seed by seed", "its best checkpoint",
+		"*similarity*", "plots/answers.png"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md does not mention %q", want)
 		}
@@ -142,7 +146,8 @@ func TestStudyFailedParent(t *testing.T) {
 			t.Errorf("status does not say %q:\n%s", want, status)
 		}
 	}
-	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "2 skipped") || !strings.Contains(report, "no such file") {
+	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "2 skipped") ||
+		!strings.Contains(report, "no such file") {
 		t.Errorf("report.md:\n%s", report)
 	}
 	write(t, later, read(t, good))
@@ -196,7 +201,8 @@ func TestStudyJobs(t *testing.T) {
 	last, _, _ = strings.Cut(last, "# job 15")
 	want := "- - schedule=[rce]\n" // rce.epochs=1 of the arm is gone
 	if !strings.HasPrefix(last, want) || strings.Contains(last, "rce.epochs=1") || !strings.Contains(last, "- rce.epochs=2\n") ||
-		!strings.Contains(last, "- seed=8\n") || !strings.Contains(last, "- grpo.lr=0.0001\n") || !strings.Contains(last, "init.checkpoint='"+dir+"/13/checkpoints/best.safetensors'") {
+		!strings.Contains(last, "- seed=8\n") || !strings.Contains(last, "- grpo.lr=0.0001\n") ||
+		!strings.Contains(last, "init.checkpoint='"+dir+"/13/checkpoints/best.safetensors'") {
 		t.Errorf("job 14:\n%s", last)
 	}
 	if exists(dir) {
@@ -222,17 +228,21 @@ func TestStudyChecksFirst(t *testing.T) {
 		more            []string
 		want            []string
 	}{
-		{strings.Replace(two, "from: rce", "from: rec", 1), ask, nil, []string{"mine.yaml:8:20", `arms.grpo.from: unknown arm "rec" (did you mean rce?)`}},
-		{strings.Replace(two, "rce: {", "rce: {from: grpo, ", 1), ask, nil, []string{"mine.yaml:8", "the arms grpo ← rce ← grpo start from each other"}},
+		{strings.Replace(two, "from: rce", "from: rec", 1), ask, nil,
+			[]string{"mine.yaml:8:20", `arms.grpo.from: unknown arm "rec" (did you mean rce?)`}},
+		{strings.Replace(two, "rce: {", "rce: {from: grpo, ", 1), ask, nil,
+			[]string{"mine.yaml:8", "the arms grpo ← rce ← grpo start from each other"}},
 		{two + "      rce: {}\n", ask, nil, []string{"mine.yaml:9", "duplicate key rce"}},
 		{strings.Replace(two, "from:", "form:", 1), ask, nil, []string{"mine.yaml:8", "did you mean", "arms.grpo.from"}},
 		{strings.Replace(two, "from: rce", "from: rce, checkpoint: frist", 1), ask, nil, []string{"mine.yaml:8", "want one of last, best"}},
-		{two, "      - {ask: Why, arm: gpro, against: rce}\n", nil, []string{"mine.yaml:10", `questions.0.arm: unknown arm "gpro" (did you mean grpo?)`}},
+		{two, "      - {ask: Why, arm: gpro, against: rce}\n", nil,
+			[]string{"mine.yaml:10", `questions.0.arm: unknown arm "gpro" (did you mean grpo?)`}},
 		{two, "      - {ask: Why, arm: grpo, against: similarty}\n", nil, []string{"mine.yaml:10", "did you mean similarity?"}},
 		{two, "      - {ask: Why, arm: grpo, against: grpo}\n", nil, []string{"mine.yaml:10", "want another arm than grpo"}},
 		{two + "      init: {}\n", ask, nil, []string{"init is a baseline"}},
 		{two + "      x: {overrides: [seed=3]}\n", ask, nil, []string{"the study itself sets seed"}},
-		{two + "      x: {from: rce, overrides: [\"schedule=[grpo]\"]}\n", ask, nil, []string{"the arms grpo and x come to the same configuration", "jobs 1 and 2"}},
+		{two + "      x: {from: rce, overrides: [\"schedule=[grpo]\"]}\n", ask, nil,
+			[]string{"the arms grpo and x come to the same configuration", "jobs 1 and 2"}},
 		{two, ask, []string{"hydra/sweeper=tpe"}, []string{"hydra/sweeper=tpe has no arms"}},
 		{two, ask, []string{"hydra.sweeper.pruner.name=asha"}, []string{"want pruner.name=none"}},
 		{two, ask, []string{"hydra.sweep.subdir=same"}, []string{"jobs 0", "would share the folder same"}},
@@ -257,7 +267,8 @@ func TestStudyAsksAnew(t *testing.T) {
 	const text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: study\nhydra:\n  sweeper:\n    arms:\n      rce: {overrides: [\"schedule=[rce]\"]}\n      grpo: {from: rce, overrides: [\"schedule=[grpo]\"]}\n    questions:\n      - {ask: QUESTION, arm: grpo, against: rce, split: val}\n"
 	file := filepath.Join(conf, "exp/mine.yaml")
 	write(t, file, strings.Replace(text, "QUESTION", "What is it worth", 1))
-	mustRun(t, append([]string{"--config-dir", conf, "-m", "hydra.sweep.dir=" + dir, "report.plots=false"}, append(tiny()[1:], "exp=mine")...)...)
+	mustRun(t, append([]string{"--config-dir", conf, "-m", "hydra.sweep.dir=" + dir, "report.plots=false"},
+		append(tiny()[1:], "exp=mine")...)...)
 	doneOnce(t, dir, 2)
 	write(t, file, strings.Replace(text, "QUESTION", "Was it worth it", 1))
 	mustRun(t, "resume", dir)

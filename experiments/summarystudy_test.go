@@ -13,7 +13,8 @@ import (
 
 // smallStudy is a study of summaries in seconds.
 func smallStudy(more ...string) []string {
-	return append([]string{"-m", "exp=summarize_study", "seed=0", "hydra.launcher.n_jobs=1", "data.summaries.train=48", "data.summaries.val=16", "data.summaries.test=20",
+	return append([]string{"-m", "exp=summarize_study", "seed=0", "hydra.launcher.n_jobs=1", "data.summaries.train=48",
+		"data.summaries.val=16", "data.summaries.test=20",
 		"data.eval.train_queries=12", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1", "seq2seq.scratch.num_decoder_layers=1",
 		"seq2seq.generation.max_new_tokens=12", "sft.epochs=1", "preflight.enabled=false", "doctor.enabled=false"}, more...)
 }
@@ -52,7 +53,8 @@ func TestSummaryStudyStartsFromMergedModels(t *testing.T) {
 		{"GRPO on all parameters, adapters merged", "1", "4", "sft", 1e-4},
 	} {
 		for _, split := range []string{"val", "test", "train"} {
-			ended, starts := lossOf(t, filepath.Join(dir, of.parent), split, of.last), lossOf(t, filepath.Join(dir, of.child), split, "init")
+			ended, starts := lossOf(t, filepath.Join(dir, of.parent), split, of.last), lossOf(t, filepath.Join(dir, of.child),
+				split, "init")
 			if math.Abs(ended-starts) > of.tolerance {
 				t.Errorf("%s: starts with a loss of %v on %s, the arm before ended with %v", of.name, starts, split, ended)
 			}
@@ -73,7 +75,8 @@ func TestSummaryStudyStartsFromMergedModels(t *testing.T) {
 		}
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"Every set of questions", "reward on train", "What does GRPO add to SFT?", "SFT, then GRPO (all parameters)"} {
+	for _, want := range []string{"Every set of questions", "reward on train", "What does GRPO add to SFT?",
+		"SFT, then GRPO (all parameters)"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report lacks %q", want)
 		}
@@ -84,10 +87,12 @@ func TestSummaryStudyStartsFromMergedModels(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	in := filepath.Join(t.TempDir(), "in.jsonl")
 	writeLines(t, in, "", map[string]any{"id": 0, "source": "weather in town : rain"})
-	mustRun(t, "task=generate", "policy=seq2seq", "init.checkpoint="+filepath.Join(dir, "3"), "generate.in="+in, "generate.out="+out, "generate.max_new_tokens=4", "hydra.run.dir="+folder(t))
+	mustRun(t, "task=generate", "policy=seq2seq", "init.checkpoint="+filepath.Join(dir, "3"), "generate.in="+in,
+		"generate.out="+out, "generate.max_new_tokens=4", "hydra.run.dir="+folder(t))
 	model := filepath.Join(t.TempDir(), "MODEL")
 	mustRun(t, "checkpoint", "export", filepath.Join(dir, "3"), "--format", "hf", "--out", model)
-	mustRun(t, "task=generate", "policy=seq2seq", "seq2seq.path="+model, "generate.in="+in, "generate.out="+out, "generate.max_new_tokens=4", "hydra.run.dir="+folder(t))
+	mustRun(t, "task=generate", "policy=seq2seq", "seq2seq.path="+model, "generate.in="+in, "generate.out="+out,
+		"generate.max_new_tokens=4", "hydra.run.dir="+folder(t))
 }
 
 // A run whose seq2seq.path names what is no model of its kind says so.
@@ -96,7 +101,8 @@ func TestModelOfAnotherPolicy(t *testing.T) {
 	dir := folder(t)
 	mustRun(t, append(tiny(), "schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)...)
 	r := run(t, "exp=summaries_tiny", "seq2seq.path="+dir, "hydra.run.dir="+folder(t))
-	if last := lastLine(r.stderr); r.code == 0 || !strings.Contains(last, "seq2seq.path="+dir) || !strings.Contains(last, "a checkpoint of policy pointer") {
+	if last := lastLine(r.stderr); r.code == 0 || !strings.Contains(last, "seq2seq.path="+dir) ||
+		!strings.Contains(last, "a checkpoint of policy pointer") {
 		t.Errorf("exit %d: %s", r.code, last)
 	}
 }

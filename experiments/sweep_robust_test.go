@@ -91,7 +91,8 @@ func TestSweepKeepsItsProgram(t *testing.T) {
 	}
 	dir, own := folder(t), filepath.Join(t.TempDir(), "run")
 	replace(own, built)
-	p := startProgram(t, own, "", nil, tiny("-m", "seed=1,2,3", "schedule=[rce]", "rce.epochs=8", "report.plots=false", "hydra.sweep.dir="+dir)...)
+	p := startProgram(t, own, "", nil, tiny("-m", "seed=1,2,3", "schedule=[rce]", "rce.epochs=8", "report.plots=false",
+		"hydra.sweep.dir="+dir)...)
 	p.until(func() bool { return exists(filepath.Join(dir, "0/metrics.jsonl")) })
 	replace(own, []byte("#!/bin/sh\necho another build >&2\nexit 9\n"))
 	p.until(func() bool { return exists(filepath.Join(dir, "1/metrics.jsonl")) })
@@ -164,7 +165,8 @@ func TestHangup(t *testing.T) {
 	t.Run("under nohup", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
-		cmd := exec.Command("sh", append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, program}, tiny("hydra.run.dir="+dir, "report.plots=false")...)...)
+		cmd := exec.Command("sh", append([]string{"-c", `trap '' HUP; exec "$0" "$@"`, program},
+			tiny("hydra.run.dir="+dir, "report.plots=false")...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -216,7 +218,8 @@ func TestSweepForeignRun(t *testing.T) {
 		t.Errorf("job 0: %+v", got[0])
 	}
 	for i, at := range []string{one, two} {
-		if job := got[i+1]; job.State != launcher.Failed || !strings.Contains(job.Cause, at+": this folder holds another run than the sweep's job") || len(job.Objectives) != 0 {
+		if job := got[i+1]; job.State != launcher.Failed || !strings.Contains(job.Cause,
+			at+": this folder holds another run than the sweep's job") || len(job.Objectives) != 0 {
 			t.Errorf("job %d: %+v", i+1, job)
 		}
 	}
@@ -256,7 +259,8 @@ func TestFolderInTheWay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "theirs")
 	for _, at := range []string{file, filepath.Join(file, "sub"), "/proc/none/here"} {
-		for _, args := range [][]string{{"hydra.run.dir=" + at}, {"-m", "seed=1,2", "hydra.sweep.dir=" + at}, {"hydra.job.chdir=true", "hydra.run.dir=" + at}} {
+		for _, args := range [][]string{{"hydra.run.dir=" + at}, {"-m", "seed=1,2", "hydra.sweep.dir=" + at},
+			{"hydra.job.chdir=true", "hydra.run.dir=" + at}} {
 			r := run(t, tiny(args...)...)
 			refused(t, r, 2, "cannot use the folder "+at+": ")
 			if key := strings.SplitN(args[0], "=", 2)[0]; key == "-m" && strings.Contains(r.stderr, "hydra.run.dir") {
@@ -289,7 +293,8 @@ func TestNumericMetrics(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound", "val_reward", "loss", "step_seconds"} {
+	for _, name := range []string{"split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound", "val_reward",
+		"loss", "step_seconds"} {
 		if !seen[name] {
 			t.Errorf("no row has %s", name)
 		}

@@ -60,13 +60,16 @@ func TestSweep(t *testing.T) {
 	good := strings.TrimPrefix(data[1], "data.beams=")
 	missing := filepath.Join(filepath.Dir(good), "later.json")
 	dir := folder(t)
-	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false"}, small([]string{data[0], data[2]})...)
+	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false"},
+		small([]string{data[0], data[2]})...)
 	r := run(t, args...)
-	if last := lastLine(r.stderr); r.code != 1 || !strings.Contains(last, "1 of 2 jobs failed") || !strings.Contains(last, "run resume "+dir) {
+	if last := lastLine(r.stderr); r.code != 1 || !strings.Contains(last, "1 of 2 jobs failed") ||
+		!strings.Contains(last, "run resume "+dir) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	got := jobs(t, dir)
-	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Cause, missing) || *got[0].ExitCode != 1 || got[1].State != "done" {
+	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Cause, missing) || *got[0].ExitCode != 1 ||
+		got[1].State != "done" {
 		t.Errorf("the ledger: %+v", got)
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
@@ -78,11 +81,13 @@ func TestSweep(t *testing.T) {
 	if !exists(filepath.Join(dir, "1/report.md")) || !exists(filepath.Join(dir, "multirun.yaml")) {
 		t.Error("1/report.md or multirun.yaml is missing")
 	}
-	if overrides := read(t, filepath.Join(dir, "1/.hydra/overrides.yaml")); !strings.Contains(overrides, "- data.beams="+good) || strings.Contains(overrides, "hydra.") {
+	if overrides := read(t, filepath.Join(dir, "1/.hydra/overrides.yaml")); !strings.Contains(overrides, "- data.beams="+good) ||
+		strings.Contains(overrides, "hydra.") {
 		t.Errorf("overrides of job 1:\n%s", overrides)
 	}
 	refused(t, run(t, args...), 2, dir, "run resume "+dir)
-	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "failed") || !strings.Contains(s, "done") || !strings.Contains(s, "no such file") {
+	if s := mustRun(t, "status", dir).stdout; !strings.Contains(s, "failed") || !strings.Contains(s, "done") ||
+		!strings.Contains(s, "no such file") {
 		t.Errorf("status:\n%s", s)
 	}
 
@@ -108,11 +113,15 @@ func TestSweepChecksFirst(t *testing.T) {
 	refused(t, run(t, tiny("-m", "schedule=[rce],[sft,sft]", "hydra.sweep.dir="+dir)...), 2, "sft is named twice")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweep.subdir=same", "hydra.sweep.dir="+dir)...), 2, "jobs 0", "same")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweep.subdir=../x", "hydra.sweep.dir="+dir)...), 2, "hydra.sweep.subdir=../x")
-	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=local", "hydra.launcher.n_jobs=0", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.n_jobs")
-	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=joblib", "hydra.launcher.temp_folder=x", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.temp_folder=x")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=local", "hydra.launcher.n_jobs=0", "hydra.sweep.dir="+dir)...),
+		2, "hydra.launcher.n_jobs")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=joblib", "hydra.launcher.temp_folder=x",
+		"hydra.sweep.dir="+dir)...), 2, "hydra.launcher.temp_folder=x")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.on_failure=sotp", "hydra.sweep.dir="+dir)...), 2, "on_failure", "sotp")
-	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.objective=val_rewrd", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.objective", "did you mean val_reward?")
-	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.constraints=['val_kll <= 1']", "hydra.sweep.dir="+dir)...), 2, "hydra.sweeper.constraints.0", "did you mean val_kl?")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.objective=val_rewrd", "hydra.sweep.dir="+dir)...), 2,
+		"hydra.sweeper.objective", "did you mean val_reward?")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.constraints=['val_kll <= 1']", "hydra.sweep.dir="+dir)...), 2,
+		"hydra.sweeper.constraints.0", "did you mean val_kl?")
 	refused(t, run(t, tiny("-m", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...), 2, "interval")
 	if exists(dir) {
 		t.Error("a refused sweep leaves a folder")
@@ -175,7 +184,8 @@ func TestSweepKilledAgainAndAgain(t *testing.T) {
 	if !testing.Short() { // the acceptance size
 		kills, count = 5, 9
 		args = func(dir string, more ...string) []string {
-			return append([]string{"-m", "exp=okvqa_v3", "grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "hydra/launcher=local", "hydra.sweep.dir=" + dir}, more...)
+			return append([]string{"-m", "exp=okvqa_v3", "grpo.kl.beta=0.05,0.1,0.2", "seed=range(0,3)", "hydra/launcher=local",
+				"hydra.sweep.dir=" + dir}, more...)
 		}
 	}
 	undisturbed := func(args ...string) {
@@ -310,7 +320,8 @@ func TestSweepHasOneController(t *testing.T) {
 	if r := p.wait(); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	if r := follower.wait(); r.code != 0 || !strings.Contains(r.stdout, "#3    done") || !strings.Contains(r.stdout, "all 4 jobs are done") {
+	if r := follower.wait(); r.code != 0 || !strings.Contains(r.stdout, "#3    done") ||
+		!strings.Contains(r.stdout, "all 4 jobs are done") {
 		t.Errorf("attach: exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	doneOnce(t, dir, 4)
@@ -326,7 +337,8 @@ func TestSweepConfigurationChanged(t *testing.T) {
 	}
 	text := "# @package _global_\nrce: {epochs: 2, lr: %s}\n"
 	write(t, mine, fmt.Sprintf(text, "1e-3"))
-	args := append(tiny("-m", "-cd", conf, "seed=1,2", "report.plots=false", "hydra.sweep.dir="+dir)[1:], "exp=mine", "rce.epochs=1", "grpo.epochs=1")
+	args := append(tiny("-m", "-cd", conf, "seed=1,2", "report.plots=false", "hydra.sweep.dir="+dir)[1:], "exp=mine",
+		"rce.epochs=1", "grpo.epochs=1")
 	p := start(t, args...)
 	p.until(func() bool { return exists(filepath.Join(dir, "0/checkpoints/rce_epoch1.state")) })
 	p.signalGroup(syscall.SIGKILL)
@@ -353,7 +365,8 @@ func TestSweepConfigurationChanged(t *testing.T) {
 	if r := p.wait(); r.code != 1 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	if got := jobs(t, dir); got[0].State != "done" || got[1].State != "failed" || !strings.Contains(got[1].Cause, "the configuration has changed") {
+	if got := jobs(t, dir); got[0].State != "done" || got[1].State != "failed" ||
+		!strings.Contains(got[1].Cause, "the configuration has changed") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -395,7 +408,8 @@ func TestSweepDetached(t *testing.T) {
 
 // probe is a search over cheap runs.
 func probe(dir string, more ...string) []string {
-	return append([]string{"-m", "hydra/sweeper=random", "hydra.sweep.dir=" + dir, "hydra/launcher=local", "hydra.launcher.n_jobs=2", "hydra.sweeper.n_jobs=2"},
+	return append([]string{"-m", "hydra/sweeper=random", "hydra.sweep.dir=" + dir, "hydra/launcher=local",
+		"hydra.launcher.n_jobs=2", "hydra.sweeper.n_jobs=2"},
 		tiny(append([]string{"rce.epochs=1", "grpo.epochs=0", "report.plots=false"}, more...)...)...)
 }
 
@@ -419,7 +433,8 @@ func TestSearchGoesOn(t *testing.T) {
 	mustRun(t, "resume", dir, "hydra.sweeper.n_trials=3", "hydra.sweeper.objective=val_loss")
 	doneOnce(t, dir, 3)
 	all := jobs(t, dir)
-	if all[0].Objectives[0].Name != "val_loss" || all[2].Objectives[0].Name != "val_loss" || first[0].Objectives[0].Name == "val_loss" || all[0].Attempts != 1 {
+	if all[0].Objectives[0].Name != "val_loss" || all[2].Objectives[0].Name != "val_loss" ||
+		first[0].Objectives[0].Name == "val_loss" || all[0].Attempts != 1 {
 		t.Errorf("before %+v\nafter %+v", first, all)
 	}
 
@@ -446,7 +461,8 @@ func TestSearchGoesOn(t *testing.T) {
 func TestSearchOfHardSpaces(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	r := run(t, probe(dir, "hydra.sweeper.n_trials=20", "selector.num_heads=4", "selector.hidden_dim=choice(16,18,32)", "seed=1,2", "hydra.sweep.subdir=${selector.hidden_dim}")...)
+	r := run(t, probe(dir, "hydra.sweeper.n_trials=20", "selector.num_heads=4", "selector.hidden_dim=choice(16,18,32)", "seed=1,2",
+		"hydra.sweep.subdir=${selector.hidden_dim}")...)
 	all := jobs(t, dir)
 	states, folders := map[string]int{}, map[string]bool{}
 	for _, job := range all {
@@ -468,7 +484,8 @@ func TestSearchOfHardSpaces(t *testing.T) {
 
 	for _, onFailure := range []string{"stop", "retry:3"} { // neither runs an invalid point
 		dir := folder(t)
-		r := run(t, probe(dir, "hydra.sweeper.n_trials=2", "selector.num_heads=4", "selector.hidden_dim=choice(16,18)", "hydra.sweeper.on_failure="+onFailure)...)
+		r := run(t, probe(dir, "hydra.sweeper.n_trials=2", "selector.num_heads=4", "selector.hidden_dim=choice(16,18)",
+			"hydra.sweeper.on_failure="+onFailure)...)
 		stopped := strings.Contains(r.stderr, "on_failure=stop")
 		if r.code != 1 || stopped != (onFailure == "stop") || exists(filepath.Join(dir, "2")) {
 			t.Errorf("%s: exit code %d: %s", onFailure, r.code, r.stderr)

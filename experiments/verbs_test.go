@@ -18,14 +18,17 @@ func TestVerbs(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"checkpoint inspect a file", []string{"checkpoint", "inspect", filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")}, []string{"phase = rce", "epoch = 1", "selector.hidden_dim = 32", "config_hash", "F32 [32"}},
+		{"checkpoint inspect a file", []string{"checkpoint", "inspect", filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")},
+			[]string{"phase = rce", "epoch = 1", "selector.hidden_dim = 32", "config_hash", "F32 [32"}},
 		{"checkpoint inspect a run", []string{"checkpoint", "inspect", dir}, []string{"best.safetensors", "finite"}},
-		{"checkpoint verify a run", []string{"checkpoint", "verify", dir}, []string{"init_epoch0.safetensors", "grpo_epoch2.safetensors", "grpo_epoch2.state: a resume can start here"}},
+		{"checkpoint verify a run", []string{"checkpoint", "verify", dir},
+			[]string{"init_epoch0.safetensors", "grpo_epoch2.safetensors", "grpo_epoch2.state: a resume can start here"}},
 		{"data inspect beams", []string{"data", "inspect", beamFile}, []string{"24", "rl"}},
 		{"data inspect embeddings", []string{"data", "inspect", emb}, []string{"60", "24"}},
 		{"status of a run", []string{"status", dir}, []string{"done"}},
 		{"doctor", []string{"doctor"}, []string{"libtorch", "threads", "cuda", "disk", "512×512"}},
-		{"judge a published table", []string{"report", "../reports/published/testdata/published/metrics.json"}, []string{"# What these published numbers allow to conclude", "19 variants against Baseline (V2), 95 comparisons"}},
+		{"judge a published table", []string{"report", "../reports/published/testdata/published/metrics.json"},
+			[]string{"# What these published numbers allow to conclude", "19 variants against Baseline (V2), 95 comparisons"}},
 		{"compare a run with itself", []string{"report", dir, dir}, []string{"Reward on val", "same scores"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

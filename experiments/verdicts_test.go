@@ -16,21 +16,25 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	data := beams(t, records())
 	model, out := folder(t), folder(t)
 	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "preflight.enabled=false", "hydra.run.dir="+model)...) // no weight moves
-	if !strings.Contains(r.stdout, "best is the initial policy: no epoch did better by val_loss (") || !strings.Contains(r.stderr, "warning: best is the initial policy: it has val_loss ") {
+	if !strings.Contains(r.stdout, "best is the initial policy: no epoch did better by val_loss (") ||
+		!strings.Contains(r.stderr, "warning: best is the initial policy: it has val_loss ") {
 		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
 	}
 	report := strings.ReplaceAll(read(t, filepath.Join(model, "report.md")), `\_`, "_")
-	for _, want := range []string{"No phase did better on val than the initial policy, which is the best.", "the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
+	for _, want := range []string{"No phase did better on val than the initial policy, which is the best.",
+		"the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md lacks %q:\n%s", want, report)
 		}
 	}
 	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + model, "hydra.run.dir=" + out}, data...)...)
-	if !strings.Contains(r.stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") || !strings.Contains(r.stderr, "is the policy that its run began with") {
+	if !strings.Contains(r.stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") ||
+		!strings.Contains(r.stderr, "is the policy that its run began with") {
 		t.Errorf("task=predict does not say it:\n%s\n%s", r.stdout, r.stderr)
 	}
 	// Whoever names the file knows what it is.
-	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + filepath.Join(model, "checkpoints/init_epoch0.safetensors"), "hydra.run.dir=" + folder(t)}, data...)...)
+	r = mustRun(t, append([]string{"task=predict", "threads=1",
+		"init.checkpoint=" + filepath.Join(model, "checkpoints/init_epoch0.safetensors"), "hydra.run.dir=" + folder(t)}, data...)...)
 	if strings.Contains(r.stdout+r.stderr, "untrained") || strings.Contains(r.stderr, "began with") {
 		t.Errorf("a checkpoint that was named:\n%s\n%s", r.stdout, r.stderr)
 	}
@@ -55,7 +59,8 @@ func TestARunKnowsWhatItChoseFrom(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t) // 2 phases of 2 epochs
 	evals := evaluations(t, dir)
-	for name, want := range map[string]int{"val/best/reward": 5, "val/best/accuracy": 5, "dev/best/reward": 0, "val/grpo/reward": 0, "val/init/reward": 0} {
+	for name, want := range map[string]int{"val/best/reward": 5, "val/best/accuracy": 5, "dev/best/reward": 0, "val/grpo/reward": 0,
+		"val/init/reward": 0} {
 		e, ok := evals[name]
 		if !ok || e.ChosenFrom != want {
 			t.Errorf("%s (there: %v): chosen from %d checkpoints, want %d", name, ok, e.ChosenFrom, want)
@@ -69,7 +74,8 @@ func TestARunKnowsWhatItChoseFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range summary.Evaluations {
-		if p := s.OverSimilarity; p != nil && s.Split == "val" && s.Policy == "best" && (p.ChosenFrom != 5 || math.Abs(p.IntervalLevel-0.99) > 1e-12) {
+		if p := s.OverSimilarity; p != nil && s.Split == "val" && s.Policy == "best" &&
+			(p.ChosenFrom != 5 || math.Abs(p.IntervalLevel-0.99) > 1e-12) {
 			t.Errorf("best over similarity on val: %+v, want it corrected for 5 checkpoints", p)
 		}
 	}
@@ -87,7 +93,8 @@ func TestEvaluationsCountImages(t *testing.T) {
 	write(t, filepath.Join(work, "results.json"), "["+strings.Join(results, ",")+"]")
 	write(t, filepath.Join(work, "truth.json"), `{"annotations": [`+strings.Join(annotations, ",")+`]}`)
 	args := []string{"task=evaluate", "evaluate.results=" + work + "/results.json", "evaluate.annotations=" + work + "/truth.json"}
-	for _, tc := range []struct{ cluster, want string }{{"null", "[0 0 1 1 2 2 3 3]"}, {"image", "[0 0 1 1 2 2 3 3]"}, {"scene", "[0 1 2 0 1 2 0 1]"}, {"question_id", "[]"}} {
+	for _, tc := range []struct{ cluster, want string }{{"null", "[0 0 1 1 2 2 3 3]"}, {"image", "[0 0 1 1 2 2 3 3]"},
+		{"scene", "[0 1 2 0 1 2 0 1]"}, {"question_id", "[]"}} {
 		dir := folder(t)
 		mustRun(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+dir)...)
 		if got := fmt.Sprint(evaluations(t, dir)["vqa/results/accuracy"].Clusters); got != tc.want {
@@ -98,17 +105,21 @@ func TestEvaluationsCountImages(t *testing.T) {
 		{"scnee", "eval.cluster=scnee: no question that is evaluated has the key scnee"},
 		{"''", "eval.cluster"},
 	} {
-		if r := run(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+folder(t))...); r.code != 2 || !strings.Contains(r.stderr, tc.want) {
+		if r := run(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+folder(t))...); r.code != 2 ||
+			!strings.Contains(r.stderr, tc.want) {
 			t.Errorf("eval.cluster=%s: exit code %d, %s", tc.cluster, r.code, r.stderr)
 		}
 	}
-	if r := run(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=a", "evaluate.references=b", "eval.cluster=image"); r.code != 2 || !strings.Contains(r.stderr, "eval.cluster") {
+	if r := run(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=a", "evaluate.references=b",
+		"eval.cluster=image"); r.code != 2 || !strings.Contains(r.stderr, "eval.cluster") {
 		t.Errorf("metric=rouge: exit code %d, %s", r.code, r.stderr)
 	}
-	if r := run(t, tiny("eval.cluster=topic", "hydra.run.dir="+folder(t))...); r.code != 2 || !strings.Contains(r.stderr, "no question that is evaluated has the key topic") {
+	if r := run(t, tiny("eval.cluster=topic", "hydra.run.dir="+folder(t))...); r.code != 2 ||
+		!strings.Contains(r.stderr, "no question that is evaluated has the key topic") {
 		t.Errorf("a key that no built-in question has: exit code %d, %s", r.code, r.stderr)
 	}
-	if r := run(t, tiny("checkpoint.best.metric=val_kl")...); r.code != 2 || !strings.Contains(r.stderr, "val_kl is 0 for the initial policy") || !strings.Contains(r.stderr, "best.kl_max") {
+	if r := run(t, tiny("checkpoint.best.metric=val_kl")...); r.code != 2 ||
+		!strings.Contains(r.stderr, "val_kl is 0 for the initial policy") || !strings.Contains(r.stderr, "best.kl_max") {
 		t.Errorf("checkpoint.best.metric=val_kl: exit code %d, %s", r.code, r.stderr)
 	}
 }
@@ -118,7 +129,8 @@ func TestEvaluationsCountImages(t *testing.T) {
 func TestARunKnowsItsClusters(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "data.eval.train_queries=48", "report.plots=false", "preflight.enabled=false", "hydra.run.dir="+dir)...)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "data.eval.train_queries=48", "report.plots=false", "preflight.enabled=false",
+		"hydra.run.dir="+dir)...)
 	evals := evaluations(t, dir)
 	for _, name := range []string{"train/random/reward", "train/init/accuracy", "train/best/reward"} {
 		e := evals[name]

@@ -51,7 +51,8 @@ func TestVerify(t *testing.T) {
 	verifies(t, filepath.Join(dir, "report.md"))
 	for _, tc := range []struct{ name, file, pattern, text, want string }{
 		{"a metric", "metrics.jsonl", `"grad_norm":\d`, `"grad_norm":9`, "grad_norm of rce step 1: stated 9"},
-		{"a number of a plot", "plots/grad_norm.svg", `>clipped above 1<`, `>clipped above 2<`, `a word: stated "clipped above 2", recomputed "clipped above 1"`},
+		{"a number of a plot", "plots/grad_norm.svg", `>clipped above 1<`, `>clipped above 2<`,
+			`a word: stated "clipped above 2", recomputed "clipped above 1"`},
 		{"a line of the log", "run.log", `val_reward 0\.\d`, `val_reward 0.9`, `val_reward 0.9`},
 		{"a line of the report", "report.md", `better|worse|not separable`, `splendid`, "report.md:"},
 	} {
@@ -123,7 +124,8 @@ func TestVerifyRunsOfAllKinds(t *testing.T) {
 	t.Run("a sweep", func(t *testing.T) {
 		data := beams(t, records())
 		dir := folder(t)
-		if r := run(t, append([]string{"-m", "hydra.sweep.dir=" + dir, "rce.lr=1e-3,1e-4,1e30", "logging.progress=false"}, small(data)...)...); r.code != 1 {
+		if r := run(t, append([]string{"-m", "hydra.sweep.dir=" + dir, "rce.lr=1e-3,1e-4,1e30", "logging.progress=false"},
+			small(data)...)...); r.code != 1 {
 			t.Fatalf("exit code %d: %s", r.code, r.stderr)
 		}
 		if said := verifies(t, filepath.Join(dir, "report.md")); !strings.Contains(said, "3 of 3 jobs") {

@@ -10,10 +10,12 @@ import (
 func TestReportOfTokenRun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	mustRun(t, "exp=shapes_vl", "schedule=[sft,grpo]", "sft.epochs=1", "grpo=tokens", "grpo/kl=k3", "grpo.epochs=1", "data.batch_size=32", "report.plots=false", "logging.tensorboard=false",
+	mustRun(t, "exp=shapes_vl", "schedule=[sft,grpo]", "sft.epochs=1", "grpo=tokens", "grpo/kl=k3", "grpo.epochs=1",
+		"data.batch_size=32", "report.plots=false", "logging.tensorboard=false",
 		"data.shapes.train_queries=64", "data.shapes.val_queries=8", "data.shapes.dev_queries=8", "hydra.run.dir="+dir)
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"on dev (8 questions, answers of up to 4 tokens)", "\n| majority | ", "\n| reference | 1.0000", "gain over majority",
+	for _, want := range []string{"on dev (8 questions, answers of up to 4 tokens)", "\n| majority | ", "\n| reference | 1.0000",
+		"gain over majority",
 		"## Sampled completions\n", "**Epoch 1, step 1, question ", "&lt;image>", " Target: `", "| completion | times | tokens | reward |"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("no %q in the report:\n%s", want, report)

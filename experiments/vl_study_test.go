@@ -26,7 +26,8 @@ func TestStudyShapesVL(t *testing.T) {
 		if handed != nil {
 			epoch = handed[1]
 		}
-		slow(t, "exp=shapes_vl", fmt.Sprintf("seed=%d", seed), "schedule=[sft]", "sft.epochs=5", "sft.lr=3e-4", // 590 steps; rce and grpo: 564
+		slow(t, "exp=shapes_vl", fmt.Sprintf("seed=%d", seed), "schedule=[sft]", "sft.epochs=5", "sft.lr=3e-4",
+			// 590 steps; rce and grpo: 564
 			"init.checkpoint="+filepath.Join(dir, "checkpoints", "sft_epoch"+epoch+".safetensors"), "hydra.run.dir="+control)
 		grpo := devAccuracy(t, dir, "best")
 		for name, other := range map[string][]float64{"sft": devAccuracy(t, dir, "sft"), "further sft": devAccuracy(t, control, "sft")} {

@@ -166,7 +166,8 @@ func TestGenerateGivesTheReferencesTokens(t *testing.T) {
 		dir := folder(t)
 		in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
 		writeLines(t, in, root, lines...)
-		mustRun(t, model(root, name, "task=generate", "generate.in="+in, "generate.out="+out, "generate.max_new_tokens=16", "generate.do_sample=false",
+		mustRun(t, model(root, name, "task=generate", "generate.in="+in, "generate.out="+out, "generate.max_new_tokens=16",
+			"generate.do_sample=false",
 			"generate.ignore_eos=true", "generate.repetition_penalty=1.0", "generate.batch_size=3", "hydra.run.dir="+dir)...)
 		got := readAnswers(t, out)
 		if len(got) != len(lines) {
@@ -196,7 +197,8 @@ func TestScoreGivesTheReferencesLogProbs(t *testing.T) {
 	}
 	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.jsonl")
 	writeLines(t, in, root, lines...)
-	mustRun(t, model(root, "tiny_tied", "task=score", "vl.adapter="+filepath.Join(root, "adapters", "mid"), "score.in="+in, "score.out="+out, "hydra.run.dir="+folder(t))...)
+	mustRun(t, model(root, "tiny_tied", "task=score", "vl.adapter="+filepath.Join(root, "adapters", "mid"), "score.in="+in,
+		"score.out="+out, "hydra.run.dir="+folder(t))...)
 	for i, a := range readAnswers(t, out) {
 		golden.Close(t, a.LogProbs, g.NewLogPs[i], 1e-4)
 		sum := 0.0
@@ -229,7 +231,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 	if p.code != 1 {
 		t.Errorf("exit code %d, want 1\n%s", p.code, p.stderr)
 	}
-	for _, want := range []string{in + ":2: ", "completion_ids", in + ":4: ", "missing.png", in + ":5: ", in + ":6: ", "100000", "4 bad lines: 2, 4, 5, 6"} {
+	for _, want := range []string{in + ":2: ", "completion_ids", in + ":4: ", "missing.png", in + ":5: ", in + ":6: ", "100000",
+		"4 bad lines: 2, 4, 5, 6"} {
 		if !strings.Contains(p.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.stderr)
 		}
@@ -259,7 +262,8 @@ func TestVisionLanguageRunKilledAndResumed(t *testing.T) {
 	t.Parallel()
 	want := folder(t)
 	mustRun(t, tinyVL("hydra.run.dir="+want)...)
-	for _, at := range []string{`"kind":"step","phase":"sft","epoch":2`, `"kind":"step","phase":"rce"`, `"kind":"step","phase":"grpo","epoch":2`} {
+	for _, at := range []string{`"kind":"step","phase":"sft","epoch":2`, `"kind":"step","phase":"rce"`,
+		`"kind":"step","phase":"grpo","epoch":2`} {
 		dir := folder(t)
 		p := start(t, tinyVL("hydra.run.dir="+dir, "report.plots=false")...)
 		p.until(func() bool { return strings.Contains(readIf(filepath.Join(dir, "metrics.jsonl")), at) })
@@ -289,7 +293,8 @@ func conversations(t *testing.T, n int) string {
 		name := fmt.Sprintf("%d.png", i)
 		writePicture(t, filepath.Join(dir, name), color.RGBA{uint8(40 * i), uint8(255 - 30*i), uint8(90 * (i % 3)), 255})
 		records = append(records, map[string]any{"id": name, "image": name, "conversations": []map[string]string{
-			{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": fmt.Sprintf("<think>look</think><answer>move%d, stop</answer>", i%2)},
+			{"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt",
+				"value": fmt.Sprintf("<think>look</think><answer>move%d, stop</answer>", i%2)},
 		}})
 	}
 	text, err := json.Marshal(records)
@@ -327,16 +332,19 @@ func TestLoRAOnAFolderTrainsAndExports(t *testing.T) {
 	t.Parallel()
 	_, root := openReference(t)
 	data, dir := conversations(t, 8), folder(t)
-	mustRun(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "data.train_ratio=0.75", "schedule=[sft,grpo]", "sft.epochs=2", "sft.lr=1e-2", "grpo.lr=1e-3",
+	mustRun(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "data.train_ratio=0.75",
+		"schedule=[sft,grpo]", "sft.epochs=2", "sft.lr=1e-2", "grpo.lr=1e-3",
 		"vl.generation.max_new_tokens=8", "rewards.length.weight=0.5", "hydra.run.dir="+dir)...)
 
 	line := map[string]any{"id": 1, "images": []string{"0.png"}, "completion": "<think>look</think><answer>move0, stop</answer>",
-		"messages": []any{map[string]any{"role": "user", "content": []any{map[string]string{"type": "image"}, map[string]string{"type": "text", "text": "\nWhat is it?"}}}}}
+		"messages": []any{map[string]any{"role": "user", "content": []any{map[string]string{"type": "image"},
+			map[string]string{"type": "text", "text": "\nWhat is it?"}}}}}
 	in := filepath.Join(t.TempDir(), "in.jsonl")
 	writeLines(t, in, filepath.Dir(data), line)
 	score := func(more ...string) answerLine {
 		out := filepath.Join(t.TempDir(), "out.jsonl")
-		mustRun(t, append([]string{"policy=qwen2_5_vl", "threads=1", "vl.dtype=float32", "task=score", "score.in=" + in, "score.out=" + out, "hydra.run.dir=" + folder(t)}, more...)...)
+		mustRun(t, append([]string{"policy=qwen2_5_vl", "threads=1", "vl.dtype=float32", "task=score", "score.in=" + in,
+			"score.out=" + out, "hydra.run.dir=" + folder(t)}, more...)...)
 		return readAnswers(t, out)[0]
 	}
 	base := "vl.path=" + filepath.Join(root, "tiny_tied")
@@ -350,7 +358,8 @@ func TestLoRAOnAFolderTrainsAndExports(t *testing.T) {
 	mustRun(t, "checkpoint", "export", last, "--format", "peft", "--out", peft)
 	golden.Close(t, score(base, "vl.adapter="+peft).LogProbs, trained.LogProbs, 1e-5)
 	golden.Close(t, score("vl.path="+hf).LogProbs, trained.LogProbs, 2e-4)
-	if refused := run(t, "checkpoint", "export", last, "--format", "pt", "--out", filepath.Join(t.TempDir(), "x.pt")); refused.code != 2 || !strings.Contains(refused.stderr, "qwen2_5_vl") {
+	if refused := run(t, "checkpoint", "export", last, "--format", "pt", "--out",
+		filepath.Join(t.TempDir(), "x.pt")); refused.code != 2 || !strings.Contains(refused.stderr, "qwen2_5_vl") {
 		t.Errorf("export as pt: exit code %d, %s", refused.code, refused.stderr)
 	}
 }
@@ -372,7 +381,8 @@ func TestABlankPictureChangesTheReward(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "out.jsonl")
-	mustRun(t, model(root, "tiny_tied", "task=generate", "generate.in="+in, "generate.out="+out, "generate.do_sample=false", "generate.max_new_tokens=16", "generate.repetition_penalty=1", "hydra.run.dir="+folder(t))...)
+	mustRun(t, model(root, "tiny_tied", "task=generate", "generate.in="+in, "generate.out="+out, "generate.do_sample=false",
+		"generate.max_new_tokens=16", "generate.repetition_penalty=1", "hydra.run.dir="+folder(t))...)
 	a := readAnswers(t, out)
 	if slices.Equal(a[0].CompletionIDs, a[1].CompletionIDs) {
 		t.Errorf("the same answer %v with and without the picture", a[0].CompletionIDs)

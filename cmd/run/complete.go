@@ -198,7 +198,7 @@ func (s *session) verbCandidates(name string, words []string, word string) []str
 	return configs.CompleteFile(word)
 }
 
-// tolerantRequest is the request of a line that is still being typed: what does not parse is left out.
+// tolerantRequest returns the request of a line that is still being typed: what does not parse is left out.
 func (s *session) tolerantRequest(words []string) configs.Request {
 	inv, err := parseArgs(words)
 	if err != nil {
@@ -253,7 +253,7 @@ func isAssignment(s string) bool {
 	return ok && name != "" && !strings.ContainsAny(name, "./-+~@")
 }
 
-// longFlag is the long name of a flag, "" for another word.
+// longFlag returns the long name of a flag, "" for another word.
 func longFlag(w string) string {
 	if !strings.HasPrefix(w, "-") {
 		return ""

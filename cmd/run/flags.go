@@ -104,7 +104,7 @@ func unabbreviated(f *pflag.FlagSet, a string) string {
 	return full
 }
 
-// rerunFolder is the run folder that --rerun names: the folder, or a file of its .hydra folder.
+// rerunFolder returns the run folder that --rerun names: the folder, or a file of its .hydra folder.
 func rerunFolder(path string) string {
 	if dir := filepath.Dir(path); filepath.Base(dir) == ".hydra" {
 		return filepath.Dir(dir)
@@ -167,7 +167,7 @@ func unknownFlag(f *pflag.FlagSet, err error) error {
 	return e
 }
 
-// flagsHelp is the text of $FLAGS_HELP.
+// flagsHelp returns the text of $FLAGS_HELP.
 func flagsHelp() string {
 	var b strings.Builder
 	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) {

@@ -17,7 +17,7 @@ type differError struct{ verdict string }
 
 func (e *differError) Error() string { return e.verdict }
 
-// ExitCode is 1: a result, not a mistake in the command.
+// ExitCode returns 1: a result, not a mistake in the command.
 func (e *differError) ExitCode() int { return 1 }
 
 // diffVerb says what differs between two runs, two sweeps or two config files.

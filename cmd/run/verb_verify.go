@@ -68,7 +68,7 @@ func printVerification(s *session, args []string, opt verify.VerifyOptions) erro
 	return nil
 }
 
-// reportFolder is the folder of the run or sweep that path names: itself, or the one that a report stands in.
+// reportFolder returns the folder of the run or sweep that path names: itself, or the one that a report stands in.
 func reportFolder(path string) (string, error) {
 	if err := runfolder.CheckExists(path); err != nil {
 		return "", err

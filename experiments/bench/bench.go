@@ -73,7 +73,7 @@ type Measurement struct {
 	Losses []float64 `json:"losses"` // of every timed step
 }
 
-// PerSecond is queries per second of wall time, PerCPU per second of CPU time of all threads.
+// PerSecond and PerCPU return queries per second of wall time and per second of CPU time of all threads.
 func (m Measurement) PerSecond() float64 { return float64(m.Queries) / stat.Median(m.Wall) }
 func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Median(m.CPU) }
 
@@ -182,7 +182,7 @@ func (o Options) rows(ctx context.Context, w Workload, variants []variant, files
 	return rows, nil
 }
 
-// spec is the configuration of a row: what a run would be given, with the peer's settings (no dropout,
+// spec returns the configuration of a row: what a run would be given, with the peer's settings (no dropout,
 // every candidate counts, no shuffling).
 func (o Options) spec(w Workload, v variant, files Files) Spec {
 	s := Spec{Workload: w.Name, Variant: v.name, Phase: v.phase, Warmup: 1, Passes: o.Passes, MaxSteps: w.MaxSteps}
@@ -202,7 +202,7 @@ func (o Options) spec(w Workload, v variant, files Files) Spec {
 	return s
 }
 
-// Specs are the rows of a workload with its data in dir and at most so many steps, for a caller that
+// Specs returns the rows of a workload with its data in dir and at most so many steps, for a caller that
 // measures them itself; device is left to it.
 func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
 	files, err := w.Data.Generate(dir)

@@ -30,7 +30,8 @@ func TestWorkloadsAreWhatTheyAreCalled(t *testing.T) {
 				t.Fatal(err)
 			}
 			if b.RCE.Len() != 70 || b.RCE.Table.Dim != 768 || b.Shots != 2 || b.Val != nil {
-				t.Errorf("%d queries of width %d with %d shots, want 70, 768 and 2, none for validation", b.RCE.Len(), b.RCE.Table.Dim, b.Shots)
+				t.Errorf("%d queries of width %d with %d shots, want 70, 768 and 2, none for validation", b.RCE.Len(),
+					b.RCE.Table.Dim, b.Shots)
 			}
 			least, most := math.MaxInt, 0
 			for q := range b.RCE.Len() {

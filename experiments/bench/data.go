@@ -21,13 +21,13 @@ type Files struct {
 	Embeddings string
 }
 
-// Overrides are the settings of a run on these files.
+// Overrides returns the settings of a run on these files.
 func (f Files) Overrides(d Dataset) []string {
 	return []string{"data=beams", "data.beams='" + f.Beams + "'", "data.embeddings='" + f.Embeddings + "'",
 		"data.max_samples=" + strconv.Itoa(d.Queries)}
 }
 
-// cut is the data set with fewer queries, under a name of its own. Candidates that are drawn from the
+// cut returns the data set with fewer queries, under a name of its own. Candidates that are drawn from the
 // queries still need a pool of them.
 func (d Dataset) cut(queries int) Dataset {
 	if d.Examples == 0 {
@@ -86,7 +86,8 @@ func (d Dataset) writeBeams(path string) (rows int, err error) {
 		return 0, err
 	}
 	defer file.Close()
-	w := &beamWriter{Dataset: d, out: bufio.NewWriterSize(file, 1<<20), r: rng.New(7, "bench beams"), examples: d.Examples, query: d.Examples}
+	w := &beamWriter{Dataset: d, out: bufio.NewWriterSize(file, 1<<20), r: rng.New(7, "bench beams"), examples: d.Examples,
+		query: d.Examples}
 	if d.Examples == 0 {
 		w.examples = d.Queries
 	}

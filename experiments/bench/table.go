@@ -148,7 +148,7 @@ func (t *table) footnote() string {
 	return text
 }
 
-// cells are the header and the rows as text.
+// cells returns the header and the rows as text.
 func (t *table) cells() [][]string {
 	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms",
 		"peak MB", "reference", "peer", "ratio", "exact/k3"}}

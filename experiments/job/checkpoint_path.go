@@ -32,7 +32,8 @@ func ResolveCheckpoint(key, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a checkpoint file", key, path)
+	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a "+
+		"checkpoint file", key, path)
 }
 
 // Untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.

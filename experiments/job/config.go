@@ -112,11 +112,15 @@ type PredictOptions struct {
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
 	c := &Config{
-		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
-		Data: beamdata.DefaultOptions(), Init: InitOptions{Strict: true}, Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(), Score: DefaultScoreOptions(), Rewards: reward.DefaultOptions(), Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
+		Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
+		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
+		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
+		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
+		Score:  DefaultScoreOptions(),
+		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"

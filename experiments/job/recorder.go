@@ -42,7 +42,8 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 
 // Scores implements phases.Recorder.
 func (r Recorder) Scores(s phases.Scores) error {
-	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric, Shots: s.Shots,
+	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric,
+		Shots:    s.Shots,
 		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
 }
 

@@ -174,7 +174,8 @@ func PlanOf(c *Config, d Sources) (phases.Plan, error) {
 		}
 	}
 	if len(plan.Phases) == 0 {
-		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, append(c.Schedule, "rce")[0])
+		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule,
+			append(c.Schedule, "rce")[0])
 	}
 	return plan, nil
 }

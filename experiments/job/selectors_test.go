@@ -31,7 +31,8 @@ func TestSelectorPresets(t *testing.T) {
 	same := map[string][]string{}
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "selector/"), ".yaml")
-		cfg, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Now: time.Now(), AppName: "run", Overrides: []string{"exp=okvqa_online", "selector=" + name}})
+		cfg, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Now: time.Now(), AppName: "run",
+			Overrides: []string{"exp=okvqa_online", "selector=" + name}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -177,7 +177,8 @@ func (s *Argument) convert(value string) (string, error) {
 			if near, ok := registry.Nearest(value, s.choices); ok {
 				hint = " (did you mean " + near + "?)"
 			}
-			return "", fmt.Errorf("argument --%s: invalid choice: '%s' (choose from '%s')%s", s.Name, value, strings.Join(s.choices, "', '"), hint)
+			return "", fmt.Errorf("argument --%s: invalid choice: '%s' (choose from '%s')%s", s.Name, value,
+				strings.Join(s.choices, "', '"), hint)
 		}
 	}
 	return value, nil

@@ -48,7 +48,8 @@ func Switches() []Argument {
 		{Name: "freeze_backbone_in_grpo", Key: "grpo.freeze", Kind: Flag, Value: "[input_proj,query_proj,cand_proj]"},
 		{Name: "no_skip_fallback_reward", Key: "data.skip_fallback", Kind: Flag, Value: "false"},
 		{Name: "require_positive_query", Key: "data.require_positive_query", Kind: Flag, Value: "true"},
-		{Name: "normalize_method", Key: "data.normalize.method", choices: []string{"z_score", "z_score_clamp", "rank_normalize"}, Initial: "z_score_clamp"},
+		{Name: "normalize_method", Key: "data.normalize.method", choices: []string{"z_score", "z_score_clamp", "rank_normalize"},
+			Initial: "z_score_clamp"},
 		{Name: "normalize_clamp_value", Key: "data.normalize.clamp", Kind: Float, Initial: "3.0"},
 		{Name: "candidate_size", Kind: Integer, help: "no effect, as in the reference"},
 		{Name: "max_samples", Key: "data.max_samples", Kind: Integer, Initial: "null", help: "train on the first so many training queries"},
@@ -61,7 +62,8 @@ func Switches() []Argument {
 func Overrides(values map[string]string) (overrides, notices []string, err error) {
 	note := func(format string, args ...any) { notices = append(notices, fmt.Sprintf(format, args...)) }
 	if values["reward_mode"] == "hybrid" {
-		return nil, nil, usage.Errorf("lever-plus: --reward_mode hybrid is accepted by the reference's command line and fails when it trains: want another mode")
+		return nil, nil, usage.Errorf("lever-plus: --reward_mode hybrid is accepted by the reference's command line and fails when it " +
+			"trains: want another mode")
 	}
 	if values["img_emb"] == "" {
 		return nil, nil, usage.Errorf("lever-plus: --img_emb FILE is needed: the embedding table")

@@ -116,7 +116,8 @@ func TestSwitchDefaultsAreTheExperiments(t *testing.T) {
 	plain := compose()
 	seen := 0
 	for _, s := range Switches() {
-		if s.Key == "" || s.Key == "hydra.run.dir" || s.Key == "device" || s.Required || s.Name == "sft_ckpt" || s.Name == "img_emb" || s.Initial == "null" {
+		if s.Key == "" || s.Key == "hydra.run.dir" || s.Key == "device" || s.Required || s.Name == "sft_ckpt" ||
+			s.Name == "img_emb" || s.Initial == "null" {
 			continue
 		}
 		seen++
@@ -155,15 +156,22 @@ func TestLeverPlusOverrides(t *testing.T) {
 	}{
 		{"the least", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device", "cpu"},
 			[]string{"data.beams=" + legacy, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "device=cpu"}, nil},
-		{"flags and numbers", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--output_dir", "out", "--freeze", "--use_ppo", "--rce_lr", "3e-4", "--kl_beta", "1", "--disable", "--no_skip"},
-			[]string{"data.beams=" + legacy, "hydra.run.dir=out", "data.embeddings=e.pt", "rce.lr=0.0003", "grpo.kl.beta=1.0", "grpo.kl.controller=fixed", "grpo.loss=ppo_clip", "device=cpu",
+		{"flags and numbers", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--output_dir", "out",
+			"--freeze", "--use_ppo", "--rce_lr", "3e-4", "--kl_beta", "1", "--disable", "--no_skip"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir=out", "data.embeddings=e.pt", "rce.lr=0.0003", "grpo.kl.beta=1.0",
+				"grpo.kl.controller=fixed", "grpo.loss=ppo_clip", "device=cpu",
 				"grpo.freeze=[input_proj,query_proj,cand_proj]", "data.skip_fallback=false"}, nil},
 		{"RL data force batches of 1", []string{"--beam_data", rl, "--img_emb", "e.pt", "--device=cpu", "--batch_size", "16"},
-			[]string{"data.beams=" + rl, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "data.batch_size=1", "device=cpu"}, []string{"--batch_size 16 has no effect"}},
-		{"what the reference ignores", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--text_emb", "t.pt", "--candidate_size", "64"},
-			[]string{"data.beams=" + legacy, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "device=cpu"}, []string{"--text_emb has no effect", "--candidate_size has no effect"}},
-		{"odd paths are quoted", []string{"--beam_data", legacy, "--img_emb", "a b,c.pt", "--device=cpu", "--output_dir", "01", "--sft_ckpt", "", "--reward_correctness_mode", "01"},
-			[]string{"data.beams=" + legacy, "hydra.run.dir='01'", "data.embeddings='a b,c.pt'", "device=cpu", "data.reward.correctness_mode='01'"}, nil},
+			[]string{"data.beams=" + rl, "hydra.run.dir=results/grpo", "data.embeddings=e.pt", "data.batch_size=1",
+				"device=cpu"}, []string{"--batch_size 16 has no effect"}},
+		{"what the reference ignores", []string{"--beam_data", legacy, "--img_emb", "e.pt", "--device=cpu", "--text_emb", "t.pt",
+			"--candidate_size", "64"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir=results/grpo", "data.embeddings=e.pt",
+				"device=cpu"}, []string{"--text_emb has no effect", "--candidate_size has no effect"}},
+		{"odd paths are quoted", []string{"--beam_data", legacy, "--img_emb", "a b,c.pt", "--device=cpu", "--output_dir", "01",
+			"--sft_ckpt", "", "--reward_correctness_mode", "01"},
+			[]string{"data.beams=" + legacy, "hydra.run.dir='01'", "data.embeddings='a b,c.pt'", "device=cpu",
+				"data.reward.correctness_mode='01'"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			values, _, err := Parse(Switches(), tc.args)

@@ -126,7 +126,7 @@ func trainLosses(ctx context.Context, spec bench.Spec, device string) ([]float64
 	return m.Losses, err
 }
 
-// largestDifference is the largest absolute difference of two lists; NaN when they do not compare.
+// largestDifference returns the largest absolute difference of two lists; NaN when they do not compare.
 func largestDifference(got, want []float64) float64 {
 	if len(got) != len(want) || len(got) == 0 {
 		return math.NaN()

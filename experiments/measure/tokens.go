@@ -107,7 +107,7 @@ func newTokenBench(w bench.TokenWorkload, device string, adapters bool) (*tokenB
 	return &tokenBench{w, vl.NewPolicy(model)}, nil
 }
 
-// ids are n tokens that mean nothing.
+// ids returns n tokens that mean nothing.
 func (b *tokenBench) ids(name string, n int) []int64 {
 	r := rng.New(1, name)
 	out := make([]int64, n)
@@ -128,7 +128,7 @@ func (a benchPrompts) Recorded(queries []int) *selector.Batch {
 }
 func (a benchPrompts) Prompt(i int) (*processor.Prompt, error) { return a[i], nil }
 
-// batch are completions of a prompt, as long as each other.
+// batch returns completions of a prompt, as long as each other.
 func (b *tokenBench) batch(prompt, completion, group int) *selector.Batch {
 	src := benchPrompts{{IDs: b.ids("prompt", prompt)}}
 	out := selector.NewBatch(src, []int{0}, group, completion)

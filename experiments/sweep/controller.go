@@ -17,7 +17,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// controller owns a sweep: it hands jobs to the launcher, writes what becomes of them into the ledger,
+// controller runs a sweep: it submits jobs to the launcher, writes what becomes of them into the ledger,
 // and asks the sweeper for more. All that it knows stands in the ledger and in the jobs' folders: another
 // one can take over at any instant.
 type controller struct {
@@ -26,7 +26,7 @@ type controller struct {
 	launcher   launcher.Launcher
 	jobs       []ledger.Job // job n at n
 	starts     map[int]launcher.Job
-	handed     map[int]bool // in the launcher's hands
+	submitted  map[int]bool // submitted, and not ended
 	onFailure  sweeper.OnFailure
 	lost       map[int]int // attempts of a job that were lost and made again without asking
 	halted     string      // why the sweep stops before its end; "" = it does not
@@ -43,7 +43,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, handed: map[int]bool{}, lost: map[int]int{},
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, submitted: map[int]bool{}, lost: map[int]int{},
 		onFailure: onFailure, generation: generation}
 	program := keptProgram(p.dir)
 	if program == "" { // nothing is left to run, or the folder's file system executes nothing
@@ -60,7 +60,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	outliveReaders()
 	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
-	c.launcher.Stop(c.halted != "") // jobs may still be in its hands
+	c.launcher.Stop(c.halted != "") // jobs may still run
 	for a := range c.launcher.Events() {
 		if late := c.settle(a); err == nil { // on a full disk every event fails alike: once is enough
 			err = late
@@ -79,7 +79,7 @@ func manyJobs(n int) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// total is the number of jobs that the sweep will have.
+// total returns the number of jobs that the sweep will have.
 func (c *controller) total() int {
 	if c.plan.search != nil {
 		return max(c.trials(), len(c.jobs))
@@ -87,7 +87,7 @@ func (c *controller) total() int {
 	return len(c.jobs)
 }
 
-// trials is how many a search makes: a finite space may have fewer points than it is asked for.
+// trials returns how many a search makes: a finite space may have fewer points than it is asked for.
 func (c *controller) trials() int {
 	n := c.plan.options.NTrials
 	points := c.plan.points()
@@ -97,16 +97,16 @@ func (c *controller) trials() int {
 	return points
 }
 
-// run is the loop: hand out, wait, write down.
+// run is the loop: submit jobs, wait for events, write them down.
 func (c *controller) run(ctx context.Context) error {
 	if err := c.adopt(ctx); err != nil {
 		return err
 	}
 	for {
-		if err := c.hand(ctx); err != nil || c.halted != "" {
+		if err := c.submit(ctx); err != nil || c.halted != "" {
 			return err
 		}
-		if len(c.handed) == 0 {
+		if len(c.submitted) == 0 {
 			return nil
 		}
 		select {
@@ -121,7 +121,7 @@ func (c *controller) run(ctx context.Context) error {
 }
 
 // adopt finds out what became of the jobs that an earlier controller had started: some may still be in a
-// cluster's hands, some have ended since, the others are lost and run again.
+// cluster's queue, some have ended since, the others are lost and run again.
 func (c *controller) adopt(ctx context.Context) error {
 	var open []launcher.Job
 	for _, job := range c.jobs {
@@ -134,12 +134,12 @@ func (c *controller) adopt(ctx context.Context) error {
 		return err
 	}
 	for _, num := range adopted {
-		c.handed[num] = true
+		c.submitted[num] = true
 	}
 	var again []ledger.Job
 	for i := range c.jobs {
 		job := &c.jobs[i]
-		if _, ok := c.starts[job.Num]; !ok || c.handed[job.Num] {
+		if _, ok := c.starts[job.Num]; !ok || c.submitted[job.Num] {
 			continue
 		}
 		attempts, err := launcher.Attempts(c.starts[job.Num].Dir)
@@ -167,8 +167,8 @@ func (c *controller) adopt(ctx context.Context) error {
 	return c.ledger.Update(again...)
 }
 
-// hand gives the launcher what can start now.
-func (c *controller) hand(ctx context.Context) error {
+// submit gives the launcher what can start now.
+func (c *controller) submit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -180,15 +180,15 @@ func (c *controller) hand(ctx context.Context) error {
 	}
 	limit := len(c.jobs)
 	if b := c.plan.options.MaxBatchSize; b != nil && c.plan.search == nil {
-		if limit = *b; len(c.handed) > 0 {
+		if limit = *b; len(c.submitted) > 0 {
 			return nil // Hydra's batches: one after another
 		}
 	}
 	var batch []launcher.Job
 	for _, job := range c.jobs {
-		if job.State == launcher.Queued && !c.handed[job.Num] && c.ready(job) && len(batch) < limit {
+		if job.State == launcher.Queued && !c.submitted[job.Num] && c.ready(job) && len(batch) < limit {
 			batch = append(batch, c.starts[job.Num])
-			c.handed[job.Num] = true
+			c.submitted[job.Num] = true
 		}
 	}
 	if len(batch) == 0 {
@@ -208,7 +208,7 @@ func (c *controller) skip() error {
 	var skipped []ledger.Job
 	for i := range c.jobs {
 		job := &c.jobs[i]
-		if job.Parent == nil || job.State != launcher.Queued || c.handed[job.Num] {
+		if job.Parent == nil || job.State != launcher.Queued || c.submitted[job.Num] {
 			continue
 		}
 		switch parent := c.jobs[*job.Parent]; parent.State {
@@ -272,7 +272,7 @@ func (c *controller) propose() error {
 	return nil
 }
 
-// history is the sweep as its sweeper sees it.
+// history returns the sweep as its sweeper sees it.
 func (c *controller) history() []sweeper.Trial {
 	trials := make([]sweeper.Trial, len(c.jobs))
 	for i, job := range c.jobs {
@@ -295,7 +295,7 @@ func (c *controller) settle(a launcher.Attempt) error {
 	}
 	job := &c.jobs[a.Num]
 	if a.State != launcher.Running && !a.Requeued {
-		delete(c.handed, a.Num)
+		delete(c.submitted, a.Num)
 	}
 	known := a.Try > 0 && (a.Try < job.Attempts || a.Try == job.Attempts && job.State != launcher.Running)
 	if known && (a.State == job.State || a.State != launcher.Done && a.State != launcher.Pruned) {
@@ -447,7 +447,7 @@ func (c *controller) finish(ctx context.Context) error {
 		counts[job.State]++
 	}
 	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
-	if n := len(c.handed); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
+	if n := len(c.submitted); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
 		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}
 	if ctx.Err() != nil && counts[launcher.Queued]+counts[launcher.Running]+c.total()-len(c.jobs) > 0 {

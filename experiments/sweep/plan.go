@@ -20,7 +20,7 @@ import (
 	"fulcrum/reports/sweepreport"
 )
 
-// plan is a sweep before and beside its ledger: what its configuration makes of it.
+// plan is what a sweep's configuration says: options, space, launcher.
 type plan struct {
 	runs     Runs
 	req      configs.Request
@@ -64,7 +64,7 @@ func newPlan(runs Runs, req configs.Request) (*plan, error) {
 	return p, err
 }
 
-// planSweep is newPlan without the launcher: enough to say which jobs there are.
+// planSweep plans without a launcher: enough to say which jobs there are.
 func planSweep(runs Runs, req configs.Request, composer *configs.Composer, master *configs.Composed) (*plan, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -214,7 +214,7 @@ func (p *plan) checkSpace() error {
 	return invalid
 }
 
-// overrides are those of a trial.
+// overrides returns the overrides of a trial.
 func (p *plan) overrides(params []string) []string {
 	out := slices.Clone(p.fixed)
 	for i, d := range p.dims {
@@ -223,7 +223,7 @@ func (p *plan) overrides(params []string) []string {
 	return out
 }
 
-// corners are points of a space that together hold every bound and every choice.
+// corners returns points of a space that together hold every bound and every choice.
 func corners(dims []configs.Dimension) [][]string {
 	most := 2
 	for _, d := range dims {
@@ -238,7 +238,7 @@ func corners(dims []configs.Dimension) [][]string {
 	return points
 }
 
-// corner is the i-th of a dimension's choices, or one of its bounds.
+// corner returns the i-th of a dimension's choices, or one of its bounds.
 func corner(d configs.Dimension, i int) string {
 	if !d.Interval() {
 		return d.Choices[i%len(d.Choices)]
@@ -306,7 +306,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	return out, nil
 }
 
-// params are the values of the swept keys among a job's overrides.
+// params returns the values of the swept keys among a job's overrides.
 func (p *plan) params(overrides []string) []string {
 	out := make([]string, len(p.dims))
 	for i, d := range p.dims {
@@ -325,7 +325,7 @@ func expecting(j launcher.Job, fingerprint string) launcher.Job {
 	return j
 }
 
-// invalid is the row of a trial whose configuration is refused: its sweeper learns that it failed.
+// invalid returns the row of a trial whose configuration is refused: its sweeper learns that it failed.
 func (p *plan) invalid(num int, overrides []string, err error) ledger.Job {
 	dir := strconv.Itoa(num)
 	for _, taken := p.folders[dir]; taken; _, taken = p.folders[dir] {
@@ -334,7 +334,7 @@ func (p *plan) invalid(num int, overrides []string, err error) ledger.Job {
 	return ledger.Job{Num: num, Overrides: overrides, Params: p.params(overrides), Dir: dir, State: launcher.Failed, Cause: err.Error()}
 }
 
-// points is how many different trials a search can make; 0 = endlessly many.
+// points returns how many different trials a search can make; 0 = endlessly many.
 func (p *plan) points() int {
 	n := 1
 	for _, d := range p.dims {

@@ -73,7 +73,7 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 	}, nil
 }
 
-// numbersOf are the metrics that an objective can name.
+// numbersOf returns the metrics that an objective can name.
 func numbersOf(m phases.Metrics) map[string]float64 {
 	out := map[string]float64{}
 	for name, v := range m {

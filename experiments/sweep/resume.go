@@ -231,7 +231,7 @@ func jobNumbers(nums []int) string {
 	return "jobs " + strings.Join(names, ", ")
 }
 
-// multirunName is the file of the primary configuration of a generation.
+// multirunName returns the file of the primary configuration of a generation.
 func multirunName(generation int) string {
 	if generation <= 1 {
 		return multirunFile

@@ -61,12 +61,12 @@ func ofArm(arm sweepreport.StudyArm, err error) error {
 	return err
 }
 
-// checkpointOf is the override by which an arm starts from the run in a folder of the sweep's.
+// checkpointOf returns the override by which an arm starts from the run in a folder of the sweep's.
 func checkpointOf(sweep, run string, arm sweepreport.StudyArm) string {
 	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quote(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
 }
 
-// startOf are the overrides that a study gives a job of its own accord: where it starts.
+// startOf returns the overrides that a study gives a job of its own accord: where it starts.
 func startOf(sweep string, study *sweepreport.Study, job ledger.Job, jobs []ledger.Job) []string {
 	if job.Parent == nil || study == nil {
 		return nil
@@ -83,7 +83,7 @@ func (p *plan) sameArms(s ledger.Sweep) error {
 		"hydra.sweep.dir", p.dir)
 }
 
-// without are the overrides of an arm whose keys a point does not set.
+// without returns the overrides of an arm whose keys a point does not set.
 func without(arm, point []string) []string {
 	key := func(override string) string {
 		key, _, _ := strings.Cut(override, "=")
@@ -94,7 +94,7 @@ func without(arm, point []string) []string {
 	})
 }
 
-// keysBelow are the keys of a mapping in the order of its file.
+// keysBelow returns the keys of a mapping in the order of its file.
 func keysBelow(c *configs.Composed, path string) []string {
 	n := c.Tree().Find(path)
 	if n == nil {

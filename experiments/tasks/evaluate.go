@@ -81,7 +81,8 @@ func evaluate(_ context.Context, j *job.Job) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
+	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(),
+		Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
 	e.count(annotations)
 	if missing > 0 {
 		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
@@ -241,7 +242,8 @@ func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Res
 	}
 	for _, a := range annotations {
 		if !known[a.QuestionID] {
-			return fmt.Errorf("%s: question %d, which is annotated, is not among its %d questions: these files belong to different sets", path, a.QuestionID, len(known))
+			return fmt.Errorf("%s: question %d, which is annotated, is not among its %d questions: these files belong to different "+
+				"sets", path, a.QuestionID, len(known))
 		}
 	}
 	return nil
@@ -275,7 +277,8 @@ func complete(opt job.EvaluateOptions, annotations []vqa.Annotation, results []v
 		if missing > len(absent) {
 			more = ", …"
 		}
-		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s%s", *opt.Results, missing, len(annotations), strings.Join(absent, ", "), more)
+		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s%s", *opt.Results, missing, len(annotations),
+			strings.Join(absent, ", "), more)
 	}
 	return scored, missing, nil
 }
@@ -350,7 +353,8 @@ func (e evaluation) markdown() string {
 	if e.Compat != nil {
 		how = "compat=" + *e.Compat
 	}
-	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", e.Results, e.Truth, how, e.Questions, e.Annotated)
+	fmt.Fprintf(&b, "# VQA accuracy\n\n`%s` against `%s`, %s: %d of %d annotated questions", e.Results, e.Truth, how, e.Questions,
+		e.Annotated)
 	if e.Missing > 0 {
 		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, e.Rule)
 	}

@@ -84,7 +84,8 @@ type idText struct {
 func evaluateRouge(j *job.Job) error {
 	opt := j.Config.Evaluate
 	out := outOr(opt.Out, j.Dir, "rouge.jsonl")
-	err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions, "evaluate.references": *opt.References})
+	err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions,
+		"evaluate.references": *opt.References})
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,8 @@ func evaluateRouge(j *job.Job) error {
 		target[x.id] = x.text
 	}
 	lines := scoreTexts(predictions, target, opt.Stemmer, opt.Sentences)
-	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer, Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
+	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer,
+		Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
 	e.measure(lines)
 	if missing > 0 {
 		how := "they are left out"
@@ -209,7 +211,8 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 	}
 	for _, x := range predictions {
 		if !known[x.id] {
-			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References, otherKind(x.id, known))
+			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References,
+				otherKind(x.id, known))
 		}
 		has[x.id] = true
 	}
@@ -230,7 +233,8 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 		absent = append(absent, "…")
 	}
 	if missing > 0 && opt.Rule() == "error" {
-		return nil, 0, fmt.Errorf("%s: %d of %d references have no prediction: %s (evaluate.missing=skip leaves them out, zero scores them 0)", *opt.Predictions, missing, len(references), strings.Join(absent, ", "))
+		return nil, 0, fmt.Errorf("%s: %d of %d references have no prediction: %s (evaluate.missing=skip leaves them out, zero scores "+
+			"them 0)", *opt.Predictions, missing, len(references), strings.Join(absent, ", "))
 	}
 	return scored, missing, nil
 }
@@ -369,7 +373,8 @@ func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 		for i, l := range lines {
 			scores[i] = m.of(l).FMeasure
 		}
-		if err := j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids, Scores: scores}); err != nil {
+		if err := j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids,
+			Scores: scores}); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,8 @@ func sameFile(a, b string) bool {
 func jsonFault(err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "text": "a text", "completion": "a text", "completion_ids": "a list of token ids",
+		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "text": "a text",
+			"completion": "a text", "completion_ids": "a list of token ids",
 			"source": "a text", "source_ids": "a list of token ids"}
 		field, _, _ := strings.Cut(mismatch.Field, ".")
 		return fmt.Errorf("%q: want %s, got %s", mismatch.Field, cmp.Or(want[field], "another type"), withArticle(mismatch.Value))

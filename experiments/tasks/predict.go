@@ -120,7 +120,8 @@ func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
 }
 
 // answer decodes one batch of queries.
-func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction, err error) {
+func answer(policy *pointer.Policy, src *pointer.Source, set *beamdata.Set, queries []int, shots, width int) (lines []prediction,
+	err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()

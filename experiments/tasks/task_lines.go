@@ -129,6 +129,11 @@ func (t *textTask) do(ctx context.Context) error {
 	if err := out.Commit(); err != nil {
 		return err
 	}
+	return t.report(bad, done, written)
+}
+
+// report says what was answered. Bad lines are an error.
+func (t *textTask) report(bad []badLine, done, written int) error {
 	stdout.Printf("%s: %d prompts → %d lines in %s\n", t.name, done, written, t.out)
 	t.job.Data = record.DataSummary{Name: t.in, Counts: map[string]int{"prompts": done}, Skipped: map[string]int{}}
 	if len(bad) > 0 {
@@ -155,7 +160,8 @@ func linesOnly(key, path string) error {
 		case err != nil:
 			return nil
 		case c == '[':
-			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key, path, path)
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key,
+				path, path)
 		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
 			return nil
 		}

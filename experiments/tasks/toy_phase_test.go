@@ -42,7 +42,11 @@ type toyPhase struct {
 	name string
 }
 
-func (p toyPhase) Name() string { return p.name }
+func (p toyPhase) Info() phases.Info {
+	info := p.Phase.Info()
+	info.Name = p.name
+	return info
+}
 
 // toyConfig composes a configuration whose kinds of phases are ours and the toy.
 func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
@@ -55,9 +59,11 @@ func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	overrides = append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "data.shapes.train_queries=48",
+	overrides = append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
+		"data.shapes.train_queries=48",
 		"data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16", "schedule=[toy]"}, overrides...)
-	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides, Now: time.Now(), AppName: "run"})
+	composed, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides,
+		Now: time.Now(), AppName: "run"})
 	if err != nil {
 		return nil, schema, err
 	}
@@ -76,7 +82,8 @@ func TestToyPhase(t *testing.T) {
 		{"no epochs", "toy.epochs=0", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, _, err := toyConfig(strings.Fields(tc.override)...); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			if _, _, err := toyConfig(strings.Fields(tc.override)...); (err == nil) != (tc.want == "") || err != nil &&
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got %v, want %s", tc.override, err, tc.want)
 			}
 		})

@@ -12,54 +12,29 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
+	"fulcrum/selector"
 )
 
-// train runs task=train: data, policy, baselines, the schedule, the report.
+// train runs task=train: data and policy, the phases of the schedule, the checks before the first step, training, examples.
 func train(ctx context.Context, j *job.Job) error {
 	c := j.Config
-	make, err := workload.Policies().Get(c.Policy)
-	if err != nil {
-		return err
-	}
-	if from := c.Init.Checkpoint; from != nil { // before any data is read
-		if _, err := job.ResolveCheckpoint("init.checkpoint", *from); err != nil {
-			return err
-		}
-	}
-	announce(j)
-	w, err := make(ctx, j)
+	w, err := openWorkload(ctx, j)
 	if err != nil {
 		return err
 	}
 	policy := w.Policy()
 	defer policy.Free()
-	j.Data = w.Summary()
-	related, err := w.Clusters(c.Eval.GroupedBy())
+	plan, err := planned(j, w)
 	if err != nil {
 		return err
 	}
-	if err := workload.RecordClusters(j, related); err != nil {
-		return err
-	}
-	plan, err := job.PlanOf(c, w)
-	if err != nil {
-		return err
-	}
-	j.Data = w.Summary() // with what the phases leave out
-	workload.TellSkipped(j, j.Data)
 	initial := policy.Clone()
 	defer initial.Free()
 	j.Logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), j.Device, torchx.Threads())
-	export, err := w.Export()
+	env, err := environment(j, w, initial)
 	if err != nil {
 		return err
 	}
-	rec := job.Recorder{Job: j}
-	if asker, ok := w.(workload.Asker); ok {
-		rec.Ask = asker.Asked
-	}
-	env := &phases.Env{Policy: policy, Initial: initial, Data: w.PhasesData(), Seed: c.Seed, Rec: rec, Dir: j.Dir, ConfigHash: j.Hash, Export: export,
-		AllowNonFinite: c.Compatible(), Gradients: leverplus.Gradients(c), WithHeads: workload.WithHeads(policy)}
 	j.Begun = true
 	if j.Saved == nil {
 		if err := checks.Preflight(ctx, j, w, plan); err != nil {
@@ -73,28 +48,13 @@ func train(ctx context.Context, j *job.Job) error {
 		j.Logf("dry_run: everything loads and checks; nothing was trained")
 		return nil
 	}
-	if j.Saved == nil && j.Fresh != "" {
-		if err := j.Log.Record("event", "init", 0, 0, 0, map[string]any{"event": "fresh_parameters", "severity": "note", "message": j.Fresh}); err != nil {
-			return err
-		}
-	}
 	if j.Saved == nil {
-		if err := w.Baselines(); err != nil {
+		if err := firstRows(j, w); err != nil {
 			return err
 		}
 	}
-	var planned []record.PhasePlan
-	epochs := 0
-	for _, p := range plan.Phases {
-		info := p.Info()
-		epochs += info.Epochs
-		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
-	}
-	j.Log.Plan(planned)
-	if j.Judge != nil {
-		if env.Judge, err = j.Judge(epochs); err != nil {
-			return err
-		}
+	if env.Judge, err = announcePlan(j, plan); err != nil {
+		return err
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	var unknown *phases.MetricError
@@ -106,4 +66,80 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	j.Result = &result
 	return w.Examples(env, result)
+}
+
+// openWorkload reads the data and opens the policy that the configuration names.
+func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
+	open, err := workload.Policies().Get(j.Config.Policy)
+	if err != nil {
+		return nil, err
+	}
+	if from := j.Config.Init.Checkpoint; from != nil { // before any data is read
+		if _, err := job.ResolveCheckpoint("init.checkpoint", *from); err != nil {
+			return nil, err
+		}
+	}
+	announce(j)
+	return open(ctx, j)
+}
+
+// planned returns the phases to train, and says what of the data they use.
+func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
+	j.Data = w.Summary()
+	related, err := w.Clusters(j.Config.Eval.GroupedBy())
+	if err != nil {
+		return phases.Plan{}, err
+	}
+	if err := workload.RecordClusters(j, related); err != nil {
+		return phases.Plan{}, err
+	}
+	plan, err := job.PlanOf(j.Config, w)
+	if err != nil {
+		return plan, err
+	}
+	j.Data = w.Summary() // with what the phases leave out
+	workload.TellSkipped(j, j.Data)
+	return plan, nil
+}
+
+// environment returns what phases train in.
+func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
+	export, err := w.Export()
+	if err != nil {
+		return nil, err
+	}
+	rec := job.Recorder{Job: j}
+	if asker, ok := w.(workload.Asker); ok {
+		rec.Ask = asker.Asked
+	}
+	return &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Rec: rec, Dir: j.Dir,
+		ConfigHash: j.Hash, Export: export, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
+		WithHeads: workload.WithHeads(w.Policy())}, nil
+}
+
+// firstRows records what is known before the first step: parameters that start fresh, and the baselines.
+func firstRows(j *job.Job, w workload.Workload) error {
+	if j.Fresh != "" {
+		fields := map[string]any{"event": "fresh_parameters", "severity": "note", "message": j.Fresh}
+		if err := j.Log.Record("event", "init", 0, 0, 0, fields); err != nil {
+			return err
+		}
+	}
+	return w.Baselines()
+}
+
+// announcePlan tells the log how long training will be, and returns what may end it early (nil: nothing).
+func announcePlan(j *job.Job, plan phases.Plan) (job.JudgeFunc, error) {
+	var planned []record.PhasePlan
+	epochs := 0
+	for _, p := range plan.Phases {
+		info := p.Info()
+		epochs += info.Epochs
+		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
+	}
+	j.Log.Plan(planned)
+	if j.Judge == nil {
+		return nil, nil
+	}
+	return j.Judge(epochs)
 }

@@ -30,7 +30,8 @@ func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result pha
 		return err
 	}
 	out := []record.Example{}
-	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
+	for _, i := range pickExamples(before.Rewards, after.Rewards,
+		func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
 		e := record.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])

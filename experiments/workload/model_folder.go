@@ -118,7 +118,8 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	}
 	if format == "peft" {
 		if model.Adapted() == nil {
-			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole model", path, sectionOf(kind))
+			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole "+
+				"model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -190,7 +191,8 @@ func modelOf(j *job.Job, kind, path string) (string, error) {
 	if of, err := PolicyOf(checkpoint); err != nil {
 		return "", fmt.Errorf("%s: %w", key, err)
 	} else if of != kind {
-		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path, cmp.Or(of, "pointer"), kind)
+		return "", usage.Errorf("%s=%s: a checkpoint of policy %s, want a model folder, or a run of policy %s", key, path,
+			cmp.Or(of, "pointer"), kind)
 	}
 	if j.Config.DryRun { // leaves nothing behind
 		tmp, err := os.MkdirTemp("", "fulcrum-model")

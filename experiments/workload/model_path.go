@@ -40,7 +40,8 @@ func checkModelPath(j *job.Job) error {
 		text := fmt.Sprintf("%s=%s: no such folder%s: nothing is downloaded", key, p, nearpath.Hint(p))
 		if hubName.MatchString(p) {
 			local := "models/" + filepath.Base(p)
-			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s", key, p, p, local, key, local)
+			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then "+
+				"%s=%s", key, p, p, local, key, local)
 		}
 		return usage.Errorf("%s", text)
 	}
@@ -66,5 +67,6 @@ func checkModelPath(j *job.Job) error {
 		}
 		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
 	}
-	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, or a run of policy=%s", key, p, holds, j.Config.Policy)
+	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, "+
+		"or a run of policy=%s", key, p, holds, j.Config.Policy)
 }

@@ -49,7 +49,8 @@ func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
 	data := NewPointerData(bundle)
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
-			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score selections with (data.reader)", *n, bundle.Name)
+			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score "+
+				"selections with (data.reader)", *n, bundle.Name)
 		}
 	}
 	if _, err := job.PlanOf(c, &Pointer{PointerData: data, job: j}); err != nil { // before any weight is read
@@ -162,8 +163,9 @@ func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
 
 // dataSummary describes a bundle for summary.json.
 func dataSummary(b *beamdata.Bundle) record.DataSummary {
-	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots, EvalName: b.EvalName,
-		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots,
+		EvalName: b.EvalName,
+		Counts:   map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
 			s.Counts[name] = n
@@ -208,11 +210,13 @@ func OpenPointer(j *job.Job, d int) (*pointer.Policy, error) {
 		return nil, err
 	}
 	j.WarnUntrained(path)
-	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: d, Seed: j.Config.Seed, Device: j.Device, Strict: j.Config.Init.Strict,
-		Warn: func(message string) { j.Log.Warnf("%s", message) }}
+	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: d, Seed: j.Config.Seed, Device: j.Device,
+		Strict: j.Config.Init.Strict,
+		Warn:   func(message string) { j.Log.Warnf("%s", message) }}
 	if j.Config.Task == "train" {
 		how.Fresh = func(names []string) {
-			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its", strings.Join(names, " and "), j.Config.Seed, path)
+			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its",
+				strings.Join(names, " and "), j.Config.Seed, path)
 			j.Logf("init.checkpoint: %s", j.Fresh)
 		}
 	}
@@ -289,7 +293,8 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 			return err
 		}
 		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return j.Log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return j.Log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids,
+				Scores: scores})
 		}); err != nil {
 			return err
 		}
@@ -306,7 +311,8 @@ func exportTrainer(j *job.Job, checkpoint, phase string, epoch int, metrics map[
 	}
 	defer c.Close()
 	kept := map[string]any{"kl_beta": j.Config.GRPO.KL.Beta}
-	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage", "max_advantage", "val_loss", "kl_beta_next"} {
+	for _, name := range []string{"loss", "ppo_loss", "kl_loss", "kl", "mean_ratio", "mean_advantage", "std_advantage",
+		"max_advantage", "val_loss", "kl_beta_next"} {
 		x, ok := metrics[name].(float64)
 		switch {
 		case !ok:

@@ -217,8 +217,9 @@ func (w *textWorkload[P]) truth(src *prompts.Source[P], queries []int) preflight
 			if n := len(ids); n > 0 && slices.Contains(w.text.EOS, ids[n-1]) {
 				ids = ids[:n-1]
 			}
-			_, terms, err := w.rewards.Score(w.ctx, []reward.Item{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids), Reference: s.Reference,
-				Answers: s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root, Truncated: truncated, Tokens: len(scored)}})
+			_, terms, err := w.rewards.Score(w.ctx, []reward.Item{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids),
+				Reference: s.Reference,
+				Answers:   s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root, Truncated: truncated, Tokens: len(scored)}})
 			if err != nil {
 				return 0, 0, err
 			}

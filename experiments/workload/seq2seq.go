@@ -64,7 +64,8 @@ func (w *seq2seqWorkload) warnOfCutSources(words words) error {
 		}
 	}
 	if cut > 0 {
-		w.job.Log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read", cut, n, words.longest)
+		w.job.Log.Warnf("%d of the first %d sources are longer than seq2seq.max_source_tokens=%d: what lies beyond is not read",
+			cut, n, words.longest)
 	}
 	return nil
 }
@@ -72,7 +73,8 @@ func (w *seq2seqWorkload) warnOfCutSources(words words) error {
 // check refuses data and lengths that the model cannot do, and reads a few samples.
 func (w *seq2seqWorkload) check(m *seq2seq.Model) error {
 	if len(m.EOS()) == 0 {
-		return usage.Errorf("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would never end")
+		return usage.Errorf("seq2seq.path: neither generation_config.json nor config.json names an eos_token_id: completions would " +
+			"never end")
 	}
 	if p := m.Config().Positions; p > 0 && w.text.MaxTokens > p {
 		return usage.Errorf("seq2seq.generation.max_new_tokens=%d: the model has %d positions", w.text.MaxTokens, p)
@@ -86,7 +88,8 @@ func (w *seq2seqWorkload) check(m *seq2seq.Model) error {
 			return err
 		}
 		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
-			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source "+
+				"text (data=texts, data=summaries)", w.bundle.Name, s.Name)
 		}
 	}
 	return w.probe()
@@ -137,7 +140,8 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	case checkpoint != "":
 		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights "+
+			"(init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
 	}
@@ -229,7 +233,8 @@ func newSeq2SeqText(j *job.Job) (TextModel, error) {
 		return nil, err
 	}
 	if refused := model.Generation().Refused; len(refused) > 0 && j.Config.Task == "generate" {
-		j.Log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it", strings.Join(refused, ", "))
+		j.Log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it",
+			strings.Join(refused, ", "))
 	}
 	if p := model.Config().Positions; p > 0 && j.Config.Task == "generate" && j.Config.Generate.MaxNewTokens > p {
 		model.Free()
@@ -249,7 +254,8 @@ func (t *seq2seqText) Prompt(line PromptLine, _ string) (any, int, error) {
 		all := t.tokens.EncodeSpecial(*line.Source)
 		if ids = t.cut(all); len(ids) < len(all) && !t.told {
 			t.told = true
-			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a word", line.ID, len(all), len(ids))
+			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a "+
+				"word", line.ID, len(all), len(ids))
 		}
 	case len(ids) == 0:
 		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
@@ -270,7 +276,8 @@ func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := seq2seq.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS}
+	how := seq2seq.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed),
+		IgnoreEOS: o.IgnoreEOS}
 	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
 		how.First, how.Last = []int64{}, []int64{}
 	}

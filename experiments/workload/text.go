@@ -51,7 +51,8 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	if err := checkModelPath(j); err != nil { // before any data is read
 		return textWorkload[P]{}, err
 	}
-	w := textWorkload[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{}, used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
+	w := textWorkload[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{},
+		used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := j.MapTorch(func() (err error) {
 		if w.bundle, err = beamdata.LoadConversations(c.Data); err != nil {
 			return err
@@ -71,10 +72,12 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 		j.Logf("data: %s", w.bundle.Notice)
 	}
 	if w.bundle.Val.Len() == 0 {
-		return w, usage.Errorf("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no validation samples: lower data.train_ratio or name data.%s.val", w.bundle.Name,
+			w.bundle.Name)
 	}
 	if w.bundle.Train.Len() == 0 {
-		return w, usage.Errorf("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
+		return w, usage.Errorf("data.name=%s: no training samples: raise data.train_ratio, or name data.%s.val; records of one "+
+			"picture stay on one side of the split unless data.conversations.split_by=record", w.bundle.Name, w.bundle.Name)
 	}
 	if err := checkTextMetric(c); err != nil {
 		return w, err
@@ -88,7 +91,8 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 				continue
 			}
 			if *held.set, err = w.with(held.name, *held.set, conversation.Target,
-				fmt.Sprintf("data.name=%s: no %s sample has an answer, and no term of rewards has a weight: nothing says what a policy is worth", w.bundle.Name, held.name)); err != nil {
+				fmt.Sprintf("data.name=%s: no %s sample has an answer, and no term of rewards has a weight: nothing says what a "+
+					"policy is worth", w.bundle.Name, held.name)); err != nil {
 				return w, err
 			}
 		}
@@ -105,9 +109,11 @@ func checkTextMetric(c *job.Config) error {
 	switch {
 	case metric == nil:
 	case (*metric == "val_reward" || *metric == "val_accuracy") && !c.Rewards.Any():
-		return usage.Errorf("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, …)", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: no term of rewards has a weight to score answers with (rewards.vqa.weight=1, "+
+			"…)", *metric)
 	case *metric == "val_accuracy" && c.Rewards.VQA.Weight == 0 && c.Rewards.Accuracy.Weight == 0:
-		return usage.Errorf("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and neither has a weight", *metric)
+		return usage.Errorf("checkpoint.best.metric=%s: only rewards.vqa and rewards.accuracy say how often an answer is right, and "+
+			"neither has a weight", *metric)
 	}
 	return nil
 }
@@ -132,7 +138,8 @@ func (w *textWorkload[P]) with(who string, set *conversation.Set, need conversat
 		said = append(said, s.String())
 	}
 	if limit := w.job.Config.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
-		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows %.3g %%",
+		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows "+
+			"%.3g %%",
 			w.bundle.Name, who, out.Len(), set.Len(), strings.Join(said, ", "), limit, 100*limit)
 	}
 	w.used[who] = out
@@ -197,7 +204,8 @@ func (w *textWorkload[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 		}
 	}
 	if cut > 0 {
-		w.job.Log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase, cut, n, w.limit, src.MaxTokens())
+		w.job.Log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase,
+			cut, n, w.limit, src.MaxTokens())
 	}
 }
 
@@ -210,7 +218,8 @@ func (w *textWorkload[P]) Beams(phase string) (selector.Source, error) {
 		set = w.bundle.Demos
 	}
 	set, err := w.with(phase, set, conversation.Target,
-		fmt.Sprintf("schedule: phase %s imitates completions, and no record has one (a last assistant turn, answers, or completions)", phase))
+		fmt.Sprintf("schedule: phase %s imitates completions, and no record has one (a last assistant turn, answers, or "+
+			"completions)", phase))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +230,8 @@ func (w *textWorkload[P]) Beams(phase string) (selector.Source, error) {
 // Records are the recorded completions with rewards.
 func (w *textWorkload[P]) Records(phase string) (selector.Source, error) {
 	set, err := w.with(phase, w.bundle.Train, conversation.Group,
-		fmt.Sprintf("schedule: phase %s needs groups of recorded completions, and no record has two: %s.rollout=online samples them", phase, phase))
+		fmt.Sprintf("schedule: phase %s needs groups of recorded completions, and no record has two: %s.rollout=online samples "+
+			"them", phase, phase))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +241,8 @@ func (w *textWorkload[P]) Records(phase string) (selector.Source, error) {
 // Online are the training samples with rewards for new completions.
 func (w *textWorkload[P]) Online(phase string) (selector.Source, error) {
 	if w.rewards == nil {
-		return nil, usage.Errorf("schedule: phase %s samples new completions, and no term of rewards has a weight (rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
+		return nil, usage.Errorf("schedule: phase %s samples new completions, and no term of rewards has a weight "+
+			"(rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
 	}
 	return w.source(w.bundle.Train), nil
 }
@@ -254,7 +265,8 @@ func (w *textWorkload[P]) PhasesData() phases.Data {
 // Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
 func (w *textWorkload[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
 	if f := w.job.Config.Checkpoint.Format; f == "pt" {
-		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", w.job.Config.Policy)
+		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s",
+			w.job.Config.Policy)
 	}
 	return nil, nil
 }
@@ -262,7 +274,8 @@ func (w *textWorkload[P]) Export() (func(checkpoint, phase string, epoch int, me
 // Summary describes the data.
 func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle
-	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
+	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
+		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for why, s := range w.skipped {
 		out.Skipped[why], out.SkippedAt[why] = s.Count, s.Where
@@ -381,12 +394,14 @@ func (w *textWorkload[P]) Examples(env *phases.Env, result phases.Result) error 
 		return err
 	}
 	out := []record.Example{}
-	for _, i := range pickExamples(before.Rewards, after.Rewards, func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
+	for _, i := range pickExamples(before.Rewards, after.Rewards,
+		func(i int) bool { return !slices.Equal(before.Selections[i], after.Selections[i]) }) {
 		s, err := set.Sample(i)
 		if err != nil {
 			return err
 		}
-		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference, RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
+		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference,
+			RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}
 	return writeExamples(w.job, out)

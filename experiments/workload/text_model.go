@@ -66,11 +66,13 @@ type completion struct {
 
 // sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
 func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
-	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1, RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
+	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1,
+		RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
 	if !first(false, o.DoSample, folder.DoSample) {
 		return s
 	}
-	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK, folder.TopK)
+	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK,
+		folder.TopK)
 	return s
 }
 
@@ -173,7 +175,8 @@ func OpenTextModel(j *job.Job) (TextModel, error) {
 	}
 	make, err := textModels().Get(j.Config.Policy)
 	if err != nil {
-		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task, strings.Join(textModels().Names(), ", "))
+		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task,
+			strings.Join(textModels().Names(), ", "))
 	}
 	return make(j)
 }

@@ -78,7 +78,8 @@ func (d *PointerData) Records(phase string) (selector.Source, error) {
 // Online are the queries of rollouts, with the reader that scores them.
 func (d *PointerData) Online(phase string) (selector.Source, error) {
 	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
-		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them (data.reader)", phase, d.bundle.Name)
+		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them "+
+			"(data.reader)", phase, d.bundle.Name)
 	}
 	return d.source(d.bundle.Online), nil
 }

@@ -79,7 +79,8 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 	case checkpoint != "":
 		proc, err = processor.Open(besideCheckpoint(checkpoint))
 	case bundle == nil:
-		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights (init.checkpoint=RUN_FOLDER)", c.Task)
+		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights "+
+			"(init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
 		proc, err = builtinProcessor(bundle, c.VL.Scratch)
 	}
@@ -220,7 +221,8 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed), IgnoreEOS: o.IgnoreEOS, Suppressed: []int64{}} // as Hugging Face generates
+	how := vl.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed),
+		IgnoreEOS: o.IgnoreEOS, Suppressed: []int64{}} // as Hugging Face generates
 	how.Streams = streams(first, len(ps))
 	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
 }

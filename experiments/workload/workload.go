@@ -51,7 +51,8 @@ func phasesData(c *job.Config, average string) phases.Data {
 	return phases.Data{
 		Shuffle:   c.Data.Shuffle,
 		Normalize: func(r []float64) []float64 { return group.Normalize(r, c.Data.Normalize) },
-		ValLoss:   phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative, Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
+		ValLoss: phases.ValLoss{Temperature: c.RCE.Temperature.At(0, 1), Relative: c.RCE.Temperature.Relative,
+			Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
 }

@@ -191,6 +191,14 @@ func ResumesExactly(t *testing.T, plan func() phases.Plan, steps int) {
 }
 
 func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) {
+	t.Helper()
+	if found := resumes(t, plan, steps, newEnv).Findings(); len(found) < 3 {
+		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
+	}
+}
+
+// resumes stops a plan after its steps, one by one, and returns the rows of the run that was never stopped.
+func resumes(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) *Memory {
 	whole := &Memory{}
 	dir := t.TempDir()
 	if _, err := phases.Run(context.Background(), plan(), newEnv(whole, dir), nil); err != nil {
@@ -205,9 +213,6 @@ func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv f
 	}
 	if total != steps {
 		t.Fatalf("%d optimizer steps, want %d", total, steps)
-	}
-	if found := whole.Findings(); len(found) < 3 {
-		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
 	}
 	every := 1
 	if testing.Short() {
@@ -256,6 +261,7 @@ func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv f
 			t.Fatalf("resumed after step %d: %d files, want %d", stop, len(got), len(want))
 		}
 	}
+	return whole
 }
 
 func at(rows []string, i int) string {
@@ -560,4 +566,22 @@ func Row(m phases.Measured, err error) (phases.Metrics, error) {
 		return nil, err
 	}
 	return m.Row(), nil
+}
+
+// MustStepAt makes step number n of a phase on queries and returns its metrics.
+func MustStepAt(t *testing.T, p phases.Phase, n int, queries []int) phases.Metrics {
+	t.Helper()
+	defer torchx.Scope()()
+	m, err := Row(p.Step(context.Background(), 1, n, 0, queries))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// LogProbs returns log π of the candidates of a batch [B*G].
+func LogProbs(p selector.Policy, b *selector.Batch) []float64 {
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	return objective.Sequence(p.Forward(b, selector.ForwardOptions{}).LogP).Floats()
 }

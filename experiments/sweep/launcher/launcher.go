@@ -81,10 +81,10 @@ type Launcher interface {
 	// Submit hands jobs over. The launcher starts them when it has room, in the order of their numbers.
 	Submit(ctx context.Context, jobs []Job) error
 	// Adopt takes over jobs that an earlier controller had handed over and returns the numbers of those
-	// that are still queued or running; the others are in nobody's hands.
+	// that are still queued or running; nobody runs the others.
 	Adopt(ctx context.Context, jobs []Job) ([]int, error)
 	// Events tells when an attempt starts (State Running) and ends (any other state). With its end the
-	// job has left the launcher's hands, unless the attempt is Requeued. A controller that has adopted a
+	// launcher is done with the job, unless the attempt is Requeued. A controller that has adopted a
 	// job may be told again what an earlier one was told. The receiver calls an event's Heard.
 	Events() <-chan Attempt
 	// Stop ends the controller's part and returns at once; Events is closed behind the last event. Jobs
@@ -129,7 +129,7 @@ func prepare(t *registry.Table[func(Request) (Open, error)], r Request) (Open, e
 	return named(r)
 }
 
-// jobFile is where a job's description lies for processes that are not the controller's.
+// jobFile returns where a job's description lies for processes that are not the controller's.
 func jobFile(sweep string, num int) string {
 	return filepath.Join(sweep, ".sweep", "jobs", strconv.Itoa(num)+".json")
 }

@@ -21,7 +21,7 @@ import (
 // Two witnesses say how a job stands: Slurm's queue, which knows whether a task waits, runs or is over,
 // and the record that the job's supervisor writes into its run folder, which knows how an attempt ended.
 // A task that Slurm itself starts again (preemption, a failed node, scontrol requeue, a time limit) stays
-// in the launcher's hands and goes on from what it has saved.
+// with the launcher and goes on from what it has saved.
 type slurm struct {
 	sweep   string
 	program string
@@ -35,12 +35,12 @@ type slurm struct {
 	lag     time.Duration // how long a shared file system may hide a new file
 
 	mu     sync.Mutex
-	tasks  map[int]*task // in Slurm's hands, by job number
+	tasks  map[int]*task // submitted to Slurm, by job number
 	cancel bool
 	watch  bool // has been started
 }
 
-// task is a job in Slurm's hands.
+// task is a job that was submitted to Slurm.
 type task struct {
 	job     Job
 	sub     *submission

@@ -237,12 +237,12 @@ func slurmPath(dir string) error {
 	return nil
 }
 
-// sbatchName is the option of sbatch that a key means.
+// sbatchName returns the option of sbatch that a key means.
 func sbatchName(key string) string {
 	return strings.ReplaceAll(strings.TrimLeft(key, "-"), "_", "-")
 }
 
-// resources are the arguments of sbatch that say what a job needs.
+// resources returns the arguments of sbatch that say what a job needs.
 func (o *SlurmOptions) resources() []string {
 	args := []string{"--job-name=" + o.Name, "--nodes=1", "--ntasks=1", "--time=" + strconv.Itoa(o.TimeoutMin)}
 	text := func(name string, v *string) {

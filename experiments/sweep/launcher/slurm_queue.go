@@ -99,7 +99,7 @@ func (e *slurmError) unreachable() bool {
 	return false
 }
 
-// environment is this process's, without what would make Slurm's commands print something else, or take
+// environment returns this process's environment, without what would make Slurm's commands print something else, or take
 // over settings of the Slurm job that the sweep itself runs in.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
@@ -152,7 +152,7 @@ func runCommand(cmd *exec.Cmd, limit time.Duration) error {
 // timedOut begins the message of a command that was killed because it hung.
 const timedOut = "no answer"
 
-// failure is the error of a command that printed stderr.
+// failure returns the error of a command that printed stderr.
 func failure(name string, err error, stderr string) *slurmError {
 	var lines []string
 	for _, line := range strings.Split(stderr, "\n") {
@@ -264,7 +264,7 @@ func (q *queue) cancel(ids []string, signal string) error {
 	return nil
 }
 
-// arraySize is the number of indices that an array may have: they end before it.
+// arraySize returns the number of indices that an array may have: they end before it.
 func (q *queue) arraySize(ctx context.Context) (int, error) {
 	out, err := q.ask(ctx, "scontrol", "show", "config")
 	var e *slurmError

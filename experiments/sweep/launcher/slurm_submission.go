@@ -117,7 +117,7 @@ func (s *submission) submit() error {
 	return out.Sync()
 }
 
-// array is the number of the job array, "" when sbatch has not said it. It waits for an sbatch that an
+// array returns the number of the job array, "" when sbatch has not said it. It waits for an sbatch that an
 // earlier controller started.
 func (s *submission) array() (string, error) {
 	f, err := os.OpenFile(s.path+".id", os.O_RDWR, 0)
@@ -150,12 +150,12 @@ func (s *submission) found(array string) error {
 	return atomicfile.Write(s.path+".id", []byte(array+"\n"), 0o644)
 }
 
-// task is Slurm's name of a job in the array.
+// task returns Slurm's name of a job in the array.
 func (s *submission) task(array string, num int) string {
 	return array + "_" + strconv.Itoa(num-s.Offset)
 }
 
-// among is the number of the array among Slurm's tasks, found by its script; "" when it is not there.
+// among returns the number of the array among Slurm's tasks, found by its script; "" when it is not there.
 func (s *submission) among(tasks map[string]slurmTask) string {
 	for id, t := range tasks {
 		if t.command == s.script() {

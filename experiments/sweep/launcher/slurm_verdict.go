@@ -68,13 +68,13 @@ func (s *slurm) verdict(a Attempt, now slurmTask, cancel bool) Attempt {
 	return say(Lost, word+", and nothing of the job is in its folder")
 }
 
-// output are the files of what Slurm itself, the setup lines and the supervisor print.
+// output returns the files of what Slurm itself, the setup lines and the supervisor print.
 func output(sweep, id string) []string {
 	path := filepath.Join(slurmFolder(sweep), id)
 	return []string{path + ".err", path + ".out"}
 }
 
-// lastOutput is the last line that a task printed before its program took over.
+// lastOutput returns the last line that a task printed before its program took over.
 func lastOutput(sweep, id string) string {
 	for _, path := range output(sweep, id) {
 		text, err := os.ReadFile(path)

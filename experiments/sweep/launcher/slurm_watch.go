@@ -160,7 +160,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 	return true, s.finish(t, s.verdict(a, now, cancel), now), nil
 }
 
-// requeued is an attempt that Slurm has stopped, to start the job again.
+// requeued returns an attempt that Slurm has stopped, to start the job again.
 func requeued(a Attempt) Attempt {
 	if a.State == Running {
 		a.Ended, a.ExitCode, a.Cause = time.Now(), -1, "stopped by Slurm"

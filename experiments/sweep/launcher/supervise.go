@@ -190,7 +190,7 @@ func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state
 	}
 }
 
-// standing is Done or Pruned when the run in dir has ended well, "" otherwise.
+// standing returns Done or Pruned when the run in dir has ended well, "" otherwise.
 func standing(dir string) string {
 	s, err := record.ReadSummary(dir)
 	if err != nil || s == nil {

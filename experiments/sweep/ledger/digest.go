@@ -20,7 +20,7 @@ func (e *DamageError) Error() string {
 		" is not as it was written; put back a copy of the file (the jobs' own folders hold their results)"
 }
 
-// digestKey is the key, in the table sweep, of the digest of something.
+// digestKey returns the key, in the table sweep, of the digest of something.
 func digestKey(of string) string { return "sha256 of " + of }
 
 func (j Job) name() string { return fmt.Sprintf("job %d", j.Num) }

@@ -131,7 +131,7 @@ type Objective struct {
 	Minimize bool          `json:"minimize"` // less is better
 }
 
-// Loss is the value with the sign that makes less better; what is no number is worst.
+// Loss returns the value with the sign that makes less better; NaN is worst.
 func (o Objective) Loss() float64 {
 	v := float64(o.Value)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// columns are a job's values in the order of the table.
+// columns returns a job's values in the order of the table.
 func (j Job) columns() ([]any, error) {
 	named := map[string]record.Number{}
 	for name, v := range j.Metrics {
@@ -25,7 +25,7 @@ func (j Job) columns() ([]any, error) {
 		j.Cause, texts[2], texts[3], j.Violation, texts[4], j.Epochs, j.Seconds, j.Arm, j.Parent}, nil
 }
 
-// list is [] for none: JSON's null would say unknown.
+// list returns [] for none: JSON's null would say unknown.
 func list(s []string) []string {
 	if s == nil {
 		return []string{}

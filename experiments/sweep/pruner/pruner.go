@@ -120,7 +120,7 @@ func (p *Pruner) judge(others []float64) string {
 	return fmt.Sprintf("%s: %s is %.4g, better in %d of the %d other runs: only the best %s go on", p.name, at, own, ahead, len(others), best)
 }
 
-// better reports whether value a beats b. What is no number beats nothing and loses to every number.
+// better reports whether value a beats b. NaN beats nothing and loses to every number.
 func better(a, b float64, minimize bool) bool {
 	switch {
 	case math.IsNaN(a):

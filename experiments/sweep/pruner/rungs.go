@@ -24,7 +24,7 @@ type Progress struct {
 	Best     []record.Number `json:"best"` // best value up to and including each epoch, from the first
 }
 
-// rungs is the folder of a sweep's rung files.
+// rungs returns the folder of a sweep's rung files.
 func rungs(sweep string) string { return filepath.Join(sweep, ".sweep", "rungs") }
 
 func rungFile(sweep string, num int) string {

@@ -80,7 +80,7 @@ func (c *cmaes) Next(history []Trial) ([]string, error) {
 	return params, nil
 }
 
-// floors are the least standard deviations of the axes, in the unit cube.
+// floors returns the least standard deviations of the axes, in the unit cube.
 func (c *cmaes) floors() []float64 {
 	floor := make([]float64, len(c.space.axes))
 	for i, a := range c.space.axes {
@@ -94,7 +94,7 @@ func (c *cmaes) floors() []float64 {
 	return floor
 }
 
-// replay is the distribution after the generations before the given one, as far as all their trials have
+// replay returns the distribution after the generations before the given one, as far as all their trials have
 // ended.
 func (c *cmaes) replay(history []Trial, generation int) (*gaussian, error) {
 	byNumber := byNumber(history)
@@ -149,7 +149,7 @@ type gaussian struct {
 	roots []float64  // square roots of its eigenvalues
 }
 
-// newGaussian is the initial distribution in the middle of the unit cube, with the tutorial's default parameters
+// newGaussian returns the initial distribution in the middle of the unit cube, with the tutorial's default parameters
 // (table 1) for n axes and generations of lambda points.
 func newGaussian(n, lambda int, sigma float64) *gaussian {
 	d := &gaussian{n: n, mean: make([]float64, n), sigma: sigma, c: mat.NewSymDense(n, nil), pathSigma: make([]float64, n),
@@ -206,7 +206,7 @@ func (d *gaussian) outOf(z []float64) []float64 {
 	return y
 }
 
-// whiten is c^(-1/2)·y.
+// whiten returns c^(-1/2)·y.
 func (d *gaussian) whiten(y []float64) []float64 {
 	out := make([]float64, d.n)
 	for j := range d.n {

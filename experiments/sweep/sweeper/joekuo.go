@@ -1,6 +1,6 @@
 package sweeper
 
-// joeKuo are the primitive polynomials and initial direction numbers of Sobol's sequence for the dimensions 2 to
+// joeKuo returns the primitive polynomials and initial direction numbers of Sobol's sequence for the dimensions 2 to
 // 64, optimized for the two-dimensional projections: new-joe-kuo-6.21201 of S. Joe and F. Y. Kuo (2008),
 // "Constructing Sobol sequences with better two-dimensional projections", https://web.maths.unsw.edu.au/~fkuo/sobol/
 // (BSD licence).

@@ -75,10 +75,10 @@ type Constraint struct {
 	Bound float64 // of the metric
 }
 
-// String is the constraint as it is written in hydra.sweeper.constraints.
+// String returns the constraint as it is written in hydra.sweeper.constraints.
 func (c Constraint) String() string { return fmt.Sprintf("%s %s %g", c.Name, c.Op, c.Bound) }
 
-// Excess is how far value is on the wrong side of the bound, in units of the metric; 0 when it satisfies the
+// Excess returns how far value is on the wrong side of the bound, in units of the metric; 0 when it satisfies the
 // constraint. The bound itself violates < and > by the smallest amount there is.
 func (c Constraint) Excess(value float64) float64 {
 	over := value - c.Bound

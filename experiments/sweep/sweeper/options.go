@@ -86,7 +86,7 @@ func (o Options) prunable() error {
 	return nil
 }
 
-// seed is the seed of all random choices.
+// seed returns the seed of all random choices.
 func (o Options) seed() int64 {
 	if o.Seed == nil {
 		return 0

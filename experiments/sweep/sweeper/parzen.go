@@ -43,7 +43,7 @@ func newParzen(axes []axis, points [][]float64) *parzen {
 	return p
 }
 
-// recency is the weight of observation i of n: the last 25 count fully, earlier ones the less the older
+// recency returns the weight of observation i of n: the last 25 count fully, earlier ones the less the older
 // (Optuna's default weights).
 func recency(i, n int) float64 {
 	const full = 25
@@ -99,7 +99,7 @@ func (p *parzen) draw(r *rand.Rand) []float64 {
 	return point
 }
 
-// logDensity is the logarithm of the density at a point.
+// logDensity returns the logarithm of the density at a point.
 func (p *parzen) logDensity(point []float64) float64 {
 	terms := make([]float64, len(p.kernels))
 	top := math.Inf(-1)
@@ -129,7 +129,7 @@ func (p *parzen) logDensity(point []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// phi is the distribution function of the standard normal, quantile its inverse.
+// phi returns the distribution function of the standard normal; quantile is its inverse.
 func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
 func quantile(p float64) float64 { return -math.Sqrt2 * math.Erfcinv(2*p) }

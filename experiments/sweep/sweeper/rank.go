@@ -40,7 +40,7 @@ func excess(t Trial) float64 {
 	return t.Violation
 }
 
-// byNumber is the history in the order of the trials' numbers, whatever order they ended in.
+// byNumber returns the history in the order of the trials' numbers, whatever order they ended in.
 func byNumber(history []Trial) []Trial {
 	out := slices.Clone(history)
 	slices.SortStableFunc(out, func(a, b Trial) int { return cmp.Compare(a.Number, b.Number) })
@@ -101,7 +101,7 @@ func spread(front []Trial) []Trial {
 	return out
 }
 
-// crowding is the crowding distance of each trial of a front (Deb et al. 2002, III.B): the sides of the box
+// crowding returns the crowding distance of each trial of a front (Deb et al. 2002, III.B): the sides of the box
 // between its neighbours, summed over the objectives; infinite at an objective's ends.
 func crowding(front []Trial) []float64 {
 	distance := make([]float64, len(front))

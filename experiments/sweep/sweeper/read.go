@@ -24,7 +24,7 @@ type Outcome struct {
 	Metrics   map[string]float64 // everything that could have been an objective
 }
 
-// Losses are the values as Trial wants them: less is better, what is no number is worst.
+// Losses returns the values as Trial wants them: less is better, NaN is worst.
 func (o Outcome) Losses() []float64 {
 	losses := make([]float64, len(o.Values))
 	for i, v := range o.Values {
@@ -89,7 +89,7 @@ func (o *Outcome) metric(what, name string) (float64, error) {
 	return 0, registry.Unknown(what, name, slices.Sorted(maps.Keys(o.Metrics)))
 }
 
-// metricsOf are a run's numbers by name: those of the epoch that its best checkpoint comes from (of the first
+// metricsOf returns a run's numbers by name: those of the epoch that its best checkpoint comes from (of the first
 // evaluation, where that is the initial policy), its seconds, and its evaluations as
 // eval.SPLIT.POLICY.METRIC; the reward also without METRIC.
 func metricsOf(run *record.Run) map[string]float64 {

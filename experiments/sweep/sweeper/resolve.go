@@ -54,7 +54,7 @@ func (o optunaOptions) Validate() error {
 	return o.Options.Validate()
 }
 
-// options are o's options with the sampler's own.
+// options returns o's options with the sampler's own.
 func (o optunaOptions) options() Options {
 	opt, s := o.Options, o.Sampler
 	if s.Seed != nil {
@@ -134,7 +134,7 @@ func (o Options) fits(choice string) error {
 	return nil
 }
 
-// classes are the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.
+// classes returns the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.
 func classes() map[string]string {
 	return map[string]string{"tpe": "TPESampler", "random": "RandomSampler", "cmaes": "CmaEsSampler",
 		"nsgaii": "NSGAIISampler", "qmc": "QMCSampler", "grid": "GridSampler"}

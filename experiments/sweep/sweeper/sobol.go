@@ -31,7 +31,7 @@ func newSobol(opt Options, s *space) (Sweeper, error) {
 	return scrambledSobol(s, opt.seed())
 }
 
-// plainSobol is the sequence itself; its point 0 is the corner of the space.
+// plainSobol returns the sequence itself; its point 0 is the corner of the space.
 func plainSobol(s *space) (*sobol, error) {
 	polynomials := joeKuo()
 	if n := len(s.axes); n > len(polynomials)+1 {
@@ -93,7 +93,7 @@ func scrambledSobol(s *space, seed int64) (*sobol, error) {
 	return q, nil
 }
 
-// point is point n of the sequence, in [0, 1).
+// point returns point n of the sequence, in [0, 1).
 func (q *sobol) point(n uint32) []float64 {
 	point := make([]float64, len(q.directions))
 	gray := n ^ n>>1
@@ -107,7 +107,7 @@ func (q *sobol) point(n uint32) []float64 {
 	return point
 }
 
-// at is trial number n. Where the space has few points and this one was tried before, later parts of the
+// at returns trial number n. Where the space has few points and this one was tried before, later parts of the
 // sequence are looked through for another.
 func (q *sobol) at(n int, history []Trial) []string {
 	const apart = 1 << 20 // farther than any sweep goes

@@ -103,7 +103,7 @@ func (a *axis) scale(x float64) float64 {
 	return x
 }
 
-// text is the value at u in [0, 1], as written behind key=.
+// text returns the value at u in [0, 1], as written behind key=.
 func (a *axis) text(u float64) string {
 	if a.categorical() {
 		return a.choices[a.index(u)]
@@ -123,12 +123,12 @@ func (a *axis) text(u float64) string {
 	return a.decimal(x)
 }
 
-// index is the choice at u.
+// index returns the choice at u.
 func (a *axis) index(u float64) int {
 	return min(max(int(u*float64(len(a.choices))), 0), len(a.choices)-1)
 }
 
-// nearest is the value of a range that is nearest to t on its scale.
+// nearest returns the value of a range that is nearest to t on its scale.
 func (a *axis) nearest(t float64) int {
 	best := 0
 	for i, x := range a.numbers {
@@ -163,7 +163,7 @@ func float(x float64) string {
 	return text
 }
 
-// unit is the inverse of text: for a choice, the middle of its part.
+// unit returns the inverse of text: for a choice, the middle of its part.
 func (a *axis) unit(text string) (float64, error) {
 	if a.choices != nil {
 		i := slices.Index(a.choices, text)
@@ -184,7 +184,7 @@ func (a *axis) unit(text string) (float64, error) {
 
 func (a *axis) share(t float64) float64 { return min(max((t-a.from)/(a.to-a.from), 0), 1) }
 
-// texts are the parameters of a point.
+// texts returns the parameters of a point.
 func (s *space) texts(point []float64) []string {
 	params := make([]string, len(s.axes))
 	for i := range s.axes {
@@ -193,7 +193,7 @@ func (s *space) texts(point []float64) []string {
 	return params
 }
 
-// point is where a trial lies.
+// point returns where a trial lies.
 func (s *space) point(t Trial) ([]float64, error) {
 	if len(t.Params) != len(s.axes) {
 		return nil, fmt.Errorf("trial %d has %d parameters, the sweep %d", t.Number, len(t.Params), len(s.axes))

@@ -119,7 +119,7 @@ func (o Options) study() error {
 
 func has(arms map[string]ArmOptions, name string) bool { _, ok := arms[name]; return ok }
 
-// circle is the arms from name back to name, nil where the way back ends at fresh weights, elsewhere or nowhere.
+// circle returns the arms from name back to name, nil where the way back ends at fresh weights, elsewhere or nowhere.
 func (o Options) circle(name string) []string {
 	way := []string{name}
 	for at := o.Arms[name]; at.From != nil && len(way) <= len(o.Arms); at = o.Arms[*at.From] {
@@ -131,7 +131,7 @@ func (o Options) circle(name string) []string {
 	return nil
 }
 
-// StudyOf is the study that the options declare, its arms in the order of their names in the file, an arm
+// StudyOf returns the study that the options declare, its arms in the order of their names in the file, an arm
 // behind the one that it starts from.
 func (o Options) StudyOf(order []string) *sweepreport.Study {
 	s := &sweepreport.Study{}

@@ -31,7 +31,7 @@ func newTPE(opt Options, s *space) (Sweeper, error) {
 	return t, err
 }
 
-// good is how many of n trials count as the best.
+// good returns how many of n trials count as the best.
 func good(n int) int { return min(int(math.Ceil(0.15*float64(n))), 25) }
 
 // Next implements Sweeper.

@@ -1,0 +1,59 @@
+package job
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/phasetest"
+	"fulcrum/selector"
+)
+
+// oneSource gives every phase one source.
+type oneSource struct{ src selector.Source }
+
+func (s oneSource) Beams(string) (selector.Source, error)   { return s.src, nil }
+func (s oneSource) Records(string) (selector.Source, error) { return s.src, nil }
+func (s oneSource) Online(string) (selector.Source, error)  { return s.src, nil }
+
+// TestPhasesConform runs the suite of phases over the catalog.
+func TestPhasesConform(t *testing.T) {
+	if err := torchx.Load(); err != nil {
+		t.Fatal(err)
+	}
+	known, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := PhaseKinds()
+	if len(kinds) < 3 {
+		t.Fatalf("%d kinds of phases", len(kinds))
+	}
+	for _, kind := range kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			build := func(src selector.Source, s phasetest.Settings) (phases.Phase, error) {
+				options := kind.New()
+				set := func(key string, value any) bool {
+					f := reflect.ValueOf(options).Elem().FieldByName(key)
+					if f.IsValid() {
+						f.Set(reflect.ValueOf(value))
+					}
+					return f.IsValid()
+				}
+				if !set("Epochs", s.Epochs) || !set("LR", s.LR) {
+					t.Fatalf("%s has no Epochs or LR", kind.Name)
+				}
+				if len(s.Freeze) > 0 && !set("Freeze", s.Freeze) {
+					return nil, nil
+				}
+				c := DefaultConfig()
+				c.Data.BatchSize = 16
+				return options.Build(kind.Name, c, oneSource{src})
+			}
+			phasetest.Suite(t, build, func(metric string) bool { return strings.Contains(string(known), "`"+metric+"`") })
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package phases
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
+func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
+	env := s.env
+	if err := finite(env); err != nil {
+		return err
+	}
+	m := s.pos.Sums.means()
+	extra := EndEpoch(phase)
+	reference, _ := ReferenceOf(phase, env)
+	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
+	if err != nil {
+		return fmt.Errorf("validation: %w", err)
+	}
+	maps.Copy(m, extra)
+	maps.Copy(m, v.Metrics("val_"))
+	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
+	stopped, saved, err := s.decide(info, epoch, m, v)
+	if err != nil {
+		return err
+	}
+	if saved {
+		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, info.Name, epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
+			return err
+		}
+		if env.Export != nil {
+			if err := env.Export(filepath.Join(s.ckpt, file), info.Name, epoch, m); err != nil {
+				return err
+			}
+		}
+		m["checkpoint"] = filepath.Join("checkpoints", file)
+	}
+	if err := env.Rec.Record("epoch", info.Name, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		return err
+	}
+	if s.pos.Pruned != "" {
+		if err := s.note(info.Name, epoch, "pruned", s.pos.Pruned); err != nil {
+			return err
+		}
+	} else if stopped {
+		message := fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)",
+			info.Name, epoch, s.rule.metric, *s.plan.Checkpoint.PatienceEpochs)
+		if err := s.event(info.Name, epoch, "early_stop", message); err != nil {
+			return err
+		}
+	}
+	s.doc.Scored(v.Rewards)
+	if err := s.report(info.Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
+		return err
+	}
+	if s.pos.PhaseDone {
+		if err := s.handOn(phase, epoch, v); err != nil {
+			return err
+		}
+	}
+	if s.saved = saved; !saved {
+		return nil
+	}
+	return s.saveEpochState(phase, epoch, file)
+}
+
+// decide enters an epoch with metrics m among those that compete for best. It returns whether patience ends the phase here
+// and whether the epoch is saved.
+func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopped, saved bool, err error) {
+	value, err := s.rule.value(m)
+	if err != nil {
+		return false, false, err
+	}
+	file := checkpointName(info.Name, epoch)
+	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
+	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: value, KL: v.KL, Loss: v.Loss})
+	s.pos.Best = s.rule.choose(s.pos.History)
+	if s.env.Judge != nil {
+		if s.pos.Pruned, err = s.env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0); err != nil {
+			return false, false, err
+		}
+	}
+	patience := s.plan.Checkpoint.PatienceEpochs
+	stopped = patience != nil && epoch < info.Epochs && s.pos.Best.stale(s.pos.History, info.Name) >= *patience
+	s.pos.PhaseDone = stopped || epoch == info.Epochs || s.pos.Pruned != ""
+	saved = s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
+	s.pos.History[len(s.pos.History)-1].Saved = saved
+	return stopped, saved, nil
+}
+
+// handOn ends a phase: it evaluates the policy that the next one starts from, of which v is the validation unless an
+// earlier epoch is restored.
+func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
+	name := phase.Info().Name
+	reference, referenceName := ReferenceOf(phase, s.env)
+	kept, err := s.restoreBest(name)
+	if err != nil {
+		return err
+	}
+	if kept != epoch {
+		if v, err = Validate(s.env.Policy, reference, s.env.Data.Val, s.env.Data); err != nil {
+			return fmt.Errorf("validation: %w", err)
+		}
+		message := fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", name, kept, s.rule.metric)
+		if err := s.note(name, epoch, "restored_best", message); err != nil {
+			return err
+		}
+	}
+	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, referenceName); err != nil {
+		return err
+	}
+	_, err = s.evaluateHeldOut(s.env.Policy, reference, name, name, kept, referenceName)
+	return err
+}
+
+// restoreBest loads the best epoch of a phase that has ended, if checkpoint.restore_best says so, and returns
+// the number of the epoch whose weights the policy has then.
+func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
+	if !s.plan.Checkpoint.RestoreBest {
+		return s.pos.Epoch, nil
+	}
+	b := s.rule.ofPhase(s.pos.History, phase)
+	return b.Epoch, loadWeights(filepath.Join(s.ckpt, b.File), s.env.Policy)
+}
+
+func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
+	var err error
+	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
+		return err
+	}
+	s.pos.Weights, s.pos.Doctor = file, s.doc.State()
+	name := fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix)
+	if err := s.pos.save(s.ckpt, name, s.env, phase, false); err != nil {
+		return err
+	}
+	if err := s.dropMidEpoch(""); err != nil {
+		return err
+	}
+	if err := s.links(file); err != nil {
+		return err
+	}
+	return s.prune()
+}
+
+// links points best and last at their checkpoints.
+func (s *scheduler) links(last string) error {
+	if err := atomicfile.Symlink(last, filepath.Join(s.ckpt, "last.safetensors")); err != nil {
+		return err
+	}
+	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
+}
+
+// prune removes old checkpoints and states as checkpoint.keep and keep_states say. The initial policy
+// and the best checkpoint stay.
+func (s *scheduler) prune() error {
+	var files []bestCandidate // that training wrote
+	for _, c := range s.pos.History[1:] {
+		if c.Saved {
+			files = append(files, c)
+		}
+	}
+	stale := func(keep *int) []bestCandidate {
+		if keep == nil || len(files) <= *keep {
+			return nil
+		}
+		return files[:len(files)-*keep]
+	}
+	for _, c := range stale(s.plan.Checkpoint.Keep) {
+		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).File
+		if c.File != s.pos.Best.Candidate.File && !handedOn {
+			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
+				return err
+			}
+		}
+		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
+			return err
+		}
+	}
+	for _, c := range stale(s.plan.Checkpoint.KeepStates) {
+		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scheduler) statePath(c bestCandidate) string {
+	return filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))
+}
+
+// dropMidEpoch removes the mid-epoch states that a newer state replaces.
+func (s *scheduler) dropMidEpoch(keep string) error {
+	old, err := filepath.Glob(filepath.Join(s.ckpt, "*_step*"+stateSuffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if filepath.Base(path) != keep {
+			if err := atomicfile.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

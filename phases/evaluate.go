@@ -1,0 +1,142 @@
+package phases
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+
+	"fulcrum/selector"
+)
+
+// start validates and saves the initial policy: epoch 0, which competes for best.
+func (s *scheduler) start() error {
+	v, err := Validate(s.env.Initial, s.env.Initial, s.env.Data.Val, s.env.Data)
+	if err != nil {
+		return fmt.Errorf("validating the initial policy: %w", err)
+	}
+	m := v.Metrics("val_")
+	value, err := s.rule.value(m)
+	if err != nil {
+		return err
+	}
+	s.doc.Start(v.Metrics(""), standardError(v.Rewards))
+	file := InitialCheckpoint
+	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
+		return err
+	}
+	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL, Loss: v.Loss, Saved: true}}
+	s.pos.Best = s.rule.choose(s.pos.History)
+	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
+		return err
+	}
+	held, err := s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0, initReference)
+	s.initialEval = cmp.Or(held, &v)
+	return err
+}
+
+// finish settles what a kill after the last state may have left (links, states to drop), warns when no checkpoint qualified, and evaluates
+// the best policy on the held-out queries.
+func (s *scheduler) finish() (Result, error) {
+	b := s.pos.Best
+	mode := "max"
+	if s.rule.sign < 0 {
+		mode = "min"
+	}
+	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL, Pruned: s.pos.Pruned}
+	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
+		return r, err
+	}
+	if err := s.dropMidEpoch(""); err != nil {
+		return r, err
+	}
+	if err := s.prune(); err != nil {
+		return r, err
+	}
+	if nearest, none := s.rule.outside(s.pos.History); none {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no epoch has val_kl ≤ %g (checkpoint.best.kl_max): best is the initial policy; the nearest is %s epoch %d with %.4g nats", s.rule.klMax, nearest.Phase, nearest.Epoch, nearest.KL))
+		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
+			return r, err
+		}
+	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
+		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g",
+			s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
+		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", message); err != nil {
+			return r, err
+		}
+	}
+	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
+		return r, err
+	}
+	v, err := Validate(s.env.Policy, s.env.Initial, s.env.Data.Val, s.env.Data)
+	if err != nil {
+		return r, err
+	}
+	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v, initReference); err != nil {
+		return r, err
+	}
+	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch, initReference)
+	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
+	return r, err
+}
+
+// evaluateHeldOut scores a policy on the queries that enter no choice: held-out ones, whose result it returns (nil
+// where there are none), and training queries.
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation, err error) {
+	data := s.env.Data
+	for _, of := range []struct {
+		split string
+		src   selector.Source
+	}{{data.EvalName, data.Eval}, {"train", data.Train}} {
+		if of.src == nil {
+			continue
+		}
+		v, err := Validate(p, reference, of.src, data)
+		if err != nil {
+			return nil, fmt.Errorf("evaluating %s on %s: %w", name, of.split, err)
+		}
+		if of.src == data.Eval {
+			held = &v
+		}
+		if err := s.recordEval(of.split, name, phase, epoch, of.src, v, referenceName); err != nil {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// recordEval records an evaluation as a row, and query by query for paired comparisons.
+func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation, reference string) error {
+	m := v.Metrics("")
+	m["split"], m["policy"], m["kl_reference"] = split, policy, reference
+	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		return err
+	}
+	ids := make([]int64, src.Len())
+	for i := range ids {
+		ids[i] = src.ID(i)
+	}
+	record := func(metric string, ids []int64, scores []float64) error {
+		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
+			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})
+	}
+	for _, of := range []struct {
+		metric string
+		scores []float64
+	}{{"reward", v.Rewards}, {"accuracy", v.Accuracies}} {
+		if len(of.scores) == len(ids) && len(ids) > 0 {
+			if err := record(of.metric, ids, of.scores); err != nil {
+				return err
+			}
+		}
+	}
+	return v.Recorded.Each(record)
+}
+
+// chosenFrom returns how many checkpoints competed for a policy on the queries of a split; 0 where none did: the last
+// of a phase was not chosen, unless checkpoint.restore_best hands on the best.
+func (s *scheduler) chosenFrom(split, policy string) int {
+	if n := len(s.pos.History); split == "val" && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
+		return n
+	}
+	return 0
+}

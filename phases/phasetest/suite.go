@@ -1,0 +1,158 @@
+package phasetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/phases"
+	"fulcrum/selector"
+	"fulcrum/selector/pointer"
+)
+
+// Settings are what the suite asks of a phase.
+type Settings struct {
+	Epochs int
+	LR     float64
+	Freeze []string // parameters that stay
+}
+
+// Suite checks what the scheduler and the preflight rely on in every phase. build makes the phase on a source; it returns
+// nil for settings that the phase does not have. documented reports whether docs/metrics.md knows a metric.
+func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Phase, error), documented func(metric string) bool) {
+	train, val := Toy(t)
+	made := func(t *testing.T, src selector.Source, s Settings) phases.Phase {
+		t.Helper()
+		p, err := build(src, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	begin := func(t *testing.T, p phases.Phase) *phases.Env {
+		t.Helper()
+		env := ToyEnv(t, val, &Memory{}, t.TempDir())
+		if err := p.Begin(env, 100); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.End)
+		phases.BeginEpoch(p, 1)
+		return env
+	}
+	t.Run("a resume equals the run that went on", func(t *testing.T) {
+		settings := Settings{Epochs: 2, LR: 1e-3}
+		plan := func() phases.Plan {
+			return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{made(t, train, settings)}}
+		}
+		steps := 2 * phases.StepsPerEpoch(plan().Phases[0])
+		resumes(t, plan, steps, func(rec phases.Recorder, dir string) *phases.Env { return ToyEnv(t, val, rec, dir) })
+	})
+	t.Run("a reward that is no number is refused before the step", func(t *testing.T) {
+		p := made(t, poisoned{train}, Settings{Epochs: 1, LR: 1e-3})
+		env := begin(t, p)
+		before := env.Policy.Params().Values()
+		_, err := p.Step(context.Background(), 1, 0, 0, []int{0, 1, 2})
+		var bad *phases.NonFiniteError
+		if !errors.As(err, &bad) || !slices.Equal(before, env.Policy.Params().Values()) {
+			t.Errorf("error %v, want a *phases.NonFiniteError and the weights as they were", err)
+		}
+	})
+	t.Run("frozen parameters stay", func(t *testing.T) {
+		const frozen = "query_proj"
+		p := made(t, train, Settings{Epochs: 1, LR: 1e-2, Freeze: []string{frozen}})
+		if p == nil {
+			t.Skip("the phase freezes nothing")
+		}
+		env := begin(t, p)
+		params, before := env.Policy.Params(), env.Policy.Params().Values()
+		step(t, p, 3)
+		after, moved := params.Values(), false
+		for _, name := range params.Names() {
+			from, to := params.Range(name)
+			same := slices.Equal(before[from:to], after[from:to])
+			if strings.Contains(name, frozen) && !same {
+				t.Errorf("%s moved", name)
+			}
+			moved = moved || !same
+		}
+		if !moved {
+			t.Error("nothing moved")
+		}
+	})
+	t.Run("metrics are documented", func(t *testing.T) {
+		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
+		begin(t, p)
+		row := step(t, p, 1)
+		for name := range phases.EndEpoch(p) {
+			row[name] = true
+		}
+		for name, value := range row {
+			if !documented(name) {
+				t.Errorf("docs/metrics.md does not know %s", name)
+			}
+			if k := reflect.TypeOf(value).Kind(); k != reflect.Float64 && k != reflect.Int && k != reflect.Bool && k != reflect.Slice {
+				t.Errorf("%s is a %s", name, k)
+			}
+		}
+		for _, name := range []string{"loss", "grad_norm", "lr"} {
+			if _, ok := row[name]; !ok {
+				t.Errorf("a step has no %s", name)
+			}
+		}
+	})
+	t.Run("it fits one batch", func(t *testing.T) {
+		p := made(t, train, Settings{Epochs: 1, LR: 1e-2})
+		env := begin(t, p)
+		before := preference(env.Policy, train)
+		step(t, p, 40)
+		if after := preference(env.Policy, train); !(after > before) {
+			t.Errorf("better candidates were preferred by %.4g nats, and by %.4g after 40 steps on them", before, after)
+		}
+	})
+}
+
+// batch are the queries that the suite trains on.
+var batch = []int{0, 1, 2, 3, 4, 5, 6, 7}
+
+// step makes n steps on the batch and returns the metrics of the last.
+func step(t *testing.T, p phases.Phase, n int) (row phases.Metrics) {
+	t.Helper()
+	for i := range n {
+		row = MustStepAt(t, p, i, batch)
+	}
+	return row
+}
+
+// preference returns how much likelier the better recorded candidates of the batch are: Σ (reward - mean)·log π.
+func preference(policy selector.Policy, src *pointer.Source) float64 {
+	b := src.Recorded(batch)
+	logp := LogProbs(policy, b)
+	sum := 0.0
+	for i := range b.B() {
+		mean, n := 0.0, 0.0
+		for at := i * b.G; at < (i+1)*b.G; at++ {
+			if b.Valid[at] {
+				mean, n = mean+b.Rewards[at], n+1
+			}
+		}
+		for at := i * b.G; at < (i+1)*b.G; at++ {
+			if b.Valid[at] {
+				sum += (b.Rewards[at] - mean/n) * logp[at]
+			}
+		}
+	}
+	return sum
+}
+
+// poisoned is a source of which one candidate has the reward NaN.
+type poisoned struct{ *pointer.Source }
+
+func (p poisoned) Recorded(queries []int) *selector.Batch {
+	b := p.Source.Recorded(queries)
+	b.Rewards[0] = math.NaN()
+	return b
+}

@@ -36,35 +36,6 @@ func (r *Run) Seed() int64 {
 	return int64(seed)
 }
 
-// Caption says below a figure how to read it.
-func (r *Run) Caption(name string) string {
-	switch name {
-	case "reward", "accuracy":
-		return "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. Moves smaller than the intervals of the results table are noise."
-	case "sampled_reward":
-		return "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is nothing left to learn from."
-	case "points":
-		return "Where the negative points of sampled completions fall. More of them in the confusion region is what the reward asks for; points on the object cost."
-	case "completions":
-		return "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too low, or that the policy has stopped ending its answers."
-	case "losses":
-		return "The training losses of different phases are different quantities. A validation loss that rises while the training loss falls is the mark of overfitting."
-	case "kl":
-		return "How far the policy has moved from its reference. Within the band β rests; it grows above and shrinks below."
-	case "ratio":
-		return "How much more likely the policy makes what a step learns from than the old policy did. A ratio that has left the clip range no longer pulls further that way."
-	case "schedules":
-		return "The learning rate, and where a phase has one the temperature, in each step."
-	case "advantages":
-		return "Advantages of what a step learns from. A histogram that narrows around 0 says that the groups have become alike."
-	case "signal":
-		return "The share of groups whose rewards differ: the others teach nothing."
-	case "grad_norm":
-		return "The size of the gradient before it is clipped. Spikes are steps that one batch dominates."
-	}
-	return ""
-}
-
 // ScoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
 // of the initial policy.
 func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {

@@ -43,7 +43,7 @@ func TestPlotsOfAnswers(t *testing.T) {
 	run, err := record.ReadRun(dir)
 	reportstest.Must(t, err)
 	reportstest.Must(t, DrawPlots(run))
-	names := plotFiles(dir)
+	names := drawnNames(dir)
 	if len(names) != len(Figures())-1 || slices.Contains(names, "points") { // no completion names points
 		t.Fatalf("drawn %v, want all of the %d figures but points", names, len(Figures()))
 	}
@@ -77,7 +77,7 @@ func TestRewardThatIsAccuracy(t *testing.T) {
 	if !strings.Contains(report, "### Reward and accuracy on dev (3 questions, answers of up to 4 tokens)") || strings.Contains(report, "### Accuracy") {
 		t.Errorf("two tables:\n%s", report)
 	}
-	if got := strings.Join(plotFiles(dir), " "); got != "reward sampled_reward completions" {
+	if got := strings.Join(drawnNames(dir), " "); got != "reward sampled_reward completions" {
 		t.Errorf("drawn %s", got)
 	}
 	run, err := record.ReadRun(dir)
@@ -183,7 +183,7 @@ func TestPointsFigure(t *testing.T) {
 	reportstest.Record(t, log, record.KindEpoch, "grpo", 1, 10, 10, map[string]any{"val_reward": 0.6, "val_reward_points_named": 2.5, "val_reward_points_in_confusion": 1.5})
 	reportstest.Must(t, log.Close())
 	reportstest.Must(t, RebuildReport(dir))
-	if got := strings.Join(plotFiles(dir), " "); got != "sampled_reward points completions" {
+	if got := strings.Join(drawnNames(dir), " "); got != "sampled_reward points completions" {
 		t.Errorf("drawn %s", got)
 	}
 	run, err := record.ReadRun(dir)

@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/internal/golden"
 	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 )
@@ -26,7 +27,7 @@ func TestPlots(t *testing.T) {
 	run, err := record.ReadRun(dir)
 	reportstest.Must(t, err)
 	reportstest.Must(t, DrawPlots(run))
-	names := plotFiles(dir)
+	names := drawnNames(dir)
 	if want := len(Figures()) - 3; len(names) != want { // three are of policies that write
 		t.Fatalf("drawn %v, want %d of %d figures", names, want, len(Figures()))
 	}
@@ -128,7 +129,7 @@ func TestPlotsOfOddRuns(t *testing.T) {
 			run, err := record.ReadRun(dir)
 			reportstest.Must(t, err)
 			reportstest.Must(t, drawSafely(run))
-			if got := strings.Join(plotFiles(dir), " "); got != tc.want {
+			if got := strings.Join(drawnNames(dir), " "); got != tc.want {
 				t.Errorf("drawn %q, want %q", got, tc.want)
 			}
 		})
@@ -197,7 +198,7 @@ func TestPlotterDrawsBesideAndAtTheEnd(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("1000 requests took %v: a request must not wait", took)
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(plotFiles(dir)) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); len(drawnNames(dir)) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing drawn")
 		}
@@ -205,7 +206,7 @@ func TestPlotterDrawsBesideAndAtTheEnd(t *testing.T) {
 	reportstest.Record(t, log, record.KindStep, "rce", 1, 2, 2, map[string]any{"loss": 1.0, "grad_norm": 1.0})
 	reportstest.Must(t, p.Close())
 	reportstest.Must(t, p.Close())
-	if got := strings.Join(plotFiles(dir), " "); got != "losses grad_norm" {
+	if got := strings.Join(drawnNames(dir), " "); got != "losses grad_norm" {
 		t.Errorf("after Close: %q, want losses grad_norm", got)
 	}
 }
@@ -228,5 +229,55 @@ func BenchmarkDrawPlots(b *testing.B) {
 	reportstest.Must(b, err)
 	for b.Loop() {
 		reportstest.Must(b, DrawPlots(run))
+	}
+}
+
+// drawnNames returns the names of the figures that a run folder holds.
+func drawnNames(dir string) []string {
+	var names []string
+	for _, f := range drawnFigures(dir, Figures()) {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// toyPlot is a figure in one place: its name, what it draws and its caption.
+func toyPlot() Figure {
+	return Figure{Name: "toy", Caption: "Seconds of a step.", Make: func(run *record.Run) *chart.Figure {
+		p := newPanel(run, "seconds")
+		p.AddSteps(run, "step_seconds", "seconds of a step", chart.Blue)
+		return Stack("Toy", "", p)
+	}}
+}
+
+// A new figure is one entry: it is drawn beside the others and stands in the report with its caption.
+func TestAToyFigureIsOneEntry(t *testing.T) {
+	run, err := record.ReadRun(reportstest.FakeRun(t, 1))
+	reportstest.Must(t, err)
+	figures := append(Figures(), toyPlot())
+	reportstest.Must(t, drawPlots(run, figures))
+	for _, ending := range []string{".png", ".svg"} {
+		if _, err := os.Stat(filepath.Join(run.Dir, PlotsFolder, "toy"+ending)); err != nil {
+			t.Error(err)
+		}
+	}
+	var d page.Document
+	reportPlots(&d, run, figures)
+	if got := d.B.String(); !strings.HasSuffix(got, "![toy](plots/toy.png)\n\n*Figure 10.* Seconds of a step.\n\n") {
+		t.Errorf("the report ends with %q", got[max(0, len(got)-120):])
+	}
+}
+
+// Every figure says how to read it, and its name is a file's.
+func TestEveryFigureHasItsCaption(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range Figures() {
+		if f.Caption == "" || f.Make == nil || seen[f.Name] || f.Name != filepath.Base(f.Name) {
+			t.Errorf("figure %q: caption %q, drawn %v, twice %v", f.Name, f.Caption, f.Make != nil, seen[f.Name])
+		}
+		seen[f.Name] = true
+		if _, err := os.Stat("figure_" + f.Name + ".go"); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,9 +1,7 @@
 package runreport
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -105,15 +103,4 @@ func drawSafely(run *record.Run) (err error) {
 		}
 	}()
 	return DrawPlots(run)
-}
-
-// plotFiles returns the names (without extension) of the figures that a run folder holds.
-func plotFiles(dir string) []string {
-	var names []string
-	for _, maker := range Figures() {
-		if _, err := os.Stat(dir + "/" + PlotsFolder + "/" + maker.Name + ".png"); !errors.Is(err, os.ErrNotExist) {
-			names = append(names, maker.Name)
-		}
-	}
-	return names
 }

@@ -60,7 +60,7 @@ func ReportOf(run *record.Run) (string, error) {
 	reportData(&d, s)
 	reportResults(&d, run, s, stages)
 	reportPhases(&d, run, s)
-	reportPlots(&d, run)
+	reportPlots(&d, run, Figures())
 	reportExamples(&d, run)
 	if err := reportCompletions(&d, run); err != nil {
 		return "", err
@@ -297,15 +297,15 @@ func reportData(d *page.Document, s *record.Summary) {
 	d.Table([]string{"", ">"}, rows)
 }
 
-func reportPlots(d *page.Document, run *record.Run) {
-	names := plotFiles(run.Dir)
-	if len(names) == 0 {
+func reportPlots(d *page.Document, run *record.Run, figures []Figure) {
+	drawn := drawnFigures(run.Dir, figures)
+	if len(drawn) == 0 {
 		return
 	}
 	d.Heading(2, "Plots")
-	for i, name := range names {
-		d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(name, "_", " "), PlotsFolder, name)
-		d.Paragraph("*Figure %d.* %s", i+1, run.Caption(name))
+	for i, f := range drawn {
+		d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(f.Name, "_", " "), PlotsFolder, f.Name)
+		d.Paragraph("*Figure %d.* %s", i+1, f.Caption)
 	}
 }
 

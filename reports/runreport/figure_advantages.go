@@ -2,13 +2,21 @@ package runreport
 
 import (
 	"fmt"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/record"
 	"math"
 
 	"gonum.org/v1/plot/vg/draw"
-
-	"fulcrum/reports/chart"
-	"fulcrum/reports/record"
 )
+
+func advantagesPlot() Figure {
+	return Figure{
+		Name: "advantages",
+		Make: advantageFigure,
+		Caption: "Advantages of what a step learns from. A histogram that narrows around 0 says that the groups have " +
+			"become alike.",
+	}
+}
 
 // advantageFigure shows how advantages spread over time, and their histogram in the first and the last
 // epoch of each phase that has them.

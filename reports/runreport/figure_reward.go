@@ -1,17 +1,28 @@
 package runreport
 
 import (
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"fulcrum/reports/chart"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 )
+
+// scoreCaption is of the figures of a score.
+const scoreCaption = "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. " +
+	"Moves smaller than the intervals of the results table are noise."
+
+func rewardPlot() Figure {
+	return Figure{
+		Name:    "reward",
+		Make:    rewardFigure,
+		Caption: scoreCaption,
+	}
+}
 
 // rewardFigure shows the validation reward of greedy decoding against its baselines.
 func rewardFigure(run *record.Run) *chart.Figure {
@@ -21,13 +32,6 @@ func rewardFigure(run *record.Run) *chart.Figure {
 	}
 	sampled.AddSteps(run, "mean_reward", "of the training groups, recorded or sampled", chart.Green)
 	return scoreFigure(run, "reward", sampled)
-}
-
-func accuracyFigure(run *record.Run) *chart.Figure {
-	if rewardIsAccuracy(run) {
-		return nil // the same figure again
-	}
-	return scoreFigure(run, "accuracy")
 }
 
 // scoreFigure shows a validation score twice, with all baselines and closer, and further panels.

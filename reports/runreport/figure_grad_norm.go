@@ -1,0 +1,28 @@
+package runreport
+
+import (
+	"fmt"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/record"
+)
+
+func gradNormPlot() Figure {
+	return Figure{
+		Name:    "grad_norm",
+		Make:    gradNormFigure,
+		Caption: "The size of the gradient before it is clipped. Spikes are steps that one batch dominates.",
+	}
+}
+
+func gradNormFigure(run *record.Run) *chart.Figure {
+	p := newPanel(run, "global norm before clipping")
+	if !p.AddSteps(run, "grad_norm", "gradient norm", chart.Blue) {
+		return nil
+	}
+	p.Log = columnMin(run, "grad_norm") > 0
+	if clip, ok := run.SettingNumber("optim", "grad_clip_norm"); ok && clip > 0 {
+		p.Layers = append(p.Layers, chart.LevelOf{Y: clip, Style: chart.Dashed(chart.Vermillion), InRange: true})
+		p.Legend = append(p.Legend, chart.LegendItem{Text: fmt.Sprintf("clipped above %.4g", clip), Draw: chart.LineSample(chart.Dashed(chart.Vermillion))})
+	}
+	return Stack("Gradient norm", "Steps above the dashed line are scaled down to it.", p)
+}

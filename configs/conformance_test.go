@@ -225,7 +225,7 @@ func TestOverrideKeysRefused(t *testing.T) {
 		"a@b@c=1", "a//b=1", "a/=1", "/a=1", "a.=1", "key=[]aa", `key=['a\', 'b']`, "key={'a': " +
 			"1}", `key={" a ": 0}`, "a=\"x", "a='b\\'", "a=}", "a=[1 " +
 			"2", "a={x}", "a={x:1,}", "a={:1}", "a=f(", "a=int(1", "a=int(1,)", "a=int(,1)",
-			"a=~", "a=!x", "a=#x", "a=x;y", "a=x&y", "a=<x", "a=x^y", "a=x`y", "a=x\ny"} {
+		"a=~", "a=!x", "a=#x", "a=x;y", "a=x&y", "a=<x", "a=x^y", "a=x`y", "a=x\ny"} {
 		if o, err := ParseOverride(in); err == nil {
 			t.Errorf("%q: got key %q value %s, want an error", in, o.Key, o.value.reprint())
 		} else if !strings.Contains(err.Error(), in) || !strings.Contains(err.Error(), "column ") {

@@ -200,7 +200,7 @@ func (c *Config) Validate() error {
 					name, strings.Join(takenNames, ", "))
 			}
 			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: " +
+				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: "+
 					"grpo", name)
 			}
 			seen[name] = true
@@ -215,7 +215,7 @@ func (c *Config) Validate() error {
 			online = online || p.Traits(c).Online
 		}
 		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
-			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take " +
+			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 				"the phase out of schedule")
 		}
 	}

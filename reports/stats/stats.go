@@ -62,7 +62,7 @@ type Paired struct {
 	Correction
 	Verdict Verdict `json:"verdict"`
 
-	Values []float64 // differences of the independent units
+	Values []float64 `json:"-"` // differences of the independent units
 	opt    Options
 }
 

@@ -15,7 +15,7 @@ type KLOptions struct {
 	// exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their
 	// tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ
 	// with ρ = policy/reference
-	Estimator string `koanf:"estimator" enum:"exact,k1,k2,k3,k3_reversed"`
+	Estimator string `koanf:"estimator"`
 	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed:
 	// never
 	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
@@ -61,7 +61,6 @@ func DefaultKLOptions() KLOptions {
 func (o KLOptions) Validate() error {
 	errs := []error{
 		option.Want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
-		option.OneOf("estimator", o.Estimator, "exact", "k1", "k2", "k3", "k3_reversed"),
 		option.OneOf("controller", o.Controller, "band", "proportional", "fixed"),
 		option.OneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
 		option.Want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),

@@ -202,7 +202,6 @@ func TestKLOptionsValidate(t *testing.T) {
 		{func(o *KLOptions) { o.Factor = 1 }, "factor: want more than 1"},
 		{func(o *KLOptions) { o.BetaMax = 0.0001 }, "beta_max: want at least beta_min = 0.001"},
 		{func(o *KLOptions) { o.Beta = math.NaN() }, "beta: want a number"},
-		{func(o *KLOptions) { o.Estimator = "k4" }, "estimator: want one of exact, k1, k2, k3"},
 		{func(o *KLOptions) { o.Update = "batch" }, "update: want one of"},
 		{func(o *KLOptions) { o.Controller, o.Gain = "proportional", 9 }, "gain: want"},
 	} {

@@ -3,7 +3,6 @@ package mlflow
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/secret"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -28,12 +26,12 @@ type Options struct {
 	Server       Server
 	Experiment   string            // its name; made when there is none
 	ExperimentID string            // instead of the name
-	RunID        string            // an Client run that exists already, to log to; "": a new one
+	RunID        string            // an MLflow run that exists already, to log to; "": a new one
 	RunName      string            // "": the server makes one up
 	Params       map[string]string // the configuration: dotted key → value
 	Tags         map[string]string
-	Dir          string                             // run folder: keeps the id of the Client run for a resume
-	Resumed      bool                               // go on in the Client run that Dir names
+	Dir          string                             // run folder: keeps the id of the MLflow run for a resume
+	Resumed      bool                               // go on in the MLflow run that Dir names
 	Say          func(level record.Level, s string) // a warning or a line for the log; from another goroutine
 
 	every, backoff, patience time.Duration // between two sendings, before a second try, at the end; 0: the defaults
@@ -41,23 +39,23 @@ type Options struct {
 
 // What a batch may hold: the limits of runs/log-batch, and of parameters that every storage backend keeps.
 const (
-	mlflowFile        = "mlflow.json"
-	mlflowMetrics     = 1000
-	mlflowParams      = 100
-	mlflowTags        = 100
-	mlflowParamLength = 500
-	mlflowTagLength   = 5000
-	mlflowKeyLength   = 250
-	mlflowQueue       = 50_000 // values that wait for a slow server; steps beyond them are left out
+	keptFile       = "mlflow.json"
+	maxMetrics     = 1000
+	maxParams      = 100
+	maxTags        = 100
+	maxParamLength = 500
+	maxTagLength   = 5000
+	maxKeyLength   = 250
+	maxQueue       = 50_000 // values that wait for a slow server; steps beyond them are left out
 )
 
-// Client copies the rows of a run to an Client tracking server while it happens (REST API 2.0, no client
+// Client copies the rows of a run to an MLflow tracking server while it happens (REST API 2.0, no client
 // library). It works in a goroutine of its own and never slows or fails the run: rows wait in a bounded queue,
 // what does not fit or cannot be sent is counted, and a server that does not answer is one warning. The methods
 // of a nil Client do nothing.
 type Client struct {
 	opt    Options
-	rest   *mlflowClient
+	rest   *restClient
 	cancel context.CancelFunc
 	wake   chan struct{} // a batch is full
 	ending chan struct{}
@@ -65,48 +63,48 @@ type Client struct {
 
 	mu       sync.Mutex
 	rows     int               // so far
-	metrics  []mlflowMetric    // to be sent, oldest first
+	metrics  []metric          // to be sent, oldest first
 	tags     map[string]string // to be sent
 	dropped  int               // values that found the queue full or that the server refused
 	infinite map[string]int    // names of metrics that were not finite → first global step
-	final    *mlflowEnd
+	final    *runEnd
 
 	silent atomic.Bool // the last try had no answer
 	off    atomic.Bool // the server refused for good
 
 	// Only the goroutine uses these.
-	kept    mlflowKept
+	kept    keptRun
 	failing bool // the last try failed
 	warned  bool
 }
 
-type mlflowMetric struct {
+type metric struct {
 	Key       string  `json:"key"`
 	Value     float64 `json:"value"`
 	Timestamp int64   `json:"timestamp"` // ms since 1970
 	Step      int     `json:"step"`
 }
 
-type mlflowPair struct {
+type pair struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-// mlflowKept is mlflow.json: which Client run a run folder belongs to.
-type mlflowKept struct {
+// keptRun is mlflow.json: which MLflow run a run folder belongs to.
+type keptRun struct {
 	TrackingURI string `json:"tracking_uri"` // without user and password
 	RunID       string `json:"run_id"`
 	Params      bool   `json:"params"` // they are there: a resume must not send others
 	artifacts   string // where the server keeps the run's files
 }
 
-type mlflowEnd struct {
+type runEnd struct {
 	status string
 	at     time.Time
 	files  []string
 }
 
-// FromEnv reads the variables that Client's own clients read. asked says whether MLFLOW_TRACKING_URI is
+// FromEnv reads the variables that MLflow's own clients read. asked says whether MLFLOW_TRACKING_URI is
 // set; an error says why its server cannot be logged to.
 func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
 	uri := getenv("MLFLOW_TRACKING_URI")
@@ -142,14 +140,14 @@ func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
 func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second), cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Client{opt: opt, rest: newMLflowClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+	m := &Client{opt: opt, rest: newRestClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go m.work(ctx)
 	return m
 }
 
 // Row queues a row's numbers under their TensorBoard names. Numbers that are not finite are left out: pages of
-// Client 3 do not load for runs that have them. A tag names them instead.
+// MLflow 3 do not load for runs that have them. A tag names them instead.
 func (m *Client) Row(r record.Row) {
 	if m == nil || m.off.Load() {
 		return
@@ -162,11 +160,11 @@ func (m *Client) Row(r record.Row) {
 	if r.Kind == record.KindEvent {
 		switch severity := r.Text("severity"); severity {
 		case "warning", "stop", "error":
-			m.tags[mlflowKey("fulcrum."+severity+"."+r.Text("event"))] = r.Text("message")
+			m.tags[validKey("fulcrum."+severity+"."+r.Text("event"))] = r.Text("message")
 		}
 		return
 	}
-	if r.Kind == record.KindStep && len(m.metrics) >= mlflowQueue {
+	if r.Kind == record.KindStep && len(m.metrics) >= maxQueue {
 		m.dropped += len(r.Fields)
 		return
 	}
@@ -181,7 +179,7 @@ func (m *Client) Row(r record.Row) {
 		default:
 			continue
 		}
-		key := mlflowKey(record.EventTag(r, name))
+		key := validKey(record.EventTag(r, name))
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			if _, known := m.infinite[key]; !known {
 				m.infinite[key] = r.GlobalStep
@@ -189,9 +187,9 @@ func (m *Client) Row(r record.Row) {
 			}
 			continue
 		}
-		m.metrics = append(m.metrics, mlflowMetric{key, x, at, r.GlobalStep})
+		m.metrics = append(m.metrics, metric{key, x, at, r.GlobalStep})
 	}
-	if len(m.metrics) >= mlflowMetrics {
+	if len(m.metrics) >= maxMetrics {
 		m.hurry()
 	}
 }
@@ -213,8 +211,8 @@ func (m *Client) infiniteText() string {
 	return strings.Join(parts, ", ")
 }
 
-// mlflowKey makes a name one that Client accepts: letters, digits and _-. /.
-func mlflowKey(name string) string {
+// validKey makes a name one that MLflow accepts: letters, digits and _-. /.
+func validKey(name string) string {
 	name = strings.Map(func(c rune) rune {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.ContainsRune("_-./ ", c):
@@ -222,7 +220,7 @@ func mlflowKey(name string) string {
 		}
 		return '_'
 	}, name)
-	return cutBytes(strings.Trim(name, "/"), mlflowKeyLength)
+	return cutBytes(strings.Trim(name, "/"), maxKeyLength)
 }
 
 // cutBytes cuts a text to so many bytes, at a character.
@@ -233,7 +231,7 @@ func cutBytes(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }
 
-// Params returns the settings of a run folder as Client's parameters. Headers of HTTP requests and secrets of
+// Params returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
 // addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
 func Params(dir string) (map[string]string, error) {
 	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
@@ -256,7 +254,7 @@ func (m *Client) Close(state string, files []string) {
 	}
 	m.mu.Lock()
 	m.tags["fulcrum.state"] = state
-	m.final = &mlflowEnd{status, time.Now(), files}
+	m.final = &runEnd{status, time.Now(), files}
 	m.mu.Unlock()
 	close(m.ending)
 	patience := m.opt.patience
@@ -269,14 +267,14 @@ func (m *Client) Close(state string, files []string) {
 	m.cancel()
 }
 
-// Tag sets a tag of the Client run.
+// Tag sets a tag of the MLflow run.
 func (m *Client) Tag(key, value string) {
 	if m == nil || value == "" {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tags[mlflowKey(key)] = value
+	m.tags[validKey(key)] = value
 }
 
 // work sends batches until the run ends. A try that fails is repeated after a pause that doubles, at the end too
@@ -289,8 +287,7 @@ func (m *Client) work(ctx context.Context) {
 			return // a run that failed before its first row is none
 		}
 		err := m.send(ctx)
-		var refused *mlflowError
-		answered := errors.As(err, &refused)
+		refused, answered := errors.AsType[*serverError](err)
 		m.silent.Store(err != nil && !answered)
 		switch {
 		case err == nil:
@@ -372,8 +369,7 @@ func (m *Client) finish(ctx context.Context) {
 func (m *Client) insist(ctx context.Context, call func() error) error {
 	for pause := m.opt.backoff; ; pause *= 2 {
 		err := call()
-		var refused *mlflowError
-		if !errors.As(err, &refused) || !refused.temporary() {
+		if refused, ok := errors.AsType[*serverError](err); !ok || !refused.temporary() {
 			return err
 		}
 		select {
@@ -414,7 +410,7 @@ func (m *Client) warn(format string, args ...any) {
 	}
 }
 
-// send makes the Client run if there is none yet and sends all that waits.
+// send makes the MLflow run if there is none yet and sends all that waits.
 func (m *Client) send(ctx context.Context) error {
 	if m.kept.RunID == "" {
 		if err := m.begin(ctx); err != nil {
@@ -428,17 +424,16 @@ func (m *Client) send(ctx context.Context) error {
 	}
 	for {
 		m.mu.Lock()
-		metrics := slices.Clone(m.metrics[:min(len(m.metrics), mlflowMetrics-mlflowTags)])
-		tags := pairsOf(m.tags, mlflowTagLength)
-		tags = tags[:min(len(tags), mlflowTags)]
+		metrics := slices.Clone(m.metrics[:min(len(m.metrics), maxMetrics-maxTags)])
+		tags := pairsOf(m.tags, maxTagLength)
+		tags = tags[:min(len(tags), maxTags)]
 		m.mu.Unlock()
 		if len(metrics)+len(tags) == 0 {
 			return nil
 		}
 		body := map[string]any{"run_id": m.kept.RunID, "metrics": metrics, "tags": tags}
 		err := m.rest.post(ctx, "runs/log-batch", body, nil)
-		var refused *mlflowError
-		if errors.As(err, &refused) && refused.Status == 400 { // these values, not all: go on without them
+		if refused, ok := errors.AsType[*serverError](err); ok && refused.Status == 400 { // these values, not all: go on without them
 			m.warn("MLflow refuses a batch: %v", err)
 			m.mu.Lock()
 			m.dropped += len(metrics)
@@ -451,7 +446,7 @@ func (m *Client) send(ctx context.Context) error {
 		m.mu.Lock()
 		m.metrics = slices.Delete(m.metrics, 0, len(metrics))
 		for _, tag := range tags {
-			if cutBytes(m.tags[tag.Key], mlflowTagLength) == tag.Value { // not set anew meanwhile
+			if cutBytes(m.tags[tag.Key], maxTagLength) == tag.Value { // not set anew meanwhile
 				delete(m.tags, tag.Key)
 			}
 		}
@@ -459,21 +454,20 @@ func (m *Client) send(ctx context.Context) error {
 	}
 }
 
-func pairsOf(m map[string]string, limit int) []mlflowPair {
-	pairs := []mlflowPair{}
+func pairsOf(m map[string]string, limit int) []pair {
+	pairs := []pair{}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if m[key] != "" {
-			pairs = append(pairs, mlflowPair{mlflowKey(key), cutBytes(m[key], limit)})
+			pairs = append(pairs, pair{validKey(key), cutBytes(m[key], limit)})
 		}
 	}
 	return pairs
 }
 
 func (m *Client) sendParams(ctx context.Context) error {
-	for batch := range slices.Chunk(pairsOf(m.opt.Params, mlflowParamLength), mlflowParams) {
+	for batch := range slices.Chunk(pairsOf(m.opt.Params, maxParamLength), maxParams) {
 		err := m.rest.post(ctx, "runs/log-batch", map[string]any{"run_id": m.kept.RunID, "params": batch}, nil)
-		var refused *mlflowError
-		if errors.As(err, &refused) && refused.Status == 400 {
+		if refused, ok := errors.AsType[*serverError](err); ok && refused.Status == 400 {
 			m.warn("MLflow refuses parameters: %v", err)
 			err = nil
 		}
@@ -483,106 +477,4 @@ func (m *Client) sendParams(ctx context.Context) error {
 	}
 	m.kept.Params = true
 	return m.keep()
-}
-
-// begin finds or makes the Client run.
-func (m *Client) begin(ctx context.Context) error {
-	id := m.opt.RunID
-	if m.opt.Resumed {
-		var kept mlflowKept
-		if err := record.ReadJSON(filepath.Join(m.opt.Dir, mlflowFile), &kept); err == nil && kept.TrackingURI == m.opt.Server.URI && kept.RunID != "" {
-			m.kept.Params, id = kept.Params, kept.RunID
-		}
-	}
-	if id != "" {
-		found, err := m.reopen(ctx, id)
-		if found || err != nil {
-			return err
-		}
-		m.kept.Params = false
-	}
-	experiment, err := m.experiment(ctx)
-	if err != nil {
-		return err
-	}
-	tags := map[string]string{}
-	maps.Copy(tags, m.opt.Tags)
-	if m.opt.RunName != "" {
-		tags["mlflow.runName"] = m.opt.RunName // servers before 1.30 know no run_name
-	}
-	body := map[string]any{"experiment_id": experiment, "start_time": time.Now().UnixMilli(), "run_name": m.opt.RunName, "tags": pairsOf(tags, mlflowTagLength)}
-	var made mlflowRun
-	if err := m.rest.post(ctx, "runs/create", body, &made); err != nil {
-		return err
-	}
-	return m.use(made)
-}
-
-// use keeps the id of the Client run.
-func (m *Client) use(run mlflowRun) error {
-	info := run.Run.Info
-	m.kept.TrackingURI, m.kept.RunID, m.kept.artifacts = m.opt.Server.URI, cmp.Or(info.RunID, info.RunUUID), info.ArtifactURI
-	if m.kept.RunID == "" {
-		return &mlflowError{Status: 200, Message: "the server's answer to runs/create has no run_id: is this an MLflow server?"}
-	}
-	return m.keep()
-}
-
-func (m *Client) keep() error {
-	text, err := json.MarshalIndent(m.kept, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(m.opt.Dir, mlflowFile), append(text, '\n'), 0o644)
-}
-
-// reopen goes on in an Client run, and reports false when the server does not have it any more.
-func (m *Client) reopen(ctx context.Context, id string) (bool, error) {
-	var run mlflowRun
-	err := m.rest.get(ctx, "runs/get", url.Values{"run_id": {id}}, &run)
-	var refused *mlflowError
-	if errors.As(err, &refused) && refused.Code == "RESOURCE_DOES_NOT_EXIST" || err == nil && run.Run.Info.Stage == "deleted" {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := m.rest.post(ctx, "runs/update", map[string]any{"run_id": id, "status": "RUNNING"}, nil); err != nil {
-		return false, err
-	}
-	return true, m.use(run)
-}
-
-// experiment returns the experiment's id, making the experiment where there is none.
-func (m *Client) experiment(ctx context.Context) (string, error) {
-	if m.opt.ExperimentID != "" {
-		return m.opt.ExperimentID, nil
-	}
-	id, err := m.experimentByName(ctx)
-	var refused *mlflowError
-	if !errors.As(err, &refused) || refused.Code != "RESOURCE_DOES_NOT_EXIST" {
-		return id, err
-	}
-	var made struct {
-		ID string `json:"experiment_id"`
-	}
-	err = m.rest.post(ctx, "experiments/create", map[string]any{"name": m.opt.Experiment}, &made)
-	if errors.As(err, &refused) && refused.Code == "RESOURCE_ALREADY_EXISTS" { // another job of the sweep was faster
-		return m.experimentByName(ctx)
-	}
-	return made.ID, err
-}
-
-func (m *Client) experimentByName(ctx context.Context) (string, error) {
-	var found struct {
-		Experiment struct {
-			ID    string `json:"experiment_id"`
-			Stage string `json:"lifecycle_stage"`
-		} `json:"experiment"`
-	}
-	err := m.rest.get(ctx, "experiments/get-by-name", url.Values{"experiment_name": {m.opt.Experiment}}, &found)
-	if err == nil && found.Experiment.Stage == "deleted" {
-		err = &mlflowError{Status: 400, Message: fmt.Sprintf("the experiment %q is deleted: restore it or set MLFLOW_EXPERIMENT_NAME", m.opt.Experiment)}
-	}
-	return found.Experiment.ID, err
 }

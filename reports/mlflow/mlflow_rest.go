@@ -17,7 +17,7 @@ import (
 	"fulcrum/internal/secret"
 )
 
-// Server is a tracking server and who logs to it. User and password win over a token, as in Client.
+// Server is a tracking server and who logs to it. User and password win over a token, as in MLflow.
 type Server struct {
 	URI      string // http(s)://host[:port][/prefix], without a slash at its end
 	Token    string
@@ -25,16 +25,16 @@ type Server struct {
 	Password string
 }
 
-// mlflowError is a request that the server answered with an error.
-type mlflowError struct {
+// serverError is a request that the server answered with an error.
+type serverError struct {
 	URI     string
 	Status  int    // of HTTP
-	Code    string // of Client: RESOURCE_DOES_NOT_EXIST, …
+	Code    string // of MLflow: RESOURCE_DOES_NOT_EXIST, …
 	Message string
 	after   time.Duration // Retry-After
 }
 
-func (e *mlflowError) Error() string {
+func (e *serverError) Error() string {
 	text := fmt.Sprintf("%s answers %d", e.URI, e.Status)
 	if e.Code != "" {
 		text += " " + e.Code
@@ -49,12 +49,12 @@ func (e *mlflowError) Error() string {
 }
 
 // temporary reports whether the same request may succeed later.
-func (e *mlflowError) temporary() bool {
+func (e *serverError) temporary() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
-// mlflowRun is the part of a run that its logging needs.
-type mlflowRun struct {
+// serverRun is the part of a run that its logging needs.
+type serverRun struct {
 	Run struct {
 		Info struct {
 			RunID       string `json:"run_id"`
@@ -65,17 +65,17 @@ type mlflowRun struct {
 	} `json:"run"`
 }
 
-// mlflowClient speaks the REST API 2.0.
-type mlflowClient struct {
+// restClient speaks the REST API 2.0.
+type restClient struct {
 	server Server
 	http   *http.Client
 }
 
-func newMLflowClient(server Server) *mlflowClient {
-	return &mlflowClient{server, &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}}
+func newRestClient(server Server) *restClient {
+	return &restClient{server, &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}}
 }
 
-func (c *mlflowClient) post(ctx context.Context, call string, body, answer any) error {
+func (c *restClient) post(ctx context.Context, call string, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -83,18 +83,18 @@ func (c *mlflowClient) post(ctx context.Context, call string, body, answer any) 
 	return c.do(ctx, http.MethodPost, "/api/2.0/mlflow/"+call, "application/json", text, answer)
 }
 
-func (c *mlflowClient) get(ctx context.Context, call string, query url.Values, answer any) error {
+func (c *restClient) get(ctx context.Context, call string, query url.Values, answer any) error {
 	return c.do(ctx, http.MethodGet, "/api/2.0/mlflow/"+call+"?"+query.Encode(), "", nil, answer)
 }
 
 // put uploads a file through the server's artifact proxy.
-func (c *mlflowClient) put(ctx context.Context, path string, data []byte) error {
+func (c *restClient) put(ctx context.Context, path string, data []byte) error {
 	escaped := (&url.URL{Path: path}).EscapedPath()
 	return c.do(ctx, http.MethodPut, "/api/2.0/mlflow-artifacts/artifacts/"+escaped, "application/octet-stream", data, nil)
 }
 
-// do makes a request and reads its answer. An error of the server's is an *mlflowError.
-func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body []byte, answer any) error {
+// do makes a request and reads its answer. An error of the server's is an *serverError.
+func (c *restClient) do(ctx context.Context, method, path, kind string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, c.server.URI+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 	if err != nil {
 		var away *secret.RedirectError
 		if errors.As(err, &away) {
-			return &mlflowError{URI: c.server.URI, Status: http.StatusPermanentRedirect, Message: away.Error()}
+			return &serverError{URI: c.server.URI, Status: http.StatusPermanentRedirect, Message: away.Error()}
 		}
 		return fmt.Errorf("%s does not answer: %w", c.server.URI, secret.Cause(err))
 	}
@@ -122,7 +122,7 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 		return fmt.Errorf("%s does not answer: %w", c.server.URI, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		refused := &mlflowError{URI: c.server.URI, Status: resp.StatusCode}
+		refused := &serverError{URI: c.server.URI, Status: resp.StatusCode}
 		var said struct {
 			Code    string `json:"error_code"`
 			Message string `json:"message"`
@@ -139,7 +139,7 @@ func (c *mlflowClient) do(ctx context.Context, method, path, kind string, body [
 		return nil
 	}
 	if err := jsonwords.Unmarshal(text, answer); err != nil {
-		return &mlflowError{URI: c.server.URI, Status: resp.StatusCode, Message: "the answer is not JSON: is this an MLflow server?"}
+		return &serverError{URI: c.server.URI, Status: resp.StatusCode, Message: "the answer is not JSON: is this an MLflow server?"}
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type fakeMLflow struct {
 type mlflowFakeRun struct {
 	experiment, name, status string
 	tags, params             map[string]string
-	metrics                  map[string][]mlflowMetric
+	metrics                  map[string][]metric
 	stage                    string
 }
 
@@ -65,8 +65,8 @@ func (s *fakeMLflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		RunName      string `json:"run_name"`
 		RunID        string `json:"run_id"`
 		Status       string `json:"status"`
-		Tags, Params []mlflowPair
-		Metrics      []mlflowMetric
+		Tags, Params []pair
+		Metrics      []metric
 	}
 	if r.Method == http.MethodPost {
 		if err := json.Unmarshal(text, &body); err != nil {
@@ -97,7 +97,7 @@ func (s *fakeMLflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"experiment_id": %q}`, id)
 	case call == "runs/create":
 		id := fmt.Sprintf("run%d", len(s.runs)+1)
-		s.runs[id] = &mlflowFakeRun{experiment: body.ExperimentID, name: body.RunName, status: "RUNNING", tags: map[string]string{}, params: map[string]string{}, metrics: map[string][]mlflowMetric{}, stage: "active"}
+		s.runs[id] = &mlflowFakeRun{experiment: body.ExperimentID, name: body.RunName, status: "RUNNING", tags: map[string]string{}, params: map[string]string{}, metrics: map[string][]metric{}, stage: "active"}
 		s.runs[id].merge(body.Tags, nil, nil)
 		s.describe(w, id)
 	case call == "runs/get" && r.Method == http.MethodGet:
@@ -137,7 +137,7 @@ func (s *fakeMLflow) describe(w http.ResponseWriter, id string) {
 }
 
 // merge does what the real server does: parameters never change, names are checked.
-func (r *mlflowFakeRun) merge(tags, params []mlflowPair, metrics []mlflowMetric) string {
+func (r *mlflowFakeRun) merge(tags, params []pair, metrics []metric) string {
 	for _, p := range params {
 		if had, ok := r.params[p.Key]; ok && had != p.Value {
 			return "changing param values is not allowed: " + p.Key
@@ -159,7 +159,7 @@ func (r *mlflowFakeRun) merge(tags, params []mlflowPair, metrics []mlflowMetric)
 	return ""
 }
 
-// heard are the warnings and lines that Client said.
+// heard are the warnings and lines that MLflow said.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -229,7 +229,7 @@ func TestMLflowLogsARun(t *testing.T) {
 	if len(loss) != steps || len(run.metrics["grpo/train/items"]) != steps {
 		t.Fatalf("%d and %d values of %d steps", len(loss), len(run.metrics["grpo/train/items"]), steps)
 	}
-	if want := (mlflowMetric{"grpo/train/loss", 0.5, 1000002, 2}); loss[1] != want {
+	if want := (metric{"grpo/train/loss", 0.5, 1000002, 2}); loss[1] != want {
 		t.Errorf("second value %+v, want %+v", loss[1], want)
 	}
 	for key, want := range map[string]float64{"grpo/epoch/val_reward": 0.5, "eval/dev/best/reward": 0.25} {
@@ -357,15 +357,15 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 	s.Close()
 	opt := fastMLflow(t, s.URL, h)
 	m := Start(opt)
-	for i := range 3 * mlflowQueue {
+	for i := range 3 * maxQueue {
 		m.Row(stepRow(i, map[string]any{"loss": 0.5}))
 	}
 	m.Row(record.Row{Kind: record.KindEpoch, Phase: "grpo", Fields: map[string]any{"val_reward": 1.0}})
 	m.mu.Lock()
 	waiting, dropped := len(m.metrics), m.dropped
 	m.mu.Unlock()
-	if waiting != mlflowQueue+1 || dropped != 2*mlflowQueue {
-		t.Errorf("%d wait and %d are dropped, want %d and %d", waiting, dropped, mlflowQueue+1, 2*mlflowQueue)
+	if waiting != maxQueue+1 || dropped != 2*maxQueue {
+		t.Errorf("%d wait and %d are dropped, want %d and %d", waiting, dropped, maxQueue+1, 2*maxQueue)
 	}
 	m.Close(record.StateFailed, nil)
 	if want := "150,001 values did not get there"; !strings.Contains(h.text(), want) {
@@ -373,7 +373,7 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A resumed run goes on in its Client run, unless that is gone.
+// A resumed run goes on in its MLflow run, unless that is gone.
 func TestMLflowResume(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	opt := fastMLflow(t, s.URL, h)

@@ -51,14 +51,6 @@ func (s *Study) Arm(name string) *StudyArm {
 // ArmKey is the swept key, in Job.Params, that says which arm a job is.
 const ArmKey = "arm"
 
-// studyView is a study in the order in which its report tells it.
-type studyView struct {
-	*sweepView
-	study    *Study
-	settings []*studySetting // one, unless more than arms and seeds was swept
-	answers  []*studyAnswer  // of all settings, in the order of the questions
-}
-
 // studySetting is the arms under one choice of everything else that was swept.
 type studySetting struct {
 	what []string // the other swept overrides, [] where there are none
@@ -68,28 +60,28 @@ type studySetting struct {
 // armRuns is an arm with what its runs left.
 type armRuns struct {
 	StudyArm
-	from *armRuns
-	jobs []Job         // by number
-	runs []*record.Run // of the jobs that are done, by seed
+	setting *studySetting
+	from    *armRuns
+	jobs    []Job         // by number
+	runs    []*record.Run // of the jobs that are done, by seed
 }
 
-// newStudyView reads the runs of a study. What cannot be read becomes a note of the report.
-func newStudyView(dir string, jobs []Job, opt Options) *studyView {
-	v := &studyView{sweepView: newSweepView(dir, jobs, opt), study: opt.Study}
+// readArms reads the runs of a study's arms and answers its questions. What cannot be read becomes a note of the report.
+func (v *View) readArms() {
 	index := map[string]*studySetting{}
 	for _, j := range v.byNumber {
-		what := slices.DeleteFunc(v.sweepView.own(j), func(o string) bool {
+		what := slices.DeleteFunc(v.own(j), func(o string) bool {
 			key, _, _ := strings.Cut(o, "=")
 			return key == ArmKey || isSeed(o)
 		})
 		s := index[strings.Join(what, "\x00")]
 		if s == nil {
 			s = &studySetting{what: what}
-			for _, arm := range v.study.Arms {
-				s.arms = append(s.arms, &armRuns{StudyArm: arm, from: s.arm(arm.From)})
+			for _, arm := range v.opt.Study.Arms {
+				s.arms = append(s.arms, &armRuns{StudyArm: arm, setting: s, from: s.arm(arm.From)})
 			}
 			index[strings.Join(what, "\x00")] = s
-			v.settings = append(v.settings, s)
+			v.armSettings = append(v.armSettings, s)
 		}
 		if a := s.arm(j.Params[ArmKey]); a != nil {
 			if err := a.add(j); err != nil { // its arm then has a seed less
@@ -98,7 +90,24 @@ func newStudyView(dir string, jobs []Job, opt Options) *studyView {
 		}
 	}
 	v.answer()
-	return v
+}
+
+// arms returns the arms of all settings.
+func (v *View) arms() []*armRuns {
+	var out []*armRuns
+	for _, s := range v.armSettings {
+		out = append(out, s.arms...)
+	}
+	return out
+}
+
+// runs returns the finished runs of all arms.
+func (v *View) runs() []*record.Run {
+	var out []*record.Run
+	for _, a := range v.arms() {
+		out = append(out, a.runs...)
+	}
+	return out
 }
 
 // arm returns the arm of a name, nil for none.
@@ -172,19 +181,15 @@ func (a *armRuns) seeds() []int64 {
 }
 
 // first is any finished run of the study, nil for none.
-func (v *studyView) first() *record.Run {
-	for _, s := range v.settings {
-		for _, a := range s.arms {
-			if len(a.runs) > 0 {
-				return a.runs[0]
-			}
-		}
+func (v *View) first() *record.Run {
+	for _, r := range v.runs() {
+		return r
 	}
 	return nil
 }
 
 // split is the held-out set's name, or val where there is none.
-func (v *studyView) split() string {
+func (v *View) split() string {
 	run := v.first()
 	if run == nil {
 		return "val"

@@ -35,7 +35,7 @@ type measure struct {
 }
 
 // measures are those beside the planned one, by which a reader may doubt it.
-func (v *studyView) measures() []measure {
+func (v *View) measures() []measure {
 	out := []measure{{name: "best checkpoint by validation", best: true}, {name: "accuracy", metric: "accuracy"}}
 	if v.split() != "val" {
 		out = append(out, measure{name: "reward on val", split: "val", metric: "reward"})
@@ -45,11 +45,11 @@ func (v *studyView) measures() []measure {
 
 // answer compares what every question asks, once by the planned measure and once by each of the others, and
 // corrects each family of comparisons for its size (Holm).
-func (v *studyView) answer() {
+func (v *View) answer() {
 	measures := v.measures()
 	families := make([][]*results.ArmComparison, 1+len(measures))
-	for _, s := range v.settings {
-		for _, q := range v.study.Questions {
+	for _, s := range v.armSettings {
+		for _, q := range v.opt.Study.Questions {
 			a := &studyAnswer{StudyQuestion: q, setting: s, split: q.Split}
 			if a.split == "" {
 				a.split = v.split()
@@ -83,7 +83,7 @@ func (v *studyView) answer() {
 }
 
 // within names the study's files as they stand in its folder, which may be moved.
-func (v *studyView) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
+func (v *View) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
 
 // label is what a sentence calls an arm or a baseline.
 func (s *studySetting) label(name string) string {

@@ -19,18 +19,6 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// Figures returns all plots of a study, in the order of its report. They are of its first setting, but for the
-// answers, which are of all.
-func (v *studyView) Figures() []sweepFigure {
-	var out []sweepFigure
-	for _, f := range []*sweepFigure{v.answersFigure(), v.armsFigure(), v.curvesFigure(), v.klFigure()} {
-		if f != nil {
-			out = append(out, *f)
-		}
-	}
-	return out
-}
-
 // fence is an estimate with its interval, one for each place on the horizontal axis.
 type fence struct {
 	x, mean, low, high []float64
@@ -71,7 +59,7 @@ func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
 }
 
 // answersFigure shows every question's difference with its interval.
-func (v *studyView) answersFigure() *sweepFigure {
+func (v *View) answersFigure() *sweepFigure {
 	p := &chart.Panel{Y: "difference", X: "question", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(v.answers)) + 0.6}
 	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
 	var ticks []plot.Tick
@@ -103,11 +91,8 @@ func (v *studyView) answersFigure() *sweepFigure {
 }
 
 // armsFigure shows what every arm gains over the initial policy.
-func (v *studyView) armsFigure() *sweepFigure {
-	if len(v.settings) == 0 {
-		return nil
-	}
-	s, split := v.settings[0], v.split()
+func (v *View) armsFigure() *sweepFigure {
+	s, split := v.armSettings[0], v.split()
 	p := &chart.Panel{Y: "gain in reward", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(s.arms)) + 0.6, Tilted: true}
 	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
 	style := chart.TextStyle(9.5, false, chart.Black)
@@ -201,11 +186,8 @@ func (c armCurve) end() (x, mean, low, high float64) {
 
 // curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
 // from before it.
-func (v *studyView) curvesFigure() *sweepFigure {
-	if len(v.settings) == 0 {
-		return nil
-	}
-	s := v.settings[0]
+func (v *View) curvesFigure() *sweepFigure {
+	s := v.armSettings[0]
 	return s.multiples("curves", "Learning curves", "Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts from.", "val reward",
 		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, with its steps.",
 		func(a *armRuns) *chart.Panel {
@@ -242,11 +224,8 @@ func (c *armCurve) begin(a *armRuns, split, policy string) {
 }
 
 // klFigure has a panel for each arm whose loss has a KL.
-func (v *studyView) klFigure() *sweepFigure {
-	if len(v.settings) == 0 {
-		return nil
-	}
-	return v.settings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
+func (v *View) klFigure() *sweepFigure {
+	return v.armSettings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *chart.Panel {
 			c := a.curveOf("val_kl")

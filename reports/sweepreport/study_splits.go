@@ -11,7 +11,7 @@ import (
 )
 
 // splits are the sets that the runs were scored on: training questions first, where there are some.
-func (v *studyView) splits() []string {
+func (v *View) splits() []string {
 	var out []string
 	run := v.first()
 	if run == nil {
@@ -29,12 +29,12 @@ func (v *studyView) splits() []string {
 }
 
 // writeSplits is the table of arms and baselines on every set: what does not carry over falls from left to right.
-func (v *studyView) writeSplits(d *page.Document) {
+func (v *View) writeSplits(d *page.Document) {
 	splits := v.splits()
 	if !slices.Contains(splits, "train") {
 		return
 	}
-	for _, s := range v.settings {
+	for _, s := range v.armSettings {
 		d.Heading(2, "%s", s.heading("Every set of questions"))
 		header := []string{"policy"}
 		for _, split := range splits {

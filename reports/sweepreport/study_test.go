@@ -168,7 +168,7 @@ func TestStudyReport(t *testing.T) {
 // The answers are those of the comparison by hand: the right runs, policies and seeds on both sides.
 func TestStudyAnswers(t *testing.T) {
 	jobs, opt := aStudy(t, t.TempDir())
-	v := newStudyView(t.TempDir(), jobs, opt)
+	v := PageOf(t.TempDir(), jobs, opt)
 	mean := func(seed int64, policy, split, metric string, num int) float64 {
 		run, err := record.ReadRun(jobs[num].Dir)
 		reportstest.Must(t, err)

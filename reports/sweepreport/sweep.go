@@ -90,27 +90,21 @@ func WriteReport(dir string, jobs []Job, opt Options) error {
 	return plotErr
 }
 
-// sweepPage is the report of a sweep in the making.
-type sweepPage interface {
-	Figures() []sweepFigure            // all that it has data for
-	Report(drawn []sweepFigure) string // its text, with the plots that could be drawn
-	note(error)                        // what went wrong with the report itself
-}
-
-// PageOf returns the report of a sweep, or of a study.
-func PageOf(dir string, jobs []Job, opt Options) sweepPage {
+// PageOf returns the view that the report of a sweep or a study is written from.
+func PageOf(dir string, jobs []Job, opt Options) *View {
+	v := newView(dir, jobs, opt)
 	if opt.Study != nil {
-		return newStudyView(dir, jobs, opt)
+		v.readArms()
+	} else {
+		v.readGains()
 	}
-	v := newSweepView(dir, jobs, opt)
-	v.readGains()
 	return v
 }
 
-func (v *sweepView) note(err error) { v.notes = append(v.notes, page.Plain(err.Error())) }
+func (v *View) note(err error) { v.notes = append(v.notes, page.Plain(err.Error())) }
 
-// sweepView is a sweep in the order in which its report tells it.
-type sweepView struct {
+// View is a sweep in the order in which its report tells it. A study is a sweep with questions.
+type View struct {
 	unjudged  bool // the objectives are not known
 	dir       string
 	opt       Options
@@ -124,6 +118,9 @@ type sweepView struct {
 	gainSplit string            // the held-out split, or val
 	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
 	notes     []string          // what went wrong with the report itself
+
+	armSettings []*studySetting // of a study: one, unless more than arms and seeds was swept
+	answers     []*studyAnswer  // of all settings, in the order of the questions
 }
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
@@ -134,13 +131,13 @@ type seedGain struct {
 	better bool // the verdict
 }
 
-// newSweepView sorts jobs and settings. Gains are read by readGains.
-func newSweepView(dir string, jobs []Job, opt Options) *sweepView {
+// newView sorts jobs and settings. Gains are read by readGains.
+func newView(dir string, jobs []Job, opt Options) *View {
 	unjudged := len(opt.Objectives) == 0 // no run has said yet what its best metric is
 	if unjudged {
 		opt.Objectives = []Objective{{Name: "objective"}}
 	}
-	v := &sweepView{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
+	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
 	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
@@ -151,7 +148,7 @@ func newSweepView(dir string, jobs []Job, opt Options) *sweepView {
 
 // readGains takes the gain over a baseline from the summary.json of every finished job that has it, and
 // compares the best settings.
-func (v *sweepView) readGains() {
+func (v *View) readGains() {
 	type read struct {
 		gain seedGain
 		ok   bool
@@ -184,7 +181,7 @@ func (v *sweepView) readGains() {
 
 // oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
 // holds numbers of one set of questions.
-func (v *sweepView) oneSplit() {
+func (v *View) oneSplit() {
 	count := map[string]int{}
 	for _, g := range v.gains {
 		count[g.split]++
@@ -240,7 +237,7 @@ func readGain(dir string) (gain seedGain, ok bool, err error) {
 }
 
 // gainHead is the header of gains: over what the jobs were compared with.
-func (v *sweepView) gainHead() string {
+func (v *View) gainHead() string {
 	over := ""
 	for _, j := range v.byNumber {
 		if g, ok := v.gains[j.Number]; ok {
@@ -254,24 +251,30 @@ func (v *sweepView) gainHead() string {
 	return "gain over " + over + " on " + page.Plain(v.gainSplit)
 }
 
-// Report returns report.md, section by section.
-func (v *sweepView) Report(figures []sweepFigure) string {
+// Report returns report.md with the plots that could be drawn: of a study the answers first, then what they rest on.
+func (v *View) Report(drawn []sweepFigure) string {
+	title := cmp.Or(v.opt.Title, filepath.Base(v.dir))
+	plots := func(d *page.Document) { v.writePlots(d, drawn) }
+	sections := []func(*page.Document){
+		v.writeSummary, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures, v.writeAdvice,
+	}
+	if v.opt.Study != nil {
+		title = v.studyTitle()
+		sections = []func(*page.Document){
+			v.writeStanding, v.writeAnswers, v.writeReading, v.writeArms, v.writeSplits, plots, v.writeBeta, v.writeOthers, v.writeSeeds,
+			v.writeSettingsOfArms, v.writeFindings, v.writeFailures, v.writeSkipped, v.writeCosts, v.writeRepeat, v.writeNotes,
+		}
+	}
 	var d page.Document
-	d.Heading(1, "%s", page.Plain(cmp.Or(v.opt.Title, filepath.Base(v.dir))))
-	v.writeSummary(&d)
-	v.writeBest(&d)
-	v.writeSettings(&d)
-	v.writeVerdicts(&d)
-	v.writePlots(&d, figures)
-	v.writeImportance(&d)
-	v.writeJobs(&d)
-	v.writeFailures(&d)
-	v.writeAdvice(&d)
+	d.Heading(1, "%s", page.Plain(title))
+	for _, write := range sections {
+		write(&d)
+	}
 	return strings.TrimRight(d.B.String(), "\n") + "\n"
 }
 
 // writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
-func (v *sweepView) writeSummary(d *page.Document) {
+func (v *View) writeSummary(d *page.Document) {
 	d.Paragraph("%s", v.countLine(page.Plain))
 	var parts []string
 	for _, p := range []struct{ what, name string }{{"sweeper", v.opt.Sweeper}, {"launcher", v.opt.Launcher}, {"pruner", v.opt.Pruner}} {
@@ -303,7 +306,7 @@ func (v *sweepView) writeSummary(d *page.Document) {
 }
 
 // countLine is one paragraph of counts: jobs by state, settings, costs, objectives.
-func (v *sweepView) countLine(name func(string) string) string {
+func (v *View) countLine(name func(string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", page.Capital(page.Plural(len(v.jobs), "job")))
 	if len(v.jobs) > 0 {
@@ -343,7 +346,7 @@ func (v *sweepView) countLine(name func(string) string) string {
 }
 
 // states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
-func (v *sweepView) states(want func(string) bool) string {
+func (v *View) states(want func(string) bool) string {
 	order := []string{record.StateDone, record.StatePruned, record.StateFailed, stateSkipped, stateLost, record.StateInterrupted, stateRunning, stateQueued}
 	counts := map[string]int{}
 	for _, j := range v.jobs {
@@ -363,7 +366,7 @@ func (v *sweepView) states(want func(string) bool) string {
 	return strings.Join(parts, ", ")
 }
 
-func (v *sweepView) count(want func(Job) bool) int {
+func (v *View) count(want func(Job) bool) int {
 	n := 0
 	for _, j := range v.jobs {
 		if want(j) {
@@ -373,100 +376,13 @@ func (v *sweepView) count(want func(Job) bool) int {
 	return n
 }
 
-// writeBest shows the best job and its command, or with several objectives the Pareto front.
-func (v *sweepView) writeBest(d *page.Document) {
-	if len(v.opt.Objectives) > 1 {
-		v.writeFront(d)
-		return
-	}
-	best := v.best()
-	if best == nil {
-		if text := v.noWinner(); text != "" {
-			d.Paragraph("**No winner.** %s", page.Capital(page.Plain(text))+".")
-		} else if n := v.count(v.infeasible); n > 0 {
-			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
-			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4), page.CodeList(v.own(closest)))
-		} else if v.count(func(j Job) bool { return ended(j.State) }) > 0 {
-			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.opt.Objectives[0].Name))
-		}
-		return
-	}
-	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.opt.Objectives[0].Name), page.Sig(best.Objectives[0], 4), page.CodeList(v.own(*best)))
-	if len(best.Command) > 0 {
-		d.Code(page.ShellCommand(best.Command))
-	}
-	if text := v.luck(); text != "" {
-		d.Paragraph("%s", text)
-	}
-	if text := v.bestSetting(); text != "" {
-		d.Paragraph("%s", text)
-	}
-}
-
-// shownCommands is how many commands of a Pareto front are printed.
-const shownCommands = 10
-
-func (v *sweepView) writeFront(d *page.Document) {
-	d.Heading(2, "Pareto front")
-	var rows [][]string
-	var commands []string
-	for _, j := range v.jobs {
-		if !v.front[j.Number] {
-			continue
-		}
-		rows = append(rows, append([]string{v.link(j), page.TableCode(v.own(j))}, v.objectiveCells(j)...))
-		if len(j.Command) > 0 && len(commands) < shownCommands {
-			commands = append(commands, fmt.Sprintf("%s  # %d", page.ShellCommand(j.Command), j.Number))
-		}
-	}
-	if len(rows) == 0 {
-		if n := v.count(v.infeasible); n > 0 {
-			d.Paragraph("No job satisfies the constraints: %s with a result violate them.", page.Plural(n, "job"))
-		} else {
-			d.Paragraph("No job has a result yet.")
-		}
-		return
-	}
-	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.", page.Capital(page.Plural(len(rows), "job")), v.feasibleWords())
-	d.Table(append([]string{">job", "setting"}, v.objectiveHeads()...), rows)
-	if len(commands) > 0 {
-		d.Code(commands...)
-	}
-}
-
-func (v *sweepView) feasibleWords() string {
-	if len(v.opt.Constraints) == 0 {
-		return ""
-	}
-	return ", among those that satisfy the constraints"
-}
-
-func (v *sweepView) objectiveHeads() []string {
-	var out []string
-	for _, o := range v.opt.Objectives {
-		out = append(out, ">"+page.Plain(o.Name))
-	}
-	return out
-}
-
-func (v *sweepView) objectiveCells(j Job) []string {
-	out := make([]string, len(v.opt.Objectives))
-	for i := range out {
-		out[i] = "–"
-		if i < len(j.Objectives) {
-			out[i] = page.Sig(j.Objectives[i], 4)
-		}
-	}
-	return out
-}
-
 // own are a job's overrides that not all jobs have.
-func (v *sweepView) own(j Job) []string {
+func (v *View) own(j Job) []string {
 	return slices.DeleteFunc(slices.Clone(j.Overrides), func(o string) bool { return slices.Contains(v.common, o) })
 }
 
 // link is a job's number, linked to its report where there is one.
-func (v *sweepView) link(j Job) string {
+func (v *View) link(j Job) string {
 	if _, err := os.Stat(filepath.Join(j.Dir, page.ReportFile)); j.Dir == "" || err != nil {
 		return fmt.Sprint(j.Number)
 	}
@@ -474,14 +390,14 @@ func (v *sweepView) link(j Job) string {
 }
 
 // relative is a path as a link in report.md.
-func (v *sweepView) relative(path string) string {
+func (v *View) relative(path string) string {
 	if rel, err := filepath.Rel(v.dir, path); err == nil {
 		path = rel
 	}
 	return strings.NewReplacer(" ", "%20", "(", "%28", ")", "%29").Replace(filepath.ToSlash(path))
 }
 
-func (v *sweepView) writePlots(d *page.Document, figures []sweepFigure) {
+func (v *View) writePlots(d *page.Document, figures []sweepFigure) {
 	if len(figures) == 0 {
 		return
 	}
@@ -492,7 +408,7 @@ func (v *sweepView) writePlots(d *page.Document, figures []sweepFigure) {
 	}
 }
 
-func (v *sweepView) writeAdvice(d *page.Document) {
+func (v *View) writeAdvice(d *page.Document) {
 	var items []string
 	if v.best() != nil && v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
 		extreme := "largest"

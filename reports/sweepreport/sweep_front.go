@@ -20,7 +20,7 @@ import (
 const maxPairs = 6
 
 // frontFigure draws objectives against each other: a large panel for two, one for each pair of more.
-func (v *sweepView) frontFigure() *sweepFigure {
+func (v *View) frontFigure() *sweepFigure {
 	n := len(v.opt.Objectives)
 	f := &chart.Figure{Name: "pareto", Title: "Pareto front", Note: "Jobs that no other beats in one objective without losing in another."}
 	f.Tall = 330
@@ -50,7 +50,7 @@ func (v *sweepView) frontFigure() *sweepFigure {
 }
 
 // pairPanel draws objective k over objective i.
-func (v *sweepView) pairPanel(i, k int, only bool) (*chart.Panel, string) {
+func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 	a, b := v.opt.Objectives[i], v.opt.Objectives[k]
 	sx, sy := v.scale(i), v.scale(k)
 	p := &chart.Panel{}

@@ -18,7 +18,7 @@ import (
 )
 
 // historyFigure shows the objective in the order of the jobs with the best so far, and what each cost.
-func (v *sweepView) historyFigure() *sweepFigure {
+func (v *View) historyFigure() *sweepFigure {
 	byNumber := v.byNumber
 	last := float64(byNumber[len(byNumber)-1].Number)
 	number := func(j Job) (float64, bool) { return float64(j.Number), true }
@@ -90,7 +90,7 @@ func (s stems) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // epochsPanel shows what pruning saved: the epochs of every job.
-func (v *sweepView) epochsPanel(jobs []Job) (*chart.Panel, string) {
+func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
 	pruned := v.count(func(j Job) bool { return j.State == record.StatePruned && j.Epochs > 0 })
 	if pruned == 0 {
 		return nil, ""

@@ -33,7 +33,7 @@ const (
 // first; nil when there are too few jobs. The share is Kruskal and Wallis's (1952): H/(n−1), the η²
 // of ranks, which a few diverged jobs cannot dominate. Quarters of an interval instead of its values
 // also find an optimum in the middle, where a correlation is 0.
-func (v *sweepView) importances(objective int) []importance {
+func (v *View) importances(objective int) []importance {
 	var out []importance
 	for _, dim := range v.dims {
 		axis := newSweepAxis(dim, v.byNumber)
@@ -133,7 +133,7 @@ func correlation(x, y []float64) float64 {
 }
 
 // writeImportance shows how much of the differences between jobs each swept key explains alone.
-func (v *sweepView) writeImportance(d *page.Document) {
+func (v *View) writeImportance(d *page.Document) {
 	first := true
 	for i, o := range v.opt.Objectives {
 		rows := v.importances(i)

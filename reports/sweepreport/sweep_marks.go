@@ -22,7 +22,7 @@ type mark struct {
 	has   func(Job) bool
 }
 
-func (v *sweepView) marks(n int) []mark {
+func (v *View) marks(n int) []mark {
 	strength := 0.75
 	if n > 150 {
 		strength = 0.45
@@ -36,7 +36,7 @@ func (v *sweepView) marks(n int) []mark {
 }
 
 // highlighted are the best job, or with several objectives the front.
-func (v *sweepView) highlighted() []Job {
+func (v *View) highlighted() []Job {
 	if len(v.opt.Objectives) == 1 {
 		if best := v.best(); best != nil {
 			return []Job{*best}
@@ -46,7 +46,7 @@ func (v *sweepView) highlighted() []Job {
 	return slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.front[j.Number] })
 }
 
-func (v *sweepView) highlightWords() string {
+func (v *View) highlightWords() string {
 	if len(v.opt.Objectives) > 1 {
 		return "Pareto front"
 	}
@@ -143,7 +143,7 @@ func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point
 
 // addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
 // edge.
-func addJobs(p *chart.Panel, v *sweepView, jobs []Job, objective int, s objectiveScale, x func(Job) (float64, bool)) {
+func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScale, x func(Job) (float64, bool)) {
 	low, high := s.axisRange()
 	p.YMin, p.YMax, p.Log = low, high, s.log
 	edge := chart.Dots{Color: chart.Grey, Shape: draw.PyramidGlyph{}, Size: 3}
@@ -177,7 +177,7 @@ func addJobs(p *chart.Panel, v *sweepView, jobs []Job, objective int, s objectiv
 }
 
 // addBest rings the best job, or those of the front.
-func addBest(p *chart.Panel, v *sweepView, objective int, s objectiveScale, x func(Job) (float64, bool)) {
+func addBest(p *chart.Panel, v *View, objective int, s objectiveScale, x func(Job) (float64, bool)) {
 	d := chart.Dots{Color: chart.Black, Shape: draw.RingGlyph{}, Size: 5}
 	for _, j := range v.highlighted() {
 		if u, ok := x(j); ok {

@@ -33,7 +33,7 @@ const (
 
 // cellsFigure shows the mean objective for every pair of values of the two grid keys that explain most:
 // how they work together. Nil where there are no two such keys, or most pairs were not run.
-func (v *sweepView) cellsFigure() *sweepFigure {
+func (v *View) cellsFigure() *sweepFigure {
 	x, y := v.gridPair()
 	if x == nil {
 		return nil
@@ -55,7 +55,7 @@ func (v *sweepView) cellsFigure() *sweepFigure {
 }
 
 // gridPair returns the axes of the two grid keys that explain most, or of the first two.
-func (v *sweepView) gridPair() (x, y *sweepAxis) {
+func (v *View) gridPair() (x, y *sweepAxis) {
 	var axes []*sweepAxis
 	rank := map[string]int{}
 	for i, row := range v.importances(0) {
@@ -74,7 +74,7 @@ func (v *sweepView) gridPair() (x, y *sweepAxis) {
 }
 
 // fill collects the jobs of each cell and says whether at least half of the cells have some.
-func (c *cells) fill(v *sweepView) bool {
+func (c *cells) fill(v *View) bool {
 	c.values = make([][][]float64, len(c.y.stops))
 	for i := range c.values {
 		c.values[i] = make([][]float64, len(c.x.stops))

@@ -61,7 +61,7 @@ func ramp(t float64) color.NRGBA {
 }
 
 // parallelFigure is the sweep in parallel coordinates, nil for less than three axes.
-func (v *sweepView) parallelFigure() *sweepFigure {
+func (v *View) parallelFigure() *sweepFigure {
 	dims := v.panelDims()
 	if len(dims) == 0 || len(dims)+len(v.opt.Objectives) < 3 { // one key against one objective is no more than a plot of points
 		return nil
@@ -108,7 +108,7 @@ func (v *sweepView) parallelFigure() *sweepFigure {
 }
 
 // colourScale spans what is drawn in colour: the first objective of finished jobs that count.
-func (v *sweepView) colourScale() objectiveScale {
+func (v *View) colourScale() objectiveScale {
 	var values []float64
 	for _, j := range v.jobs {
 		if v.feasible(j) {
@@ -122,7 +122,7 @@ func (v *sweepView) colourScale() objectiveScale {
 }
 
 // objectiveAxis is the axis of an objective, and where a job crosses it.
-func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
+func (v *View) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
 	s := v.scale(i)
 	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true}
 	axis.low, axis.high = s.axisRange()
@@ -139,7 +139,7 @@ func (v *sweepView) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
 }
 
 // addLines makes the lines, the best on top, and the legend.
-func (p *parallel) addLines(v *sweepView, place []func(Job) float64) {
+func (p *parallel) addLines(v *View, place []func(Job) float64) {
 	jobs := v.drawnJobs()
 	strength, width := 0.85, vg.Length(1.1)
 	switch {

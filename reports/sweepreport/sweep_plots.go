@@ -55,16 +55,25 @@ func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure,
 	return drawn, errors.Join(errs...)
 }
 
-// Figures returns all plots of a sweep, in the order of its report.
-func (v *sweepView) Figures() []sweepFigure {
-	if v.count(v.measured) < 2 { // there is nothing to compare
-		return nil
-	}
+// Figures returns all plots that the sweep or study has data for, in the order of its report.
+func (v *View) Figures() []sweepFigure {
 	var out []sweepFigure
 	add := func(f *sweepFigure) {
 		if f != nil {
 			out = append(out, *f)
 		}
+	}
+	if v.opt.Study != nil { // of its first setting, but for the answers, which are of all
+		add(v.answersFigure())
+		if len(v.armSettings) > 0 {
+			add(v.armsFigure())
+			add(v.curvesFigure())
+			add(v.klFigure())
+		}
+		return out
+	}
+	if v.count(v.measured) < 2 { // there is nothing to compare
+		return nil
 	}
 	if len(v.opt.Objectives) > 1 {
 		add(v.frontFigure())
@@ -83,7 +92,7 @@ func (v *sweepView) Figures() []sweepFigure {
 }
 
 // drawnJobs are the jobs with numbers, best first; of very many the best half and a sample of the rest.
-func (v *sweepView) drawnJobs() []Job {
+func (v *View) drawnJobs() []Job {
 	jobs := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.measured(j) })
 	if len(jobs) <= maxDrawnJobs {
 		return jobs
@@ -153,7 +162,7 @@ func (s objectiveScale) axisRange() (low, high float64) {
 	return chart.AirRange(s.low, s.high)
 }
 
-func (v *sweepView) scale(objective int) objectiveScale {
+func (v *View) scale(objective int) objectiveScale {
 	var values, counting []float64
 	for _, j := range v.jobs {
 		if v.measured(j) {
@@ -176,7 +185,7 @@ func (s objectiveScale) clippedWords() string {
 
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
 // there are too many.
-func (v *sweepView) panelDims() []Dimension {
+func (v *View) panelDims() []Dimension {
 	if len(v.dims) <= maxPanels {
 		return v.dims
 	}
@@ -190,7 +199,7 @@ func (v *sweepView) panelDims() []Dimension {
 }
 
 // parametersFigure has a panel for each swept key: objective against value.
-func (v *sweepView) parametersFigure(objective int) *sweepFigure {
+func (v *View) parametersFigure(objective int) *sweepFigure {
 	dims := v.panelDims()
 	if len(dims) == 0 {
 		return nil
@@ -251,7 +260,7 @@ func (v *sweepView) parametersFigure(objective int) *sweepFigure {
 	return &sweepFigure{f, "objective by swept key", caption + s.clippedWords() + v.sampleWords()}
 }
 
-func (v *sweepView) sampleWords() string {
+func (v *View) sampleWords() string {
 	n := v.count(v.measured)
 	if n <= maxDrawnJobs {
 		return ""
@@ -269,7 +278,7 @@ func (o Objective) label(length vg.Length) string {
 }
 
 // keyPanel draws the objective against one key; width is that of the panel.
-func (v *sweepView) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
+func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
 	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
@@ -311,7 +320,7 @@ func whiskerSample(c draw.Canvas, from, to vg.Point) {
 }
 
 // addMeans draws the mean per value of a grid, over finished jobs.
-func addMeans(p *chart.Panel, v *sweepView, axis *sweepAxis, objective int, s objectiveScale) {
+func addMeans(p *chart.Panel, v *View, axis *sweepAxis, objective int, s objectiveScale) {
 	if !axis.grid {
 		return
 	}

@@ -26,10 +26,10 @@ type setting struct {
 }
 
 // hasResult says whether a job ran to its end and left numbers to judge it by.
-func (v *sweepView) hasResult(j Job) bool { return j.State == record.StateDone && v.measured(j) }
+func (v *View) hasResult(j Job) bool { return j.State == record.StateDone && v.measured(j) }
 
 // measured says whether a job left numbers, be it at its end or where it was stopped.
-func (v *sweepView) measured(j Job) bool { return measured(j, v.opt.Objectives) }
+func (v *View) measured(j Job) bool { return measured(j, v.opt.Objectives) }
 
 func measured(j Job, objectives []Objective) bool {
 	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)], func(x float64) bool { return !finite(x) })
@@ -38,14 +38,14 @@ func measured(j Job, objectives []Objective) bool {
 func violates(j Job) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
 
 // infeasible says whether a job has a result that violates the constraints.
-func (v *sweepView) infeasible(j Job) bool { return v.hasResult(j) && violates(j) }
+func (v *View) infeasible(j Job) bool { return v.hasResult(j) && violates(j) }
 
 // feasible says whether a job has a result that counts.
-func (v *sweepView) feasible(j Job) bool { return v.hasResult(j) && !violates(j) }
+func (v *View) feasible(j Job) bool { return v.hasResult(j) && !violates(j) }
 
 // class is the order of jobs in tables: results, results that violate a constraint, pruned ones, and
 // those without a result.
-func (v *sweepView) class(j Job) int {
+func (v *View) class(j Job) int {
 	switch {
 	case v.feasible(j):
 		return 0
@@ -61,7 +61,7 @@ func (v *sweepView) class(j Job) int {
 
 // sortJobs puts the best job first. With several objectives those of the front come first, and the
 // first objective decides.
-func (v *sweepView) sortJobs() {
+func (v *View) sortJobs() {
 	slices.SortStableFunc(v.jobs, func(a, b Job) int {
 		class := v.class(a)
 		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.front[b.Number]), stats.BoolInt(v.front[a.Number]))); c != 0 {
@@ -83,7 +83,7 @@ func firstOf(j Job) float64 {
 }
 
 // leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
-func (v *sweepView) leaders() []Job {
+func (v *View) leaders() []Job {
 	n := 0
 	for n < len(v.jobs) && v.feasible(v.jobs[n]) && v.jobs[n].Objectives[0] == v.jobs[0].Objectives[0] {
 		n++
@@ -93,7 +93,7 @@ func (v *sweepView) leaders() []Job {
 
 // best is the feasible job with the best objective, nil when there is none, or none alone, or when its policy is the one
 // that it began with.
-func (v *sweepView) best() *Job {
+func (v *View) best() *Job {
 	if leaders := v.leaders(); len(leaders) == 1 && !v.untrained(leaders[0]) {
 		return &leaders[0]
 	}
@@ -101,13 +101,13 @@ func (v *sweepView) best() *Job {
 }
 
 // untrained says whether a job's objective is what the policy scores that it began with.
-func (v *sweepView) untrained(j Job) bool {
+func (v *View) untrained(j Job) bool {
 	name := v.opt.Objectives[0].Name
 	return j.Untrained && (strings.HasPrefix(name, "val_") || strings.HasPrefix(name, "eval."))
 }
 
 // noWinner says in a sentence why none of the leading jobs is the best one; "" where one is, or nobody leads.
-func (v *sweepView) noWinner() string {
+func (v *View) noWinner() string {
 	leaders := v.leaders()
 	if len(leaders) == 0 || v.best() != nil {
 		return ""
@@ -231,7 +231,7 @@ func commonOverrides(jobs []Job) []string {
 
 // settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
 // whose results all violate the constraints come behind, those without results last.
-func (v *sweepView) settingsOf() []*setting {
+func (v *View) settingsOf() []*setting {
 	var settings []*setting
 	index := map[string]*setting{}
 	for _, j := range v.byNumber {
@@ -281,7 +281,7 @@ func meanSD(x []float64, format func(float64) string) string {
 
 // seedSD is the standard deviation over seeds within a setting, pooled over settings; NaN when no
 // setting has two results.
-func (v *sweepView) seedSD() float64 {
+func (v *View) seedSD() float64 {
 	squares, freedom := 0.0, 0
 	for _, s := range v.settings {
 		if x := s.values[0]; len(x) > 1 {
@@ -296,7 +296,7 @@ func (v *sweepView) seedSD() float64 {
 }
 
 // luck says how much of the best job's lead seeds alone explain.
-func (v *sweepView) luck() string {
+func (v *View) luck() string {
 	n := v.count(v.feasible)
 	sd := v.seedSD()
 	if n < 2 || !(sd > 0) {
@@ -312,12 +312,12 @@ func LuckOf(n int) float64 {
 }
 
 // tied says whether the first two settings have the same mean objective.
-func (v *sweepView) tied() bool {
+func (v *View) tied() bool {
 	return len(v.settings) > 1 && v.settings[1].class() == 0 && stat.Mean(v.settings[0].values[0]) == stat.Mean(v.settings[1].values[0])
 }
 
 // bestSetting compares the settings' means, which are less a matter of luck than single jobs.
-func (v *sweepView) bestSetting() string {
+func (v *View) bestSetting() string {
 	if len(v.settings) < 2 || v.settings[0].class() != 0 || len(v.settings[0].values[0]) < 2 {
 		return ""
 	}

@@ -261,7 +261,7 @@ func TestImportance(t *testing.T) {
 	golden.Close(t, []float64{correlation([]float64{1, 2, 3}, []float64{3, 2, 1}), correlation([]float64{1, 1}, []float64{1, 2})}, []float64{-1, math.NaN()}, 1e-12)
 
 	jobs, opt := gridSweep("")
-	rows := newSweepView("", jobs, opt).importances(0)
+	rows := newView("", jobs, opt).importances(0)
 	if len(rows) != 2 || rows[0].dim.Key != "grpo.lr" || rows[0].share < 0.7 || rows[1].share > rows[1].chance {
 		t.Errorf("grid: %+v, want grpo.lr to explain most and grpo/kl no more than chance", rows)
 	}
@@ -272,7 +272,7 @@ func TestImportance(t *testing.T) {
 		x := float64(i-20) / 20
 		middle = append(middle, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)}, Objectives: []float64{-x * x}})
 	}
-	rows = newSweepView("", middle, Options{Dimensions: []Dimension{{Key: "x", Interval: true}}}).importances(0)
+	rows = newView("", middle, Options{Dimensions: []Dimension{{Key: "x", Interval: true}}}).importances(0)
 	if len(rows) != 1 || rows[0].share < 0.6 || math.Abs(rows[0].rank) > 0.05 {
 		t.Errorf("optimum in the middle: %+v", rows)
 	}
@@ -437,7 +437,7 @@ func TestFailuresAreGrouped(t *testing.T) {
 		jobs[i].Cause = cause
 	}
 	jobs[1].Tail = []string{"\x1b[31mred\x1b[0m", "10%\r20%\rdone", "```", strings.Repeat("x", 300), "bell\a"}
-	v := newSweepView("DIR", jobs, Options{})
+	v := newView("DIR", jobs, Options{})
 	groups := v.failuresOf()
 	if len(groups) != 2 || len(groups[0].jobs) != 3 || len(groups[1].jobs) != 1 {
 		t.Fatalf("got %d groups", len(groups))
@@ -481,7 +481,7 @@ func TestSweepOfTenThousand(t *testing.T) {
 
 func TestTwoKeysTogether(t *testing.T) {
 	jobs, opt := gridSweep("")
-	v := newSweepView("", jobs, opt)
+	v := newView("", jobs, opt)
 	x, y := v.gridPair()
 	c := &cells{x: x, y: y, o: opt.Objectives[0]}
 	if !c.fill(v) || x.dim.Key != "grpo.lr" || y.dim.Key != "grpo/kl" || c.best != [2]int{1, 1} {
@@ -497,7 +497,7 @@ func TestTwoKeysTogether(t *testing.T) {
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed
 	}
-	if v := newSweepView("", jobs, opt); v.cellsFigure() != nil {
+	if v := newView("", jobs, opt); v.cellsFigure() != nil {
 		t.Error("a third of the cells is filled, and they are drawn")
 	}
 }

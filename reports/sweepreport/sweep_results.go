@@ -17,7 +17,7 @@ const resultsFile = "optimization_results.yaml"
 // the order of the front. Values have the types that the override grammar gives them. Without a
 // feasible result there is nothing to write, nor where the best one is no winner: untrained, or shared by several jobs.
 func WriteOptimizationResults(dir string, jobs []Job, opt Options) error {
-	v := newSweepView(dir, jobs, opt)
+	v := newView(dir, jobs, opt)
 	keys := swept(v.byNumber, opt.Dimensions)
 	root := []entry{{"name", textNode(opt.Sweeper)}}
 	best := v.best()

@@ -35,7 +35,7 @@ func shownRows(n int) int {
 // writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
-func (v *sweepView) writeSettings(d *page.Document) {
+func (v *View) writeSettings(d *page.Document) {
 	if !v.hasSeeds() {
 		return
 	}
@@ -75,12 +75,12 @@ func (v *sweepView) writeSettings(d *page.Document) {
 }
 
 // hasSeeds says whether some setting is more than one job.
-func (v *sweepView) hasSeeds() bool {
+func (v *View) hasSeeds() bool {
 	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
 }
 
 // gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better.
-func (v *sweepView) gainCells(s *setting) []string {
+func (v *View) gainCells(s *setting) []string {
 	var gains []float64
 	better := 0
 	for _, j := range s.jobs {
@@ -95,7 +95,7 @@ func (v *sweepView) gainCells(s *setting) []string {
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
-func (v *sweepView) writeJobs(d *page.Document) {
+func (v *View) writeJobs(d *page.Document) {
 	if len(v.jobs) == 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (v *sweepView) writeJobs(d *page.Document) {
 }
 
 // keyColumns are the swept keys if they are few and tell the jobs apart, else nil.
-func (v *sweepView) keyColumns() []Dimension {
+func (v *View) keyColumns() []Dimension {
 	columns := slices.Clone(v.dims)
 	seeded := slices.ContainsFunc(columns, func(d Dimension) bool { return isSeed(d.Key) })
 	if !seeded && slices.ContainsFunc(v.jobs, func(j Job) bool { _, ok := j.Params["seed"]; return ok }) {
@@ -183,7 +183,7 @@ func (d Dimension) cell(j Job) string {
 }
 
 // stateCell is a job's state, with what it needs to be read right.
-func (v *sweepView) stateCell(j Job) string {
+func (v *View) stateCell(j Job) string {
 	text := page.Plain(j.State)
 	switch {
 	case v.infeasible(j):
@@ -197,7 +197,7 @@ func (v *sweepView) stateCell(j Job) string {
 	return text
 }
 
-func (v *sweepView) violationCell(j Job) string {
+func (v *View) violationCell(j Job) string {
 	switch {
 	case !v.measured(j):
 		return "–"
@@ -231,7 +231,7 @@ type failures struct {
 var anyNumber = regexp.MustCompile(`[-+]?[0-9][0-9.,]*([eE][-+]?[0-9]+)?`)
 
 // failuresOf groups the failed jobs whose causes differ in numbers only, most frequent first.
-func (v *sweepView) failuresOf() []*failures {
+func (v *View) failuresOf() []*failures {
 	var groups []*failures
 	index := map[string]*failures{}
 	for _, j := range v.jobs {
@@ -252,7 +252,7 @@ func (v *sweepView) failuresOf() []*failures {
 }
 
 // writeFailures tells why jobs failed: jobs with one cause together, the log of the first of them.
-func (v *sweepView) writeFailures(d *page.Document) {
+func (v *View) writeFailures(d *page.Document) {
 	groups := v.failuresOf()
 	if len(groups) == 0 {
 		return
@@ -295,7 +295,7 @@ func countJobs(groups []*failures) int {
 const shownFailed = 5
 
 // failedJobs lists the jobs of one cause: the first with their overrides, the others by number.
-func (v *sweepView) failedJobs(g *failures) string {
+func (v *View) failedJobs(g *failures) string {
 	var parts, numbers []string
 	for i, j := range g.jobs {
 		if i >= shownFailed {
@@ -319,7 +319,7 @@ func (v *sweepView) failedJobs(g *failures) string {
 }
 
 // sharedByFailures are overrides that all jobs of a group have and no finished job has: a hint.
-func (v *sweepView) sharedByFailures(g *failures) []string {
+func (v *View) sharedByFailures(g *failures) []string {
 	if len(g.jobs) < 2 || v.count(func(j Job) bool { return j.State == record.StateDone }) == 0 {
 		return nil
 	}
@@ -329,7 +329,7 @@ func (v *sweepView) sharedByFailures(g *failures) []string {
 	})
 }
 
-func (v *sweepView) logLink(j Job) string {
+func (v *View) logLink(j Job) string {
 	if j.Dir == "" {
 		return "the log"
 	}

@@ -22,7 +22,7 @@ const (
 // best first, and the best job. Of a long sweep it shows the best jobs, those that run and some of the
 // others.
 func Table(jobs []Job, opt Options) string {
-	v := newSweepView("", jobs, opt)
+	v := newView("", jobs, opt)
 	var b strings.Builder
 	b.WriteString(strings.NewReplacer("`", "", `\`, "").Replace(v.countLine(func(s string) string { return s })) + "\n")
 	if len(v.jobs) == 0 {
@@ -62,11 +62,11 @@ func (g *failures) line() string {
 	if len(g.jobs) > 1 {
 		text = fmt.Sprintf("failed: %s (%s)", page.Plural(len(g.jobs), "job"), jobNumbers(g.jobs))
 	}
-	return text + ": " + cmp.Or(strings.Join(strings.Fields(g.cause), " "), "no cause recorded")
+	return text + ": " + cmp.Or(oneLine(g.cause), "no cause recorded")
 }
 
 // tableJobs are the jobs of the table: all, or of many the best and a few of every other state.
-func (v *sweepView) tableJobs() []Job {
+func (v *View) tableJobs() []Job {
 	if len(v.jobs) <= tableRows {
 		return v.jobs
 	}
@@ -82,7 +82,7 @@ func (v *sweepView) tableJobs() []Job {
 	})
 }
 
-func (v *sweepView) jobTable(jobs []Job) string {
+func (v *View) jobTable(jobs []Job) string {
 	keys := v.keyColumns()
 	header := []string{"job", "state"}
 	align := []tw.Align{tw.AlignRight, tw.AlignLeft}
@@ -118,24 +118,18 @@ func (v *sweepView) jobTable(jobs []Job) string {
 		}
 		row = append(row, numberCell(j.Epochs), timeCell(j.Seconds))
 		for _, k := range keys {
-			row = append(row, shortened(k.cell(j), valueWidth))
+			row = append(row, page.Clip(oneLine(k.cell(j)), valueWidth))
 		}
 		if keys == nil {
-			row = append(row, shortened(strings.Join(v.own(j), " "), 3*valueWidth))
+			row = append(row, page.Clip(oneLine(strings.Join(v.own(j), " ")), 3*valueWidth))
 		}
 		rows = append(rows, row)
 	}
 	return lightTable(header, align, rows)
 }
 
-// shortened cuts text behind width letters.
-func shortened(s string, width int) string {
-	runes := []rune(strings.Join(strings.Fields(s), " "))
-	if len(runes) <= width {
-		return string(runes)
-	}
-	return string(runes[:width-1]) + "…"
-}
+// oneLine replaces every run of white space by one space.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // lightTable lays out a table with a line under its header only.
 func lightTable(header []string, align []tw.Align, rows [][]string) string {

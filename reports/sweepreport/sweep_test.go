@@ -118,7 +118,7 @@ func TestSweepVerdictsCountTheRanking(t *testing.T) {
 		jobs = append(jobs, job)
 	}
 	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} { // 8 over similarity and 7 minus the best, or all pairs
-		v := newSweepView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
+		v := newView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
 		v.readGains()
 		for _, r := range v.verdicts.Rows {
 			for _, c := range r.Made() {

@@ -17,7 +17,7 @@ const maxCompared = 8
 
 // readVerdicts compares the best setting with those behind it, and all of them with the baselines, on
 // the held-out questions (else on val), from the evals.jsonl of their jobs.
-func (v *sweepView) readVerdicts() {
+func (v *View) readVerdicts() {
 	var arms []results.ComparedArm
 	for _, s := range v.settings {
 		if s.class() != 0 || len(arms) == maxCompared {
@@ -63,14 +63,14 @@ func (v *sweepView) readVerdicts() {
 }
 
 // chosenOn says whether the sweep ranks its settings by scores of a split: then the best of them is the luckiest too.
-func (v *sweepView) chosenOn(split, metric string) bool {
+func (v *View) chosenOn(split, metric string) bool {
 	return slices.ContainsFunc(v.opt.Objectives, func(o Objective) bool {
 		return strings.HasPrefix(o.Name, "eval."+split+".") || split == "val" && strings.HasPrefix(o.Name, "val_") || o.Name == metric
 	})
 }
 
 // rankings is how many comparisons a ranking of the settings makes: each with each other, and with two baselines.
-func (v *sweepView) rankings() int {
+func (v *View) rankings() int {
 	n := 0
 	for _, s := range v.settings {
 		n += stats.BoolInt(s.class() == 0)
@@ -98,7 +98,7 @@ func evaluatedRun(j Job) (*record.Run, error) {
 	return run, run.ReadConfig()
 }
 
-func (v *sweepView) writeVerdicts(d *page.Document) {
+func (v *View) writeVerdicts(d *page.Document) {
 	t := v.verdicts
 	if t == nil {
 		return

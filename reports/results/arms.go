@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -153,7 +154,7 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 
 	if c.BySeed {
 		for s := range a.Scores {
-			c.PerSeed = append(c.PerSeed, stats.MeanOf(minus(a.Scores[s], b.Scores[s])))
+			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))
 		}
 	}
 	e := armErrorOf(a, b, c.BySeed)
@@ -297,11 +298,11 @@ func spreadOf(scores [][]float64) seedSpread {
 	}
 	means := make([]float64, seeds)
 	for i, row := range scores {
-		means[i] = stats.MeanOf(row)
+		means[i] = stat.Mean(row)
 	}
-	s.sd = stats.SdOf(means)
+	s.sd = stat.SD(means)
 	s.means = s.sd * s.sd / float64(seeds)
-	question, grand := overSeeds(scores), stats.MeanOf(means)
+	question, grand := overSeeds(scores), stat.Mean(means)
 	var squares float64
 	for i, row := range scores {
 		for k, x := range row {
@@ -333,7 +334,7 @@ type armError struct {
 func armErrorOf(a, b Arm, bySeed bool) armError {
 	g := stats.NewGrouping(a.Clusters)
 	a.Scores, b.Scores = g.Rows(a.Scores), g.Rows(b.Scores)
-	_, se := stats.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
+	_, se := stat.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
 	e := armError{question: se * se, n: g.Units(len(a.QueryIDs))}
 	if !bySeed {
 		e.sides = []seedSpread{spreadOf(a.Scores), spreadOf(b.Scores)}
@@ -498,6 +499,6 @@ func (a Arm) Interval() *stats.Interval {
 	for s := range nothing.Scores {
 		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
 	}
-	mean, half := stats.MeanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
+	mean, half := stat.Mean(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
 	return &stats.Interval{Low: mean - half, High: mean + half}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -166,11 +167,11 @@ func (a Arm) LevelOf() (mean, spread string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
 	var seeds []float64
 	for _, scores := range a.Scores {
-		seeds = append(seeds, stats.MeanOf(scores))
+		seeds = append(seeds, stat.Mean(scores))
 	}
 	spread = "–"
 	if len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
-		spread = fmt.Sprintf("%.4f", stats.SdOf(seeds))
+		spread = fmt.Sprintf("%.4f", stat.SD(seeds))
 	}
 	return fmt.Sprintf("%.4f ± %.4f", m, se), spread
 }

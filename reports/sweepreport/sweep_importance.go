@@ -8,9 +8,9 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 )
 
 // importance is how much of the differences between jobs one swept key explains alone.
@@ -76,7 +76,7 @@ func (v *View) importances(objective int) []importance {
 func explained(y []float64, group []int, groups int) (share float64, means []float64) {
 	means = make([]float64, groups)
 	count := make([]float64, groups)
-	all := stats.MeanOf(y)
+	all := stat.Mean(y)
 	total, between := 0.0, 0.0
 	for i, g := range group {
 		means[g] += y[i]
@@ -119,7 +119,7 @@ func ranksOf(x []float64) []float64 {
 
 // correlation is Pearson's, NaN when one side is constant.
 func correlation(x, y []float64) float64 {
-	mx, my := stats.MeanOf(x), stats.MeanOf(y)
+	mx, my := stat.Mean(x), stat.Mean(y)
 	var xy, xx, yy float64
 	for i := range x {
 		xy += (x[i] - mx) * (y[i] - my)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
@@ -491,7 +492,7 @@ func TestTwoKeysTogether(t *testing.T) {
 		for _, n := range s {
 			want = append(want, jobs[n].Objectives[0])
 		}
-		golden.Close(t, []float64{stats.MeanOf(c.values[row][0]), stats.SdOf(c.values[row][0])}, []float64{stats.MeanOf(want), stats.SdOf(want)}, 1e-15) // added up in another order
+		golden.Close(t, []float64{stat.Mean(c.values[row][0]), stat.SD(c.values[row][0])}, []float64{stat.Mean(want), stat.SD(want)}, 1e-15) // added up in another order
 	}
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed

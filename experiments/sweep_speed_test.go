@@ -1,4 +1,4 @@
-package sweep_test
+package experiments_test
 
 import (
 	"testing"

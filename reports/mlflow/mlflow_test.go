@@ -377,30 +377,30 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 func TestMLflowResume(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	opt := fastMLflow(t, s.URL, h)
-	sitting := func(step int, state string) {
+	attempt := func(step int, state string) {
 		m := Start(opt)
 		m.Row(stepRow(step, map[string]any{"loss": 0.5}))
 		m.Close(state, nil)
 	}
-	sitting(1, record.StateInterrupted)
+	attempt(1, record.StateInterrupted)
 	if s.runs["run1"].status != "KILLED" {
 		t.Errorf("an interrupted run is %s", s.runs["run1"].status)
 	}
 	opt.Resumed = true
 	opt.Params["doctor.no_signal.severity"] = "note" // may change on the way; a parameter may not
 	opt.Params["seed"] = "4"
-	sitting(2, record.StateDone)
+	attempt(2, record.StateDone)
 	if run := s.runs["run1"]; len(s.runs) != 1 || run.status != "FINISHED" || len(run.metrics["grpo/train/loss"]) != 2 {
 		t.Errorf("%d runs; the first: %+v", len(s.runs), run)
 	}
 	s.runs["run1"].stage = "deleted"
-	sitting(3, record.StateFailed)
+	attempt(3, record.StateFailed)
 	if run := s.runs["run2"]; len(s.runs) != 2 || run.status != "FAILED" || run.params["seed"] != "4" {
 		t.Errorf("%d runs; the second: %+v", len(s.runs), run)
 	}
 	other := newFakeMLflow(t)
 	opt.Server.URI = other.URL
-	sitting(4, record.StateDone)
+	attempt(4, record.StateDone)
 	if len(other.runs) != 1 || len(s.runs) != 2 {
 		t.Errorf("another server has %d runs, the first %d", len(other.runs), len(s.runs))
 	}

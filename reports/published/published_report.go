@@ -68,7 +68,7 @@ func (f *family) inShort() string {
 		what = page.Plural(len(f.variants), "variant")
 	}
 	text := fmt.Sprintf("**%s**: %s against %s, %s.", page.Plain(f.name()), what, page.Plain(f.baseline), page.Plural(len(f.all()), "comparison"))
-	return text + " " + verdictOn(f.all(), "gain", func(g *gap) bool { return g.difference > 0 }) + " " + verdictOn(f.all(), "loss", func(g *gap) bool { return g.difference < 0 })
+	return text + " " + verdictsOn(f.all())
 }
 
 // inShortOf sums up the families that get one line each.
@@ -77,8 +77,13 @@ func inShortOf(families []*family) string {
 	for _, f := range families {
 		all = append(all, f.all()...)
 	}
-	return fmt.Sprintf("**%s with several samplers**: %s. %s %s", page.Plural(len(families), "smaller table"), page.Plural(len(all), "comparison"),
-		verdictOn(all, "gain", func(g *gap) bool { return g.difference > 0 }), verdictOn(all, "loss", func(g *gap) bool { return g.difference < 0 }))
+	return fmt.Sprintf("**%s with several samplers**: %s. %s", page.Plural(len(families), "smaller table"), page.Plural(len(all), "comparison"), verdictsOn(all))
+}
+
+// verdictsOn says which gains and which losses are established.
+func verdictsOn(all []*gap) string {
+	gains := verdictOn(all, "gain", func(g *gap) bool { return g.difference > 0 })
+	return gains + " " + verdictOn(all, "loss", func(g *gap) bool { return g.difference < 0 })
 }
 
 // verdictOn says how many gaps of one sign are established, and under which condition others would be.

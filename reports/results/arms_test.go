@@ -75,9 +75,9 @@ func TestArmIntervalsAtTheirLimits(t *testing.T) {
 //
 //	>>> scores = [[-3, -1], [1, 3]]: seed means -2 and 2, question means -1 and 1
 func TestArmSpreadIsSplit(t *testing.T) {
-	s := spreadOf([][]float64{{-3, -1}, {1, 3}})
+	s := seedPartOf([][]float64{{-3, -1}, {1, 3}})
 	golden.Close(t, []float64{s.sd, s.means, s.noise}, []float64{math.Sqrt(8), 4, 0}, 1e-12)
-	s = spreadOf([][]float64{{1, -1}, {-1, 1}}) // nothing but chance: Σ r² = 4, one degree of freedom, 2·2 scores
+	s = seedPartOf([][]float64{{1, -1}, {-1, 1}}) // nothing but chance: Σ r² = 4, one degree of freedom, 2·2 scores
 	golden.Close(t, []float64{s.sd, s.means, s.noise}, []float64{0, 0, 1}, 1e-12)
 }
 
@@ -206,4 +206,18 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 			}
 		})
 	}
+}
+
+// compareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
+// runs of an arm differ in their seed only. HolmArms corrects several comparisons for their number.
+func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
+	this, err := ArmOf(a, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	reference, err := ArmOf(b, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	return this.Against(reference, stats.DefaultOptions())
 }

@@ -162,17 +162,13 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 }
 
 // LevelOf returns the mean of an arm with the standard error over questions, and the standard deviation of its seeds' means.
-func (a Arm) LevelOf() (mean, spread string) {
+func (a Arm) LevelOf() (mean, sd string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
-	var seeds []float64
-	for _, scores := range a.Scores {
-		seeds = append(seeds, stats.MeanOf(scores))
+	sd = "–"
+	if seeds := a.SeedMeans(); len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
+		sd = fmt.Sprintf("%.4f", stats.SdOf(seeds))
 	}
-	spread = "–"
-	if len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
-		spread = fmt.Sprintf("%.4f", stats.SdOf(seeds))
-	}
-	return fmt.Sprintf("%.4f ± %.4f", m, se), spread
+	return fmt.Sprintf("%.4f ± %.4f", m, se), sd
 }
 
 // armCells write a comparison as its interval, corrected p-value, effect size and verdict.
@@ -207,8 +203,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	var rows [][]string
 	var sentences []string
 	for _, r := range t.Rows {
-		mean, spread := r.arm.LevelOf()
-		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, spread}
+		mean, sd := r.arm.LevelOf()
+		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, sd}
 		if t.over != "" {
 			gain, _, _, verdict := armCells(r.similarity)
 			row = append(row, gain, verdict)
@@ -228,12 +224,12 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.spreads())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {
-		mean, spread := b.LevelOf()
-		row := []string{b.Name, "", mean, spread}
+		mean, sd := b.LevelOf()
+		row := []string{b.Name, "", mean, sd}
 		for len(row) < len(header) {
 			row = append(row, "")
 		}
@@ -245,8 +241,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 }
 
-// spreads says how much of the standard error comes from where.
-func (c ArmComparison) spreads() string {
+// errorParts says how much of the standard error comes from where.
+func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}

@@ -114,16 +114,12 @@ func seCell(a results.Arm) string {
 	return fmt.Sprintf("%.4f", se)
 }
 
-// sdCell is the spread between seeds, a dash with one seed.
+// sdCell returns the standard deviation between seeds, a dash with one seed.
 func sdCell(a results.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	means := make([]float64, len(a.Scores))
-	for i, row := range a.Scores {
-		means[i] = stats.MeanOf(row)
-	}
-	return fmt.Sprintf("%.4f", stats.SdOf(means))
+	return fmt.Sprintf("%.4f", stats.SdOf(a.SeedMeans()))
 }
 
 // writeBeta says what became of the KL's coefficient in the arms that have one.

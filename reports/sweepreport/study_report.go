@@ -173,9 +173,9 @@ func (v *View) writeOthers(d *page.Document) {
 	for i, a := range v.answers {
 		row := []string{fmt.Sprint(i + 1), a.Title(), otherCell(a.c)}
 		for k, o := range a.others {
-			row = append(row, otherCell(o.c))
-			if a.c != nil && o.c != nil && o.c.Verdict != a.c.Verdict {
-				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o.c), answerWord(a.c)))
+			row = append(row, otherCell(o))
+			if a.c != nil && o != nil && o.Verdict != a.c.Verdict {
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o), answerWord(a.c)))
 			}
 		}
 		rows = append(rows, row)

@@ -73,14 +73,14 @@ func (v *View) parallelFigure() *sweepFigure {
 		axis := newSweepAxis(dim, v.byNumber)
 		grids = grids || axis.shared
 		low, high := axis.bounds()
-		spread := axis.spread(high-low, parallelHeight)
+		jitter := axis.jitter(high-low, parallelHeight)
 		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
 		place = append(place, func(j Job) float64 {
 			u, ok := axis.at(j.Params)
 			if !ok {
 				return math.NaN()
 			}
-			return u + spread*sideways(j.Number)
+			return u + jitter*sideways(j.Number)
 		})
 	}
 	for i := range v.opt.Objectives {

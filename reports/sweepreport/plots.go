@@ -189,10 +189,7 @@ func (v *View) panelDims() []Dimension {
 	if len(v.dims) <= maxPanels {
 		return v.dims
 	}
-	order := map[string]int{}
-	for i, row := range v.importances(0) {
-		order[row.dim.Key] = i - len(v.dims)
-	}
+	order := v.importanceOrder()
 	dims := slices.Clone(v.dims)
 	slices.SortStableFunc(dims, func(a, b Dimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
 	return dims[:maxPanels]
@@ -282,10 +279,10 @@ func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveS
 	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
-	spread := axis.spread(p.XMax-p.XMin, width)
+	jitter := axis.jitter(p.XMax-p.XMin, width)
 	x := func(j Job) (float64, bool) {
 		u, ok := axis.at(j.Params)
-		return u + spread*sideways(j.Number), ok
+		return u + jitter*sideways(j.Number), ok
 	}
 	addJobs(p, v, jobs, objective, s, x)
 	addMeans(p, v, axis, objective, s)
@@ -293,9 +290,9 @@ func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveS
 	return p
 }
 
-// spread is how far points of one value are moved to the sides on an axis of this range and length: a
+// jitter returns how far points of one value are moved to the sides on an axis of this range and length: a
 // fifth of the gap between values, at most 10 points.
-func (a *sweepAxis) spread(span float64, length vg.Length) float64 {
+func (a *sweepAxis) jitter(span float64, length vg.Length) float64 {
 	if !a.shared {
 		return 0
 	}

@@ -267,7 +267,7 @@ func (s *setting) class() int {
 	return 0
 }
 
-// meanSD writes the mean and the spread over seeds.
+// meanSD writes the mean and the standard deviation over seeds.
 func meanSD(x []float64, format func(float64) string) string {
 	switch len(x) {
 	case 0:

@@ -56,10 +56,7 @@ func (v *View) cellsFigure() *sweepFigure {
 // gridPair returns the axes of the two grid keys that explain most, or of the first two.
 func (v *View) gridPair() (x, y *sweepAxis) {
 	var axes []*sweepAxis
-	rank := map[string]int{}
-	for i, row := range v.importances(0) {
-		rank[row.dim.Key] = i - len(v.dims)
-	}
+	rank := v.importanceOrder()
 	for _, dim := range v.dims {
 		if a := newSweepAxis(dim, v.byNumber); a.shared && len(a.stops) > 1 && len(a.stops) <= maxCells {
 			axes = append(axes, a)

@@ -75,7 +75,7 @@ type Options struct {
 }
 
 // WriteReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
-// front, settings with their spread over seeds, what each swept key does, every job, and failures with
+// front, settings with their standard deviation over seeds, what each swept key does, every job, and failures with
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteReport(dir string, jobs []Job, opt Options) error {

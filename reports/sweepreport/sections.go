@@ -32,7 +32,7 @@ func shownRows(n int) int {
 	return n
 }
 
-// writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
+// writeSettings shows the settings with their standard deviation over seeds. Where every setting is one job, the
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
 func (v *View) writeSettings(d *page.Document) {
@@ -265,11 +265,13 @@ func (v *View) writeFailures(d *page.Document) {
 	}
 	d.Paragraph("%s", what)
 	d.Code("run resume SWEEP_FOLDER")
+	told := 0
 	for i, g := range groups {
 		if i == maxFailures {
-			d.Paragraph("And %s with rarer causes.", page.Plural(failed-countJobs(groups[:i]), "job"))
+			d.Paragraph("And %s with rarer causes.", page.Plural(failed-told, "job"))
 			break
 		}
+		told += len(g.jobs)
 		d.Heading(3, "%s", strings.TrimSuffix(page.Plain(cmp.Or(g.cause, "no cause recorded")), "."))
 		d.Paragraph("%s", v.failedJobs(g))
 		if shared := v.sharedByFailures(g); len(shared) > 0 {
@@ -281,14 +283,6 @@ func (v *View) writeFailures(d *page.Document) {
 			d.CodeBlock(lines)
 		}
 	}
-}
-
-func countJobs(groups []*failures) int {
-	n := 0
-	for _, g := range groups {
-		n += len(g.jobs)
-	}
-	return n
 }
 
 // shownFailed is how many failed jobs of one cause are told with their overrides.

@@ -29,6 +29,7 @@ JOBS ?= $(shell awk -v cpu=$$(nproc) '/MemAvailable/ { n = int($$2 / 2e6); if (n
 # Go, told where the forwarding library lies.
 GO := scripts/env go
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 # Stamp the version only where git works here (a tarball or another user's clone has none).
 VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 
@@ -86,6 +87,10 @@ lint: native ## gofmt, go vet, staticcheck, tidy modules, package order, our C++
 	@go mod tidy -diff
 	@$(GO) test ./internal/arrows
 	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
+
+.PHONY: deadcode
+deadcode: native ## functions that the program cannot reach; none is wanted
+	@out=$$(scripts/env $(DEADCODE) ./cmd/run); [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }
 
 .PHONY: fmt
 fmt: ## gofmt everything

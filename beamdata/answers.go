@@ -2,9 +2,8 @@ package beamdata
 
 import (
 	"fmt"
-	"strings"
-	"unicode"
 
+	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
@@ -67,7 +66,7 @@ func newAnswers(items *Items, prior *readerPrior) *answers {
 		}
 		a.byRow[row] = list
 		a.headRow[row] = -1
-		if h, ok := a.heads[questionHead(item.question)]; ok {
+		if h, ok := a.heads[shapes.Head(item.question)]; ok {
 			a.headRow[row] = h
 		}
 	}
@@ -107,14 +106,6 @@ func vqaAccuracy(count, total int) float64 {
 	inside := min(1, float64(count-1)/3)
 	outside := min(1, float64(count)/3)
 	return (float64(count)*inside + float64(total-count)*outside) / float64(total)
-}
-
-// questionHead returns the first two words [a-z0-9]+ of the lower-cased question, joined by a space.
-func questionHead(question string) string {
-	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool {
-		return r > unicode.MaxASCII || !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')
-	})
-	return strings.Join(words[:min(2, len(words))], " ")
 }
 
 // readerPrior is reader_prior.json.

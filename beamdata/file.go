@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ func (f *beamFile) tooManyLost(share float64) error {
 		return nil
 	}
 	var reasons []string
-	for _, reason := range sortedKeys(f.lost) {
+	for _, reason := range slices.Sorted(maps.Keys(f.lost)) {
 		if f.lost[reason] > 0 {
 			reasons = append(reasons, fmt.Sprintf("%d %s (the first: %s)", f.lost[reason], reason, f.first[reason]))
 		}

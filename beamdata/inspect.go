@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -295,7 +296,7 @@ func (in *Inspection) beams(rows int, opt Options) {
 	for _, m := range methodCounts(f) {
 		in.add(m.Name, "%s", m.Value)
 	}
-	for _, reason := range sortedKeys(f.counts) {
+	for _, reason := range slices.Sorted(maps.Keys(f.counts)) {
 		in.add("skipped: "+strings.ReplaceAll(reason, "_", " "), "%d (the first: %s)", f.counts[reason], f.first[reason])
 	}
 	for _, u := range f.unknown {
@@ -315,15 +316,6 @@ func methodCounts(f *beamFile) []Fact {
 		}
 	}
 	return out
-}
-
-func sortedKeys(m map[string]int) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // spread adds min, median, mean and max of values.

@@ -177,9 +177,9 @@ func codePlants() []plant {
 		{name: "candidates share their noise", base: answering, check: "noise_repeats", says: "all candidates of a query are the same",
 			edits: []edit{{uniform, stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, t).Float64()`}}},
 		{name: "queries share their noise", base: answering, check: "noise_repeats", says: "all queries share",
-			edits: []edit{{uniform, `_ = stream; u[i] = rng.New(int64(opt.Seed), "token", s.sample, t).Float64()`}}},
+			edits: []edit{{uniform, `_ = stream; u[i] = rng.New(int64(opt.Seed), "token", s.Sample, t).Float64()`}}},
 		{name: "the sampler ignores its seed", base: answering, check: "noise_repeats", says: "does not use its seed",
-			edits: []edit{{uniform, stream + `u[i] = rng.New(0, "token", stream, s.sample, t).Float64()`}}},
+			edits: []edit{{uniform, stream + `u[i] = rng.New(0, "token", stream, s.Sample, t).Float64()`}}},
 		{name: "cut completions count as complete", base: answering, check: "truncation_unmarked",
 			edits: []edit{{"b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept", "b.Truncated[i*g+j], b.Kept[i*g+j] = false, c.Kept"}}},
 		{name: "every epoch has the same order", check: "order_repeats",
@@ -203,8 +203,8 @@ func codePlants() []plant {
 const (
 	score         = "return b, scorer.Score(b)"
 	sample        = "b := p.Sample(src, queries, g, steps, temperature, key)"
-	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.prompt]\n}\n"
-	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.sample, t).Float64()`
+	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.Prompt]\n}\n"
+	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.Sample, t).Float64()`
 	recordedSet   = "b.Set(i, j, steps, c.Reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"

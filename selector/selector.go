@@ -66,10 +66,11 @@ type Batch struct {
 	Rewards []float64 // [B*G] raw rewards; 0 where not valid
 
 	// What only text candidates have; nil elsewhere.
-	Truncated []bool               // [B*G] cut at the length limit: no action that ends the candidate
-	Kept      []float64            // [B*G] of the policy's distributions, the share that a sampled candidate was drawn from (top-p, top-k), mean over its steps
-	Terms     map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
-	Texts     []string             // [B*G] candidates as text
+	Truncated []bool // [B*G] cut at the length limit: no action that ends the candidate
+	// [B*G] of the policy's distributions, the share that a sampled candidate was drawn from (top-p, top-k), mean over its steps
+	Kept  []float64
+	Terms map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
+	Texts []string             // [B*G] candidates as text
 }
 
 // NewBatch returns a batch of zeros: no candidate is valid yet.

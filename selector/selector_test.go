@@ -58,10 +58,12 @@ func TestTakeAndPart(t *testing.T) {
 		t.Errorf("rewards %v, want %v", top.Rewards, want)
 	}
 	last := top.Part(1, 2)
-	if last.B() != 1 || last.Queries[0] != 6 || !slices.Equal(last.Scored(0, 0), []int64{4}) || last.Texts[0] != "e" || last.Terms["format"][0] != 4 || !last.Cut(0) || last.NumValid() != 1 {
+	if last.B() != 1 || last.Queries[0] != 6 || !slices.Equal(last.Scored(0, 0), []int64{4}) || last.Texts[0] != "e" ||
+		last.Terms["format"][0] != 4 || !last.Cut(0) || last.NumValid() != 1 {
 		t.Errorf("the last query's part is %+v", last)
 	}
-	if bare := NewBatch(nil, []int{1}, 1, 1).Take(1, []int{0}, []bool{true}); bare.Truncated != nil || bare.Texts != nil || bare.Terms != nil || bare.Cut(0) {
+	if bare := NewBatch(nil, []int{1}, 1, 1).Take(1, []int{0}, []bool{true}); bare.Truncated != nil || bare.Texts != nil ||
+		bare.Terms != nil || bare.Cut(0) {
 		t.Errorf("a batch without texts became %+v", bare)
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -79,7 +80,7 @@ func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
 			order = append(order, q)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b Query) int { return compare(key(a), key(b)) })
+	slices.SortStableFunc(order, func(a, b Query) int { return cmp.Compare(key(a), key(b)) })
 	for i := 1; i < len(order); i++ {
 		if key(order[i]) != key(order[i-1]) {
 			continue
@@ -90,16 +91,6 @@ func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
 		n++
 	}
 	return n, first, second
-}
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // leak finds queries of a held-out set in another one: the worst kind alone.

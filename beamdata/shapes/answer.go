@@ -1,10 +1,10 @@
 package shapes
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 const annotators = 10
@@ -46,10 +46,7 @@ func (q ask) answers(r *rand.Rand) []AnswerCount {
 		out = append(out, AnswerCount{a, n})
 	}
 	slices.SortFunc(out, func(a, b AnswerCount) int { // most frequent first, ties by word
-		if a.Count != b.Count {
-			return b.Count - a.Count
-		}
-		return strings.Compare(a.Answer, b.Answer)
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Answer, b.Answer))
 	})
 	return out
 }

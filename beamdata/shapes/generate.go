@@ -1,6 +1,7 @@
 package shapes
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -199,14 +200,14 @@ func (d *Data) newQuery(e *blocks, row int) Query {
 	item := d.Items[row]
 	c := d.cosines(e, row)
 	q := Query{Row: int32(row), Pool: d.pool(row, c)}
-	h := head(item.Question)
+	h := Head(item.Question)
 	q.PriorScore = priorTrust(d.Prior.seen(h))
 	q.PriorAcc = d.Prior.expected(h, item.Answers)
 	q.PriorTop = d.Prior.top(h)
 	cos := make([]float64, len(q.Pool))
 	for p, j := range q.Pool {
 		cos[p] = c.whole[j]
-		q.Score = append(q.Score, trust(c.question[j], c.image[j], h == head(d.Items[j].Question)))
+		q.Score = append(q.Score, trust(c.question[j], c.image[j], h == Head(d.Items[j].Question)))
 		q.DemoAcc = append(q.DemoAcc, demoAccuracy(d.Items[j].Answers, item.Answers))
 	}
 	q.Beams = q.beamSearch(d.Options.Shots, d.Options.BeamWidth)
@@ -234,14 +235,6 @@ func order(x []float64) []int32 {
 	for i := range out {
 		out[i] = int32(i)
 	}
-	slices.SortStableFunc(out, func(a, b int32) int {
-		switch {
-		case x[a] > x[b]:
-			return -1
-		case x[a] < x[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(x[b], x[a]) })
 	return out
 }

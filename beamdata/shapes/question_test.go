@@ -65,8 +65,8 @@ func TestHeadIsTheFirstTwoWords(t *testing.T) {
 		"why?":                "why",
 		"":                    "",
 	} {
-		if got := head(text); got != want {
-			t.Errorf("head(%q) = %q, want %q", text, got, want)
+		if got := Head(text); got != want {
+			t.Errorf("Head(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

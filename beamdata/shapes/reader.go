@@ -17,7 +17,7 @@ type Prior struct {
 func newPrior(items []Item) *Prior {
 	p := &Prior{N: len(items), All: map[string]int{}, ByHead: map[string]map[string]int{}}
 	for _, it := range items {
-		h := head(it.Question)
+		h := Head(it.Question)
 		if p.ByHead[h] == nil {
 			p.ByHead[h] = map[string]int{}
 		}
@@ -135,7 +135,7 @@ func (d *Data) Predict(q *Query, positions []int32) (answer string, accuracy flo
 		}
 	}
 	item := d.Items[q.Row]
-	h, w0 := head(item.Question), math.Exp(q.PriorScore)
+	h, w0 := Head(item.Question), math.Exp(q.PriorScore)
 	best := math.Inf(-1)
 	for _, v := range votes {
 		m := roundTo(v.mass+w0*d.Prior.At(h, v.answer), 9)

@@ -255,7 +255,7 @@ func TestReaderFollowsItsDefinition(t *testing.T) {
 			mass := map[string]float64{}
 			total := math.Exp(q.PriorScore)
 			for a := range d.Prior.All {
-				mass[a] += math.Exp(q.PriorScore) * d.Prior.At(head(item.Question), a)
+				mass[a] += math.Exp(q.PriorScore) * d.Prior.At(Head(item.Question), a)
 			}
 			shown := map[string]bool{q.PriorTop: true}
 			for _, p := range set {

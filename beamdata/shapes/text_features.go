@@ -27,8 +27,8 @@ func words(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 }
 
-// head is a question's first two words: what the reader's prior looks at.
-func head(text string) string {
+// Head returns a question's first two words, lower-cased: what the reader's prior looks at.
+func Head(text string) string {
 	w := words(text)
 	return strings.Join(w[:min(2, len(w))], " ")
 }

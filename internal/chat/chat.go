@@ -1,7 +1,9 @@
 // Package chat holds conversations as HuggingFace writes them and renders them as the text that a model
 // was trained on.
 //
-//	msgs, err := chat.ParseMessages([]byte(`[{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What is it?"}]}]`))
+// err := chat.ParseMessages([]byte(`[{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text",
+// "text": "What is it?"}]}]`))
+//
 //	template, err := chat.Open("Qwen2.5-VL-3B-Instruct")
 //	text, err := template.Render(msgs, chat.RenderOptions{AddGenerationPrompt: true})
 //

@@ -139,10 +139,14 @@ func TestParseMessages(t *testing.T) {
 		{"parts", `[{"role":"user","content":["a",{"type":"text","text":"b"}]}]`, `text a|text b`},
 		{"image keys", `[{"role":"user","content":[{"type":"image","image":"a.png"},{"image":"file:///b.png"},{"type":"image_url","image_url":{"url":"c.png"}},{"type":"image","path":"d.png"},{"type":"image"}]}]`,
 			`image a.png|image /b.png|image c.png|image d.png|image `},
-		{"video", `[{"role":"user","content":[{"type":"video","video":["1.png","2.png"],"fps":3},{"video":"v.mp4"}]}]`, `video [1.png 2.png] 3|video v.mp4`},
-		{"unknown type", `[{"role":"user","content":[{"type":"audio"}]}]`, `message 1: part 1: unknown part type "audio": want one of text, image, image_url, video`},
-		{"a slip", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"imgae"}]}]`, `message 2: part 1: unknown part type "imgae" (did you mean image?)`},
-		{"unknown key", `[{"role":"user","content":[{"type":"image","max_pixel":3}]}]`, `unknown key "max_pixel" (did you mean max_pixels?)`},
+		{"video", `[{"role":"user","content":[{"type":"video","video":["1.png","2.png"],"fps":3},{"video":"v.mp4"}]}]`,
+			`video [1.png 2.png] 3|video v.mp4`},
+		{"unknown type", `[{"role":"user","content":[{"type":"audio"}]}]`,
+			`message 1: part 1: unknown part type "audio": want one of text, image, image_url, video`},
+		{"a slip", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"imgae"}]}]`,
+			`message 2: part 1: unknown part type "imgae" (did you mean image?)`},
+		{"unknown key", `[{"role":"user","content":[{"type":"image","max_pixel":3}]}]`,
+			`unknown key "max_pixel" (did you mean max_pixels?)`},
 		{"no role", `[{"content":"x"}]`, `message 1: "role" is missing`},
 		{"no content", `[{"role":"user"}]`, `message 1: "content" is missing`},
 		{"not a list", `{"role":"user"}`, `messages: want a list`},
@@ -190,11 +194,14 @@ func TestOpen(t *testing.T) {
 		{"text-only folder without a template", nil, "You are Qwen"},
 		{"folder with images and without a template", map[string]string{"preprocessor_config.json": "{}"}, "You are a helpful assistant"},
 		{"jinja file first", map[string]string{"chat_template.jinja": "jinja", "chat_template.json": `{"chat_template":"json"}`}, "jinja"},
-		{"json before the config", map[string]string{"chat_template.json": `{"chat_template":"json"}`, "tokenizer_config.json": `{"chat_template":"config"}`}, "json"},
+		{"json before the config", map[string]string{"chat_template.json": `{"chat_template":"json"}`,
+			"tokenizer_config.json": `{"chat_template":"config"}`}, "json"},
 		{"config with a token", map[string]string{"tokenizer_config.json": `{"bos_token":{"content":"<s>"},"chat_template":"{{ bos_token }}x"}`}, "<s>x"},
 		{"named", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"},{"name":"default","template":"b"}]}`}, "b"},
-		{"no default", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"}]}`}, `unknown chat_template "default": want one of tool_use`},
-		{"beyond the library", map[string]string{"chat_template.jinja": "{{ ('a' if messages else 'b') + 'c' }}"}, "chat_template.jinja: chat template: failed to parse template: Unbalanced parenthesis (Line: 1 Col: 4"},
+		{"no default", map[string]string{"tokenizer_config.json": `{"chat_template":[{"name":"tool_use","template":"a"}]}`},
+			`unknown chat_template "default": want one of tool_use`},
+		{"beyond the library", map[string]string{"chat_template.jinja": "{{ ('a' if messages else 'b') + 'c' }}"},
+			"chat_template.jinja: chat template: failed to parse template: Unbalanced parenthesis (Line: 1 Col: 4"},
 		{"broken", map[string]string{"chat_template.jinja": "{% if %}"}, "chat_template.jinja: chat template: "},
 		{"reads no files", map[string]string{"chat_template.jinja": "{% include '/etc/hostname' %}"}, "'include' not found"},
 	} {
@@ -221,7 +228,8 @@ func TestOpen(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	msgs := []Message{{Role: "user", Parts: []Part{{Type: Image, Path: "a.png"}, {Type: Image, Path: "/b.png"}, {Type: Image, Path: "data:image/png;base64,AA"}, {Type: Video, Frames: []string{"1.png"}}}}}
+	msgs := []Message{{Role: "user", Parts: []Part{{Type: Image, Path: "a.png"}, {Type: Image, Path: "/b.png"},
+		{Type: Image, Path: "data:image/png;base64,AA"}, {Type: Video, Frames: []string{"1.png"}}}}}
 	got := Resolve(msgs, "/data")
 	if s := describe(got); s != "image /data/a.png|image /b.png|image data:image/png;base64,AA|video [/data/1.png] 0" {
 		t.Error(s)

@@ -193,9 +193,11 @@ func limitedFilters() *exec.FilterSet {
 func limitedMethods() exec.Methods {
 	all := builtins.Methods
 	return exec.Methods{
-		Bool: methodsOf(all.Bool, "string int bit_length bit_count as_integer_ratio"), Int: methodsOf(all.Int, "is_integer bit_length bit_count as_integer_ratio"),
-		Float: methodsOf(all.Float, "is_integer as_integer_ratio hex"), Dict: methodsOf(all.Dict, "keys values items get pop setdefault update copy clear"),
-		List: methodsOf(all.List, "append reverse copy"),
+		Bool:  methodsOf(all.Bool, "string int bit_length bit_count as_integer_ratio"),
+		Int:   methodsOf(all.Int, "is_integer bit_length bit_count as_integer_ratio"),
+		Float: methodsOf(all.Float, "is_integer as_integer_ratio hex"),
+		Dict:  methodsOf(all.Dict, "keys values items get pop setdefault update copy clear"),
+		List:  methodsOf(all.List, "append reverse copy"),
 		Str: methodsOf(all.Str, `capitalize capwords casefold center count encode endswith expandtabs find format format_map isalnum isalpha isascii isdecimal isdigit
 			islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace rfind rjust rpartition rsplit
 			rstrip split splitlines startswith strip swapcase title upper zfill`),

@@ -11,7 +11,8 @@ import (
 // renderHostile parses and renders a source; it is a test failure to take long, to take much memory or to say more than a line.
 func renderHostile(t testing.TB, source string) (string, error) {
 	t.Helper()
-	msgs := []Message{{Role: "system", Text: "s"}, {Role: "user", Text: strings.Repeat("hello ", 50)}, {Role: "user", Parts: []Part{{Type: Text, Text: "x"}, {Type: Image, Path: "a.png"}}}}
+	msgs := []Message{{Role: "system", Text: "s"}, {Role: "user", Text: strings.Repeat("hello ", 50)},
+		{Role: "user", Parts: []Part{{Type: Text, Text: "x"}, {Type: Image, Path: "a.png"}}}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begin := time.Now()
@@ -36,7 +37,9 @@ func TestHostileTemplates(t *testing.T) {
 	nest := func(open, in, end string, n int) string { return strings.Repeat(open, n) + in + strings.Repeat(end, n) }
 	for _, tc := range []struct{ name, source, want string }{
 		{"a macro that calls itself", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "statements and macros in each other"},
-		{"two macros that call each other", "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{% if true %}{{ f() }}{% endif %}{% endmacro %}{{ f() }}", "statements and macros in each other"},
+		{"two macros that call each other",
+			"{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{% if true %}{{ f() }}{% endif %}{% endmacro %}{{ f() }}",
+			"statements and macros in each other"},
 		{"a macro that is handed to itself", "{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}", "statements and macros in each other"},
 		{"a macro in a namespace", "{% set ns = namespace() %}{% macro f() %}{{ ns.f() }}{% endmacro %}{% set ns.f = f %}{{ ns.f() }}", ""},
 		{"itself as its base", "{% extends '/template' %}", "'extends' not found"},
@@ -83,17 +86,24 @@ func TestHostileTemplates(t *testing.T) {
 		{"replace method", "{% set x = 'a' * 1000000 %}{{ x.replace('', x) }}", "replace"},
 		{"join", "{% set x = 'a' * 100000 %}{{ x|join(x) }}", "join"},
 		{"join method", "{% set x = 'a' * 100000 %}{{ x.join(x) }}", "join"},
-		{"doubling", "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "a value of more than 16 MB"},
-		{"doubling by +", "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "a value of more than 16 MB"},
+		{"doubling", "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+			"a value of more than 16 MB"},
+		{"doubling by +", "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+			"a value of more than 16 MB"},
 		{"doubling of lists", "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", "a value of more than 16 MB"},
 		{"doubling of dicts", "{% set ns = namespace(x=1) %}{% for i in range(100) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x|tojson }}", "a value of more than 16 MB"},
-		{"lists in lists", "{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "a value with more than"},
+		{"lists in lists", "{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+			"a value with more than"},
 		{"a namespace that holds itself", "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "a value with more than"},
 		{"a list that holds itself", "{% set l = [] %}{% do l.append(l) %}{{ l }}", ""},
-		{"a list of itself in a loop", "{% set ns = namespace(l=[1]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "a value of more than 16 MB"},
-		{"one expression of many texts", "{% set x = 'a' * 10000000 %}{{ x" + strings.Repeat(" ~ x", 5000) + " }}", "a value of more than 16 MB"},
-		{"one list of many texts", "{% set x = 'a' * 10000000 %}{{ [x" + strings.Repeat(", x", 5000) + "] }}", "a value of more than 16 MB"},
-		{"one comparison of many texts", "{% set x = 'a' * 10000000 %}{% set l = [x" + strings.Repeat(", x", 5000) + "] %}{{ l == l }}", "a value of more than 16 MB"},
+		{"a list of itself in a loop", "{% set ns = namespace(l=[1]) %}{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+			"a value of more than 16 MB"},
+		{"one expression of many texts", "{% set x = 'a' * 10000000 %}{{ x" + strings.Repeat(" ~ x", 5000) + " }}",
+			"a value of more than 16 MB"},
+		{"one list of many texts", "{% set x = 'a' * 10000000 %}{{ [x" + strings.Repeat(", x", 5000) + "] }}",
+			"a value of more than 16 MB"},
+		{"one comparison of many texts", "{% set x = 'a' * 10000000 %}{% set l = [x" + strings.Repeat(", x", 5000) + "] %}{{ l == l }}",
+			"a value of more than 16 MB"},
 		{"a message that it makes up", "{{ raise_exception('x' * 100000) }}", "xxx"},
 		{"lipsum", "{{ lipsum(1000000000) }}", ""},
 		{"division by zero", "{{ 1 // 0 }}{{ 1 % 0 }}", ""},
@@ -145,7 +155,8 @@ func TestTemplatesOfHonestSize(t *testing.T) {
 
 // FuzzTemplate looks for a template that panics, hangs or overflows.
 func FuzzTemplate(f *testing.F) {
-	for _, source := range []string{qwenVLSource, qwenTextSource, "{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f('a') }}", "{% set ns = namespace(x=[]) %}{% for i in range(9) %}{% set ns.x = [ns.x, i] %}{% endfor %}{{ ns.x|tojson|center(99) }}",
+	for _, source := range []string{qwenVLSource, qwenTextSource, "{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f('a') }}",
+		"{% set ns = namespace(x=[]) %}{% for i in range(9) %}{% set ns.x = [ns.x, i] %}{% endfor %}{{ ns.x|tojson|center(99) }}",
 		"{{ messages[0].content.split(' ')|map('upper')|join('x' * 9) if messages is defined and not add_generation_prompt else '%9d'|format(3) }}"} {
 		f.Add(source)
 	}

@@ -11,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"fulcrum/internal/digest"
@@ -99,12 +99,7 @@ func (f *Folder) openWeights() error {
 		}
 		shards[file][name] = true
 	}
-	names := make([]string, 0, len(shards))
-	for file := range shards {
-		names = append(names, file)
-	}
-	sort.Strings(names)
-	for _, file := range names {
+	for _, file := range slices.Sorted(maps.Keys(shards)) {
 		if err := f.openFile(file, shards[file]); err != nil {
 			return err
 		}
@@ -130,7 +125,7 @@ func (f *Folder) openFile(file string, indexed map[string]bool) error {
 		}
 		f.tensors[name] = stored{t, file}
 	}
-	for _, name := range sorted(indexed) {
+	for _, name := range slices.Sorted(maps.Keys(indexed)) {
 		if _, ok := mapped.Get(name); !ok {
 			return fmt.Errorf("%s: tensor %s is missing (%s places it there)", path, name, indexName)
 		}
@@ -157,14 +152,7 @@ func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 }
 
 // Names returns the canonical names in alphabetical order.
-func (f *Folder) Names() []string {
-	names := make([]string, 0, len(f.tensors))
-	for name := range f.tensors {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}
+func (f *Folder) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
 
 // MaxLayers is the most layers that a stack of any model may have: the list of its tensors is made before one is read.
 const MaxLayers = 10_000
@@ -263,13 +251,4 @@ func (f *Folder) Close() error {
 	}
 	f.files, f.tensors = nil, nil
 	return errors.Join(errs...)
-}
-
-func sorted(set map[string]bool) []string {
-	names := make([]string, 0, len(set))
-	for name := range set {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
 }

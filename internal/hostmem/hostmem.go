@@ -25,53 +25,43 @@ func Available() float64 {
 	return math.Min(machine("/proc/meminfo"), group("/proc/self/cgroup", "/sys/fs/cgroup"))
 }
 
-// machine reads what the kernel can give without an end to anything: free, caches and swap.
+// machine returns what the kernel can give without an end to anything: free, caches and swap.
 func machine(meminfo string) float64 {
-	text, err := os.ReadFile(meminfo)
-	if err != nil {
+	available, _ := figure(meminfo, "MemAvailable:")
+	swap, _ := figure(meminfo, "SwapFree:")
+	if available+swap == 0 {
 		return math.Inf(1)
 	}
-	sum := 0.0
-	for _, line := range strings.Split(string(text), "\n") {
-		f := strings.Fields(line) // MemAvailable:   24094456 kB
-		if len(f) == 3 && (f[0] == "MemAvailable:" || f[0] == "SwapFree:") {
-			kB, err := strconv.ParseFloat(f[1], 64)
-			if err != nil {
-				return math.Inf(1)
-			}
-			sum += kB * 1024
-		}
-	}
-	if sum == 0 {
-		return math.Inf(1)
-	}
-	return sum
+	return available + swap
 }
 
-// group is the lowest limit of the process's control group (version 2) and those around it.
+// group returns the lowest limit of the process's control group (version 2) and those around it.
 func group(self, root string) float64 {
-	limit := math.Inf(1)
+	return leastOf(self, root, func(dir string) (float64, bool) { return figure(path.Join(dir, "memory.max"), "") })
+}
+
+// leastOf returns the least figure of the process's control group and those around it; +Inf where none has one.
+func leastOf(self, root string, of func(dir string) (float64, bool)) float64 {
+	least := math.Inf(1)
 	text, err := os.ReadFile(self)
 	if err != nil {
-		return limit
+		return least
 	}
-	for _, line := range strings.Split(string(text), "\n") {
-		name, ok := strings.CutPrefix(line, "0::")
+	for line := range strings.Lines(string(text)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
 		if !ok {
 			continue
 		}
 		for name = path.Clean("/" + name); ; name = path.Dir(name) {
-			if text, err := os.ReadFile(path.Join(root, name, "memory.max")); err == nil {
-				if v, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil { // else "max"
-					limit = math.Min(limit, v)
-				}
+			if v, known := of(path.Join(root, name)); known {
+				least = math.Min(least, v)
 			}
 			if name == "/" {
 				break
 			}
 		}
 	}
-	return limit
+	return least
 }
 
 // Free is the memory in bytes that this process can still take: like Available, but a control group's limit counts
@@ -80,44 +70,31 @@ func Free() float64 {
 	return math.Min(machine("/proc/meminfo"), groupFree("/proc/self/cgroup", "/sys/fs/cgroup"))
 }
 
-// groupFree is the least that the process's control group and those around it may still take.
+// groupFree returns the least that the process's control group and those around it may still take.
 func groupFree(self, root string) float64 {
-	free := math.Inf(1)
-	text, err := os.ReadFile(self)
-	if err != nil {
-		return free
-	}
-	for line := range strings.Lines(string(text)) {
-		name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !ok {
-			continue
-		}
-		for name = path.Clean("/" + name); ; name = path.Dir(name) {
-			limit, known := figure(path.Join(root, name, "memory.max"), "")
-			used, _ := figure(path.Join(root, name, "memory.current"), "")
-			cache, _ := figure(path.Join(root, name, "memory.stat"), "inactive_file")
-			if known {
-				free = math.Min(free, math.Max(limit-math.Max(used-cache, 0), 0))
-			}
-			if name == "/" {
-				break
-			}
-		}
-	}
-	return free
+	return leastOf(self, root, func(dir string) (float64, bool) {
+		limit, known := figure(path.Join(dir, "memory.max"), "")
+		used, _ := figure(path.Join(dir, "memory.current"), "")
+		cache, _ := figure(path.Join(dir, "memory.stat"), "inactive_file")
+		return math.Max(limit-math.Max(used-cache, 0), 0), known
+	})
 }
 
-// figure reads a file that is one number, or the number behind a key; false where there is none ("max").
+// figure reads a file that is one number, or the number behind a key, in bytes; false where there is none ("max").
 func figure(file, key string) (float64, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
+		f := strings.Fields(line) // MemAvailable:   24094456 kB
+		scale := 1.0
+		if len(f) == 3 && f[2] == "kB" {
+			f, scale = f[:2], 1024
+		}
 		if key == "" && len(f) == 1 || len(f) == 2 && f[0] == key {
 			v, err := strconv.ParseFloat(f[len(f)-1], 64)
-			return v, err == nil
+			return scale * v, err == nil
 		}
 	}
 	return 0, false
@@ -134,21 +111,8 @@ func ResetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // status reads a figure of this process in bytes.
 func status(key string) float64 {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line) // VmRSS:	  24094456 kB
-		if len(f) == 3 && f[0] == key {
-			kB, err := strconv.ParseFloat(f[1], 64)
-			if err != nil {
-				return 0
-			}
-			return kB * 1024
-		}
-	}
-	return 0
+	v, _ := figure("/proc/self/status", key)
+	return v
 }
 
 // Size writes a number of bytes with a unit: 1.5 GiB.

@@ -5,7 +5,8 @@ package registry
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -36,14 +37,7 @@ func (t *Table[T]) Get(name string) (T, error) {
 }
 
 // Names returns the registered names in alphabetical order.
-func (t *Table[T]) Names() []string {
-	names := make([]string, 0, len(t.entries))
-	for n := range t.entries {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
-}
+func (t *Table[T]) Names() []string { return slices.Sorted(maps.Keys(t.entries)) }
 
 // Unknown is the error for a name that is not in names: it lists them and the nearest one.
 func Unknown(kind, name string, names []string) error {

@@ -4,7 +4,11 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,82 +190,38 @@ func npyText(kind byte, raw []byte) (string, error) {
 	return strings.TrimRight(b.String(), "\x00"), nil
 }
 
-// npyHeader parses the Python dict literal of a header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+// npyHeader reads the Python dict of a header, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, as JSON in another
+// spelling.
 func npyHeader(text string) (descr string, fortran bool, shape []int, err error) {
-	s := strings.TrimSpace(text)
-	fail := func(what string) (string, bool, []int, error) {
-		return "", false, nil, fmt.Errorf("header %.80q: %s", text, what)
+	var h struct {
+		Descr   *string `json:"descr"`
+		Fortran *bool   `json:"fortran_order"`
+		Shape   []int   `json:"shape"`
 	}
-	s, ok := strings.CutPrefix(s, "{")
-	if !ok {
-		return fail("want a dict")
+	spelled := strings.NewReplacer("'", `"`, "(", "[", ")", "]", "True", "true", "False", "false").Replace(text)
+	spelled = regexp.MustCompile(`,(\s*[\]}])`).ReplaceAllString(spelled, "$1")   // a comma may follow the last
+	spelled = regexp.MustCompile(`([\[ ]\d+)L\b`).ReplaceAllString(spelled, "$1") // long numbers of Python 2
+	dec := json.NewDecoder(strings.NewReader(spelled))
+	dec.DisallowUnknownFields()
+	wrong := dec.Decode(&h)
+	var structured *json.UnmarshalTypeError
+	switch _, after := dec.Token(); {
+	case errors.As(wrong, &structured) && structured.Field == "descr":
+		err = fmt.Errorf("header %.80q: structured types are not supported", text)
+	case wrong != nil:
+		err = fmt.Errorf("header %.80q: want a dict of descr, fortran_order and shape", text)
+	case after != io.EOF:
+		err = fmt.Errorf("header %.80q: text after the dict", text)
+	case h.Descr == nil || h.Fortran == nil || h.Shape == nil:
+		err = fmt.Errorf("header %.80q: want descr, fortran_order and shape", text)
+	case len(*h.Descr) < 2:
+		err = fmt.Errorf("header %.80q: empty descr", text)
+	case slices.ContainsFunc(h.Shape, func(d int) bool { return d < 0 }):
+		err = fmt.Errorf("header %.80q: shape must hold sizes", text)
+	default:
+		return *h.Descr, *h.Fortran, h.Shape, nil
 	}
-	seen := map[string]bool{}
-	for {
-		s = strings.TrimLeft(s, " ,\n")
-		if rest, end := strings.CutPrefix(s, "}"); end {
-			if strings.TrimSpace(rest) != "" {
-				return fail("text after the dict")
-			}
-			break
-		}
-		key, rest, ok := pyString(s)
-		if !ok || seen[key] {
-			return fail("want a quoted key, once")
-		}
-		seen[key] = true
-		rest, ok = strings.CutPrefix(strings.TrimLeft(rest, " "), ":")
-		if !ok {
-			return fail("want : after " + key)
-		}
-		s = strings.TrimLeft(rest, " ")
-		switch key {
-		case "descr":
-			if descr, s, ok = pyString(s); !ok {
-				return fail("structured types are not supported")
-			}
-		case "fortran_order":
-			if rest, yes := strings.CutPrefix(s, "True"); yes {
-				fortran, s = true, rest
-			} else if s, ok = strings.CutPrefix(s, "False"); !ok {
-				return fail("fortran_order must be True or False")
-			}
-		case "shape":
-			inside, rest, closed := strings.Cut(strings.TrimPrefix(s, "("), ")")
-			if !closed || !strings.HasPrefix(s, "(") {
-				return fail("shape must be a tuple")
-			}
-			shape = []int{}
-			for part := range strings.SplitSeq(inside, ",") {
-				part = strings.TrimSuffix(strings.TrimSpace(part), "L")
-				if part == "" {
-					continue
-				}
-				d, err := strconv.Atoi(part)
-				if err != nil || d < 0 {
-					return fail("shape must hold sizes")
-				}
-				shape = append(shape, d)
-			}
-			s = rest
-		default:
-			return fail("unknown key " + key)
-		}
-	}
-	if len(seen) != 3 {
-		return fail("want descr, fortran_order and shape")
-	}
-	if len(descr) < 2 {
-		return fail("empty descr")
-	}
-	return descr, fortran, shape, nil
-}
-
-func pyString(s string) (value, rest string, ok bool) {
-	if s == "" || s[0] != '\'' && s[0] != '"' {
-		return "", s, false
-	}
-	return strings.Cut(s[1:], s[:1])
+	return "", false, nil, err
 }
 
 func fortranStrides(shape []int) []int {

@@ -2,12 +2,13 @@ package tensorfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"sort"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
@@ -109,12 +110,8 @@ func parseSafetensors(data []byte) (*File, error) {
 		return nil, err
 	}
 	begin := func(t Tensor) int { return len(body) - cap(t.Data) } // Data is cut from body with its capacity
-	sort.SliceStable(f.Tensors, func(i, j int) bool {
-		a, b := f.Tensors[i], f.Tensors[j]
-		if begin(a) != begin(b) {
-			return begin(a) < begin(b)
-		}
-		return len(a.Data) < len(b.Data) // empty tensors before the one that begins there
+	slices.SortStableFunc(f.Tensors, func(a, b Tensor) int {       // empty tensors before the one that begins there
+		return cmp.Or(cmp.Compare(begin(a), begin(b)), cmp.Compare(len(a.Data), len(b.Data)))
 	})
 	end := 0
 	for i, t := range f.Tensors {
@@ -220,13 +217,9 @@ func headerError(err error) error {
 // header padded to 8 bytes) and replaces path in one step. The metadata gets the tensors' digest. Equal input gives equal
 // bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
-	sorted := append([]Tensor(nil), tensors...)
-	sort.SliceStable(sorted, func(i, j int) bool {
-		a, b := sorted[i], sorted[j]
-		if a.DType.Size() != b.DType.Size() {
-			return a.DType.Size() > b.DType.Size()
-		}
-		return a.Name < b.Name
+	sorted := slices.Clone(tensors)
+	slices.SortStableFunc(sorted, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.Name, b.Name))
 	})
 	meta := maps.Clone(metadata)
 	if meta == nil {

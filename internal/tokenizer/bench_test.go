@@ -35,7 +35,8 @@ func BenchmarkEncode(b *testing.B) {
 	for _, x := range c.Cases {
 		scripts.WriteString(x.Text)
 	}
-	for name, text := range map[string]string{"prose": string(prose), "scripts": scripts.String(), "one line": strings.Repeat("ab", 50000)} {
+	for name, text := range map[string]string{"prose": string(prose), "scripts": scripts.String(),
+		"one line": strings.Repeat("ab", 50000)} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {

@@ -197,7 +197,8 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 			}
 			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2}[pattern]
 			if !ok || p.Pattern.Regex == nil || p.Invert || p.Behavior != "Isolated" {
-				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert), "the pattern of Qwen2 or GPT-2, Isolated")
+				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert),
+					"the pattern of Qwen2 or GPT-2, Isolated")
 			}
 			r.split, split = rule, true
 		case p.Type == "ByteLevel" && !byteLevel:

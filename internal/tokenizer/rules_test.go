@@ -73,12 +73,14 @@ func TestNewRefuses(t *testing.T) {
 		added  []Added
 		want   string
 	}{
-		{"a missing byte", with(func(v map[string]int) { delete(v, "!") }), nil, nil, `the vocabulary lacks the byte 0x21, which it writes "!"`},
+		{"a missing byte", with(func(v map[string]int) { delete(v, "!") }), nil, nil,
+			`the vocabulary lacks the byte 0x21, which it writes "!"`},
 		{"two tokens of one id", with(func(v map[string]int) { v["xy"] = 3 }), nil, nil, "share the id 3"},
 		{"a negative id", with(func(v map[string]int) { v["xy"] = -3 }), nil, nil, `token "xy": id -3, want 0 to`},
 		{"an id beyond all tables", with(func(v map[string]int) { v["xy"] = 1 << 40 }), nil, nil, `token "xy": id 1099511627776`},
 		{"a merge without its result", good, [][2]string{{"a", "b"}}, nil, `merge 1 ("a" + "b"): the vocabulary lacks "ab"`},
-		{"a merge of an unknown token", good, append(slices.Clone(merges), [2]string{"zz", "a"}), nil, `merge 2 ("zz" + "a"): the vocabulary lacks "zz"`},
+		{"a merge of an unknown token", good, append(slices.Clone(merges), [2]string{"zz", "a"}), nil,
+			`merge 2 ("zz" + "a"): the vocabulary lacks "zz"`},
 		{"an empty added token", good, nil, []Added{{ID: 500}}, "added token 500 is empty"},
 		{"an added token on another's id", good, nil, []Added{{ID: 0, Content: "<x>"}}, `tokens "!" and "<x>" share the id 0`},
 		{"an added token of two ids", good, nil, []Added{{ID: 500, Content: "aa"}}, `added token "aa" has the ids 256 and 500`},
@@ -99,13 +101,17 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, new, want string }{
 		{"another model", `"type": "BPE"`, `"type": "Unigram"`, `model.vocab: want a list of [piece, score]`},
-		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`, `model "WordLevel" is not supported (supported: BPE, Unigram)`},
-		{"another normalizer", `"type": "NFC"`, `"type": "NFKC"`, `normalizer "NFKC" is not supported (supported: NFC, Precompiled, Strip, Replace, none)`},
+		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`,
+			`model "WordLevel" is not supported (supported: BPE, Unigram)`},
+		{"another normalizer", `"type": "NFC"`, `"type": "NFKC"`,
+			`normalizer "NFKC" is not supported (supported: NFC, Precompiled, Strip, Replace, none)`},
 		{"another pattern", `\\p{N}|`, `\\p{N}{1,3}|`, `(supported: the pattern of Qwen2 or GPT-2, Isolated)`},
 		{"another behavior", `"Isolated"`, `"Removed"`, `behavior Removed`},
 		{"another pre-tokenizer", `"type": "Split"`, `"type": "Metaspace"`, `pre_tokenizer "Metaspace" is not supported`},
-		{"a template without the text", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "TemplateProcessing"`, `post_processor: TemplateProcessing: single has no Sequence`},
-		{"another post-processor", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "Prompt"`, `post_processor "Prompt" is not supported`},
+		{"a template without the text", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "TemplateProcessing"`,
+			`post_processor: TemplateProcessing: single has no Sequence`},
+		{"another post-processor", `"post_processor": {"type": "ByteLevel"`, `"post_processor": {"type": "Prompt"`,
+			`post_processor "Prompt" is not supported`},
 		{"another decoder", `"decoder": {"type": "ByteLevel"`, `"decoder": {"type": "WordPiece"`, `decoder "WordPiece" is not supported`},
 		{"byte fallback", `"byte_fallback": false`, `"byte_fallback": true`, `model.byte_fallback "true" is not supported`},
 		{"a suffix", `"end_of_word_suffix": ""`, `"end_of_word_suffix": "</w>"`, `model.end_of_word_suffix "</w>" is not supported`},
@@ -129,9 +135,11 @@ func TestOpenRefuses(t *testing.T) {
 		want  string
 	}{
 		{"an empty folder", nil, "no tokenizer: want tokenizer.json, or vocab.json and merges.txt"},
-		{"another class", map[string]string{"vocab.json": "{}", "merges.txt": "", "tokenizer_config.json": `{"tokenizer_class":"T5Tokenizer"}`},
+		{"another class", map[string]string{"vocab.json": "{}", "merges.txt": "",
+			"tokenizer_config.json": `{"tokenizer_class":"T5Tokenizer"}`},
 			`tokenizer_class "T5Tokenizer" is not supported (supported: Qwen2Tokenizer, GPT2Tokenizer, BartTokenizer, RobertaTokenizer)`},
-		{"a bad merge", map[string]string{"vocab.json": "{}", "merges.txt": "#version: 0.2\na b\nc\n"}, `merges.txt:3: "c", want two tokens and one space`},
+		{"a bad merge", map[string]string{"vocab.json": "{}", "merges.txt": "#version: 0.2\na b\nc\n"},
+			`merges.txt:3: "c", want two tokens and one space`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -203,8 +203,9 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	return encodeJSON(map[string]any{
 		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,
 		"additional_special_tokens": special, "bos_token": token("<s>"), "eos_token": token("<|im_end|>", "<|endoftext|>", "</s>"),
-		"pad_token": token("<|endoftext|>", "<pad>"), "unk_token": token("<unk>"), "mask_token": token("<mask>"), "clean_up_tokenization_spaces": t.rules.cleanUp,
-		"errors": "replace", "model_max_length": 131072, "split_special_tokens": false,
+		"pad_token": token("<|endoftext|>", "<pad>"), "unk_token": token("<unk>"), "mask_token": token("<mask>"),
+		"clean_up_tokenization_spaces": t.rules.cleanUp,
+		"errors":                       "replace", "model_max_length": 131072, "split_special_tokens": false,
 	})
 }
 

@@ -28,7 +28,8 @@ func Scratch(corpus []string, size int, layout Layout) (*Tokenizer, error) {
 	}
 	special := len(front) + len(back)
 	if size < 256+special {
-		return nil, fmt.Errorf("a vocabulary of %d tokens: want at least %d, one for each byte and %d special ones", size, 256+special, special)
+		return nil, fmt.Errorf("a vocabulary of %d tokens: want at least %d, one for each byte and %d special ones", size, 256+special,
+			special)
 	}
 	var parts []string // what stands between special tokens is all that merges ever see
 	for _, text := range corpus {

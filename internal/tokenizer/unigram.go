@@ -33,7 +33,8 @@ type piece struct {
 func (p *piece) UnmarshalJSON(raw []byte) error {
 	var pair []json.RawMessage
 	if err := json.Unmarshal(raw, &pair); err != nil || len(pair) != 2 ||
-		json.Unmarshal(pair[0], &p.text) != nil || json.Unmarshal(pair[1], &p.score) != nil || string(pair[0]) == "null" || string(pair[1]) == "null" {
+		json.Unmarshal(pair[0], &p.text) != nil || json.Unmarshal(pair[1], &p.score) != nil || string(pair[0]) == "null" ||
+		string(pair[1]) == "null" {
 		return fmt.Errorf("%s: want [piece, score]", raw[:min(len(raw), 60)])
 	}
 	return nil

@@ -86,7 +86,8 @@ func smallUnigram(t testing.TB, edit func(f map[string]any)) []byte {
 		"pre_tokenizer": map[string]any{"type": "Sequence", "pretokenizers": []any{
 			map[string]any{"type": "WhitespaceSplit"}, map[string]any{"type": "Metaspace", "replacement": mark, "add_prefix_space": true}}},
 		"post_processor": map[string]any{"type": "TemplateProcessing",
-			"single":         []any{map[string]any{"Sequence": map[string]any{"id": "A"}}, map[string]any{"SpecialToken": map[string]any{"id": "</s>"}}},
+			"single": []any{map[string]any{"Sequence": map[string]any{"id": "A"}},
+				map[string]any{"SpecialToken": map[string]any{"id": "</s>"}}},
 			"special_tokens": map[string]any{"</s>": map[string]any{"id": "</s>", "ids": []int{1}, "tokens": []string{"</s>"}}}},
 		"decoder": map[string]any{"type": "Metaspace", "replacement": mark, "add_prefix_space": true},
 		"model":   map[string]any{"type": "Unigram", "unk_id": 2, "vocab": pieces},
@@ -167,7 +168,8 @@ func TestUnigramRefuses(t *testing.T) {
 		{"no unknown token", set("model", "unk_id", nil), `model.unk_id "null" is not supported`},
 		{"an unknown token outside", set("model", "unk_id", 99), "unk_id 99 outside of the vocabulary (0 to 12)"},
 		{"byte fallback", set("model", "byte_fallback", true), `model.byte_fallback "true" is not supported`},
-		{"a piece without a score", set("model", "vocab", []any{[]any{"a"}}), `model.vocab: want a list of [piece, score]: ["a"]: want [piece, score]`},
+		{"a piece without a score", set("model", "vocab", []any{[]any{"a"}}),
+			`model.vocab: want a list of [piece, score]: ["a"]: want [piece, score]`},
 		{"no table", set("normalizer", "precompiled_charsmap", ""), "0 bytes, want a trie and its texts"},
 		{"a table that is no base64", set("normalizer", "precompiled_charsmap", "?"), "illegal base64"},
 		{"a trie beyond the data", set("normalizer", "precompiled_charsmap", blob(400, 8)), "a trie of 400 bytes in 8"},
@@ -183,8 +185,10 @@ func TestUnigramRefuses(t *testing.T) {
 		{"a pattern", func(f map[string]any) {
 			f["normalizer"] = map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": `\s+`}, "content": " "}
 		}, `normalizer Replace "\\s+" is not supported (supported: a String, the Regex " {2,}")`},
-		{"a special token without ids", set("post_processor", "special_tokens", map[string]any{}), `special_tokens lacks the ids of "</s>"`},
-		{"a special token outside", set("post_processor", "special_tokens", map[string]any{"</s>": map[string]any{"ids": []int{-4}}}), "post_processor: id -4"},
+		{"a special token without ids", set("post_processor", "special_tokens", map[string]any{}),
+			`special_tokens lacks the ids of "</s>"`},
+		{"a special token outside", set("post_processor", "special_tokens", map[string]any{"</s>": map[string]any{"ids": []int{-4}}}),
+			"post_processor: id -4"},
 		{"a class without an id", func(f map[string]any) {
 			f["post_processor"] = map[string]any{"type": "BertProcessing", "cls": []any{"[CLS]"}, "sep": []any{"[SEP]", 3}}
 		}, "post_processor: BertProcessing: cls: want [token, id]"},

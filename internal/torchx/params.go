@@ -216,7 +216,8 @@ func (a *AdamW) perParameter(f func(string) float64) Tensor {
 func (a *AdamW) Step(lr, gradScale float64) {
 	a.steps++
 	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(),
-		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.int64_t(a.steps), C.bool(!a.KeepGrad)))
+		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
+		C.int64_t(a.steps), C.bool(!a.KeepGrad)))
 	a.params.clean = !a.KeepGrad
 }
 

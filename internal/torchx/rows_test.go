@@ -89,7 +89,8 @@ func TestPickLogP(t *testing.T) {
 	scoped(t)
 	const taken = -40 // small enough to be seen in float64, as -100 is not
 	for _, c := range []pickCase{
-		newPickCase(1, 1, 1, 3, true), newPickCase(2, 3, 2, 5, true), newPickCase(2, 3, 3, 8, true), newPickCase(1, 4, 2, 19, true), newPickCase(2, 2, 3, 11, false),
+		newPickCase(1, 1, 1, 3, true), newPickCase(2, 3, 2, 5, true), newPickCase(2, 3, 3, 8, true), newPickCase(1, 4, 2, 19, true),
+		newPickCase(2, 2, 3, 11, false),
 	} {
 		t.Run(fmt.Sprint(c.b, c.g, c.t, c.k, c.r), func(t *testing.T) {
 			defer Scope()()

@@ -28,7 +28,8 @@ func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []i
 	shape := MustShape(logits, -1, -1).Shape()
 	rows, size := shape[0], shape[1]
 	if seen != nil && len(seen) != rows || uniforms != nil && len(uniforms) != rows {
-		panic(opError("sample", fmt.Sprintf("%d lists of seen tokens and %d uniforms for %d rows", len(seen), len(uniforms), rows), []Tensor{logits}))
+		panic(opError("sample", fmt.Sprintf("%d lists of seen tokens and %d uniforms for %d rows", len(seen), len(uniforms), rows),
+			[]Tensor{logits}))
 	}
 	end := Scope()
 	data := Data[float32](Detach(logits).To(Float32))

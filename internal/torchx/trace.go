@@ -147,7 +147,8 @@ func (r *record) masks() bool {
 // shapesOnly lists the operations that move numbers and make none.
 func shapesOnly(op string) bool {
 	switch op {
-	case "narrow", "reshape", "expand", "transpose", "unsqueeze", "squeeze", "contiguous", "cast", "to", "alias", "detach", "cat", "stack", "index_select", "add":
+	case "narrow", "reshape", "expand", "transpose", "unsqueeze", "squeeze", "contiguous", "cast", "to", "alias", "detach", "cat",
+		"stack", "index_select", "add":
 		return true
 	}
 	return false

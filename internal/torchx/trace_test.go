@@ -16,7 +16,8 @@ func TestTrace(t *testing.T) {
 		want string // "" = nothing is wrong
 	}{
 		{"all finite", func() { Backward(Sum(Exp(param(1, 2)))) }, ""},
-		{"the first of several", func() { Backward(Sum(Log(Sub(Exp(param(1, 1000)), Exp(param(1, 999)))))) }, "exp([2]float32) made the first number"},
+		{"the first of several", func() { Backward(Sum(Log(Sub(Exp(param(1, 1000)), Exp(param(1, 999)))))) },
+			"exp([2]float32) made the first number"},
 		{"NaN from a logarithm", func() { Backward(Mean(Scale(Log(param(1, -1)), 2))) }, "log([2]float32) made the first number"},
 		{"a weight", func() { Backward(Sum(Exp(param(1, nan)))) }, "given a number that is not finite"},
 		{"a mask's infinity on the side", func() {

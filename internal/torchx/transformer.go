@@ -74,7 +74,8 @@ func AttendBiased(q, k, v Tensor, spans []Span, scale float64, bias Tensor, zero
 		}
 	}
 	var out C.Tensor
-	check("attend", C.fc_attend(q.c(), k.c(), v.c(), unsafe.SliceData(flat), C.int64_t(len(spans)), C.double(scale), bias.c(), C.int64_t(zero), &out), q, k, v, bias)
+	check("attend", C.fc_attend(q.c(), k.c(), v.c(), unsafe.SliceData(flat), C.int64_t(len(spans)), C.double(scale), bias.c(),
+		C.int64_t(zero), &out), q, k, v, bias)
 	return adopt(out)
 }
 

@@ -28,7 +28,8 @@ func newDecoder(hidden, mlp, layers, heads, kv, vocabulary int, lora bool) *deco
 			name    string
 			out, in int
 			bias    bool
-		}{{"q", heads * width, hidden, true}, {"k", kv * width, hidden, true}, {"v", kv * width, hidden, true}, {"o", hidden, heads * width, false}} {
+		}{{"q", heads * width, hidden, true}, {"k", kv * width, hidden, true}, {"v", kv * width, hidden, true},
+			{"o", hidden, heads * width, false}} {
 			specs = append(specs, Spec{at(p.name), []int{p.out, p.in}})
 			if p.bias {
 				specs = append(specs, Spec{at(p.name + "b"), []int{p.out}})

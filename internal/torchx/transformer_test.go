@@ -76,10 +76,12 @@ func TestRMSNorm(t *testing.T) {
 	scoped(t)
 	x := []float64{3, -4, 12, 0}
 	root := math.Sqrt(169.0/4 + 0.25)
-	golden.Close(t, RMSNorm(From(x, 1, 4), From([]float64{1, 2, 3, 4}, 4), 0.25).Floats(), []float64{3 / root, -8 / root, 36 / root, 0}, 1e-14)
+	golden.Close(t, RMSNorm(From(x, 1, 4), From([]float64{1, 2, 3, 4}, 4), 0.25).Floats(), []float64{3 / root, -8 / root, 36 / root, 0},
+		1e-14)
 	for _, width := range []int{5, 64, 83} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
-			checkGradients(t, [][]int{{3, 13, width}, {width}}, 2e-5, func(in []Tensor) []Tensor { return []Tensor{RMSNorm(in[0], in[1], 1e-6)} })
+			checkGradients(t, [][]int{{3, 13, width}, {width}}, 2e-5,
+				func(in []Tensor) []Tensor { return []Tensor{RMSNorm(in[0], in[1], 1e-6)} })
 		})
 		t.Run(fmt.Sprint("added ", width), func(t *testing.T) {
 			checkGradients(t, [][]int{{40, width}, {40, width}, {width}}, 2e-5, func(in []Tensor) []Tensor {
@@ -101,7 +103,8 @@ func TestAddRMSNormWithOneUse(t *testing.T) {
 			defer Scope()()
 			values := operands("one use", shapes...)
 			run := func(dtype DType) (a, b []float64) {
-				x, d, w := RequireGrad(From(values[0], 4, 9).To(dtype)), RequireGrad(From(values[1], 4, 9).To(dtype)), RequireGrad(From(values[2], 9).To(dtype))
+				x, d, w := RequireGrad(From(values[0], 4, 9).To(dtype)), RequireGrad(From(values[1], 4, 9).To(dtype)),
+					RequireGrad(From(values[2], 9).To(dtype))
 				Backward(Sum(Square(pick(AddRMSNorm(x, d, w, 1e-6)))))
 				return Grad(x).Floats(), Grad(d).Floats()
 			}
@@ -116,7 +119,8 @@ func TestAddRMSNormWithOneUse(t *testing.T) {
 
 func TestSwiGLU(t *testing.T) {
 	scoped(t)
-	golden.Close(t, SwiGLU(From([]float32{0, 2, -100, 100}, 4), From([]float32{5, 3, 7, 1}, 4)).Floats(), []float64{0, 6 / (1 + math.Exp(-2)), 0, 100}, 1e-5)
+	golden.Close(t, SwiGLU(From([]float32{0, 2, -100, 100}, 4), From([]float32{5, 3, 7, 1}, 4)).Floats(),
+		[]float64{0, 6 / (1 + math.Exp(-2)), 0, 100}, 1e-5)
 	for _, width := range []int{3, 8, 129} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			checkGradients(t, [][]int{{7, width}, {7, width}}, 1e-5, func(in []Tensor) []Tensor { return []Tensor{SwiGLU(in[0], in[1])} })
@@ -196,14 +200,17 @@ func attendCases() []attendCase {
 		{"one causal sequence", 7, 7, 4, 2, 8, []Span{{QLen: 7, OwnLen: 7, Causal: true}}},
 		{"more rows than a block", 130, 130, 2, 1, 16, []Span{{QLen: 130, OwnLen: 130, Causal: true}}},
 		{"a prompt shared by two completions", 12, 12, 4, 2, 20, []Span{
-			{QLen: 5, OwnLen: 5, Causal: true}, {Q: 5, QLen: 4, PrefixLen: 5, Own: 5, OwnLen: 4, Causal: true}, {Q: 9, QLen: 3, PrefixLen: 5, Own: 9, OwnLen: 3, Causal: true}}},
+			{QLen: 5, OwnLen: 5, Causal: true}, {Q: 5, QLen: 4, PrefixLen: 5, Own: 5, OwnLen: 4, Causal: true},
+			{Q: 9, QLen: 3, PrefixLen: 5, Own: 9, OwnLen: 3, Causal: true}}},
 		{"windows that see all of themselves", 75, 75, 3, 3, 10, []Span{{Q: 64, QLen: 11, Own: 64, OwnLen: 11}, {QLen: 64, OwnLen: 64}}},
-		{"windows of one size", 24, 24, 4, 2, 8, []Span{{QLen: 8, OwnLen: 8}, {Q: 8, QLen: 8, Own: 8, OwnLen: 8}, {Q: 16, QLen: 8, Own: 16, OwnLen: 8}}},
+		{"windows of one size", 24, 24, 4, 2, 8, []Span{{QLen: 8, OwnLen: 8}, {Q: 8, QLen: 8, Own: 8, OwnLen: 8},
+			{Q: 16, QLen: 8, Own: 16, OwnLen: 8}}},
 		{"decoding two samples of a prompt", 2, 20, 4, 2, 8, []Span{
 			{Q: 1, QLen: 1, PrefixLen: 6, Own: 13, OwnLen: 3, Causal: true}, {QLen: 1, PrefixLen: 6, Own: 6, OwnLen: 3, Causal: true}}},
 		{"prefill after a cache", 6, 40, 2, 2, 24, []Span{{QLen: 6, Own: 3, OwnLen: 29, Causal: true}}},
 		{"decoding from a cache with a prefix", 3, 60, 14, 2, 12, []Span{
-			{Q: 0, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 20, OwnLen: 1, Causal: true}, {Q: 1, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 30, OwnLen: 17, Causal: true},
+			{Q: 0, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 20, OwnLen: 1, Causal: true},
+			{Q: 1, QLen: 1, Prefix: 0, PrefixLen: 9, Own: 30, OwnLen: 17, Causal: true},
 			{Q: 2, QLen: 1, Own: 50, OwnLen: 10, Causal: true}}},
 		{"keys that a row's own do not follow", 2, 9, 1, 1, 3, []Span{{QLen: 2, Prefix: 6, PrefixLen: 3, Own: 0, OwnLen: 4, Causal: true}}},
 	}
@@ -247,7 +254,8 @@ func TestAttendBiased(t *testing.T) {
 			defer Scope()()
 			shapes := [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.hq, 2*biasReach + 1}}
 			x := operands(c.name, shapes...)
-			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, 0.4, func(h, distance int) float64 { return x[3][h*(2*biasReach+1)+biasReach+distance] })
+			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, 0.4,
+				func(h, distance int) float64 { return x[3][h*(2*biasReach+1)+biasReach+distance] })
 			for dtype, tol := range map[DType]float64{Float64: 1e-12, Float32: 1e-5, BFloat16: 0.05} {
 				q, k, v := From(x[0], shapes[0]...).To(dtype), From(x[1], shapes[1]...).To(dtype), From(x[2], shapes[2]...).To(dtype)
 				bias := From(x[3], shapes[3]...)
@@ -266,9 +274,10 @@ func TestAttendBiasedGradients(t *testing.T) {
 	scoped(t)
 	for _, c := range attendCases() {
 		t.Run(c.name, func(t *testing.T) {
-			checkGradients(t, [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.hq, 2*biasReach + 1}}, 2e-5, func(in []Tensor) []Tensor {
-				return []Tensor{AttendBiased(in[0], in[1], in[2], c.spans, 0.4, in[3], biasReach)}
-			})
+			checkGradients(t, [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.hq, 2*biasReach + 1}}, 2e-5,
+				func(in []Tensor) []Tensor {
+					return []Tensor{AttendBiased(in[0], in[1], in[2], c.spans, 0.4, in[3], biasReach)}
+				})
 		})
 	}
 }
@@ -374,7 +383,8 @@ func TestLoRALinearParams(t *testing.T) {
 				plain[name] = RequireGrad(From(value, shapes[name]...))
 			}
 			low := MatMul(plain["x"], Transpose(plain["a"], 0, 1))
-			y := Add(Add(MatMul(plain["x"], Transpose(plain["w"], 0, 1)), plain["bias"]), Scale(MatMul(low, Transpose(plain["b"], 0, 1)), 2))
+			y := Add(Add(MatMul(plain["x"], Transpose(plain["w"], 0, 1)), plain["bias"]),
+				Scale(MatMul(low, Transpose(plain["b"], 0, 1)), 2))
 			Backward(Scale(Sum(Square(y)), 2))
 			golden.Close(t, Grad(x).Floats(), Grad(plain["x"]).Floats(), 0.05)
 			for _, name := range trained {
@@ -446,7 +456,8 @@ func TestTokenKL(t *testing.T) {
 	scoped(t)
 	const n, width, vocabulary = 520, 3, 1100
 	v := operands("kl", []int{n, width}, []int{vocabulary, width}, []int{n, width}, []int{vocabulary, width})
-	p, r := LogSoftmax(MatMul(From(v[0], n, width), Transpose(From(v[1], vocabulary, width), 0, 1)), -1), LogSoftmax(MatMul(From(v[2], n, width), Transpose(From(v[3], vocabulary, width), 0, 1)), -1)
+	p, r := LogSoftmax(MatMul(From(v[0], n, width), Transpose(From(v[1], vocabulary, width), 0, 1)), -1),
+		LogSoftmax(MatMul(From(v[2], n, width), Transpose(From(v[3], vocabulary, width), 0, 1)), -1)
 	want := Sum(Mul(Exp(p), Sub(p, r)), 1).Floats()
 	for dtype, tol := range map[DType]float64{Float64: 1e-10, Float32: 1e-4} {
 		in := make([]Tensor, 4)
@@ -479,7 +490,8 @@ func TestTransformerIsTheSameAgain(t *testing.T) {
 	targets := make([]int64, 96)
 	run := func() [][]float64 {
 		_, out, grads := gradients(Float32, values, shapes, func(in []Tensor) []Tensor {
-			y := Reshape(Attend(in[0], in[1], in[2], []Span{{QLen: 50, OwnLen: 50, Causal: true}, {Q: 50, QLen: 46, PrefixLen: 50, Own: 50, OwnLen: 46, Causal: true}}, 0.25), 96, 64)
+			y := Reshape(Attend(in[0], in[1], in[2], []Span{{QLen: 50, OwnLen: 50, Causal: true},
+				{Q: 50, QLen: 46, PrefixLen: 50, Own: 50, OwnLen: 46, Causal: true}}, 0.25), 96, 64)
 			y = RMSNorm(SwiGLU(y, y), in[3], 1e-6)
 			logp, entropy := TokenLogp(y, in[4], From(targets, 96), 1)
 			return []Tensor{logp, entropy}

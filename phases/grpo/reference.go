@@ -33,7 +33,8 @@ type cachedLogProbs struct {
 
 // cacheLogProbs evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
 // order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
-// steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many candidates would not fit into distBudget.
+// steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many
+// candidates would not fit into distBudget.
 func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*cachedLogProbs, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()

@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"reflect"
+
 	"fulcrum/beamdata/audit"
 	"fulcrum/phases/doctor"
 )
@@ -172,24 +174,13 @@ func (o Options) Audit(precision float64) audit.Limits {
 		Identical: o.IdenticalCandidates.Limit, Pictures: o.SharedPictures.Limit, Contradict: o.ContradictoryRewards.Limit}
 }
 
-// severities are what the checks' findings are.
+// severities returns what the checks' findings are, by the checks' names.
 func (o Options) severities() map[string]doctor.Severity {
-	return map[string]doctor.Severity{
-		"duplicate_queries": o.DuplicateQueries.Severity, "split_leak": o.SplitLeak.Severity, "query_in_own_pool": o.QueryInOwnPool.Severity,
-		"constant_rewards": o.ConstantRewards.Severity, "subprecision_rewards": o.SubprecisionRewards.Severity, "score_ties": o.ScoreTies.Severity,
-		"small_groups": o.SmallGroups.Severity, "nonfinite_rewards": o.NonfiniteRewards.Severity,
-		"record_reader_mismatch": o.RecordReaderMismatch.Severity, "pool_unlike_query": o.PoolUnlikeQuery.Severity,
-		"identical_candidates": o.IdenticalCandidates.Severity, "shared_pictures": o.SharedPictures.Severity, "contradictory_rewards": o.ContradictoryRewards.Severity,
-		"step_failed": o.StepFailed.Severity, "gradient_missing": o.GradientMissing.Severity, "parameters_do_not_move": o.ParametersDoNotMove.Severity,
-		"frozen_move": o.FrozenMove.Severity, "ratio_not_one": o.RatioNotOne.Severity, "grad_nograd_differ": o.GradNogradDiffer.Severity,
-		"forward_not_deterministic": o.ForwardNotDeterminist.Severity, "batch_changes_output": o.BatchChangesOutput.Severity,
-		"padding_changes_loss": o.PaddingChangesLoss.Severity, "gradients_accumulate": o.GradientsAccumulate.Severity,
-		"objective_not_improved": o.ObjectiveNotImproved.Severity, "weights_ignored": o.WeightsIgnored.Severity,
-		"credit_misplaced": o.CreditMisplaced.Severity, "clip_ignored": o.ClipIgnored.Severity, "moments_differ": o.MomentsDiffer.Severity,
-		"step_size": o.StepSize.Severity, "sampling_differs": o.SamplingDiffers.Severity, "noise_repeats": o.NoiseRepeats.Severity,
-		"truncation_unmarked": o.TruncationUnmarked.Severity, "recorded_differ": o.RecordedDiffer.Severity, "scores_differ": o.ScoresDiffer.Severity,
-		"validation_differs": o.ValidationDiffers.Severity, "round_trip": o.RoundTrip.Severity,
-		"images_ignored": o.ImagesIgnored.Severity, "text_ignored": o.TextIgnored.Severity, "images_do_not_help": o.ImagesDoNotHelp.Severity,
-		"lora_ignored": o.LoRAIgnored.Severity, "adapter_keys": o.AdapterKeys.Severity, "memory": o.Memory.Severity,
+	out, v := map[string]doctor.Severity{}, reflect.ValueOf(o)
+	for i := range v.NumField() {
+		if v.Field(i).Kind() == reflect.Struct {
+			out[v.Type().Field(i).Tag.Get("koanf")] = v.Field(i).FieldByName("Severity").Interface().(doctor.Severity)
+		}
 	}
+	return out
 }

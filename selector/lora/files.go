@@ -55,7 +55,8 @@ func refused() map[string][]string {
 		"bias":              {`"none"`, "null"},
 		"init_lora_weights": {"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}, // others change the base weights
 	}
-	for _, key := range []string{"modules_to_save", "use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "exclude_modules", "layers_to_transform",
+	for _, key := range []string{"modules_to_save", "use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "exclude_modules",
+		"layers_to_transform",
 		"layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens", "arrow_config"} {
 		keys[key] = off
 	}
@@ -81,7 +82,8 @@ func ParseConfig(raw []byte) (Config, error) {
 	if f.PeftType != "LORA" {
 		return Config{}, fmt.Errorf("peft_type = %q, want LORA", f.PeftType)
 	}
-	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern, RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
+	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern,
+		RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
 	if json.Unmarshal(f.Targets, &c.Targets) != nil && json.Unmarshal(f.Targets, &c.Pattern) != nil {
 		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", weights.Compact(f.Targets))
 	}

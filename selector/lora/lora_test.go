@@ -27,12 +27,18 @@ func TestSelect(t *testing.T) {
 		config string
 		want   string // name:rank:scale
 	}{
-		{"last components match in both towers", `{"r": 4, "lora_alpha": 8, "target_modules": ["gate_proj"]}`, "visual.blocks.0.mlp.gate_proj:4:2 model.layers.0.mlp.gate_proj:4:2"},
-		{"longer tails match", `{"r": 4, "lora_alpha": 8, "target_modules": ["mlp.gate_proj", "1.self_attn.q_proj"]}`, "visual.blocks.0.mlp.gate_proj:4:2 model.layers.0.mlp.gate_proj:4:2 model.layers.1.self_attn.q_proj:4:2"},
-		{"a string is a pattern of the whole name", `{"r": 2, "lora_alpha": 2, "target_modules": "model\\.layers\\..*q_proj"}`, "model.layers.0.self_attn.q_proj:2:1 model.layers.1.self_attn.q_proj:2:1"},
-		{"all-linear leaves the head out", `{"r": 1, "lora_alpha": 1, "target_modules": "all-linear"}`, "visual.blocks.0.mlp.gate_proj:1:1 model.layers.0.self_attn.q_proj:1:1 model.layers.0.mlp.gate_proj:1:1 model.layers.1.self_attn.q_proj:1:1"},
-		{"patterns change rank and alpha", `{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "rank_pattern": {"layers.1.self_attn.q_proj": 2}, "alpha_pattern": {"q_proj": 4}}`, "model.layers.0.self_attn.q_proj:4:1 model.layers.1.self_attn.q_proj:2:2"},
-		{"rslora divides by the root", `{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_rslora": true}`, "model.layers.0.self_attn.q_proj:4:4 model.layers.1.self_attn.q_proj:4:4"},
+		{"last components match in both towers", `{"r": 4, "lora_alpha": 8, "target_modules": ["gate_proj"]}`,
+			"visual.blocks.0.mlp.gate_proj:4:2 model.layers.0.mlp.gate_proj:4:2"},
+		{"longer tails match", `{"r": 4, "lora_alpha": 8, "target_modules": ["mlp.gate_proj", "1.self_attn.q_proj"]}`,
+			"visual.blocks.0.mlp.gate_proj:4:2 model.layers.0.mlp.gate_proj:4:2 model.layers.1.self_attn.q_proj:4:2"},
+		{"a string is a pattern of the whole name", `{"r": 2, "lora_alpha": 2, "target_modules": "model\\.layers\\..*q_proj"}`,
+			"model.layers.0.self_attn.q_proj:2:1 model.layers.1.self_attn.q_proj:2:1"},
+		{"all-linear leaves the head out", `{"r": 1, "lora_alpha": 1, "target_modules": "all-linear"}`,
+			"visual.blocks.0.mlp.gate_proj:1:1 model.layers.0.self_attn.q_proj:1:1 model.layers.0.mlp.gate_proj:1:1 model.layers.1.self_attn.q_proj:1:1"},
+		{"patterns change rank and alpha",
+			`{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "rank_pattern": {"layers.1.self_attn.q_proj": 2}, "alpha_pattern": {"q_proj": 4}}`, "model.layers.0.self_attn.q_proj:4:1 model.layers.1.self_attn.q_proj:2:2"},
+		{"rslora divides by the root", `{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_rslora": true}`,
+			"model.layers.0.self_attn.q_proj:4:4 model.layers.1.self_attn.q_proj:4:4"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := ParseConfig([]byte(tc.config))
@@ -104,7 +110,8 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.A) != 16 || len(a.B) != 16 || a.Config.Rank != 8 || a.Config.Alpha != 32 || !slices.Equal(a.Config.Targets, []string{"q_proj", "k_proj", "v_proj", "o_proj"}) {
+	if len(a.A) != 16 || len(a.B) != 16 || a.Config.Rank != 8 || a.Config.Alpha != 32 ||
+		!slices.Equal(a.Config.Targets, []string{"q_proj", "k_proj", "v_proj", "o_proj"}) {
 		t.Fatalf("read %d and %d matrices, %+v", len(a.A), len(a.B), a.Config)
 	}
 	modules := func(rank, in int, n int) (out []Module) {

@@ -11,7 +11,8 @@ import (
 // Specs lists the tensors of adapters among a model's trained ones: A [r, in] and B [out, r] of each module.
 func Specs(modules []Module) (specs []torchx.Spec) {
 	for _, m := range modules {
-		specs = append(specs, torchx.Spec{Name: KeyA(m.Name), Shape: []int{m.Rank, m.In}}, torchx.Spec{Name: KeyB(m.Name), Shape: []int{m.Out, m.Rank}})
+		specs = append(specs, torchx.Spec{Name: KeyA(m.Name), Shape: []int{m.Rank, m.In}},
+			torchx.Spec{Name: KeyB(m.Name), Shape: []int{m.Out, m.Rank}})
 	}
 	return specs
 }

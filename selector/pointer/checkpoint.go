@@ -188,11 +188,15 @@ type key struct {
 // keys lists the options that decide the architecture and stand in a checkpoint's metadata.
 func (o *Options) keys() []key {
 	return []key{
-		textKey("variant", &o.Variant), intKey("hidden_dim", &o.HiddenDim), intKey("num_layers", &o.NumLayers), intKey("num_heads", &o.NumHeads),
+		textKey("variant", &o.Variant), intKey("hidden_dim", &o.HiddenDim), intKey("num_layers", &o.NumLayers),
+		intKey("num_heads", &o.NumHeads),
 		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), intKey("distinct_steps", &o.DistinctSteps),
-		textKey("head", &o.Head), textKey("decoder", &o.Decoder), textKey("diversity.kind", &o.Diversity.Kind), intKey("diversity.prototypes", &o.Diversity.Prototypes), floatKey("diversity.ridge", &o.Diversity.Ridge),
-		intKey("candidate_encoder.layers", &o.CandidateEncoder.Layers), intKey("candidate_encoder.heads", &o.CandidateEncoder.Heads), intKey("candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim),
-		optionalIntKey("coarse.top_m", &o.Coarse.TopM), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled), intKey("stop.min_shots", &o.Stop.MinShots),
+		textKey("head", &o.Head), textKey("decoder", &o.Decoder), textKey("diversity.kind", &o.Diversity.Kind),
+		intKey("diversity.prototypes", &o.Diversity.Prototypes), floatKey("diversity.ridge", &o.Diversity.Ridge),
+		intKey("candidate_encoder.layers", &o.CandidateEncoder.Layers), intKey("candidate_encoder.heads", &o.CandidateEncoder.Heads),
+		intKey("candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim),
+		optionalIntKey("coarse.top_m", &o.Coarse.TopM), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled),
+		intKey("stop.min_shots", &o.Stop.MinShots),
 		textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
 		textKey("encoder", &o.Encoder), floatKey("relation.scale", &o.Relation.Scale), textKey("relation.bilinear", &o.Relation.Bilinear),
 		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),

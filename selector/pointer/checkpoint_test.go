@@ -50,7 +50,8 @@ func TestReferenceCheckpointCases(t *testing.T) {
 				t.Errorf("%s: %d parameters, want %d", tc.Init, len(c.Weights), len(want))
 			}
 			for name, shape := range want {
-				if got := strings.ReplaceAll(fmt.Sprint(c.Weights[name].Shape), " ", ","); got != strings.ReplaceAll(fmt.Sprint(shape), " ", ",") {
+				if got := strings.ReplaceAll(fmt.Sprint(c.Weights[name].Shape), " ", ","); got != strings.ReplaceAll(fmt.Sprint(shape),
+					" ", ",") {
 					t.Errorf("%s: %s has shape %s, want %v", tc.Init, name, got, shape)
 				}
 			}
@@ -155,8 +156,10 @@ func TestOpenIsStrict(t *testing.T) {
 		edit   func(*tensorfile.Dict)
 		want   []string
 	}{
-		{"an unknown parameter", 1, func(s *tensorfile.Dict) { s.Set("extra.weight", tensorfile.Scalar(1)) }, []string{"unknown parameters [extra.weight]", "missing parameters []"}},
-		{"a missing one", 1, func(s *tensorfile.Dict) { rename(s, "cand_proj.weight", "cand.weight") }, []string{"unknown parameters [cand.weight], missing parameters [cand_proj.weight]"}},
+		{"an unknown parameter", 1, func(s *tensorfile.Dict) { s.Set("extra.weight", tensorfile.Scalar(1)) },
+			[]string{"unknown parameters [extra.weight]", "missing parameters []"}},
+		{"a missing one", 1, func(s *tensorfile.Dict) { rename(s, "cand_proj.weight", "cand.weight") },
+			[]string{"unknown parameters [cand.weight], missing parameters [cand_proj.weight]"}},
 		{"a gap in the layers", 3, func(s *tensorfile.Dict) {
 			rename(s, "cross_attn_layers.1.in_proj_weight", "cross_attn_layers.9.in_proj_weight")
 		}, []string{"cross_attn_layers.2.in_proj_weight", "cross_attn_layers.9.in_proj_weight"}},
@@ -190,7 +193,8 @@ func TestOpenIsStrict(t *testing.T) {
 	for _, names := range []string{"", "pointer_selector.", "lever_lm.pointer_selector."} {
 		path := foreign(t, 2, func(s *tensorfile.Dict) {
 			for i, key := range s.Keys {
-				name := strings.Replace(strings.Replace(key.(string), "cross_attn_layers.0.", "cross_attn.", 1), "attn_norms.0.", "attn_norm.", 1)
+				name := strings.Replace(strings.Replace(key.(string), "cross_attn_layers.0.", "cross_attn.", 1), "attn_norms.0.",
+					"attn_norm.", 1)
 				s.Keys[i] = names + name
 			}
 		})
@@ -221,7 +225,8 @@ func TestOpenNotStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Free()
-	if p.Options().NumLayers != 2 || !strings.Contains(warned, "unknown parameters [extra.weight] were dropped") || !strings.Contains(warned, "cross_attn_layers.1.in_proj_weight") {
+	if p.Options().NumLayers != 2 || !strings.Contains(warned, "unknown parameters [extra.weight] were dropped") ||
+		!strings.Contains(warned, "cross_attn_layers.1.in_proj_weight") {
 		t.Errorf("%d layers; warned %q", p.Options().NumLayers, warned)
 	}
 	_, err = openSmall(foreign(t, 1, nil), true, func(o *OpenOptions) {
@@ -257,7 +262,8 @@ func TestForeignArchitectureFollowsTheFile(t *testing.T) {
 func TestExportRoundTrips(t *testing.T) {
 	for _, layers := range []int{1, 3} {
 		source := readWeights(t, foreign(t, layers, nil))
-		source.Metadata = map[string]string{"policy": "pointer", "phase": "grpo", "epoch": "4", "metrics": `{"kl":0.25,"kl_beta":0.15,"loss":1e-3,"val_loss":"nan"}`}
+		source.Metadata = map[string]string{"policy": "pointer", "phase": "grpo", "epoch": "4",
+			"metrics": `{"kl":0.25,"kl_beta":0.15,"loss":1e-3,"val_loss":"nan"}`}
 		for _, first := range ExportFormats() {
 			for _, second := range ExportFormats() {
 				t.Run(fmt.Sprintf("%d layers %s %s", layers, first, second), func(t *testing.T) {
@@ -277,7 +283,8 @@ func TestExportRoundTrips(t *testing.T) {
 						t.Errorf("%d parameters, want %d", len(back.Weights), len(source.Weights))
 					}
 					for name, w := range source.Weights {
-						if got := back.Weights[name]; !bytes.Equal(got.Data, w.Data) || !slices.Equal(got.Shape, w.Shape) || got.DType != w.DType {
+						if got := back.Weights[name]; !bytes.Equal(got.Data, w.Data) || !slices.Equal(got.Shape, w.Shape) ||
+							got.DType != w.DType {
 							t.Errorf("%s changed", name)
 						}
 					}
@@ -341,7 +348,8 @@ func TestExportLayouts(t *testing.T) {
 	}
 	for format, attention := range map[string]string{"ckpt": "cross_attn.", "v2": "cross_attn_layers.0."} {
 		top := read(format)
-		if want := []any{"epoch", "global_step", "pytorch-lightning_version", "state_dict", "hyper_parameters"}; !reflect.DeepEqual(top.Keys, want) {
+		if want := []any{"epoch", "global_step", "pytorch-lightning_version", "state_dict",
+			"hyper_parameters"}; !reflect.DeepEqual(top.Keys, want) {
 			t.Errorf("%s has %v, want %v", format, top.Keys, want)
 		}
 		state, _ := get[*tensorfile.Dict](top, "state_dict")
@@ -372,7 +380,8 @@ func TestExportRefuses(t *testing.T) {
 		edit func(*Checkpoint)
 		want string
 	}{
-		{"skip terms", func(c *Checkpoint) { c.Weights["skip_scale"] = tensorfile.FromFloat32s("", []int{1}, []float32{1}) }, "no place for [skip_scale]"},
+		{"skip terms", func(c *Checkpoint) { c.Weights["skip_scale"] = tensorfile.FromFloat32s("", []int{1}, []float32{1}) },
+			"no place for [skip_scale]"},
 		{"no gate", func(c *Checkpoint) { delete(c.Weights, "query_update_gate.bias") }, "needs [query_update_gate.bias]"},
 		{"another temperature", func(c *Checkpoint) { c.Metadata["selector.temperature"] = "0.07" }, "selector.temperature=0.07"},
 	} {
@@ -393,7 +402,8 @@ func TestExportRefuses(t *testing.T) {
 			}
 		})
 	}
-	if err := readWeights(t, foreign(t, 1, nil)).Export("x", "onnx"); err == nil || !strings.Contains(err.Error(), "unknown export format") {
+	if err := readWeights(t, foreign(t, 1, nil)).Export("x", "onnx"); err == nil ||
+		!strings.Contains(err.Error(), "unknown export format") {
 		t.Errorf("an unknown format: %v", err)
 	}
 }

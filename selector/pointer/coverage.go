@@ -29,8 +29,10 @@ func (coverage) topics(p *Policy, x torchx.Tensor) torchx.Tensor {
 }
 
 func (k coverage) prepare(p *Policy, e *encoded) {
-	e.topics = e.perQuery(k.topics(p, e.unit))                                                                                     // [B, K, M] or [K, M]
-	e.needs = torchx.Sigmoid(torchx.Linear(e.state, p.params.Get("diversity.needs.weight"), p.params.Get("diversity.needs.bias"))) // [B, 1, M]
+	// [B, K, M] or [K, M]
+	e.topics = e.perQuery(k.topics(p, e.unit))
+	// [B, 1, M]
+	e.needs = torchx.Sigmoid(torchx.Linear(e.state, p.params.Get("diversity.needs.weight"), p.params.Get("diversity.needs.bias")))
 }
 
 func (k coverage) remember(p *Policy, _ encoded, memory []torchx.Tensor, chosen torchx.Tensor) []torchx.Tensor {

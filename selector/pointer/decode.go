@@ -29,7 +29,8 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 		if step > 0 {
 			r.chosen = torchx.Cat(2, chosen...)
 		}
-		logits := r.exclude(p.score(e, r, []cursor{at}, temperature), impossible)             // [B, 1 or G, K], never twice, whatever a taken one's logit
+		// [B, 1 or G, K], never twice, whatever a taken one's logit
+		logits := r.exclude(p.score(e, r, []cursor{at}, temperature), impossible)
 		action := torchx.ArgMax(torchx.Add(logits, gen.Gumbel(logits, in.b, g, columns)), -1) // [B, G]
 		drawn = append(drawn, torchx.Unsqueeze(action, 2))
 		if p.opt.Stop.Enabled {

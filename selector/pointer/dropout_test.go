@@ -30,7 +30,8 @@ func TestDropoutBelongsToQueries(t *testing.T) {
 				return logp, p.params.Grad().Floats()
 			}
 			logp, grad := run(true, 7, b)
-			for _, parts := range [][]*selector.Batch{{b.Part(0, 1), b.Part(1, 2), b.Part(2, 3)}, {b.Part(0, 2), b.Part(2, 3)}, {b.Groups([]int{2}), b.Groups([]int{1, 0})}} {
+			for _, parts := range [][]*selector.Batch{{b.Part(0, 1), b.Part(1, 2), b.Part(2, 3)}, {b.Part(0, 2), b.Part(2, 3)},
+				{b.Groups([]int{2}), b.Groups([]int{1, 0})}} {
 				got, gradient := run(true, 7, parts...)
 				if parts[0].Queries[0] == 2 { // in another order
 					n := b.G * b.T

@@ -92,7 +92,8 @@ func (c *Checkpoint) readPT() error {
 		name, isName := key.(string)
 		t, isTensor := dict.Values[i].(tensorfile.Tensor)
 		if !isName || !isTensor {
-			return fmt.Errorf("%s: entry %s is a %s, want only named tensors", c.Path, tensorfile.Show(key), tensorfile.TypeName(dict.Values[i]))
+			return fmt.Errorf("%s: entry %s is a %s, want only named tensors", c.Path, tensorfile.Show(key),
+				tensorfile.TypeName(dict.Values[i]))
 		}
 		if err := c.add(name, t); err != nil {
 			return err
@@ -227,7 +228,8 @@ func referenceMetric(name, phase string) string {
 }
 
 // shapes derives the options that names and shapes of the weights decide. Without skip terms it is the
-// reference's selector: v3, or v2 where there is no gate, in everything but the number of heads, which leaves no trace in shapes, and what a
+// reference's selector: v3, or v2 where there is no gate, in everything but the number of heads, which leaves no trace in
+// shapes, and what a
 // choice costs (taken).
 func (c *Checkpoint) shapes() map[string]string {
 	found := map[string]string{}

@@ -84,7 +84,8 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 		}
 	}
 	x = drop.rows(x, drop.hidden, "state", 0, in.queries)
-	rows = drop.rows(rows, drop.hidden, "candidate", 0, drop.candidates(in, rows.Shape()[0])) // one mask for a candidate that several queries share
+	// one mask for a candidate that several queries share
+	rows = drop.rows(rows, drop.hidden, "candidate", 0, drop.candidates(in, rows.Shape()[0]))
 	e.state = torchx.Unsqueeze(torchx.Normalize(torchx.Linear(x, p.params.Get("query_proj.weight"), torchx.Tensor{})), 1)
 	e.unit = torchx.Normalize(torchx.Linear(rows, p.params.Get("cand_proj.weight"), torchx.Tensor{}))
 	e.cand = e.perQuery(e.unit)

@@ -135,5 +135,6 @@ func TestV2Exports(t *testing.T) {
 	opt.HiddenDim = 12 // as wide as the embeddings: stage makes them for a selector of its own
 	_, b := variant{opt: opt, shots: 3, square: true}.stage(t)
 	defer torchx.Scope()()
-	golden.Close(t, there.Forward(b, selector.ForwardOptions{}).LogP.Floats(), p.Forward(b, selector.ForwardOptions{}).LogP.Floats(), 1e-4) // float32 cosines over 0.1
+	// float32 cosines over 0.1
+	golden.Close(t, there.Forward(b, selector.ForwardOptions{}).LogP.Floats(), p.Forward(b, selector.ForwardOptions{}).LogP.Floats(), 1e-4)
 }

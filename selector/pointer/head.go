@@ -31,8 +31,10 @@ func headWeights(opt Options, h int) []weight {
 		const std, bias = 0.3, 0.6585 // x stays where tanh is curved; tanh β (1 - tanh² β) is largest, 0.385
 		same := mirrored(std * math.Sqrt(float64(h)))
 		return []weight{
-			{name: "head.query.weight", shape: []int{h, h}, start: same, stream: "head"}, {name: "head.candidate.weight", shape: []int{h, h}, start: same, stream: "head"},
-			{name: "head.bias", shape: []int{h}, start: constant(bias)}, {name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * std * std))},
+			{name: "head.query.weight", shape: []int{h, h}, start: same, stream: "head"},
+			{name: "head.candidate.weight", shape: []int{h, h}, start: same, stream: "head"},
+			{name: "head.bias", shape: []int{h}, start: constant(bias)},
+			{name: "head.score.weight", shape: []int{1, h}, start: constant(-1 / (2 * 0.385 * math.Sqrt(float64(h)) * std * std))},
 		}
 	}
 	return nil
@@ -58,7 +60,8 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 			keys = torchx.Unsqueeze(keys, 1) // [B, 1, K, h]
 		}
 		hidden := torchx.Tanh(torchx.Add(torchx.Unsqueeze(q, 2), keys)) // [B, N, K, h]
-		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3), factor*p.perWidth())
+		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3),
+			factor*p.perWidth())
 	}
 	return products(torchx.Scale(query, factor), e.cand)
 }

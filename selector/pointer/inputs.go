@@ -51,7 +51,8 @@ func (p *Policy) checkActions(b *selector.Batch, in *inputs) {
 		if action >= 0 && action < int64(len(in.pools[i])) || action == Stop && p.opt.Stop.Enabled {
 			continue
 		}
-		panic(&torchx.OpError{Op: "pointer.forward", Msg: fmt.Sprintf("query %d: position %d is outside its pool of %d candidates", b.Source.ID(b.Queries[i]), action, len(in.pools[i]))})
+		panic(&torchx.OpError{Op: "pointer.forward", Msg: fmt.Sprintf("query %d: position %d is outside its pool of %d candidates",
+			b.Source.ID(b.Queries[i]), action, len(in.pools[i]))})
 	}
 }
 

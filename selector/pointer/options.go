@@ -92,13 +92,15 @@ func (o Options) Validate() error {
 	if o.Encoder == "none" && !o.Skip.Enabled {
 		return option.Errorf("encoder", "want attention, or skip.enabled: nothing else gives a score")
 	}
-	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o), o.Transformer.validate(o), o.Relation.validate(o.Skip))
+	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o),
+		o.Transformer.validate(o), o.Relation.validate(o.Skip))
 }
 
 // encoderOnly refuses what needs the encoder's vectors where there is no encoder.
 func (o Options) encoderOnly() error {
 	refuse := func(key, value string) error {
-		return option.Errorf(key, "want encoder=attention with %s: it works on the encoder's vectors, and encoder=%s makes none", value, o.Encoder)
+		return option.Errorf(key, "want encoder=attention with %s: it works on the encoder's vectors, and encoder=%s makes none", value,
+			o.Encoder)
 	}
 	switch {
 	case o.Encoder != "none":

@@ -25,14 +25,19 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"heads divide the width", func(o *Options) { o.NumHeads = 3 }, "num_heads: want a divisor of hidden_dim = 256, got 3"},
-		{"the candidate encoder's too", func(o *Options) { o.CandidateEncoder = CandidateEncoderOptions{Layers: 1, Heads: 3, FFNDim: 8} }, "candidate_encoder.heads: want a divisor"},
+		{"the candidate encoder's too", func(o *Options) { o.CandidateEncoder = CandidateEncoderOptions{Layers: 1, Heads: 3, FFNDim: 8} },
+			"candidate_encoder.heads: want a divisor"},
 		{"something gives a score", func(o *Options) { o.Encoder = "none" }, "encoder: want attention, or skip.enabled"},
 		{"the relation is added to the skip term", func(o *Options) { o.Relation.GateDim = 3 }, "relation: want skip.enabled"},
-		{"M holds all shots", func(o *Options) { o.Coarse.TopM, o.ShotNum = &two, &four }, "coarse.top_m: want at least shot_num = 4, got 2"},
-		{"two stages share out what is left", func(o *Options) { o.Coarse.TopM, o.Taken = &four, "minus_100" }, "coarse.top_m: want taken=excluded"},
-		{"stop before the end", func(o *Options) { o.Stop.Enabled, o.Stop.MinShots, o.ShotNum = true, 5, &four }, "stop.min_shots: want at most shot_num = 4, got 5"},
+		{"M holds all shots", func(o *Options) { o.Coarse.TopM, o.ShotNum = &two, &four },
+			"coarse.top_m: want at least shot_num = 4, got 2"},
+		{"two stages share out what is left", func(o *Options) { o.Coarse.TopM, o.Taken = &four, "minus_100" },
+			"coarse.top_m: want taken=excluded"},
+		{"stop before the end", func(o *Options) { o.Stop.Enabled, o.Stop.MinShots, o.ShotNum = true, 5, &four },
+			"stop.min_shots: want at most shot_num = 4, got 5"},
 		{"diversity needs vectors", none(func(o *Options) { o.Diversity.Kind = "mmr" }), "diversity.kind: want encoder=attention with mmr"},
-		{"candidate encoder needs vectors", none(func(o *Options) { o.CandidateEncoder.Layers = 1 }), "candidate_encoder.layers: want encoder=attention"},
+		{"candidate encoder needs vectors", none(func(o *Options) { o.CandidateEncoder.Layers = 1 }),
+			"candidate_encoder.layers: want encoder=attention"},
 		{"head needs vectors", none(func(o *Options) { o.Head = "additive" }), "head: want encoder=attention"},
 		{"slots need vectors", none(func(o *Options) { o.Decoder = "slots" }), "decoder: want encoder=attention"},
 		{"coarse needs vectors", none(func(o *Options) { o.Coarse.TopM = &four }), "coarse.top_m: want encoder=attention"},
@@ -41,7 +46,8 @@ func TestRefusals(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			opt := DefaultOptions()
 			tc.edit(&opt)
-			if err := opt.Validate(); err == nil || !strings.Contains(strings.Replace(err.Error(), "=", ": ", 1), tc.want) && !strings.Contains(err.Error(), tc.want) {
+			if err := opt.Validate(); err == nil || !strings.Contains(strings.Replace(err.Error(), "=", ": ", 1), tc.want) &&
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
 		})
@@ -76,7 +82,8 @@ func TestContradictingAVariant(t *testing.T) {
 	} {
 		opt := v.opt
 		edit(&opt)
-		_, err := Open(path, OpenOptions{Options: opt, Overridden: func(k string) bool { return k == key }, Dim: 5, Device: "cpu", Strict: true})
+		_, err := Open(path, OpenOptions{Options: opt, Overridden: func(k string) bool { return k == key }, Dim: 5, Device: "cpu",
+			Strict: true})
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) || conflict.Key != key {
 			t.Errorf("%s: got %v, want a conflict", key, err)

@@ -103,7 +103,8 @@ func variants() map[string]Options {
 	only := relation
 	only.Encoder, only.Relation.Bilinear = "none", "symmetric"
 	square := small // d = h: no input projection
-	return map[string]Options{"v3": small, "heads and layers": heads, "skip": skip, "minus_100": compat, "no state update": none, "square": square, "relation": relation, "relation only": only}
+	return map[string]Options{"v3": small, "heads and layers": heads, "skip": skip, "minus_100": compat, "no state update": none,
+		"square": square, "relation": relation, "relation only": only}
 }
 
 func width(name string) int {
@@ -309,7 +310,8 @@ func TestOldLogProbsOfTheReference(t *testing.T) {
 			sel := DefaultOptions()
 			sel.NumHeads, sel.Taken = tc.heads, "minus_100"
 			torchx.Attach(1)
-			p, err := Open(golden.Shared(t, "parity", "inits", tc.init), OpenOptions{Options: sel, Dim: set.Table.Dim, Device: "cpu", Strict: true})
+			p, err := Open(golden.Shared(t, "parity", "inits", tc.init),
+				OpenOptions{Options: sel, Dim: set.Table.Dim, Device: "cpu", Strict: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,11 +74,14 @@ func weights(opt Options, d int) []weight {
 	for i := range opt.NumLayers {
 		attn, norm := fmt.Sprintf("cross_attn_layers.%d.", i), fmt.Sprintf("attn_norms.%d.", i)
 		w = append(w,
-			weight{name: attn + "in_proj_weight", shape: []int{3 * h, h}, start: xavier}, weight{name: attn + "in_proj_bias", shape: []int{3 * h}, start: zeros},
-			weight{name: attn + "out_proj.weight", shape: []int{h, h}, start: kaiming}, weight{name: attn + "out_proj.bias", shape: []int{h}, start: zeros},
+			weight{name: attn + "in_proj_weight", shape: []int{3 * h, h}, start: xavier},
+			weight{name: attn + "in_proj_bias", shape: []int{3 * h}, start: zeros},
+			weight{name: attn + "out_proj.weight", shape: []int{h, h}, start: kaiming},
+			weight{name: attn + "out_proj.bias", shape: []int{h}, start: zeros},
 			weight{name: norm + "weight", shape: []int{h}, start: constant(1)}, weight{name: norm + "bias", shape: []int{h}, start: zeros})
 	}
-	w = append(w, weight{name: "query_proj.weight", shape: []int{h, h}, start: nearIdentity}, weight{name: "cand_proj.weight", shape: []int{h, h}, start: nearIdentity})
+	w = append(w, weight{name: "query_proj.weight", shape: []int{h, h}, start: nearIdentity},
+		weight{name: "cand_proj.weight", shape: []int{h, h}, start: nearIdentity})
 	w = append(w, updateWeights(opt, h)...)
 	if opt.Skip.Enabled {
 		w = append(w, weight{name: "learned_scale", shape: []int{1}, start: constant(opt.Skip.LearnedScale)})
@@ -143,8 +146,8 @@ func (p *Policy) Clone() selector.Policy {
 	return q
 }
 
-// CloneWithHeads returns a selector with a copy of the weights, read with another number of attention
-// heads: the Python reference rebuilds its old policy so (defect D5 of the parity spec).
+// CloneWithHeads returns a selector with a copy of the weights, read with another number of attention heads: in the same
+// shapes they make another function.
 func (p *Policy) CloneWithHeads(heads int) (selector.Policy, error) {
 	q := p.Clone().(*Policy)
 	q.opt.NumHeads = heads

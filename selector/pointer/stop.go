@@ -52,8 +52,9 @@ func (p *Policy) MayStop() bool { return p.opt.Stop.Enabled }
 // withStop appends the column of Stop to the logits of the pool z [B, R, K], where what was taken is excluded already:
 // [B, R, K+1].
 func (p *Policy) withStop(r rows, query, z torchx.Tensor, temperature float64) torchx.Tensor {
-	odds := torchx.Linear(torchx.Scale(query, 1/p.opt.Temperature), p.params.Get("stop.vector"), p.params.Get("stop.bias")) // [B, 1 | steps | R, 1]
-	stop := torchx.Add(r.repeated(scaled(odds, temperature)), torchx.LogSumExp(z, 2, true))                                 // [B, R, 1]
+	// [B, 1 | steps | R, 1]
+	odds := torchx.Linear(torchx.Scale(query, 1/p.opt.Temperature), p.params.Get("stop.vector"), p.params.Get("stop.bias"))
+	stop := torchx.Add(r.repeated(scaled(odds, temperature)), torchx.LogSumExp(z, 2, true)) // [B, R, 1]
 	if early := (rows{r.first, min(r.last, p.opt.Stop.MinShots-1), r.n, r.chosen}).total(); early > 0 {
 		b, all := stop.Shape()[0], r.total()
 		stop = torchx.Cat(1, torchx.FullLike(z, impossible, p.dtype, b, early, 1), torchx.Narrow(stop, 1, early, all-early))

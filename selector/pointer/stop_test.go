@@ -86,7 +86,8 @@ func TestReadersScoreAnyNumberOfPicks(t *testing.T) {
 					at := i*shots + g
 					reward, acc := set.Scorer.Score(q, []int32{1, 3, 5, 7}[:g+1])
 					if b.Rewards[at] != reward || accuracy[at] != acc {
-						t.Errorf("query %d, %d picks: reward %g, accuracy %g, want %g, %g", q, g+1, b.Rewards[at], accuracy[at], reward, acc)
+						t.Errorf("query %d, %d picks: reward %g, accuracy %g, want %g, %g", q, g+1, b.Rewards[at], accuracy[at], reward,
+							acc)
 					}
 					if g > 0 && reward != b.Rewards[at-1] {
 						different++

@@ -32,7 +32,8 @@ func tied(t *testing.T, reverse bool, change func(*beamdata.Options)) *Source {
 	}
 	file := map[string]any{}
 	for q := range queries {
-		file[fmt.Sprint(q)] = map[string]any{"candidate_pool_ids": pool, "pointer_candidates": []any{map[string]any{"pointer": []int{queries, queries + 1}, "vqa_correct": 1, "vqa_acc_score": 1}}}
+		file[fmt.Sprint(q)] = map[string]any{"candidate_pool_ids": pool,
+			"pointer_candidates": []any{map[string]any{"pointer": []int{queries, queries + 1}, "vqa_correct": 1, "vqa_acc_score": 1}}}
 	}
 	text, err := json.Marshal(file)
 	if err != nil {
@@ -43,7 +44,8 @@ func tied(t *testing.T, reverse bool, change func(*beamdata.Options)) *Source {
 	if err := os.WriteFile(beams, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{tensorfile.FromFloat32s("e", []int{queries + k, dim}, values)}, nil); err != nil {
+	if err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{tensorfile.FromFloat32s("e", []int{queries + k, dim}, values)},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	opt := beamdata.DefaultOptions()
@@ -89,7 +91,8 @@ func TestTiesAreDrawn(t *testing.T) {
 	other := func(o *beamdata.Options) { o.SplitSeed = 9 }
 	compat := func(o *beamdata.Options) { o.Compat = true }
 	for name, choose := range map[string]func(*Source) [][]int32{
-		"greedy": func(s *Source) [][]int32 { return decoded(s, 1) }, "beam search": func(s *Source) [][]int32 { return decoded(s, 3) }, "similarity": similar,
+		"greedy": func(s *Source) [][]int32 { return decoded(s, 1) }, "beam search": func(s *Source) [][]int32 { return decoded(s, 3) },
+		"similarity": similar,
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := choose(tied(t, false, nil))

@@ -80,7 +80,8 @@ func (p *Policy) readOn(prefix torchx.Tensor) torchx.Tensor {
 
 // transformerLayer is one layer over sequences x [R, L, h], with masked attention: mask is true where a row must not look,
 // undefined where it may look everywhere. weigh sees the attention weights, and part what each of both parts adds.
-func (p *Policy) transformerLayer(pre string, heads int, x, mask torchx.Tensor, weigh func(a torchx.Tensor) torchx.Tensor, part func(site string, y torchx.Tensor) torchx.Tensor) torchx.Tensor {
+func (p *Policy) transformerLayer(pre string, heads int, x, mask torchx.Tensor, weigh func(a torchx.Tensor) torchx.Tensor,
+	part func(site string, y torchx.Tensor) torchx.Tensor) torchx.Tensor {
 	linear := func(name string, y torchx.Tensor) torchx.Tensor {
 		return torchx.Linear(y, p.params.Get(pre+name+"weight"), p.params.Get(pre+name+"bias"))
 	}

@@ -71,7 +71,8 @@ func factors() [][]func(*variant) {
 	factor(head("cosine"), head("bilinear"), head("additive"))
 	factor(keep, func(v *variant) { v.opt.Decoder = "slots" })
 	factor(keep, func(v *variant) { m := v.shots + 1; v.opt.Coarse.TopM = &m })
-	factor(keep, func(v *variant) { v.opt.Stop.Enabled = true }, func(v *variant) { v.opt.Stop.Enabled, v.opt.Stop.MinShots = true, min(2, v.shots) })
+	factor(keep, func(v *variant) { v.opt.Stop.Enabled = true },
+		func(v *variant) { v.opt.Stop.Enabled, v.opt.Stop.MinShots = true, min(2, v.shots) })
 	factor(keep, func(v *variant) { v.opt.Skip = SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5} }, func(v *variant) {
 		v.opt.Skip = SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
 		v.opt.Relation = RelationOptions{Scale: 3, Bilinear: "symmetric", GateDim: 2, ProductDim: 3, GateInitial: 2}
@@ -134,7 +135,8 @@ func covering() []variant {
 			all[f][choice](&v)
 		}
 		o := v.opt
-		v.name = fmt.Sprintf("%02d %s %s enc%d %s %s coarse=%v stop=%v/%d skip=%v layers=%dx%d shared=%v shots=%d", len(out), o.StateUpdate, o.Diversity.Kind, o.CandidateEncoder.Layers, o.Head,
+		v.name = fmt.Sprintf("%02d %s %s enc%d %s %s coarse=%v stop=%v/%d skip=%v layers=%dx%d shared=%v shots=%d", len(out),
+			o.StateUpdate, o.Diversity.Kind, o.CandidateEncoder.Layers, o.Head,
 			o.Decoder, o.Coarse.TopM != nil, o.Stop.Enabled, o.Stop.MinShots, o.Skip.Enabled, o.NumLayers, o.NumHeads, v.shared, v.shots)
 		out = append(out, v)
 	}
@@ -379,9 +381,12 @@ func TestFreshVariantsLearn(t *testing.T) {
 				end()
 			}
 			for _, name := range p.params.Names() {
-				later := strings.HasPrefix(name, "query_update") || strings.HasPrefix(name, "scalar_update") || strings.HasPrefix(name, "state_gru") || strings.HasPrefix(name, "state_transformer") || strings.HasPrefix(name, "step_emb") ||
+				later := strings.HasPrefix(name, "query_update") || strings.HasPrefix(name, "scalar_update") ||
+					strings.HasPrefix(name, "state_gru") || strings.HasPrefix(name, "state_transformer") ||
+					strings.HasPrefix(name, "step_emb") ||
 					name == "diversity.weight" && v.opt.Diversity.Kind != "coverage"
-				if v.shots == 1 && later || name == "stop.vector" && v.shots <= v.opt.Stop.MinShots || name == "stop.bias" && v.shots <= v.opt.Stop.MinShots {
+				if v.shots == 1 && later || name == "stop.vector" && v.shots <= v.opt.Stop.MinShots || name == "stop.bias" &&
+					v.shots <= v.opt.Stop.MinShots {
 					continue // matters from the second choice on
 				}
 				if !reached[name] {

@@ -39,7 +39,8 @@ type Source[P any] struct {
 
 // New returns a source over set. rewards may be nil: completions cannot be scored then. ctx ends waiting for
 // external scorers.
-func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text, rewards *reward.Rewards) *Source[P] {
+func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text,
+	rewards *reward.Rewards) *Source[P] {
 	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards, ctx: ctx}
 }
 
@@ -141,8 +142,10 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			}
 			ids := b.Scored(i, g)
 			b.Texts[k] = s.text.Decode(s.withoutEOS(ids))
-			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k], Reference: sample.Reference, Answers: sample.Answers,
-				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k], Tokens: len(ids)})
+			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k],
+				Reference: sample.Reference, Answers: sample.Answers,
+				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k],
+				Tokens: len(ids)})
 			at = append(at, k)
 		}
 	}

@@ -42,11 +42,13 @@ func (m *Model) newBART(b *tokens.Builder) *bart {
 	}
 	for _, side := range sides() {
 		s, at := c.stack(side), "model."+side+"."
-		stack := &bartStack{positions: b.Tensor(at+"embed_positions.weight", c.Positions+positionOffset, c.Width), norm: norm(at + "layernorm_embedding")}
+		stack := &bartStack{positions: b.Tensor(at+"embed_positions.weight", c.Positions+positionOffset, c.Width),
+			norm: norm(at + "layernorm_embedding")}
 		for i := range s.Layers {
 			layer := fmt.Sprintf("%slayers.%d.", at, i)
 			attention := func(name string) (attention, layerNorm) {
-				return c.attention(b, layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj"), norm(layer + name + "_layer_norm")
+				return c.attention(b, layer+name, s, 1/sqrt(s.HeadDim), true, "q_proj", "k_proj", "v_proj", "out_proj"),
+					norm(layer + name + "_layer_norm")
 			}
 			var l bartLayer
 			l.self, l.selfNorm = attention("self_attn")

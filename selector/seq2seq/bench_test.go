@@ -39,9 +39,10 @@ func workloads() []workload {
 		}})
 	}
 	for _, model := range architecturesFromScratch() {
-		all = append(all, workload{map[string]string{"t5": "mid_t5", "t5_v1_1": "mid_t5_v11", "bart": "mid_bart"}[model], 256, 64, 64, func(b *testing.B, adapters bool) *Model {
-			return midModel(b, model, adapters)
-		}})
+		all = append(all, workload{map[string]string{"t5": "mid_t5", "t5_v1_1": "mid_t5_v11", "bart": "mid_bart"}[model], 256, 64, 64,
+			func(b *testing.B, adapters bool) *Model {
+				return midModel(b, model, adapters)
+			}})
 	}
 	return all
 }

@@ -169,8 +169,10 @@ func (c *Config) bart(raw []byte) error {
 		got  *bool
 		want bool
 	}{
-		{"tie_word_embeddings", f.Tied, true}, {"normalize_before", f.NormalizeBefore, false}, {"normalize_embedding", f.NormalizeEmbed, true},
-		{"add_final_layer_norm", f.FinalNorm, false}, {"static_position_embeddings", f.StaticPositions, false}, {"add_bias_logits", f.BiasLogits, false},
+		{"tie_word_embeddings", f.Tied, true}, {"normalize_before", f.NormalizeBefore, false},
+		{"normalize_embedding", f.NormalizeEmbed, true},
+		{"add_final_layer_norm", f.FinalNorm, false}, {"static_position_embeddings", f.StaticPositions, false},
+		{"add_bias_logits", f.BiasLogits, false},
 	} {
 		if or(s.got, s.want) != s.want {
 			return fmt.Errorf("%s = %v is not supported, want %v", s.key, *s.got, s.want)
@@ -203,8 +205,10 @@ func (c *Config) Check() error {
 		value int
 	}{
 		{"vocab_size", c.Vocab}, {"d_model", c.Width},
-		{"the encoder's layers", c.Encoder.Layers}, {"the encoder's attention heads", c.Encoder.Heads}, {"the encoder's head size", c.Encoder.HeadDim}, {"the encoder's feed-forward width", c.Encoder.FF},
-		{"the decoder's layers", c.Decoder.Layers}, {"the decoder's attention heads", c.Decoder.Heads}, {"the decoder's head size", c.Decoder.HeadDim}, {"the decoder's feed-forward width", c.Decoder.FF},
+		{"the encoder's layers", c.Encoder.Layers}, {"the encoder's attention heads", c.Encoder.Heads},
+		{"the encoder's head size", c.Encoder.HeadDim}, {"the encoder's feed-forward width", c.Encoder.FF},
+		{"the decoder's layers", c.Decoder.Layers}, {"the decoder's attention heads", c.Decoder.Heads},
+		{"the decoder's head size", c.Decoder.HeadDim}, {"the decoder's feed-forward width", c.Decoder.FF},
 	}
 	for _, s := range sizes {
 		if s.value < 1 {
@@ -223,7 +227,8 @@ func (c *Config) Check() error {
 			return fmt.Errorf("relative_attention_num_buckets = %d, want a multiple of 4", c.Buckets)
 		}
 		if c.MaxDistance <= c.Buckets/2 { // the decoder's exact half ends below it
-			return fmt.Errorf("relative_attention_max_distance = %d, want more than half of relative_attention_num_buckets = %d", c.MaxDistance, c.Buckets)
+			return fmt.Errorf("relative_attention_max_distance = %d, want more than half of relative_attention_num_buckets = %d",
+				c.MaxDistance, c.Buckets)
 		}
 	case kindBART:
 		if c.Positions < 1 {
@@ -238,7 +243,8 @@ func (c *Config) Check() error {
 			}
 		}
 	}
-	for key, ids := range map[string][]int64{"decoder_start_token_id": {c.generation.Start}, "pad_token_id": {c.generation.Pad}, "eos_token_id": c.generation.EOS} {
+	for key, ids := range map[string][]int64{"decoder_start_token_id": {c.generation.Start}, "pad_token_id": {c.generation.Pad},
+		"eos_token_id": c.generation.EOS} {
 		for _, id := range ids {
 			if id < 0 || id >= int64(c.Vocab) {
 				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)

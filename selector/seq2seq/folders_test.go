@@ -16,7 +16,8 @@ import (
 
 // rewrite copies a fixture model to a new folder: edit changes config.json, names says what each tensor is called there
 // (none drops it), extra is added. generation keeps generation_config.json.
-func rewrite(t *testing.T, model string, edit func(config map[string]any), names func(string) []string, generation bool, extra ...tensorfile.Tensor) string {
+func rewrite(t *testing.T, model string, edit func(config map[string]any), names func(string) []string, generation bool,
+	extra ...tensorfile.Tensor) string {
 	t.Helper()
 	from, err := hffolder.Open(filepath.Dir(golden.Shared(t, "seq2seq", model, "config.json")))
 	if err != nil {
@@ -211,7 +212,8 @@ func TestGenerationKeys(t *testing.T) {
 		return m.Generation()
 	}
 	g := open(func(c map[string]any) { delete(c, "forced_bos_token_id"); c["eos_token_id"] = 7 }, true)
-	if !slices.Equal(g.EOS, []int64{2}) || !slices.Equal(g.ForcedBOS, []int64{0}) || !slices.Equal(g.ForcedEOS, []int64{2}) || g.Start != 2 || g.Pad != 1 {
+	if !slices.Equal(g.EOS, []int64{2}) || !slices.Equal(g.ForcedBOS, []int64{0}) || !slices.Equal(g.ForcedEOS, []int64{2}) ||
+		g.Start != 2 || g.Pad != 1 {
 		t.Errorf("with generation_config.json: %+v", g)
 	}
 	g = open(func(c map[string]any) {
@@ -237,20 +239,32 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 		extra       []tensorfile.Tensor
 		want        string
 	}{
-		{"a missing tensor", "tiny_t5", nil, "encoder.block.2.layer.1.DenseReluDense.wo.weight", nil, "1 missing (encoder.block.2.layer.1.DenseReluDense.wo.weight)"},
+		{"a missing tensor", "tiny_t5", nil, "encoder.block.2.layer.1.DenseReluDense.wo.weight", nil,
+			"1 missing (encoder.block.2.layer.1.DenseReluDense.wo.weight)"},
 		{"no table at all", "tiny_bart", nil, "model.shared.weight", nil, "1 missing (model.shared.weight)"},
-		{"an unexpected tensor", "tiny_t5", nil, "", []tensorfile.Tensor{stray}, "1 unexpected (decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight)"},
+		{"an unexpected tensor", "tiny_t5", nil, "", []tensorfile.Tensor{stray},
+			"1 unexpected (decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight)"},
 		{"a head where the model is tied to none", "tiny_t5_v11", nil, "lm_head.weight", nil, "1 missing (lm_head.weight)"},
-		{"a size that the weights do not have", "tiny_t5", func(c map[string]any) { c["d_ff"] = 80 }, "", nil, "has shape [96 48], want [80 48] (from config.json)"},
-		{"fewer layers", "tiny_bart", func(c map[string]any) { c["decoder_layers"] = 1 }, "", nil, "26 unexpected (model.decoder.layers.1."},
-		{"an unknown architecture", "tiny_t5", func(c map[string]any) { c["architectures"] = []string{"MT5ForConditionalGeneration"} }, "", nil, `unknown architecture "MT5ForConditionalGeneration"`},
-		{"an unknown model type", "tiny_t5", func(c map[string]any) { delete(c, "architectures"); c["model_type"] = "mbart" }, "", nil, `unknown model_type "mbart" (did you mean bart?)`},
-		{"an unknown activation", "tiny_t5", func(c map[string]any) { c["feed_forward_proj"] = "gated-mish" }, "", nil, `unknown feed_forward_proj "mish"`},
-		{"heads that do not divide", "tiny_bart", func(c map[string]any) { c["decoder_attention_heads"] = 5 }, "", nil, "d_model = 48 is no multiple of decoder_attention_heads = 5"},
-		{"a relative's switch", "tiny_bart", func(c map[string]any) { c["normalize_before"] = true }, "", nil, "normalize_before = true is not supported, want false"},
-		{"an untied BART", "tiny_bart", func(c map[string]any) { c["tie_word_embeddings"] = false }, "", nil, "tie_word_embeddings = false is not supported"},
-		{"buckets that cannot be halved twice", "tiny_t5", func(c map[string]any) { c["relative_attention_num_buckets"] = 6 }, "", nil, "relative_attention_num_buckets = 6, want a multiple of 4"},
-		{"a start token outside the vocabulary", "tiny_t5", func(c map[string]any) { c["decoder_start_token_id"] = 9999 }, "", nil, "decoder_start_token_id = 9999, want an id below vocab_size = 384"},
+		{"a size that the weights do not have", "tiny_t5", func(c map[string]any) { c["d_ff"] = 80 }, "", nil,
+			"has shape [96 48], want [80 48] (from config.json)"},
+		{"fewer layers", "tiny_bart", func(c map[string]any) { c["decoder_layers"] = 1 }, "", nil,
+			"26 unexpected (model.decoder.layers.1."},
+		{"an unknown architecture", "tiny_t5", func(c map[string]any) { c["architectures"] = []string{"MT5ForConditionalGeneration"} },
+			"", nil, `unknown architecture "MT5ForConditionalGeneration"`},
+		{"an unknown model type", "tiny_t5", func(c map[string]any) { delete(c, "architectures"); c["model_type"] = "mbart" }, "", nil,
+			`unknown model_type "mbart" (did you mean bart?)`},
+		{"an unknown activation", "tiny_t5", func(c map[string]any) { c["feed_forward_proj"] = "gated-mish" }, "", nil,
+			`unknown feed_forward_proj "mish"`},
+		{"heads that do not divide", "tiny_bart", func(c map[string]any) { c["decoder_attention_heads"] = 5 }, "", nil,
+			"d_model = 48 is no multiple of decoder_attention_heads = 5"},
+		{"a relative's switch", "tiny_bart", func(c map[string]any) { c["normalize_before"] = true }, "", nil,
+			"normalize_before = true is not supported, want false"},
+		{"an untied BART", "tiny_bart", func(c map[string]any) { c["tie_word_embeddings"] = false }, "", nil,
+			"tie_word_embeddings = false is not supported"},
+		{"buckets that cannot be halved twice", "tiny_t5", func(c map[string]any) { c["relative_attention_num_buckets"] = 6 }, "", nil,
+			"relative_attention_num_buckets = 6, want a multiple of 4"},
+		{"a start token outside the vocabulary", "tiny_t5", func(c map[string]any) { c["decoder_start_token_id"] = 9999 }, "", nil,
+			"decoder_start_token_id = 9999, want an id below vocab_size = 384"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := rewrite(t, tc.model, tc.edit, func(name string) []string {
@@ -353,7 +367,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("generation %+v, want %+v", m.generation, s.generation)
 		}
 	})
-	bare, err := openAt(rewrite(t, "tiny_bart", func(c map[string]any) { c["architectures"] = []string{"BartModel"} }, func(n string) []string { return []string{strings.TrimPrefix(n, "model.")} }, true))
+	bare, err := openAt(rewrite(t, "tiny_bart", func(c map[string]any) { c["architectures"] = []string{"BartModel"} },
+		func(n string) []string { return []string{strings.TrimPrefix(n, "model.")} }, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +396,8 @@ func TestTargets(t *testing.T) {
 		targets []string
 		want    int
 	}{
-		{"tiny_t5", nil, 14}, {"tiny_bart", nil, 14}, {"tiny_t5", []string{"EncDecAttention.o"}, 2}, {"tiny_bart", []string{"fc1", "encoder_attn.k_proj"}, 7},
+		{"tiny_t5", nil, 14}, {"tiny_bart", nil, 14}, {"tiny_t5", []string{"EncDecAttention.o"}, 2},
+		{"tiny_bart", []string{"fc1", "encoder_attn.k_proj"}, 7},
 	} {
 		m := openTiny(t, tc.model, func(o *Options) { o.LoRA.Enabled, o.LoRA.TargetModules = true, tc.targets })
 		if len(m.Modules()) != tc.want {
@@ -390,7 +406,8 @@ func TestTargets(t *testing.T) {
 	}
 	opt := openTiny(t, "tiny_bart", nil).Options()
 	opt.LoRA.Enabled, opt.LoRA.TargetModules = true, []string{"q_porj"}
-	if _, err := Open(opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(), `unknown target module "q_porj" (did you mean q_proj?)`) {
+	if _, err := Open(opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(),
+		`unknown target module "q_porj" (did you mean q_proj?)`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -413,7 +430,8 @@ func TestOptionsThatMeanNothing(t *testing.T) {
 // FuzzParseConfig: whatever config.json holds, sizes that are accepted can be computed with.
 func FuzzParseConfig(f *testing.F) {
 	for _, model := range architecturesFromScratch() {
-		raw, err := ScratchOptions{Model: model, Width: 16, FF: 24, Layers: 2, DecoderLayers: 2, Heads: 2, Positions: 48}.configJSON(vocabulary())
+		raw, err := ScratchOptions{Model: model, Width: 16, FF: 24, Layers: 2, DecoderLayers: 2, Heads: 2,
+			Positions: 48}.configJSON(vocabulary())
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -178,7 +178,8 @@ func TestBuckets(t *testing.T) {
 	for _, c := range e.Tables.Cases {
 		for i, r := range e.Tables.Relative {
 			if got := bucket(r, c.Bidirectional, c.NumBuckets, c.MaxDistance); got != c.Buckets[i] {
-				t.Errorf("%d buckets up to %d, bidirectional %v: distance %d in %d, want %d", c.NumBuckets, c.MaxDistance, c.Bidirectional, r, got, c.Buckets[i])
+				t.Errorf("%d buckets up to %d, bidirectional %v: distance %d in %d, want %d", c.NumBuckets, c.MaxDistance,
+					c.Bidirectional, r, got, c.Buckets[i])
 			}
 		}
 	}

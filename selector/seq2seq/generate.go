@@ -44,7 +44,8 @@ func (m *Model) canGenerate(sources [][]int64, opt *GenerateOptions) error {
 			return fmt.Errorf("source %d: %w", i, err)
 		}
 	}
-	for _, list := range []struct{ of, model *[]int64 }{{&opt.EOS, &m.generation.EOS}, {&opt.First, &m.generation.ForcedBOS}, {&opt.Last, &m.generation.ForcedEOS}} {
+	for _, list := range []struct{ of, model *[]int64 }{{&opt.EOS, &m.generation.EOS}, {&opt.First, &m.generation.ForcedBOS},
+		{&opt.Last, &m.generation.ForcedEOS}} {
 		if *list.of == nil {
 			*list.of = *list.model
 		}

@@ -163,7 +163,8 @@ func TestSamplingDistributions(t *testing.T) {
 			if kept != c.Kept {
 				t.Fatalf("case %d: the fixture keeps %d tokens, says %d", i, kept, c.Kept)
 			}
-			got, _ := torchx.SampleTokens(torchx.Contiguous(torchx.Expand(torchx.From(narrow(logits), 1, len(logits)), len(u), len(logits))), opt, nil, nil, u)
+			got, _ := torchx.SampleTokens(torchx.Contiguous(torchx.Expand(torchx.From(narrow(logits), 1, len(logits)), len(u),
+				len(logits))), opt, nil, nil, u)
 			if !slices.Equal(got, expect) {
 				t.Errorf("case %d: draws differ from the distribution", i)
 			}
@@ -206,7 +207,8 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 		if len(lengths) < 3 {
 			t.Errorf("completions of %d lengths: the test needs several", len(lengths))
 		}
-		for _, other := range []map[int][]Completion{run([]int{2, 0, 1}, 5, false), run([]int{1, 2, 0}, 5, true), run([]int{1}, 3, false), run([]int{0, 2}, 2, false)} {
+		for _, other := range []map[int][]Completion{run([]int{2, 0, 1}, 5, false), run([]int{1, 2, 0}, 5, true), run([]int{1}, 3, false),
+			run([]int{0, 2}, 2, false)} {
 			for i, group := range other {
 				for j, c := range group {
 					if !slices.Equal(c.IDs, want[i][j].IDs) || c.Finished != want[i][j].Finished {
@@ -238,7 +240,8 @@ func TestRefusedGeneration(t *testing.T) {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 	}
-	if _, err := m.LogProbs([]Group{{Prompt: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil || !contains(err, "completion 0: token 1 of the completion has id -100") {
+	if _, err := m.LogProbs([]Group{{Prompt: []int64{5, 2}, Completions: [][]int64{{0, -100}}}}); err == nil ||
+		!contains(err, "completion 0: token 1 of the completion has id -100") {
 		t.Errorf("a padded target: got %v", err)
 	}
 }

@@ -94,7 +94,8 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 	if g.EOS == nil {
 		g.EOS = c.generation.EOS
 	}
-	for key, ids := range map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS, "forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS} {
+	for key, ids := range map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS,
+		"forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS} {
 		for _, id := range ids {
 			if id < 0 || id >= int64(c.Vocab) {
 				return g, fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
@@ -105,12 +106,14 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 }
 
 func (f *generationFile) read() (GenerationConfig, error) {
-	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, FolderSampling: f.FolderSampling, MaxLength: f.MaxLength, MaxNewTokens: f.MaxNewTokens}
+	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, FolderSampling: f.FolderSampling, MaxLength: f.MaxLength,
+		MaxNewTokens: f.MaxNewTokens}
 	for _, list := range []struct {
 		key string
 		raw json.RawMessage
 		to  *[]int64
-	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS}, {"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
+	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS},
+		{"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
 		var err error
 		if *list.to, err = tokens.ParseIDs(list.raw); err != nil {
 			return g, fmt.Errorf("%s: %w", list.key, err)

@@ -190,8 +190,10 @@ func checkGRPO(t *testing.T, model, mode, scenario string) {
 	for i, want := range c.Passes {
 		logp := policy.Forward(b, selector.ForwardOptions{}).LogP
 		got := lossOf(b, logp, old, ref, c.Advantages)
-		golden.Close(t, []float64{got.loss.Item(), got.policy.Item(), got.kl.Item(), got.perSequence}, []float64{want.Loss, want.Policy, want.KL, want.PerSequence}, 1e-5)
-		golden.Close(t, []float64{got.clipped, got.outside}, []float64{want.Clipped, want.Outside}, 1.5/215) // a token at the clip's edge may fall to either side
+		golden.Close(t, []float64{got.loss.Item(), got.policy.Item(), got.kl.Item(), got.perSequence},
+			[]float64{want.Loss, want.Policy, want.KL, want.PerSequence}, 1e-5)
+		// a token at the clip's edge may fall to either side
+		golden.Close(t, []float64{got.clipped, got.outside}, []float64{want.Clipped, want.Outside}, 1.5/215)
 		if i == 0 {
 			new, _ := floats(t, f, prefix+"new_logps")
 			golden.Close(t, logp.Floats(), new, 1e-4)

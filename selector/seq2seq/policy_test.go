@@ -254,7 +254,8 @@ func TestSample(t *testing.T) {
 		}
 	}
 	defer torchx.Scope()()
-	if empty := policy.Forward(selector.NewBatch(texts(), []int{0}, 2, 3), selector.ForwardOptions{}).LogP; slices.Max(empty.Floats()) != 0 {
+	if empty := policy.Forward(selector.NewBatch(texts(), []int{0}, 2, 3),
+		selector.ForwardOptions{}).LogP; slices.Max(empty.Floats()) != 0 {
 		t.Error("a batch of padding has log-probabilities")
 	}
 }
@@ -284,12 +285,14 @@ func TestCheckpoints(t *testing.T) {
 		}
 		defer again.Free()
 		golden.Close(t, logitsOf(t, again, group), logitsOf(t, m, group), 0)
-		if !slices.Equal(again.EOS(), m.EOS()) || again.generation.Start != m.generation.Start || !slices.Equal(again.generation.ForcedBOS, m.generation.ForcedBOS) {
+		if !slices.Equal(again.EOS(), m.EOS()) || again.generation.Start != m.generation.Start ||
+			!slices.Equal(again.generation.ForcedBOS, m.generation.ForcedBOS) {
 			t.Errorf("generation %+v, want %+v", again.generation, m.generation)
 		}
 	})
 	each(t, func(t *testing.T, model string) {
-		for name, m := range map[string]*Model{"adapters": withAdapter(t, model), "all": openTiny(t, model, func(o *Options) { o.TuneAll = true })} {
+		for name, m := range map[string]*Model{"adapters": withAdapter(t, model),
+			"all": openTiny(t, model, func(o *Options) { o.TuneAll = true })} {
 			perturb(m, 0.01, 1)
 			path := save(m)
 			opt := m.Options()

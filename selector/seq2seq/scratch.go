@@ -59,15 +59,20 @@ func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
 			projection = "gated-gelu"
 		}
 		add(map[string]any{
-			"architectures": []string{"T5ForConditionalGeneration"}, "model_type": kindT5, "feed_forward_proj": projection, "tie_word_embeddings": o.Model == "t5",
-			"d_kv": o.Width / max(1, o.Heads), "d_ff": o.FF, "num_layers": o.Layers, "num_decoder_layers": o.DecoderLayers, "num_heads": o.Heads,
-			"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6, "initializer_factor": or(o.InitStd, 1), "dropout_rate": 0.0,
+			"architectures": []string{"T5ForConditionalGeneration"}, "model_type": kindT5, "feed_forward_proj": projection,
+			"tie_word_embeddings": o.Model == "t5",
+			"d_kv":                o.Width / max(1, o.Heads), "d_ff": o.FF, "num_layers": o.Layers, "num_decoder_layers": o.DecoderLayers,
+			"num_heads":                      o.Heads,
+			"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6,
+			"initializer_factor": or(o.InitStd, 1), "dropout_rate": 0.0,
 			"decoder_start_token_id": v.Pad,
 		})
 	case "bart":
 		add(map[string]any{
-			"architectures": []string{"BartForConditionalGeneration"}, "model_type": kindBART, "activation_function": "gelu", "scale_embedding": false, "init_std": or(o.InitStd, 0.02),
-			"encoder_layers": o.Layers, "encoder_attention_heads": o.Heads, "encoder_ffn_dim": o.FF, "decoder_layers": o.DecoderLayers, "decoder_attention_heads": o.Heads, "decoder_ffn_dim": o.FF,
+			"architectures": []string{"BartForConditionalGeneration"}, "model_type": kindBART, "activation_function": "gelu",
+			"scale_embedding": false, "init_std": or(o.InitStd, 0.02),
+			"encoder_layers": o.Layers, "encoder_attention_heads": o.Heads, "encoder_ffn_dim": o.FF, "decoder_layers": o.DecoderLayers,
+			"decoder_attention_heads": o.Heads, "decoder_ffn_dim": o.FF,
 			"max_position_embeddings": o.Positions, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,
 			"decoder_start_token_id": v.EOS, "bos_token_id": v.BOS, "forced_bos_token_id": v.BOS, "forced_eos_token_id": nil,
 		})

@@ -126,7 +126,8 @@ func (c *Config) linears() []lora.Linear {
 
 // isTable reports whether a matrix is looked up row by row instead of multiplied with.
 func isTable(name string) bool {
-	return strings.HasSuffix(name, "shared.weight") || strings.HasSuffix(name, "relative_attention_bias.weight") || strings.HasSuffix(name, "embed_positions.weight")
+	return strings.HasSuffix(name, "shared.weight") || strings.HasSuffix(name, "relative_attention_bias.weight") ||
+		strings.HasSuffix(name, "embed_positions.weight")
 }
 
 // targets are the modules that adapters go on where the options name none.

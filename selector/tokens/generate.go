@@ -48,7 +48,8 @@ type Step func(live []*Sequence) (torchx.Tensor, error)
 func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [][]Completion, err error) {
 	defer torchx.Recover(&err)
 	if opt.MaxNewTokens < 1 || n < 1 || len(prompts) == 0 {
-		return nil, fmt.Errorf("generate: %d prompts, %d samples, max_new_tokens=%d: want at least 1 of each", len(prompts), n, opt.MaxNewTokens)
+		return nil, fmt.Errorf("generate: %d prompts, %d samples, max_new_tokens=%d: want at least 1 of each", len(prompts), n,
+			opt.MaxNewTokens)
 	}
 	if opt.Streams != nil && len(opt.Streams) != len(prompts) {
 		return nil, fmt.Errorf("generate: %d random streams for %d prompts", len(opt.Streams), len(prompts))

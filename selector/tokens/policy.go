@@ -39,7 +39,8 @@ func (p *Policy[P]) steps(b *selector.Batch, x torchx.Tensor, index []int64) tor
 // gradient.
 func (p *Policy[P]) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	if opt.Dist || !opt.Reference.Nil() {
-		p.weights().fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: selector.TokenPolicy has KL instead", p.weights().Vocab)
+		p.weights().fail("forward", "Dist and its exact KL would hold %d log-probabilities a token: selector.TokenPolicy has KL instead",
+			p.weights().Vocab)
 	}
 	groups, index := p.groups("forward", b)
 	logp, entropy := score(p.model, "forward", groups, Temperature(opt), p.weights().pass(b, opt))

@@ -26,7 +26,8 @@ func TestGroupsAndBack(t *testing.T) {
 	if want := []int64{5, 5, 5, 0, 1, 5, 2, 3, 4, 5, 5, 5}; !reflect.DeepEqual(index, want) {
 		t.Errorf("index %v, want %v", index, want)
 	}
-	if got, want := tokens.ByCompletion(groups, []float64{0, 1, 2, 3, 4}), [][][]float64{{{0, 1}}, {{2, 3, 4}, {}}}; !reflect.DeepEqual(got, want) {
+	if got, want := tokens.ByCompletion(groups, []float64{0, 1, 2, 3, 4}),
+		[][][]float64{{{0, 1}}, {{2, 3, 4}, {}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("by completion %v, want %v", got, want)
 	}
 }
@@ -34,8 +35,10 @@ func TestGroupsAndBack(t *testing.T) {
 // TestBatch: a batch is as long as its longest completion, and knows which were cut.
 func TestBatch(t *testing.T) {
 	src := prompts.List[string]{Prompts: []string{"a"}}
-	b, logp := tokens.Batch(src, []int{0}, [][]tokens.Completion{{{IDs: []int64{4, 2}, LogP: -1}, {IDs: []int64{3}, Finished: true, LogP: -2}}})
-	if b.G != 2 || b.T != 2 || !b.Truncated[0] || b.Truncated[1] || !reflect.DeepEqual(b.Scored(0, 0), []int64{4, 2}) || !reflect.DeepEqual(b.Scored(0, 1), []int64{3}) {
+	b, logp := tokens.Batch(src, []int{0}, [][]tokens.Completion{{{IDs: []int64{4, 2}, LogP: -1},
+		{IDs: []int64{3}, Finished: true, LogP: -2}}})
+	if b.G != 2 || b.T != 2 || !b.Truncated[0] || b.Truncated[1] || !reflect.DeepEqual(b.Scored(0, 0), []int64{4, 2}) ||
+		!reflect.DeepEqual(b.Scored(0, 1), []int64{3}) {
 		t.Errorf("batch %+v", b)
 	}
 	if want := []float64{-1, -2}; !reflect.DeepEqual(logp, want) {

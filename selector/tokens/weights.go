@@ -83,7 +83,8 @@ func OpenFolder[M any](names Names, path *string, load func(*hffolder.Folder) (M
 // Load reads the weights of a folder, and the adapters of options.Adapter where it is given, else those that adapted
 // describes, else fresh ones from seed where options.LoRA asks for them. What nobody trains stays mapped in the file where
 // device and type allow it. warn, which may be nil, hears of the choices that a user might not expect.
-func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *lora.Config, device string, seed int64, warn func(string)) (*Weights, error) {
+func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *lora.Config, device string, seed int64,
+	warn func(string)) (*Weights, error) {
 	w := &Weights{Layout: layout, options: options, device: device, adapted: adapted,
 		generation: folder.Generation, base: folder.Fingerprint()}
 	var err error

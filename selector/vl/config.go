@@ -280,8 +280,9 @@ func (v *visionFile) read(hidden int) *Vision {
 	}
 	return &Vision{
 		Depth: or(v.Depth, 32), Hidden: or(v.Hidden, 3584), Intermediate: or(v.Intermediate, 3420), Heads: or(v.Heads, 16),
-		Channels: or(v.Channels, or(v.NewChannels, 3)), Out: or(v.Out, hidden), Patch: or(v.Patch, 14), TemporalPatch: or(v.TemporalPatch, 2),
-		Merge: or(v.Merge, 2), Window: or(v.Window, 112), FullBlocks: full, TokensPerSecond: or(v.TokensPerSecond, 4),
+		Channels: or(v.Channels, or(v.NewChannels, 3)), Out: or(v.Out, hidden), Patch: or(v.Patch, 14),
+		TemporalPatch: or(v.TemporalPatch, 2),
+		Merge:         or(v.Merge, 2), Window: or(v.Window, 112), FullBlocks: full, TokensPerSecond: or(v.TokensPerSecond, 4),
 	}
 }
 
@@ -330,7 +331,8 @@ func (v *Vision) check(hidden int) error {
 		key   string
 		value int
 	}{
-		{"depth", v.Depth}, {"hidden_size", v.Hidden}, {"intermediate_size", v.Intermediate}, {"num_heads", v.Heads}, {"in_chans", v.Channels},
+		{"depth", v.Depth}, {"hidden_size", v.Hidden}, {"intermediate_size", v.Intermediate}, {"num_heads", v.Heads},
+		{"in_chans", v.Channels},
 		{"patch_size", v.Patch}, {"temporal_patch_size", v.TemporalPatch}, {"spatial_merge_size", v.Merge}, {"window_size", v.Window},
 	} {
 		if s.value < 1 {

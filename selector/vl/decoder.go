@@ -32,7 +32,8 @@ func (c *Config) decoder(b *tokens.Builder) decoder {
 		attn, mlp := name+"self_attn.", name+"mlp."
 		d.layers = append(d.layers, decoderLayer{
 			inputNorm: b.Tensor(name+"input_layernorm.weight", h),
-			q:         b.Linear(attn+"q_proj", h, q, true), k: b.Linear(attn+"k_proj", h, kv, true), v: b.Linear(attn+"v_proj", h, kv, true),
+			q:         b.Linear(attn+"q_proj", h, q, true), k: b.Linear(attn+"k_proj", h, kv, true),
+			v:        b.Linear(attn+"v_proj", h, kv, true),
 			o:        b.Linear(attn+"o_proj", q, h, false),
 			postNorm: b.Tensor(name+"post_attention_layernorm.weight", h),
 			gate:     b.Linear(mlp+"gate_proj", h, c.Intermediate, false), up: b.Linear(mlp+"up_proj", h, c.Intermediate, false),

@@ -20,7 +20,8 @@ import (
 
 // rewrite copies a fixture model to a new folder: edit changes config.json, rename the tensors' names ("" drops one), extra is
 // added.
-func rewrite(t *testing.T, model string, edit func(config map[string]any), rename func(string) string, shardBytes int, extra ...tensorfile.Tensor) string {
+func rewrite(t *testing.T, model string, edit func(config map[string]any), rename func(string) string, shardBytes int,
+	extra ...tensorfile.Tensor) string {
 	t.Helper()
 	from, err := hffolder.Open(filepath.Dir(golden.Shared(t, "qwen2_5_vl", model, "config.json")))
 	if err != nil {
@@ -88,7 +89,8 @@ func newer(name string) string {
 func TestNewerLayout(t *testing.T) {
 	path := rewrite(t, "tiny_tied", func(c map[string]any) {
 		text := map[string]any{}
-		for _, key := range []string{"hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers", "intermediate_size", "vocab_size", "rope_theta", "rope_scaling", "rms_norm_eps", "torch_dtype"} {
+		for _, key := range []string{"hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers",
+			"intermediate_size", "vocab_size", "rope_theta", "rope_scaling", "rms_norm_eps", "torch_dtype"} {
 			text[key] = c[key]
 			delete(c, key)
 		}
@@ -164,7 +166,8 @@ func TestMerge(t *testing.T) {
 	if err := s.SaveMerged(path, "float32"); err != nil {
 		t.Fatal(err)
 	}
-	golden.Close(t, promptLogits(t, mustOpenAt(t, path), pictured(1)), promptLogits(t, s, pictured(1)), 1e-5) // memory lies elsewhere, so sums round differently
+	// memory lies elsewhere, so sums round differently
+	golden.Close(t, promptLogits(t, mustOpenAt(t, path), pictured(1)), promptLogits(t, s, pictured(1)), 1e-5)
 }
 
 // TestComputeType: on the CPU float32 is computed in, over matrices as they are in the file, unless bfloat16 is asked for.
@@ -196,7 +199,8 @@ func TestComputeType(t *testing.T) {
 			t.Errorf("dtype=%s: matrices are %v, want %v", tc.dtype, got, tc.matrix)
 		}
 		golden.Close(t, promptLogits(t, m, ask), want, tc.tol)
-		out, err := m.Generate([]*processor.Prompt{ask}, 2, GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 3, Temperature: 1}})
+		out, err := m.Generate([]*processor.Prompt{ask}, 2, GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 3,
+			Temperature: 1}})
 		if err != nil || len(out[0]) != 2 {
 			t.Errorf("dtype=%s: %v", tc.dtype, err)
 		}
@@ -216,7 +220,8 @@ func TestTrainedWeightsStayFloat32(t *testing.T) {
 		})
 		defer torchx.Scope()()
 		m.Params().ZeroGrad()
-		torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "two_images"), [][]int64{{70, 71}, {72}}), selector.ForwardOptions{}).LogP))
+		torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "two_images"), [][]int64{{70, 71}, {72}}),
+			selector.ForwardOptions{}).LogP))
 		return m.Params().Names(), m.Params(), m.Params().Grad().Floats()
 	}
 	names, params, want := run("float32", false)
@@ -232,7 +237,8 @@ func TestTrainedWeightsStayFloat32(t *testing.T) {
 				dot, a, b = dot+got[i]*want[i], a+got[i]*got[i], b+want[i]*want[i]
 			}
 			if cosine := dot / math.Sqrt(a*b); !(cosine > 0.98) && b > 1e-6 { // key biases move all scores alike: no gradient
-				t.Errorf("%s (checkpointing %v): cosine %.3f to float32's gradient, norms %.3g and %.3g", name, checkpointing, cosine, math.Sqrt(a), math.Sqrt(b))
+				t.Errorf("%s (checkpointing %v): cosine %.3f to float32's gradient, norms %.3g and %.3g", name, checkpointing, cosine,
+					math.Sqrt(a), math.Sqrt(b))
 			}
 		}
 	}
@@ -260,17 +266,24 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 		want  string
 	}{
 		{"a missing tensor", nil, "model.layers.2.mlp.up_proj.weight", nil, "1 missing (model.layers.2.mlp.up_proj.weight)"},
-		{"an unexpected tensor names the nearest missing one", nil, "model.layers.0.self_attn.q_proj.weight", []tensorfile.Tensor{stray}, "is model.layers.0.self_attn.q_porj.weight meant to be model.layers.0.self_attn.q_proj.weight?"},
-		{"a size that the weights do not have", func(c map[string]any) { c["intermediate_size"] = 96 }, "", nil, "has shape [128 64], want [96 64] (from config.json)"},
-		{"another vocabulary", func(c map[string]any) { c["vocab_size"] = 700 }, "", nil, "tensor model.embed_tokens.weight has shape [640 64], want [700 64]"},
-		{"an unknown architecture", func(c map[string]any) { c["architectures"] = []string{"Qwen2VLForConditionalGeneration"} }, "", nil, `unknown architecture "Qwen2VLForConditionalGeneration"`},
+		{"an unexpected tensor names the nearest missing one", nil, "model.layers.0.self_attn.q_proj.weight", []tensorfile.Tensor{stray},
+			"is model.layers.0.self_attn.q_porj.weight meant to be model.layers.0.self_attn.q_proj.weight?"},
+		{"a size that the weights do not have", func(c map[string]any) { c["intermediate_size"] = 96 }, "", nil,
+			"has shape [128 64], want [96 64] (from config.json)"},
+		{"another vocabulary", func(c map[string]any) { c["vocab_size"] = 700 }, "", nil,
+			"tensor model.embed_tokens.weight has shape [640 64], want [700 64]"},
+		{"an unknown architecture", func(c map[string]any) { c["architectures"] = []string{"Qwen2VLForConditionalGeneration"} }, "", nil,
+			`unknown architecture "Qwen2VLForConditionalGeneration"`},
 		{"sections that do not sum to half a head", func(c map[string]any) {
 			c["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []int{2, 3, 4}}
 		}, "", nil, "mrope_section = [2 3 4] sums to 9, want half the head size, 8"},
-		{"an unknown kind of rotary embedding", func(c map[string]any) { c["rope_scaling"] = map[string]any{"type": "yarn"} }, "", nil, `rope_scaling type "yarn" is not supported`},
+		{"an unknown kind of rotary embedding", func(c map[string]any) { c["rope_scaling"] = map[string]any{"type": "yarn"} }, "", nil,
+			`rope_scaling type "yarn" is not supported`},
 		{"a missing key", func(c map[string]any) { delete(c, "num_attention_heads") }, "", nil, "num_attention_heads is missing"},
-		{"heads that do not divide", func(c map[string]any) { c["num_key_value_heads"] = 3 }, "", nil, "num_attention_heads = 4 is no multiple of num_key_value_heads = 3"},
-		{"a placeholder outside the vocabulary", func(c map[string]any) { c["image_token_id"] = 9999 }, "", nil, "image_token_id = 9999, want an id below vocab_size = 640"},
+		{"heads that do not divide", func(c map[string]any) { c["num_key_value_heads"] = 3 }, "", nil,
+			"num_attention_heads = 4 is no multiple of num_key_value_heads = 3"},
+		{"a placeholder outside the vocabulary", func(c map[string]any) { c["image_token_id"] = 9999 }, "", nil,
+			"image_token_id = 9999, want an id below vocab_size = 640"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := rewrite(t, "tiny_tied", tc.edit, func(name string) string {
@@ -298,9 +311,12 @@ func TestIndexAndShardsAgree(t *testing.T) {
 		edit func(weights map[string]any)
 		want string
 	}{
-		{"a tensor that the index does not list", func(w map[string]any) { delete(w, "model.norm.weight") }, "holds tensor model.norm.weight, which model.safetensors.index.json does not place there"},
-		{"a tensor that the shard does not hold", func(w map[string]any) { w["model.extra"] = w["model.norm.weight"] }, "tensor model.extra is missing"},
-		{"a shard that is not there", func(w map[string]any) { w["model.norm.weight"] = "model-00009-of-00009.safetensors" }, "does not place there"},
+		{"a tensor that the index does not list", func(w map[string]any) { delete(w, "model.norm.weight") },
+			"holds tensor model.norm.weight, which model.safetensors.index.json does not place there"},
+		{"a tensor that the shard does not hold", func(w map[string]any) { w["model.extra"] = w["model.norm.weight"] },
+			"tensor model.extra is missing"},
+		{"a shard that is not there", func(w map[string]any) { w["model.norm.weight"] = "model-00009-of-00009.safetensors" },
+			"does not place there"},
 		{"a shard elsewhere", func(w map[string]any) { w["model.norm.weight"] = "../x.safetensors" }, "want a file of the same folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -369,7 +385,8 @@ func TestTargets(t *testing.T) {
 	}
 	opt := openTiny(t, "tiny_tied", nil).Options()
 	opt.LoRA.Enabled, opt.LoRA.TargetModules = true, []string{"q_porj"}
-	if _, err := Open(opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(), `unknown target module "q_porj" (did you mean q_proj?)`) {
+	if _, err := Open(opt, "cpu", 1, nil); err == nil || !strings.Contains(err.Error(),
+		`unknown target module "q_porj" (did you mean q_proj?)`) {
 		t.Errorf("got %v", err)
 	}
 	// adapters in the vision tower: features have a gradient then, and are not remembered

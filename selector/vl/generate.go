@@ -169,7 +169,8 @@ func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 		at[i] = int64(first + t)
 		p := prompt.next + t
 		in.ids, in.places = append(in.ids, s.IDs[t]), append(in.places, position{p, p, p})
-		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: prompt.first, PrefixLen: prompt.n, Own: first, OwnLen: t + 1, Causal: true})
+		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: prompt.first, PrefixLen: prompt.n, Own: first, OwnLen: t + 1,
+			Causal: true})
 	}
 	d.cache.at = m.Int64s(at)
 	return m.Logits(m.forward(in, &lora.Pass{})), nil

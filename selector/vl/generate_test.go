@@ -17,7 +17,8 @@ import (
 
 // greedy are the options of the fixtures' runs: Hugging Face suppresses no placeholder.
 func greedy() GenerateOptions {
-	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true, Suppressed: []int64{}}
+	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true,
+		Suppressed: []int64{}}
 }
 
 type generationCase struct {
@@ -57,7 +58,8 @@ func TestGreedyIDs(t *testing.T) {
 				penalty float64
 				noCache bool
 				want    []int64
-			}{{"cached", 1, false, c.NewIDs}, {"uncached", 1, true, c.NewIDs}, {"penalty", 1.05, false, c.Penalty}, {"penalty uncached", 1.05, true, c.Penalty}} {
+			}{{"cached", 1, false, c.NewIDs}, {"uncached", 1, true, c.NewIDs}, {"penalty", 1.05, false, c.Penalty},
+				{"penalty uncached", 1.05, true, c.Penalty}} {
 				if run.want == nil {
 					continue // the fixtures penalise only one model
 				}
@@ -231,7 +233,8 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	count := func(suppressed []int64) (pads int) {
-		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1}, Seed: 3, IgnoreEOS: true, Suppressed: suppressed}
+		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1},
+			Seed: 3, IgnoreEOS: true, Suppressed: suppressed}
 		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 24, opt)
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,8 @@ func (m *Model) pack(groups []Group, whole bool) (*packed, error) {
 			}
 			out.ids = append(out.ids, ids...)
 			if len(ids) > 0 {
-				out.spans = append(out.spans, torchx.Span{Q: at.first, QLen: at.n, Prefix: prompt.first, PrefixLen: prompt.n, Own: at.first, OwnLen: at.n, Causal: true})
+				out.spans = append(out.spans, torchx.Span{Q: at.first, QLen: at.n, Prefix: prompt.first, PrefixLen: prompt.n,
+					Own: at.first, OwnLen: at.n, Causal: true})
 			}
 			answers = append(answers, at)
 		}
@@ -97,7 +98,8 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 		}
 		n := picture.Grid[0] * picture.Grid[1] * picture.Grid[2] / m.cfg.Vision.Cell()
 		if want := n * m.cfg.Vision.Cell(); picture.Rows != want || len(picture.Data) != want*m.cfg.Vision.PatchSize() {
-			return place{}, fmt.Errorf("a picture of grid %v has %d rows and %d values, want %d rows of %d", picture.Grid, picture.Rows, len(picture.Data), want, m.cfg.Vision.PatchSize())
+			return place{}, fmt.Errorf("a picture of grid %v has %d rows and %d values, want %d rows of %d", picture.Grid, picture.Rows,
+				len(picture.Data), want, m.cfg.Vision.PatchSize())
 		}
 		for k := range n {
 			out.mediaAt = append(out.mediaAt, int64(at.first+i+k))

@@ -180,9 +180,11 @@ func TestGRPO(t *testing.T) {
 
 			golden.Close(t, forward().Floats(), perToken(t, arrays, "new_logps", c, b.T), 1e-4)
 			plain := openTiny(t, "tiny_tied", nil)
-			golden.Close(t, NewPolicy(plain).Forward(b, selector.ForwardOptions{}).LogP.Floats(), perToken(t, arrays, "ref_logps", c, b.T), 1e-4)
+			golden.Close(t, NewPolicy(plain).Forward(b, selector.ForwardOptions{}).LogP.Floats(),
+				perToken(t, arrays, "ref_logps", c, b.T), 1e-4)
 			if name == "mid" {
-				golden.Close(t, NewPolicy(withAdapter(t, "mid_old")).Forward(b, selector.ForwardOptions{}).LogP.Floats(), perToken(t, arrays, "old_logps", c, b.T), 1e-4)
+				golden.Close(t, NewPolicy(withAdapter(t, "mid_old")).Forward(b, selector.ForwardOptions{}).LogP.Floats(),
+					perToken(t, arrays, "old_logps", c, b.T), 1e-4)
 			}
 
 			old, ref := narrow(perToken(t, arrays, "old_logps", c, b.T)), narrow(perToken(t, arrays, "ref_logps", c, b.T))

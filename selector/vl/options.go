@@ -92,7 +92,8 @@ func DefaultOptions() Options {
 	return Options{
 		DType: "auto", LoRA: lora.DefaultOptions(),
 		Generation: DefaultSampling(),
-		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02, VocabSize: 640, ImagePixels: 112 * 112,
+		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02,
+			VocabSize: 640, ImagePixels: 112 * 112,
 			Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 48, IntermediateSize: 96, Heads: 3, Window: 112, FullBlocks: []int{1}}},
 	}
 }
@@ -111,12 +112,14 @@ func (o Options) Validate() error {
 	if v := o.Scratch.Vision; o.Path == nil {
 		for _, i := range v.FullBlocks {
 			if i < 0 || i >= v.Depth {
-				errs = append(errs, option.Errorf("scratch.vision.fullatt_block_indexes", "want blocks 0 to %d (depth %d), got %d", v.Depth-1, v.Depth, i))
+				errs = append(errs, option.Errorf("scratch.vision.fullatt_block_indexes", "want blocks 0 to %d (depth %d), got %d",
+					v.Depth-1, v.Depth, i))
 			}
 		}
 		const side = 28 // 14 pixels a patch, two by two patches a cell
 		if v.Window%side != 0 {
-			errs = append(errs, option.Errorf("scratch.vision.window_size", "want a multiple of %d pixels, a merged cell, got %d", side, v.Window))
+			errs = append(errs, option.Errorf("scratch.vision.window_size", "want a multiple of %d pixels, a merged cell, got %d", side,
+				v.Window))
 		}
 	}
 	if o.Path == nil && o.Adapter != nil {

@@ -207,8 +207,10 @@ func TestTunedParts(t *testing.T) {
 			return strings.HasPrefix(n, "visual.") && !strings.HasPrefix(n, "visual.merger.")
 		}},
 		{"merger", func(o *Options) { o.TuneMMMLP = true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
-		{"decoder and adapters", func(o *Options) { o.TuneMMLLM, o.LoRA.Enabled = true, true }, func(n string) bool { return !strings.HasPrefix(n, "visual.") }},
-		{"merger and adapters", func(o *Options) { o.TuneMMMLP, o.LoRA.Enabled = true, true }, func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
+		{"decoder and adapters", func(o *Options) { o.TuneMMLLM, o.LoRA.Enabled = true, true },
+			func(n string) bool { return !strings.HasPrefix(n, "visual.") }},
+		{"merger and adapters", func(o *Options) { o.TuneMMMLP, o.LoRA.Enabled = true, true },
+			func(n string) bool { return strings.HasPrefix(n, "visual.merger.") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := openTiny(t, "tiny_tied", tc.change)
@@ -230,7 +232,8 @@ func TestTunedParts(t *testing.T) {
 			}
 			defer torchx.Scope()()
 			m.Params().ZeroGrad()
-			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 602}}), selector.ForwardOptions{}).LogP))
+			torchx.Backward(torchx.Sum(NewPolicy(m).Forward(batchOf(prompt(t, "one_image"), [][]int64{{70, 602}}),
+				selector.ForwardOptions{}).LogP))
 			grad := m.Params().Grad().Floats()
 			for _, name := range m.Params().Names() {
 				lo, hi := m.Params().Range(name)

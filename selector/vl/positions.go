@@ -45,7 +45,8 @@ func (c *Config) positions(ids []int64, images, videos []grid) (at []position, n
 			k++
 		}
 		if k < n {
-			return nil, 0, fmt.Errorf("the placeholder at token %d repeats %d times, want %d for a grid of %d×%d×%d patches", i, k, n, g.t, g.h, g.w)
+			return nil, 0, fmt.Errorf("the placeholder at token %d repeats %d times, want %d for a grid of %d×%d×%d patches", i, k, n,
+				g.t, g.h, g.w)
 		}
 		last := 0
 		for t := range g.t {

@@ -96,7 +96,8 @@ func TestPositionsNameWhatDoesNotFit(t *testing.T) {
 		want   string
 	}{
 		{"a placeholder without image", []int64{1, 8}, nil, "token 1 of the prompt is an image placeholder, but there is no image left"},
-		{"too few placeholders", []int64{8, 8, 8, 1}, one, "the placeholder at token 0 repeats 3 times, want 4 for a grid of 1×4×4 patches"},
+		{"too few placeholders", []int64{8, 8, 8, 1}, one,
+			"the placeholder at token 0 repeats 3 times, want 4 for a grid of 1×4×4 patches"},
 		{"an image without placeholder", []int64{1, 2}, one, "1 images and 0 videos have no placeholder in the prompt"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -39,7 +39,8 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	if err != nil {
 		return nil, err
 	}
-	w, err := tokens.Scratch(cfg.layout(options), options.load(), generation, device, func(s torchx.Spec) []float32 { return start(s, cfg.InitStd, seed) })
+	w, err := tokens.Scratch(cfg.layout(options), options.load(), generation, device,
+		func(s torchx.Spec) []float32 { return start(s, cfg.InitStd, seed) })
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +55,17 @@ func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
 	return json.MarshalIndent(map[string]any{
 		"architectures": []string{"Qwen2_5_VLForConditionalGeneration"}, "model_type": "qwen2_5_vl", "torch_dtype": "float32",
 		"vocab_size": v.Size, "bos_token_id": v.Pad, "pad_token_id": v.Pad, "eos_token_id": v.EOS,
-		"image_token_id": v.Image, "video_token_id": v.Video, "vision_start_token_id": v.VisionStart, "vision_end_token_id": v.VisionEnd, "vision_token_id": v.VisionPad,
-		"hidden_size": o.HiddenSize, "intermediate_size": o.IntermediateSize, "num_hidden_layers": o.Layers, "max_window_layers": o.Layers,
+		"image_token_id": v.Image, "video_token_id": v.Video, "vision_start_token_id": v.VisionStart, "vision_end_token_id": v.VisionEnd,
+		"vision_token_id": v.VisionPad,
+		"hidden_size":     o.HiddenSize, "intermediate_size": o.IntermediateSize, "num_hidden_layers": o.Layers, "max_window_layers": o.Layers,
 		"num_attention_heads": o.Heads, "num_key_value_heads": o.KVHeads, "hidden_act": "silu", "rms_norm_eps": 1e-6,
 		"rope_theta": o.RopeTheta, "rope_scaling": map[string]any{"type": "mrope", "mrope_section": o.sections()},
 		"initializer_range": o.InitStd, "tie_word_embeddings": true, "use_sliding_window": false, "sliding_window": 32768,
 		"max_position_embeddings": 32768, "attention_dropout": 0.0, "use_cache": true,
 		"vision_config": map[string]any{
-			"depth": o.Vision.Depth, "hidden_size": o.Vision.HiddenSize, "intermediate_size": o.Vision.IntermediateSize, "num_heads": o.Vision.Heads,
-			"in_chans": 3, "out_hidden_size": o.HiddenSize, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2,
+			"depth": o.Vision.Depth, "hidden_size": o.Vision.HiddenSize, "intermediate_size": o.Vision.IntermediateSize,
+			"num_heads": o.Vision.Heads,
+			"in_chans":  3, "out_hidden_size": o.HiddenSize, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2,
 			"window_size": o.Vision.Window, "fullatt_block_indexes": o.Vision.FullBlocks, "tokens_per_second": 2, "hidden_act": "silu",
 		},
 	}, "", "  ")

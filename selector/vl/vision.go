@@ -165,7 +165,8 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	head := func(part int) torchx.Tensor {
 		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
 	}
-	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans, 1/math.Sqrt(float64(d/v.Heads)))
+	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans,
+		1/math.Sqrt(float64(d/v.Heads)))
 	x = torchx.Add(x, m.Apply(&b.proj, torchx.Reshape(seen, n, d), p))
 	y = torchx.RMSNorm(x, m.As(b.norm2), visionEps)
 	x = torchx.Add(x, m.Apply(&b.down, torchx.SwiGLU(m.Apply(&b.gate, y, p), m.Apply(&b.up, y, p)), p))

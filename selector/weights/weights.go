@@ -67,7 +67,8 @@ func (f *Frozen) Disown() { f.folder = nil }
 // same, or stays, and the address fits.
 func (f *Frozen) Place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
 	defer torchx.Scope()()
-	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16, tensorfile.BF16: torchx.BFloat16}[t.DType]
+	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16,
+		tensorfile.BF16: torchx.BFloat16}[t.DType]
 	if len(t.Shape) > 1 && stays(from == torchx.BFloat16, dtype, device) {
 		dtype = from
 	}
@@ -136,6 +137,7 @@ func FileType(name string) (torchx.DType, error) {
 
 // InFile is a weight as a file holds it, rounded to dtype (float32, bfloat16 or float16).
 func InFile(s torchx.Spec, w torchx.Tensor, dtype torchx.DType) tensorfile.Tensor {
-	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16, torchx.Float16: tensorfile.F16}[dtype]
+	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16,
+		torchx.Float16: tensorfile.F16}[dtype]
 	return tensorfile.Tensor{Name: s.Name, DType: file, Shape: s.Shape, Data: w.To(dtype).ToDevice("cpu").Bytes()}
 }

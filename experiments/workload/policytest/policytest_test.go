@@ -153,7 +153,8 @@ func (c testCase) dropout(t *testing.T) {
 	plain, _ := c.forward(selector.ForwardOptions{DropoutSeed: 7}, c.Batch)
 	other, _ := c.forward(selector.ForwardOptions{Train: true, DropoutSeed: 8}, c.Batch)
 	if c.Dropout == slices.Equal(logp, plain) || c.Dropout == slices.Equal(logp, other) {
-		t.Errorf("dropout changes something: %v; another seed does: %v; want %v", !slices.Equal(logp, plain), !slices.Equal(logp, other), c.Dropout)
+		t.Errorf("dropout changes something: %v; another seed does: %v; want %v", !slices.Equal(logp, plain), !slices.Equal(logp, other),
+			c.Dropout)
 	}
 }
 

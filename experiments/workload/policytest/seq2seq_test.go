@@ -19,13 +19,14 @@ func encoderDecoders(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			for _, checkpointing := range []bool{false, true} {
 				whole := tinySeq2Seq(t, model, checkpointing)
-				run(t, testCase{Policy: seq2seq.NewPolicy(whole), Batch: texts(), Flat: flat, Open: func(file string) (selector.Policy, error) {
-					m, err := seq2seq.OpenCheckpoint(file, seq2seq.DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
-					if err != nil {
-						return nil, err
-					}
-					return seq2seq.NewPolicy(m), nil
-				}})
+				run(t, testCase{Policy: seq2seq.NewPolicy(whole), Batch: texts(), Flat: flat,
+					Open: func(file string) (selector.Policy, error) {
+						m, err := seq2seq.OpenCheckpoint(file, seq2seq.DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
+						if err != nil {
+							return nil, err
+						}
+						return seq2seq.NewPolicy(m), nil
+					}})
 				exactKL(t, seq2seq.NewPolicy(whole), texts(), 0.02)
 				adapted := seq2seq.NewPolicy(adaptedSeq2Seq(t, whole, checkpointing))
 				run(t, testCase{Policy: adapted, Batch: texts(), Dropout: true, Flat: func(string) bool { return true }})
@@ -84,7 +85,8 @@ func openSeq2Seq(t *testing.T, o seq2seq.Options) *seq2seq.Model {
 
 // texts has two sources with completions of different lengths, one of them padding.
 func texts() *selector.Batch {
-	source := prompts.List[[]int64]{Prompts: [][]int64{{5, 9, 11, 30, 7, 12, 1}, {8, 8, 1}, {21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 1}}}
+	source := prompts.List[[]int64]{Prompts: [][]int64{{5, 9, 11, 30, 7, 12, 1}, {8, 8, 1},
+		{21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 1}}}
 	b := selector.NewBatch(source, []int{2, 0}, 3, 5)
 	b.Set(0, 0, []int64{2, 10, 11, 12, 1}, 0)
 	b.Set(0, 1, []int64{10, 1}, 0)

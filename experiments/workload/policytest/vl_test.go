@@ -21,13 +21,14 @@ func visionLanguage(t *testing.T) {
 	flat := func(name string) bool { return strings.HasSuffix(name, "k_proj.bias") } // moves all scores of a head nearly alike
 	for _, checkpointing := range []bool{false, true} {
 		whole := tinyVL(t, checkpointing)
-		run(t, testCase{Policy: vl.NewPolicy(whole), Batch: picturesAndText(), Flat: flat, Open: func(file string) (selector.Policy, error) {
-			m, err := vl.OpenCheckpoint(file, vl.DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
-			if err != nil {
-				return nil, err
-			}
-			return vl.NewPolicy(m), nil
-		}})
+		run(t, testCase{Policy: vl.NewPolicy(whole), Batch: picturesAndText(), Flat: flat,
+			Open: func(file string) (selector.Policy, error) {
+				m, err := vl.OpenCheckpoint(file, vl.DefaultOptions(), "cpu", 99, nil) // other sizes and seed in the options
+				if err != nil {
+					return nil, err
+				}
+				return vl.NewPolicy(m), nil
+			}})
 		exactKL(t, vl.NewPolicy(whole), picturesAndText(), 0.05)
 		adapted := vl.NewPolicy(adaptedVL(t, whole, checkpointing))
 		run(t, testCase{Policy: adapted, Batch: picturesAndText(), Dropout: true, Flat: func(string) bool { return true }})
@@ -83,7 +84,8 @@ func picture(seed int64) *processor.Prompt {
 		}
 		return p
 	}
-	ids := slices.Concat([]int64{'l', 'o', 'o', 'k', 258}, slices.Repeat([]int64{261}, 8), []int64{259, 258}, slices.Repeat([]int64{262}, 8), []int64{259, '?'})
+	ids := slices.Concat([]int64{'l', 'o', 'o', 'k', 258}, slices.Repeat([]int64{261}, 8), []int64{259, 258},
+		slices.Repeat([]int64{262}, 8), []int64{259, '?'})
 	video := noise("video", 2, 4, 4)
 	video.SecondsPerGrid = 1
 	return &processor.Prompt{IDs: ids, Images: []pixels.Patches{noise("image", 1, 4, 8)}, Videos: []pixels.Patches{video}}

@@ -97,7 +97,8 @@ func parseConfig(data []byte) (Config, error) {
 			return Config{}, fmt.Errorf("%s has %d values, want 3", v.key, len(v.from))
 		}
 	}
-	for key, on := range map[string]*bool{"do_resize": f.Resize, "do_rescale": f.Rescale, "do_normalize": f.Normalize, "do_convert_rgb": f.Convert} {
+	for key, on := range map[string]*bool{"do_resize": f.Resize, "do_rescale": f.Rescale, "do_normalize": f.Normalize,
+		"do_convert_rgb": f.Convert} {
 		if on != nil && !*on {
 			return Config{}, fmt.Errorf("%s: false is not supported", key)
 		}
@@ -128,8 +129,10 @@ func set(to *int, from ...*int) {
 // Validate reports the first value that cannot be.
 func (c Config) Validate() error {
 	switch {
-	case c.PatchSize < 1 || c.PatchSize > 1024 || c.MergeSize < 1 || c.MergeSize > 64 || c.TemporalPatchSize < 1 || c.TemporalPatchSize > 64:
-		return fmt.Errorf("patch_size %d, merge_size %d, temporal_patch_size %d: want small positive numbers", c.PatchSize, c.MergeSize, c.TemporalPatchSize)
+	case c.PatchSize < 1 || c.PatchSize > 1024 || c.MergeSize < 1 || c.MergeSize > 64 || c.TemporalPatchSize < 1 ||
+		c.TemporalPatchSize > 64:
+		return fmt.Errorf("patch_size %d, merge_size %d, temporal_patch_size %d: want small positive numbers", c.PatchSize, c.MergeSize,
+			c.TemporalPatchSize)
 	case c.MinPixels < 1 || c.MaxPixels < c.MinPixels:
 		return fmt.Errorf("min_pixels %d, max_pixels %d: want 0 < min ≤ max", c.MinPixels, c.MaxPixels)
 	case c.Std[0] <= 0 || c.Std[1] <= 0 || c.Std[2] <= 0:

@@ -109,7 +109,8 @@ func TestPatchesAreThoseOfTheReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Grid != c.Grid || got.SecondsPerGrid != float32(c.SecondPerGrid) || hashFloats(got.Data) != c.SHA256 {
-			t.Errorf("%s: grid %v, want %v, %g seconds, want %g, or the values differ", name, got.Grid, c.Grid, got.SecondsPerGrid, c.SecondPerGrid)
+			t.Errorf("%s: grid %v, want %v, %g seconds, want %g, or the values differ", name, got.Grid, c.Grid, got.SecondsPerGrid,
+				c.SecondPerGrid)
 		}
 	}
 }
@@ -179,7 +180,8 @@ func TestVideo(t *testing.T) {
 	if _, err := config.Video(nil, 1); err == nil || !strings.Contains(err.Error(), "no frames") {
 		t.Errorf("no frames: %v", err)
 	}
-	if _, err := config.Image(newRGB(28, 5600)); err == nil || !strings.Contains(err.Error(), "image of 5600×28 (height × width): too narrow for max_pixels 50176") {
+	if _, err := config.Image(newRGB(28, 5600)); err == nil ||
+		!strings.Contains(err.Error(), "image of 5600×28 (height × width): too narrow for max_pixels 50176") {
 		t.Errorf("narrow: %v", err)
 	}
 }
@@ -195,9 +197,11 @@ func withAlpha(m *RGB) (pix []uint8) {
 func TestConfig(t *testing.T) {
 	for _, c := range []struct{ name, json, want string }{
 		{"defaults", `{}`, `{3136 12845056 14 2 2 [0.48145466 0.4578275 0.40821073] [0.26862954 0.26130258 0.27577711]}`},
-		{"newer names", `{"size":{"shortest_edge":784,"longest_edge":7840},"image_processor_type":"Qwen2VLImageProcessorFast"}`, `{784 7840 14 2 2`},
+		{"newer names", `{"size":{"shortest_edge":784,"longest_edge":7840},"image_processor_type":"Qwen2VLImageProcessorFast"}`,
+			`{784 7840 14 2 2`},
 		{"older names win", `{"size":{"shortest_edge":784,"longest_edge":7840},"min_pixels":28}`, `{28 7840 14`},
-		{"another processor", `{"image_processor_type":"CLIPImageProcessor"}`, `image_processor_type CLIPImageProcessor is not supported (supported: Qwen2VLImageProcessor, `},
+		{"another processor", `{"image_processor_type":"CLIPImageProcessor"}`,
+			`image_processor_type CLIPImageProcessor is not supported (supported: Qwen2VLImageProcessor, `},
 		{"a step switched off", `{"do_normalize":false}`, `do_normalize: false is not supported`},
 		{"another filter", `{"resample":2}`, `resample: 2 is not supported (3: bicubic)`},
 		{"another scale", `{"rescale_factor":1}`, `rescale_factor: 1 is not supported (1/255)`},

@@ -122,7 +122,8 @@ func (m *RGB) vertical(height int) *RGB {
 		k := 0
 		for ; k+4 <= len(c.weights); k += 4 {
 			w0, w1, w2, w3 := c.weights[k], c.weights[k+1], c.weights[k+2], c.weights[k+3]
-			r0, r1, r2, r3 := row(c.lo + k)[:len(sums)], row(c.lo + k + 1)[:len(sums)], row(c.lo + k + 2)[:len(sums)], row(c.lo + k + 3)[:len(sums)]
+			r0, r1, r2, r3 := row(c.lo + k)[:len(sums)], row(c.lo + k + 1)[:len(sums)], row(c.lo + k + 2)[:len(sums)],
+				row(c.lo + k + 3)[:len(sums)]
 			for i := range sums {
 				sums[i] += w0*int32(r0[i]) + w1*int32(r1[i]) + w2*int32(r2[i]) + w3*int32(r3[i])
 			}

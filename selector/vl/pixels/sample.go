@@ -17,7 +17,8 @@ type Sampling struct {
 // DefaultSampling returns the published values.
 func DefaultSampling() Sampling {
 	const token = 28 * 28
-	return Sampling{FPS: DefaultFPS, MinFrames: 4, MaxFrames: 768, MinPixels: 128 * token, MaxPixels: 768 * token, TotalPixels: 115200 * token}
+	return Sampling{FPS: DefaultFPS, MinFrames: 4, MaxFrames: 768, MinPixels: 128 * token, MaxPixels: 768 * token,
+		TotalPixels: 115200 * token}
 }
 
 // Frames returns the numbers of the frames to take of a video of total frames at rate frames a second,

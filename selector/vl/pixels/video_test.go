@@ -54,7 +54,8 @@ func TestSampling(t *testing.T) {
 			sum = (sum*31 + f) % 1000003
 		}
 		if len(frames) != c.count || sum != c.sum || !slices.Equal(frames[:len(c.first)], c.first) || fps != c.sampled {
-			t.Errorf("%d frames at %g, taken at %g: got %d, %v, sum %d, rate %g; want %+v", c.total, c.rate, c.fps, len(frames), frames[:2], sum, fps, c)
+			t.Errorf("%d frames at %g, taken at %g: got %d, %v, sum %d, rate %g; want %+v", c.total, c.rate, c.fps, len(frames),
+				frames[:2], sum, fps, c)
 		}
 		if got := s.Bounds(DefaultConfig(), len(frames)); got.MaxPixels != c.maxPixels || got.MinPixels != 128*28*28 {
 			t.Errorf("%d frames: %d to %d pixels, want to %d", len(frames), got.MinPixels, got.MaxPixels, c.maxPixels)
@@ -127,13 +128,15 @@ func TestVideoFile(t *testing.T) {
 		{"one frame", strings.Replace(probe, "50", "1", 1), frame, "video of 1 frames at 25 a second: want two frames at least"},
 		{"nothing decoded", probe, "true", "v.mp4: ffmpeg: no frame could be decoded"},
 		{"half a frame", probe, "printf 'P6\\n2 1\\n255\\nab'", "v.mp4: ffmpeg: frame 1: unexpected EOF"},
-		{"a frame too small", probe, "printf 'P6\\n2 1\\n255\\nabcdef'; exec /bin/sleep 60", "v.mp4: ffmpeg: frame 1: image of 1×2 (height × width): each side wants at least 28 pixels"},
+		{"a frame too small", probe, "printf 'P6\\n2 1\\n255\\nabcdef'; exec /bin/sleep 60",
+			"v.mp4: ffmpeg: frame 1: image of 1×2 (height × width): each side wants at least 28 pixels"},
 		{"an error on the way", probe, frame + "echo 'no space' >&2; exit 1", "v.mp4: ffmpeg: exit status 1: no space"},
 		{"no image", probe, "echo hello", "v.mp4: ffmpeg: frame 1: bad PPM header"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			install(t, c.probe, c.ffmpeg)
-			if _, err := config.VideoFile(context.Background(), video, DefaultSampling()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := config.VideoFile(context.Background(), video, DefaultSampling()); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
@@ -150,7 +153,8 @@ func TestVideoFileOfAnyLength(t *testing.T) {
 	const side, rate, bits = 56, 10, 14
 	write := func(name string, frames int) string {
 		path := filepath.Join(t.TempDir(), name)
-		cmd := exec.Command(ffmpeg, "-v", "error", "-f", "rawvideo", "-pix_fmt", "gray", "-s", fmt.Sprintf("%dx%d", side, side), "-r", fmt.Sprint(rate),
+		cmd := exec.Command(ffmpeg, "-v", "error", "-f", "rawvideo", "-pix_fmt", "gray", "-s", fmt.Sprintf("%dx%d", side, side), "-r",
+			fmt.Sprint(rate),
 			"-i", "-", "-c:v", "ffv1", "-g", "100", path)
 		raw := make([]byte, 0, frames*side*side)
 		for n := range frames {

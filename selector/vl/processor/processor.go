@@ -85,7 +85,8 @@ func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Confi
 		}
 	}
 	if config != nil && (tok.Token(ids.ImagePad) == "" || tok.Token(ids.VideoPad) == "") {
-		return nil, fmt.Errorf("processor: image_token_id %d and video_token_id %d want to be tokens (the vocabulary has %d)", ids.ImagePad, ids.VideoPad, tok.Size())
+		return nil, fmt.Errorf("processor: image_token_id %d and video_token_id %d want to be tokens (the vocabulary has %d)",
+			ids.ImagePad, ids.VideoPad, tok.Size())
 	}
 	return &Processor{tokenizer: tok, template: template, pixels: config, ids: ids, cache: pixels.NewCache(DefaultCacheBytes)}, nil
 }
@@ -166,7 +167,8 @@ func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int6
 	}
 	for _, kind := range kinds {
 		if kind.next != len(kind.given) {
-			return nil, fmt.Errorf("the prompt has %s for %s: each wants exactly one", count(kind.next, "placeholder "+p.tokenizer.Token(kind.pad)), count(len(kind.given), kind.name))
+			return nil, fmt.Errorf("the prompt has %s for %s: each wants exactly one",
+				count(kind.next, "placeholder "+p.tokenizer.Token(kind.pad)), count(len(kind.given), kind.name))
 		}
 	}
 	return out, nil

@@ -73,7 +73,8 @@ func TestPromptsAreThoseOfTheReference(t *testing.T) {
 func TestIDs(t *testing.T) {
 	p := openTiny(t)
 	want := IDs{EOS: []int64{602, 600}, Pad: 600, ImagePad: 612, VideoPad: 613, VisionStart: 609, VisionEnd: 610, VisionPad: 611}
-	if got := p.IDs(); !slices.Equal(got.EOS, want.EOS) || got.Pad != want.Pad || got.ImagePad != want.ImagePad || got.VideoPad != want.VideoPad ||
+	if got := p.IDs(); !slices.Equal(got.EOS, want.EOS) || got.Pad != want.Pad || got.ImagePad != want.ImagePad ||
+		got.VideoPad != want.VideoPad ||
 		got.VisionStart != want.VisionStart || got.VisionEnd != want.VisionEnd || got.VisionPad != want.VisionPad {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -82,7 +83,8 @@ func TestIDs(t *testing.T) {
 		files map[string]string
 		want  []int64
 	}{
-		{"the generation's own first", map[string]string{"generation_config.json": `{"eos_token_id":600}`, "config.json": `{"eos_token_id":[1,2]}`}, []int64{600}},
+		{"the generation's own first", map[string]string{"generation_config.json": `{"eos_token_id":600}`,
+			"config.json": `{"eos_token_id":[1,2]}`}, []int64{600}},
 		{"then the model's", map[string]string{"generation_config.json": `{}`, "config.json": `{"eos_token_id":[1,2]}`}, []int64{1, 2}},
 		{"then the nested one", map[string]string{"config.json": `{"text_config":{"eos_token_id":3}}`}, []int64{3}},
 		{"then the tokenizer's", map[string]string{"config.json": `{"eos_token_id":null}`}, []int64{602}},
@@ -98,7 +100,8 @@ func TestIDs(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no end-of-sequence token") {
 		t.Errorf("no EOS: %v", err)
 	}
-	if _, err = Open(copyOf(t, map[string]string{"generation_config.json": `{"eos_token_id":9999}`})); err == nil || !strings.Contains(err.Error(), "eos_token_id 9999 is no token (the vocabulary has 622)") {
+	if _, err = Open(copyOf(t, map[string]string{"generation_config.json": `{"eos_token_id":9999}`})); err == nil ||
+		!strings.Contains(err.Error(), "eos_token_id 9999 is no token (the vocabulary has 622)") {
 		t.Errorf("EOS outside: %v", err)
 	}
 }
@@ -139,14 +142,17 @@ func TestPromptErrors(t *testing.T) {
 		parts []chat.Part
 		want  string
 	}{
-		{"a placeholder in the text", []chat.Part{picture, text("<|image_pad|>")}, "the prompt has 2 placeholders <|image_pad|> for 1 image: each wants exactly one"},
+		{"a placeholder in the text", []chat.Part{picture, text("<|image_pad|>")},
+			"the prompt has 2 placeholders <|image_pad|> for 1 image: each wants exactly one"},
 		{"a video placeholder", []chat.Part{text("<|video_pad|>")}, "the prompt has 1 placeholder <|video_pad|> for 0 videos"},
 		{"no path", []chat.Part{text("x"), {Type: chat.Image}}, "message 1, part 2 (image): no image: want a path"},
 		{"no frames", []chat.Part{{Type: chat.Video}}, "message 1, part 1 (video): no video: want a path or a list of frames"},
 		{"no file", []chat.Part{{Type: chat.Image, Path: "nowhere.png"}}, "message 1, part 1 (image): open nowhere.png: no such file"},
 		{"an address", []chat.Part{{Type: chat.Video, Path: "https://x/v.mp4"}}, "want a file, not an address"},
-		{"too small", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return square(20) }}}, "image of 20×20 (height × width): each side wants at least 28 pixels"},
-		{"a picture that fails", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return nil, errors.New("no paint") }}}, "message 1, part 1 (image): no paint"},
+		{"too small", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return square(20) }}},
+			"image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"a picture that fails", []chat.Part{{Type: chat.Image,
+			Picture: func() (image.Image, error) { return nil, errors.New("no paint") }}}, "message 1, part 1 (image): no paint"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := p.Prompt([]chat.Message{{Role: "user", Parts: c.parts}})
@@ -186,7 +192,8 @@ func TestCheckReadsHeaders(t *testing.T) {
 		want string // "" = no error
 	}{
 		{"fine", chat.Part{Type: chat.Image, Path: fine}, ""},
-		{"too small", chat.Part{Type: chat.Image, Path: small}, "small.png: image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"too small", chat.Part{Type: chat.Image, Path: small},
+			"small.png: image of 20×20 (height × width): each side wants at least 28 pixels"},
 		{"no picture", chat.Part{Type: chat.Image, Path: text}, "text.png: not an image of a known format"},
 		{"frames take the first one's size", chat.Part{Type: chat.Video, Frames: []string{fine, small}}, ""},
 		{"a small first frame", chat.Part{Type: chat.Video, Frames: []string{small, fine}}, "small.png: image of 20×20"},
@@ -263,7 +270,8 @@ func TestFolderOfFrames(t *testing.T) {
 }
 
 func TestTextOnlyFolder(t *testing.T) {
-	p, err := Open(copyOf(t, map[string]string{"config.json": `{"eos_token_id":602}`, "tokenizer_config.json": `{"eos_token":"<|im_end|>"}`}))
+	p, err := Open(copyOf(t, map[string]string{"config.json": `{"eos_token_id":602}`,
+		"tokenizer_config.json": `{"eos_token":"<|im_end|>"}`}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +283,8 @@ func TestTextOnlyFolder(t *testing.T) {
 		t.Error("a text-only folder has pixels")
 	}
 	_, err = p.Prompt([]chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Image, Path: "a.png"}}}})
-	if err == nil || !strings.Contains(err.Error(), "message 1, part 1 (image): this model reads text only (its folder has no preprocessor_config.json)") {
+	if err == nil || !strings.Contains(err.Error(),
+		"message 1, part 1 (image): this model reads text only (its folder has no preprocessor_config.json)") {
 		t.Errorf("image: %v", err)
 	}
 }
@@ -288,7 +297,8 @@ func TestTrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	msgs := []chat.Message{{Role: "user", Parts: []chat.Part{
-		{Type: chat.Image, Picture: func() (image.Image, error) { return square(56) }}, {Type: chat.Text, Text: "what colour is the square"}}}}
+		{Type: chat.Image, Picture: func() (image.Image, error) { return square(56) }},
+		{Type: chat.Text, Text: "what colour is the square"}}}}
 	want, err := p.Prompt(msgs)
 	if err != nil {
 		t.Fatal(err)

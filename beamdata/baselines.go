@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 )
 
 // Selections is what a selection rule chose and earned, query by query.
@@ -16,18 +17,10 @@ type Selections struct {
 }
 
 // Mean returns the mean reward.
-func (s Selections) Mean() float64 { return mean(s.Reward) }
+func (s Selections) Mean() float64 { return stat.Mean(s.Reward) }
 
 // MeanAccuracy returns the mean accuracy.
-func (s Selections) MeanAccuracy() float64 { return mean(s.Accuracy) }
-
-func mean(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
+func (s Selections) MeanAccuracy() float64 { return stat.Mean(s.Accuracy) }
 
 // ScoreAll scores one selection per query. The set must have a scorer.
 func ScoreAll(s *Set, positions [][]int32) Selections {

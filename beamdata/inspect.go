@@ -18,6 +18,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/stat"
 )
 
 // Inspection is what a file holds, for `run data inspect`: facts in order, and the first fault.
@@ -325,5 +326,5 @@ func (in *Inspection) spread(name string, values []float64) {
 	}
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)
-	in.add(name, "min %.4g, median %.4g, mean %.4g, max %.4g", sorted[0], sorted[len(sorted)/2], mean(values), sorted[len(sorted)-1])
+	in.add(name, "min %.4g, median %.4g, mean %.4g, max %.4g", sorted[0], sorted[len(sorted)/2], stat.Mean(values), sorted[len(sorted)-1])
 }

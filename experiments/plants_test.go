@@ -189,7 +189,7 @@ func codePlants() []plant {
 
 		// validation
 		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",
-			edits: []edit{{"v.Reward, v.Accuracy = objective.Mean(v.Rewards), objective.Mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*objective.Mean(v.Rewards), objective.Mean(v.Accuracies)"}}},
+			edits: []edit{{"v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*stat.Mean(v.Rewards), stat.Mean(v.Accuracies)"}}},
 		{name: "validation adds to every score", check: "validation_differs",
 			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = append(v.Rewards, x+0.05) }"}}},
 		{name: "validation scores the next query's answer", check: "validation_differs",

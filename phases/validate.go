@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
@@ -101,7 +102,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 					if v.Terms == nil {
 						v.Terms = map[string]float64{}
 					}
-					v.Terms[name] += objective.Sum(term) / float64(n)
+					v.Terms[name] += stat.Sum(term) / float64(n)
 				}
 			}
 			return nil
@@ -109,10 +110,10 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			return v, err
 		}
 	}
-	v.Loss, v.LossKnown = objective.Mean(losses), len(losses) > 0
+	v.Loss, v.LossKnown = stat.Mean(losses), len(losses) > 0
 	switch mean := data.ValLoss.Mean; {
 	case data.ValLoss.PerToken:
-		v.Loss = objective.Sum(losses) / objective.Sum(steps)
+		v.Loss = stat.Sum(losses) / stat.Sum(steps)
 	case mean != nil:
 		v.Loss = mean(losses)
 	}
@@ -121,7 +122,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
 	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
-	v.Reward, v.Accuracy = objective.Mean(v.Rewards), objective.Mean(v.Accuracies)
+	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil
 }
 
@@ -203,10 +204,6 @@ func addRecorded(r *recorded.Scores, src selector.Source, out selector.Output, b
 
 // standardError is that of the mean; NaN for fewer than two.
 func standardError(x []float64) float64 {
-	m, squares := objective.Mean(x), 0.0
-	for _, v := range x {
-		squares += (v - m) * (v - m)
-	}
 	n := float64(len(x))
-	return math.Sqrt(squares / (n * (n - 1)))
+	return math.Sqrt(stat.Squares(x, stat.Mean(x)) / (n * (n - 1)))
 }

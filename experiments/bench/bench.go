@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"fulcrum/internal/stat"
 )
 
 // Options are what `run bench` can be told.
@@ -72,8 +74,8 @@ type Measurement struct {
 }
 
 // PerSecond and PerCPU return queries per second of wall time and per second of CPU time of all threads.
-func (m Measurement) PerSecond() float64 { return float64(m.Queries) / median(m.Wall) }
-func (m Measurement) PerCPU() float64    { return float64(m.Queries) / median(m.CPU) }
+func (m Measurement) PerSecond() float64 { return float64(m.Queries) / stat.Median(m.Wall) }
+func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Median(m.CPU) }
 
 // Run generates the data, measures and prints.
 func Run(ctx context.Context, opt Options, out io.Writer) error {

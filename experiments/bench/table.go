@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"fulcrum/internal/stat"
 )
 
 // table collects the rows and prints them.
@@ -70,7 +71,7 @@ func (t *table) add(w Workload, rows []row) {
 			for i, p := range r.Peer {
 				pairs[i] = r.Ours[i].PerCPU() / p.PerCPU
 			}
-			l.Ratio, l.RatioRange = median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
+			l.Ratio, l.RatioRange = stat.Median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
 		}
 		switch r.name {
 		case "grpo":
@@ -202,14 +203,5 @@ func medianOf[T any](xs []T, f func(T) float64) float64 {
 	for i, x := range xs {
 		values[i] = f(x)
 	}
-	return median(values)
-}
-
-// median returns the middle value, NaN of none.
-func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(xs))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	return stat.Median(values)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"fulcrum/internal/stat"
 )
 
 // TokenWorkload is a size of a token policy (selector/vl): random weights, text only.
@@ -130,7 +132,7 @@ func (o Options) tokenLines(ctx context.Context, w TokenWorkload, cases []TokenC
 					pairs[k] = 1 / pairs[k]
 				}
 			}
-			l.Ratio, l.RatioRange = median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
+			l.Ratio, l.RatioRange = stat.Median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
 		}
 		lines = append(lines, l)
 	}

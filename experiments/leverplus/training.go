@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/grpo"
@@ -72,9 +73,9 @@ func MeanOfBatches(batch int) func([]float64) float64 {
 	return func(x []float64) float64 {
 		var means []float64
 		for at := 0; at < len(x); at += batch {
-			means = append(means, objective.Mean(x[at:min(at+batch, len(x))]))
+			means = append(means, stat.Mean(x[at:min(at+batch, len(x))]))
 		}
-		return objective.Mean(means)
+		return stat.Mean(means)
 	}
 }
 

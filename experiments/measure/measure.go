@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -153,8 +154,7 @@ func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *benc
 		wall, cpu := clock.read()
 		m.Wall, m.CPU = append(m.Wall, wall), append(m.CPU, cpu)
 	}
-	slices.Sort(stepMS)
-	m.StepMS, m.PeakMB = stepMS[len(stepMS)/2], hostmem.Peak()/mb
+	m.StepMS, m.PeakMB = stat.Middle(stepMS), hostmem.Peak()/mb
 	return nil
 }
 

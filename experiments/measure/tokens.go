@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector"
@@ -62,9 +63,7 @@ func PrintTokens(ctx context.Context, out io.Writer, text string) (err error) {
 			wall, cpu = append(wall, c.Rate(w, seconds)), append(cpu, c.Rate(w, used))
 		}
 	}
-	slices.Sort(wall)
-	slices.Sort(cpu)
-	m.Value, m.CPU, m.PeakMB = wall[len(wall)/2], cpu[len(cpu)/2], hostmem.Peak()/mb
+	m.Value, m.CPU, m.PeakMB = stat.Middle(wall), stat.Middle(cpu), hostmem.Peak()/mb
 	return json.NewEncoder(out).Encode(m)
 }
 

@@ -223,7 +223,8 @@ func FirstMissing(dir string) string {
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json",
-		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", "model", "events.out.tfevents.*", ".lock"} {
+		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", ModelFolder,
+		"events.out.tfevents.*", lockFile} {
 		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
 		for _, path := range old {
 			if !before[filepath.Base(path)] {

@@ -304,9 +304,3 @@ func (d *Doctor) moved(r row) {
 
 // smallGradient is a gradient norm up to which rounding alone may hold the weights still.
 const smallGradient = 1e-6
-
-func median(x []float64) float64 {
-	s := slices.Clone(x)
-	slices.Sort(s)
-	return s[len(s)/2]
-}

@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	"fulcrum/internal/stat"
+)
 
 // stretches is how many parts a phase is cut into when its speed is judged, of at least stretchSteps each.
 const (
@@ -21,10 +25,10 @@ func Throughput(phase string, seconds []float64, opt Options) []Finding {
 	if o.Severity == Stop {
 		o.Severity = Warning
 	}
-	typical := median(seconds)
+	typical := stat.Middle(seconds)
 	worst, at := 0.0, 0
 	for from := 0; from+size <= len(seconds); from += size {
-		if m := median(seconds[from : from+size]); m > worst {
+		if m := stat.Middle(seconds[from : from+size]); m > worst {
 			worst, at = m, from
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/objective"
 	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
@@ -181,8 +181,8 @@ func writtenOut(g *Phase, b *selector.Batch, logp, old, ref []float64) float64 {
 			}
 		}
 		if !perToken {
-			new, reference = []float64{objective.Sum(new)}, []float64{objective.Sum(reference)}
-			if before = []float64{objective.Sum(before)}; len(old) != len(logp) {
+			new, reference = []float64{stat.Sum(new)}, []float64{stat.Sum(reference)}
+			if before = []float64{stat.Sum(before)}; len(old) != len(logp) {
 				before = []float64{old[at]}
 			}
 		}

@@ -68,16 +68,6 @@ func NormalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []f
 	return out
 }
 
-func Sum(x []float64) float64 {
-	s := 0.0
-	for _, v := range x {
-		s += v
-	}
-	return s
-}
-
-func Mean(x []float64) float64 { return Sum(x) / float64(len(x)) } // NaN when empty
-
 // Moments returns the mean and the deviation (n) of the valid entries.
 func Moments(x []float64, valid []bool) (mean, std float64) {
 	n := 0.0

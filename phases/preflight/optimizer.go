@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -172,8 +173,7 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 	if len(ratios) == 0 {
 		return
 	}
-	slices.Sort(ratios)
-	if r := ratios[len(ratios)/2]; !(r >= 0.5 && r <= 2) {
+	if r := stat.Middle(ratios); !(r >= 0.5 && r <= 2) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_size", Key: p.Name + ".lr", Value: r,
 			Message: fmt.Sprintf("the first step moved the weights by %.3g times the learning rate of %.3g; AdamW moves them by the learning rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)})
 	}

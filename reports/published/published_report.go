@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
@@ -243,11 +244,10 @@ func (f *family) writeBounds(d *page.Document) {
 	for _, g := range f.all() {
 		typical = append(typical, g.se)
 	}
-	slices.Sort(typical)
 	row := func(name string, se float64) []string {
 		return []string{name, fmt.Sprintf("%.2f", 100*se), fmt.Sprintf("%.1f", 100*one*se), fmt.Sprintf("%.1f", 100*corrected*se), fmt.Sprintf("%.1f", 100*power*se)}
 	}
-	rows := [][]string{row("unpaired", typical[len(typical)/2])}
+	rows := [][]string{row("unpaired", stat.Middle(typical))}
 	for _, share := range slices.Backward(publishedShares()) {
 		rows = append(rows, row(fmt.Sprintf("paired, %.0f %% change", 100*share), f.pairedSE(share)))
 	}

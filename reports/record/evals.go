@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/stats"
 )
 
@@ -33,7 +34,7 @@ type Evaluation struct {
 }
 
 // Mean returns the mean score.
-func (e Evaluation) Mean() float64 { return stats.MeanOf(e.Scores) }
+func (e Evaluation) Mean() float64 { return stat.Mean(e.Scores) }
 
 // MeanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
 func (e Evaluation) MeanSE() (mean, se float64) {

@@ -3,11 +3,6 @@ package reportstest
 import (
 	"bytes"
 	"fmt"
-	"fulcrum/internal/tensorfile"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
-	"fulcrum/reports/results"
-	"fulcrum/reports/stats"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -17,6 +12,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulcrum/internal/stat"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 )
 
 // FakeRun writes the folder of a plausible run: RCE, GRPO on recorded beams, GRPO on sampled groups,
@@ -261,7 +263,7 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 				ids[i] = int64(i)
 				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
 			}
-			mean, _ := stats.MeanSE(scores)
+			mean, _ := stat.MeanSE(scores)
 			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
 			for name, x := range more {
 				fields[name] = x
@@ -315,7 +317,7 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 			for i := range scores {
 				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
 			}
-			f["val_reward"], _ = stats.MeanSE(scores)
+			f["val_reward"], _ = stat.MeanSE(scores)
 			Must(t, log.Record(record.KindEpoch, phase, epoch, 5*epoch, global, f))
 			if epoch == 2 {
 				best = evaluate(phase, phase, epoch, gain, map[string]any{"loss": 3 - gain, "kl": 0.05 + gain})

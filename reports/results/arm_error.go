@@ -1,10 +1,12 @@
 package results
 
 import (
-	"fulcrum/reports/stats"
 	"math"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/stat"
+	"fulcrum/reports/stats"
 )
 
 // seedPart is what the seeds of one side say about other seeds.
@@ -24,9 +26,9 @@ func seedPartOf(scores [][]float64) seedPart {
 		return s
 	}
 	means := seedMeans(scores)
-	s.sd = stats.SdOf(means)
+	s.sd = stat.SD(means)
 	s.means = s.sd * s.sd / float64(seeds)
-	question, grand := overSeeds(scores), stats.MeanOf(means)
+	question, grand := overSeeds(scores), stat.Mean(means)
 	var squares float64
 	for i, row := range scores {
 		for k, x := range row {
@@ -58,7 +60,7 @@ type armError struct {
 func armErrorOf(a, b Arm, bySeed bool) armError {
 	g := stats.NewGrouping(a.Clusters)
 	a.Scores, b.Scores = g.Rows(a.Scores), g.Rows(b.Scores)
-	_, se := stats.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
+	_, se := stat.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
 	e := armError{question: se * se, n: g.Units(len(a.QueryIDs))}
 	if !bySeed {
 		e.sides = []seedPart{seedPartOf(a.Scores), seedPartOf(b.Scores)}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -137,7 +138,7 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 
 	if c.BySeed {
 		for s := range a.Scores {
-			c.PerSeed = append(c.PerSeed, stats.MeanOf(minus(a.Scores[s], b.Scores[s])))
+			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))
 		}
 	}
 	e := armErrorOf(a, b, c.BySeed)
@@ -199,7 +200,7 @@ func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
 func seedMeans(scores [][]float64) []float64 {
 	means := make([]float64, len(scores))
 	for i, row := range scores {
-		means[i] = stats.MeanOf(row)
+		means[i] = stat.Mean(row)
 	}
 	return means
 }
@@ -284,6 +285,6 @@ func (a Arm) Interval() *stats.Interval {
 	for s := range nothing.Scores {
 		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
 	}
-	mean, half := stats.MeanOf(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
+	mean, half := stat.Mean(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
 	return &stats.Interval{Low: mean - half, High: mean + half}
 }

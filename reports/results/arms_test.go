@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )
@@ -46,7 +47,7 @@ func zeroArm(like Arm) Arm {
 func TestArmIntervalsAtTheirLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	student := func(x []float64) (half, p float64) {
-		mean, se := stats.MeanSE(x)
+		mean, se := stat.MeanSE(x)
 		d := distuv.StudentsT{Sigma: 1, Nu: float64(len(x) - 1)}
 		return d.Quantile(0.975) * se, 2 * d.CDF(-math.Abs(mean)/se)
 	}
@@ -157,7 +158,7 @@ func TestArmIntervalsCover(t *testing.T) {
 						}
 					}
 					e := armErrorOf(a, b, bySeed)
-					if mean := stats.MeanOf(overSeeds(a.Scores)) - stats.MeanOf(overSeeds(b.Scores)); e.beyond(math.Abs(mean)) < 0.05 {
+					if mean := stat.Mean(overSeeds(a.Scores)) - stat.Mean(overSeeds(b.Scores)); e.beyond(math.Abs(mean)) < 0.05 {
 						missed++
 					}
 				}

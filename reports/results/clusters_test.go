@@ -1,12 +1,14 @@
 package results
 
 import (
-	"fulcrum/reports/stats"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
+
+	"fulcrum/internal/stat"
+	"fulcrum/reports/stats"
 )
 
 // Several seeds on clustered questions: the arms' interval counts clusters too.
@@ -32,7 +34,7 @@ func TestArmsCountClusters(t *testing.T) {
 					a.Scores[s][i] = shared[i] + 0.1*rng.NormFloat64()
 				}
 			}
-			return armErrorOf(a, b, true).beyond(math.Abs(stats.MeanOf(a.QueryScores()))) < 0.05 // what Against names a winner by
+			return armErrorOf(a, b, true).beyond(math.Abs(stat.Mean(a.QueryScores()))) < 0.05 // what Against names a winner by
 		})
 	}
 	alone, known := rate(false), rate(true)

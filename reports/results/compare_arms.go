@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -166,7 +167,7 @@ func (a Arm) LevelOf() (mean, sd string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
 	sd = "–"
 	if seeds := a.SeedMeans(); len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
-		sd = fmt.Sprintf("%.4f", stats.SdOf(seeds))
+		sd = fmt.Sprintf("%.4f", stat.SD(seeds))
 	}
 	return fmt.Sprintf("%.4f ± %.4f", m, se), sd
 }

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"fulcrum/internal/atomicfile"
-	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // Yardstick is a policy that the others of its table are compared with.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 )
 
 // Widths of cells, in characters.
@@ -106,7 +106,7 @@ func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion)
 	for i, c := range group {
 		rewards[i] = c.Reward
 	}
-	mean, se := stats.MeanSE(rewards)
+	mean, se := stat.MeanSE(rewards)
 	first := group[0]
 	text := fmt.Sprintf("**Epoch %d, step %s, question %d.**", s.epoch, page.Thousands(s.step), first.QueryID)
 	if first.Question != "" {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/stats"
 )
 
 // reportPhases tells what happened in each phase: a few sentences and a table of its epochs.
@@ -180,7 +180,7 @@ func columnMean(s *record.Steps, name string) (float64, bool) {
 	if len(y) == 0 {
 		return math.NaN(), false
 	}
-	mean, _ := stats.MeanSE(y)
+	mean, _ := stat.MeanSE(y)
 	return mean, true
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/stat"
 )
 
 // Above this many draws the resampling distribution of a mean is normal for every practical
@@ -16,7 +18,7 @@ const maxDraws = 200_000_000
 // (Efron 1987). For a mean the acceleration has a closed form, the skewness of x / (6 √n).
 func BootstrapBCa(x []float64, opt Options) Interval {
 	n := len(x)
-	mean, se := MeanSE(x)
+	mean, se := stat.MeanSE(x)
 	if se == 0 {
 		return Interval{mean, mean}
 	}

@@ -1,6 +1,10 @@
 package stats
 
-import "fmt"
+import (
+	"fmt"
+
+	"fulcrum/internal/stat"
+)
 
 // grouping says which questions belong together: those about one image, say. Their scores are not independent, so
 // intervals and tests count groups. The zero value makes every question its own group.
@@ -48,7 +52,7 @@ func (g grouping) Values(x []float64) []float64 {
 	if g.of == nil {
 		return x
 	}
-	mean := MeanOf(x)
+	mean := stat.Mean(x)
 	out := g.sums(x)
 	for i := range out {
 		out[i] = mean + (out[i] - mean*g.sizes[i]*float64(len(out))/float64(len(x)))
@@ -85,9 +89,9 @@ func (g grouping) Rows(scores [][]float64) [][]float64 {
 
 // MeanSE returns the mean of x and its standard error over groups (NaN for fewer than two).
 func (g grouping) MeanSE(x []float64) (mean, se float64) {
-	mean, se = MeanSE(x)
+	mean, se = stat.MeanSE(x)
 	if g.of != nil {
-		_, se = MeanSE(g.Values(x))
+		_, se = stat.MeanSE(g.Values(x))
 	}
 	return mean, se
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 )
 
@@ -37,7 +38,7 @@ func roughness(values []float64, changed int) string {
 
 // skewness returns the third standardized moment of x, 0 where all are equal.
 func skewness(x []float64) float64 {
-	mean := MeanOf(x)
+	mean := stat.Mean(x)
 	var squares, cubes float64
 	for _, v := range x {
 		d := v - mean

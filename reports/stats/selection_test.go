@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 )
 
@@ -83,7 +84,7 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 				scores := checkpointsOf(rng, tc.epochs+1, n, tc.rho)
 				best := scores[0]
 				for _, s := range scores {
-					if MeanOf(s) > MeanOf(best) {
+					if stat.Mean(s) > stat.Mean(best) {
 						best = s
 					}
 				}
@@ -181,7 +182,7 @@ func TestGroupings(t *testing.T) {
 	if want := math.Sqrt(1.5*64.5) / 6; math.Abs(mean-4.5) > 1e-12 || math.Abs(se-want) > 1e-12 {
 		t.Errorf("unequal groups: %.6f ± %.6f, want 4.5 ± %.6f", mean, se, want)
 	}
-	if got := MeanOf(g.Values(x)); math.Abs(got-4.5) > 1e-12 {
+	if got := stat.Mean(g.Values(x)); math.Abs(got-4.5) > 1e-12 {
 		t.Errorf("the values' mean is %.6f, want that of the questions, 4.5", got)
 	}
 	if _, err := ComparePaired(x, make([]float64, 6), []int64{2, 2, 2, 2, 2, 2}, Quick()); err == nil || !strings.Contains(err.Error(), "one cluster") {

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 )
 
@@ -160,7 +161,7 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 		}
 	}
 	values := g.Values(diff)
-	mean, alone := MeanSE(diff)
+	mean, alone := stat.MeanSE(diff)
 	_, se := g.MeanSE(diff)
 	sd := alone * math.Sqrt(float64(n))
 	p := Paired{N: n, Clusters: g.Clusters(), Mean: mean, SE: se, SD: sd, Changed: changed, Level: opt.Level, Values: values, opt: opt}
@@ -198,26 +199,9 @@ func Settle(family []*Paired) {
 	}
 }
 
-// MeanSE returns the mean and its standard error (NaN for fewer than two values).
-func MeanSE(x []float64) (mean, se float64) {
-	n := float64(len(x))
-	if n == 0 {
-		return math.NaN(), math.NaN()
-	}
-	for _, v := range x {
-		mean += v
-	}
-	mean /= n
-	var squares float64
-	for _, v := range x {
-		squares += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(squares / (n - 1) / n)
-}
-
 // MeanInterval returns the mean of x and its interval by Student's t, nil for fewer than two values.
 func MeanInterval(x []float64, level float64) (mean float64, interval *Interval) {
-	mean, se := MeanSE(x)
+	mean, se := stat.MeanSE(x)
 	if len(x) < 2 {
 		return mean, nil
 	}
@@ -264,14 +248,6 @@ func HolmSteps(p []float64, size int) (adjusted, steps []float64) {
 		}
 	}
 	return adjusted, steps
-}
-
-func MeanOf(x []float64) float64 { m, _ := MeanSE(x); return m }
-
-// SdOf is the standard deviation of at least two values, NaN of fewer.
-func SdOf(x []float64) float64 {
-	_, se := MeanSE(x)
-	return se * math.Sqrt(float64(len(x)))
 }
 
 func BoolInt(b bool) int {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/stat"
 )
 
 func Quick() Options {
@@ -112,7 +113,7 @@ func TestBootstrapIsSeeded(t *testing.T) {
 	if c := BootstrapBCa(x, opt); c == a {
 		t.Errorf("another seed gave the same interval %v", c)
 	}
-	if mean, _ := MeanSE(x); !(a.High-mean > mean-a.Low) {
+	if mean, _ := stat.MeanSE(x); !(a.High-mean > mean-a.Low) {
 		t.Errorf("a right-skewed sample: interval %v around %.4f should reach further up", a, mean)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat"
+	gonum "gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 )
 
 // importance is how much of the differences between jobs one swept key explains alone.
@@ -58,7 +58,7 @@ func (v *View) importances(objective int) []importance {
 		row.share, means = explained(ranks, group, row.groups)
 		row.chance = chanceShare(row.groups, row.n)
 		if axis.ordered {
-			row.rank = stat.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
+			row.rank = gonum.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
 		}
 		best := 0
 		for g, m := range means {
@@ -86,7 +86,7 @@ func (v *View) importanceOrder() map[string]int {
 func explained(y []float64, group []int, groups int) (share float64, means []float64) {
 	means = make([]float64, groups)
 	count := make([]float64, groups)
-	all := stats.MeanOf(y)
+	all := stat.Mean(y)
 	total, between := 0.0, 0.0
 	for i, g := range group {
 		means[g] += y[i]

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
@@ -96,9 +97,9 @@ func (c *cells) fill(v *View) bool {
 			if len(x) == 0 {
 				continue
 			}
-			m := stats.MeanOf(x)
+			m := stat.Mean(x)
 			means = append(means, m)
-			if !c.hasBest || c.o.compare(m, stats.MeanOf(c.values[c.best[0]][c.best[1]])) < 0 {
+			if !c.hasBest || c.o.compare(m, stat.Mean(c.values[c.best[0]][c.best[1]])) < 0 {
 				c.hasBest, c.best = true, [2]int{i, k}
 			}
 		}
@@ -157,14 +158,14 @@ func (c *cells) drawCell(area draw.Canvas, from vg.Point, width vg.Length, x []f
 	fill, ink := color.NRGBA{0xf3, 0xf3, 0xf3, 0xff}, color.NRGBA{0x66, 0x66, 0x66, 0xff}
 	lines := []string{"–", ""}
 	if len(x) > 0 {
-		t := (&parallel{colours: c.scale, darkLow: c.o.Minimize}).goodness(stats.MeanOf(x))
+		t := (&parallel{colours: c.scale, darkLow: c.o.Minimize}).goodness(stat.Mean(x))
 		fill, ink = ramp(t), color.NRGBA{0xff, 0xff, 0xff, 0xff}
 		if t > 0.6 {
 			ink = chart.Black
 		}
-		lines = []string{page.Sig(stats.MeanOf(x), 4), fmt.Sprintf("n = %d", len(x))}
+		lines = []string{page.Sig(stat.Mean(x), 4), fmt.Sprintf("n = %d", len(x))}
 		if len(x) > 1 {
-			lines[1] = fmt.Sprintf("± %s  n = %d", page.Sig(stats.SdOf(x), 2), len(x))
+			lines[1] = fmt.Sprintf("± %s  n = %d", page.Sig(stat.SD(x), 2), len(x))
 		}
 	}
 	area.FillPolygon(fill, chart.Rectangle(from.X+0.5, from.Y+0.5, from.X+width-0.5, from.Y+cellHeight-0.5))

@@ -12,11 +12,11 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
-	"fulcrum/reports/stats"
 )
 
 // sweepFigure is a plot of a sweep with what its report says below it.
@@ -331,7 +331,7 @@ func addMeans(p *chart.Panel, v *View, axis *sweepAxis, objective int, s objecti
 	several := false
 	for _, u := range axis.stops {
 		if x := values[u]; len(x) > 0 {
-			w.x, w.mean, w.sd = append(w.x, u), append(w.mean, stats.MeanOf(x)), append(w.sd, stats.SdOf(x))
+			w.x, w.mean, w.sd = append(w.x, u), append(w.mean, stat.Mean(x)), append(w.sd, stat.SD(x))
 			several = several || len(x) > 1
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
@@ -252,7 +253,7 @@ func (v *View) settingsOf() []*setting {
 		}
 	}
 	slices.SortStableFunc(settings, func(a, b *setting) int {
-		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stats.MeanOf(a.values[0]), stats.MeanOf(b.values[0])))
+		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stat.Mean(a.values[0]), stat.Mean(b.values[0])))
 	})
 	return settings
 }
@@ -275,7 +276,7 @@ func meanSD(x []float64, format func(float64) string) string {
 	case 1:
 		return format(x[0])
 	}
-	return fmt.Sprintf("%s ± %s", format(stats.MeanOf(x)), page.Sig(stats.SdOf(x), 2))
+	return fmt.Sprintf("%s ± %s", format(stat.Mean(x)), page.Sig(stat.SD(x), 2))
 }
 
 // seedSD is the standard deviation over seeds within a setting, pooled over settings; NaN when no
@@ -284,7 +285,7 @@ func (v *View) seedSD() float64 {
 	squares, freedom := 0.0, 0
 	for _, s := range v.settings {
 		if x := s.values[0]; len(x) > 1 {
-			sd := stats.SdOf(x)
+			sd := stat.SD(x)
 			squares, freedom = squares+sd*sd*float64(len(x)-1), freedom+len(x)-1
 		}
 	}
@@ -312,7 +313,7 @@ func LuckOf(n int) float64 {
 
 // tied says whether the first two settings have the same mean objective.
 func (v *View) tied() bool {
-	return len(v.settings) > 1 && v.settings[1].class() == 0 && stats.MeanOf(v.settings[0].values[0]) == stats.MeanOf(v.settings[1].values[0])
+	return len(v.settings) > 1 && v.settings[1].class() == 0 && stat.Mean(v.settings[0].values[0]) == stat.Mean(v.settings[1].values[0])
 }
 
 // bestSetting compares the settings' means, which are less a matter of luck than single jobs.
@@ -332,9 +333,9 @@ func (v *View) bestSetting() string {
 			continue
 		}
 		compared++
-		_, a := stats.MeanSE(best.values[0])
-		_, b := stats.MeanSE(s.values[0])
-		if math.Abs(stats.MeanOf(best.values[0])-stats.MeanOf(s.values[0])) <= 2*math.Hypot(a, b) {
+		_, a := stat.MeanSE(best.values[0])
+		_, b := stat.MeanSE(s.values[0])
+		if math.Abs(stat.Mean(best.values[0])-stat.Mean(s.values[0])) <= 2*math.Hypot(a, b) {
 			near++
 		}
 	}

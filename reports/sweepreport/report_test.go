@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 
-	"gonum.org/v1/gonum/stat"
+	gonum "gonum.org/v1/gonum/stat"
 )
 
 // namedSweeps are the sweeps of the golden files.
@@ -259,7 +260,7 @@ func TestImportance(t *testing.T) {
 	share, means := explained([]float64{1, 2, 3, 4, 5, 6}, []int{0, 0, 0, 1, 1, 1}, 2)
 	golden.Close(t, append(means, share), []float64{2, 5, 13.5 / 17.5}, 1e-12)
 	golden.Close(t, ranksOf([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
-	golden.Close(t, []float64{stat.Correlation([]float64{1, 2, 3}, []float64{3, 2, 1}, nil), stat.Correlation([]float64{1, 1}, []float64{1, 2}, nil)}, []float64{-1, math.NaN()}, 1e-12)
+	golden.Close(t, []float64{gonum.Correlation([]float64{1, 2, 3}, []float64{3, 2, 1}, nil), gonum.Correlation([]float64{1, 1}, []float64{1, 2}, nil)}, []float64{-1, math.NaN()}, 1e-12)
 
 	jobs, opt := gridSweep("")
 	rows := newView("", jobs, opt).importances(0)
@@ -493,7 +494,7 @@ func TestTwoKeysTogether(t *testing.T) {
 		for _, n := range s {
 			want = append(want, jobs[n].Objectives[0])
 		}
-		golden.Close(t, []float64{stats.MeanOf(c.values[row][0]), stats.SdOf(c.values[row][0])}, []float64{stats.MeanOf(want), stats.SdOf(want)}, 1e-15) // added up in another order
+		golden.Close(t, []float64{stat.Mean(c.values[row][0]), stat.SD(c.values[row][0])}, []float64{stat.Mean(want), stat.SD(want)}, 1e-15) // added up in another order
 	}
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed

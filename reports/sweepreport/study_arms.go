@@ -2,12 +2,14 @@ package sweepreport
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
-	"slices"
-	"strings"
 )
 
 // writeArms is the table of arms and baselines.
@@ -85,7 +87,7 @@ func (a *armRuns) row(split string) []string {
 		row[7] = meanCell(accuracy)
 	}
 	if kl := a.lastOf("val_kl"); len(kl) > 0 {
-		row[8] = page.Sig(stats.MeanOf(kl), 2)
+		row[8] = page.Sig(stat.Mean(kl), 2)
 	}
 	if best, err := results.ArmOf(a.runs, split, "reward", record.PolicyBest); err == nil {
 		row[9] = meanCell(best)
@@ -107,7 +109,7 @@ func (a *armRuns) lastOf(name string) []float64 {
 	return out
 }
 
-func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stats.MeanOf(a.QueryScores())) }
+func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
 
 func seCell(a results.Arm) string {
 	_, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
@@ -119,7 +121,7 @@ func sdCell(a results.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	return fmt.Sprintf("%.4f", stats.SdOf(a.SeedMeans()))
+	return fmt.Sprintf("%.4f", stat.SD(a.SeedMeans()))
 }
 
 // writeBeta says what became of the KL's coefficient in the arms that have one.
@@ -164,5 +166,5 @@ func rangeCell(x []float64) string {
 	if slices.Min(x) == slices.Max(x) {
 		return page.Sig(x[0], 3)
 	}
-	return fmt.Sprintf("%s (%s to %s)", page.Sig(stats.MeanOf(x), 3), page.Sig(slices.Min(x), 2), page.Sig(slices.Max(x), 2))
+	return fmt.Sprintf("%s (%s to %s)", page.Sig(stat.Mean(x), 3), page.Sig(slices.Min(x), 2), page.Sig(slices.Max(x), 2))
 }

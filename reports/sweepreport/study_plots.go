@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -127,7 +128,7 @@ func (v *View) armsFigure() *sweepFigure {
 		start, err1 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicyInit)
 		similar, err2 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicySimilarity)
 		if err1 == nil && err2 == nil {
-			if gain := stats.MeanOf(similar.QueryScores()) - stats.MeanOf(start.QueryScores()); runreport.CloseTo(gain, 0) {
+			if gain := stat.Mean(similar.QueryScores()) - stat.Mean(start.QueryScores()); runreport.CloseTo(gain, 0) {
 				p.Labels[0].Text = "initial, similarity"
 			} else {
 				p.Layers = append(p.Layers, chart.LevelOf{Y: gain, Style: chart.Dashed(chart.Orange), InRange: true})
@@ -172,7 +173,7 @@ func (a *armRuns) curveOf(metric string) armCurve {
 			continue
 		}
 		c.x = append(c.x, float64(before+epoch.GlobalStep))
-		c.mean, c.low, c.high = append(c.mean, stats.MeanOf(values)), append(c.low, slices.Min(values)), append(c.high, slices.Max(values))
+		c.mean, c.low, c.high = append(c.mean, stat.Mean(values)), append(c.low, slices.Min(values)), append(c.high, slices.Max(values))
 	}
 	return c
 }
@@ -224,7 +225,7 @@ func (c *armCurve) begin(a *armRuns, split, policy string) {
 		}
 	}
 	if len(values) == len(a.runs) && len(values) > 0 {
-		c.start(0, stats.MeanOf(values), slices.Min(values), slices.Max(values))
+		c.start(0, stat.Mean(values), slices.Min(values), slices.Max(values))
 	}
 }
 

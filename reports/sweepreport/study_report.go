@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -326,7 +327,7 @@ func (v *View) writeCosts(d *page.Document) {
 		}
 		own, _ := a.steps()
 		rows = append(rows, []string{a.setting.heading(page.Plain(a.Label)), fmt.Sprint(len(seconds)), page.Thousands(own),
-			page.Duration(stats.MeanOf(seconds)), page.Duration(stats.MeanOf(training))})
+			page.Duration(stat.Mean(seconds)), page.Duration(stat.Mean(training))})
 	}
 	d.Table([]string{"arm", ">runs done", ">own steps", ">time of a run", ">of it, steps"}, rows)
 	text := fmt.Sprintf("All jobs together took %s", page.Duration(total))

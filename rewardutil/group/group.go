@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"fulcrum/internal/stat"
 )
 
 // Counts reports whether entry i counts; a nil mask counts everything.
@@ -38,17 +40,12 @@ func Moments(x []float64) (mean, std, spread float64) {
 	}
 	lo, hi := x[0], x[0]
 	for _, v := range x {
-		mean += v
 		lo, hi = math.Min(lo, v), math.Max(hi, v)
 	}
-	mean /= float64(len(x))
-	if lo == hi {
+	if mean = stat.Mean(x); lo == hi {
 		mean = lo
 	}
-	for _, v := range x {
-		std += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(std / float64(len(x)-1)), hi - lo
+	return mean, math.Sqrt(stat.Squares(x, mean) / float64(len(x)-1)), hi - lo
 }
 
 // averageRanks returns for each value its place in ascending order, 0..n-1; equal values share the

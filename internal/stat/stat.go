@@ -1,0 +1,60 @@
+// Package stat computes sums, means, deviations and medians for the whole program.
+//
+// Values are added in the order given. gonum's stat and floats packages add them in several lanes at a time, which changes
+// the last bit, and these numbers stand in checkpoints, metrics.jsonl and reports, where recorded runs are compared byte by
+// byte. Distributions and their quantiles are gonum's (stat/distuv).
+package stat
+
+import (
+	"math"
+	"slices"
+)
+
+// Sum returns the sum of x.
+func Sum(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum
+}
+
+// Mean returns the mean of x, NaN of none.
+func Mean(x []float64) float64 { return Sum(x) / float64(len(x)) }
+
+// Squares returns the sum of the squared distances of x from a centre.
+func Squares(x []float64, centre float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += (v - centre) * (v - centre)
+	}
+	return sum
+}
+
+// MeanSE returns the mean and its standard error (NaN for fewer than two values).
+func MeanSE(x []float64) (mean, se float64) {
+	n := float64(len(x))
+	mean = Mean(x)
+	if n < 2 {
+		return mean, math.NaN()
+	}
+	return mean, math.Sqrt(Squares(x, mean) / (n - 1) / n)
+}
+
+// SD returns the standard deviation of at least two values, NaN of fewer.
+func SD(x []float64) float64 {
+	_, se := MeanSE(x)
+	return se * math.Sqrt(float64(len(x)))
+}
+
+// Median returns the middle value, the mean of two; NaN of none. x keeps its order.
+func Median(x []float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(x))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// Middle returns the middle value, the larger of two: always one of x, which keeps its order and is not empty.
+func Middle(x []float64) float64 { return slices.Sorted(slices.Values(x))[len(x)/2] }

@@ -83,7 +83,8 @@ func (r *Run) Findings() []Finding {
 	for _, e := range r.Events {
 		if value, ok := e.Number("value"); ok {
 			limit, _ := e.Number("limit")
-			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value), Number(limit), e.Phase, e.Epoch, e.Step})
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value),
+				Number(limit), e.Phase, e.Epoch, e.Step})
 		}
 	}
 	return found

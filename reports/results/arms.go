@@ -109,7 +109,8 @@ type ArmComparison struct {
 
 // Shown is what verdicts and sentences need of the comparison, as that of two policies.
 func (c ArmComparison) Shown() stats.Paired {
-	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough, Correction: c.Correction, Verdict: c.Verdict}
+	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough,
+		Correction: c.Correction, Verdict: c.Verdict}
 }
 
 // Against compares the arm with a reference that answered the same questions. Arms with the same seeds
@@ -123,9 +124,11 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	}
 	n := len(a.QueryIDs)
 	if len(a.Scores) == 0 || len(b.Scores) == 0 || n < 2 {
-		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions", len(a.Scores), len(b.Scores), n)
+		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions",
+			len(a.Scores), len(b.Scores), n)
 	}
-	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds), Level: opt.Level, PerSeed: []float64{}}
+	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds),
+		Level: opt.Level, PerSeed: []float64{}}
 	if a.Clusters == nil {
 		a.Clusters = b.Clusters
 	}
@@ -134,7 +137,8 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 		return none, err
 	}
 	c.ChosenFrom, c.values, c.opt = max(a.ChosenFrom, b.ChosenFrom), paired.Values, opt
-	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters, paired.Rough
+	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters,
+		paired.Rough
 
 	if c.BySeed {
 		for s := range a.Scores {
@@ -164,9 +168,11 @@ func (a Arm) inOrderOf(other Arm) (Arm, error) {
 	out := a
 	out.Scores = make([][]float64, len(a.Scores))
 	for s, scores := range a.Scores {
-		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs, Scores: other.QueryScores()}
+		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs,
+			Scores: other.QueryScores()}
 		var err error
-		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs, Scores: scores}); err != nil {
+		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs,
+			Scores: scores}); err != nil {
 			return a, err
 		}
 	}

@@ -31,7 +31,8 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 		delete(setting, "seed")
 		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })
 		at := slices.IndexFunc(settings, func(s map[string]string) bool { return maps.Equal(s, setting) })
-		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs, func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs,
+			func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
 			arms[at].Runs, arms[at].Names = append(arms[at].Runs, run), append(arms[at].Names, RunName(i))
 			continue
 		}
@@ -147,7 +148,8 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 
 // baselinePolicies are the policies that a table shows below the trained ones.
 func baselinePolicies() []string {
-	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
+	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit,
+		record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
 }
 
 // BaselinesOf are the baselines that runs scored, by policy.
@@ -221,7 +223,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		difference, p, effect, verdict := armCells(r.first)
 		if r.refused != "" {
 			verdict = r.refused
-			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name), t.Reference))
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name),
+				t.Reference))
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {

@@ -137,7 +137,10 @@ func (v *View) writeImportance(d *page.Document) {
 		}
 		if first {
 			d.Heading(2, "Which keys matter")
-			d.Paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis 1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation (Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
+			d.Paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis " +
+				"1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any " +
+				"effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation " +
+				"(Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
 			first = false
 		}
 		if len(v.opt.Objectives) > 1 {
@@ -153,7 +156,8 @@ func (v *View) writeImportance(d *page.Document) {
 			if finite(r.rank) {
 				rank = page.Fixed(r.rank, 2)
 			}
-			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank, r.best, fmt.Sprint(r.n)})
+			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank,
+				r.best, fmt.Sprint(r.n)})
 		}
 		d.Table([]string{"key", ">explains alone", ">by chance", ">rank correlation", ">best mean rank at", ">jobs"}, cells)
 	}
@@ -163,7 +167,8 @@ func (v *View) writeImportance(d *page.Document) {
 			text += " Pruned jobs are left out, and with them some of what bad values cost."
 		}
 		if slices.Contains([]string{"tpe", "cmaes", "optuna"}, v.opt.Sweeper) {
-			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take the shares as hints.", page.Plain(v.opt.Sweeper))
+			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take "+
+				"the shares as hints.", page.Plain(v.opt.Sweeper))
 		}
 		d.Paragraph("%s", text)
 	}

@@ -180,7 +180,8 @@ func (s objectiveScale) clippedWords() string {
 	if s.clipped == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The axis leaves out %s far worse than the others; triangles at its edge stand for them.", page.Plural(s.clipped, "job"))
+	return fmt.Sprintf(" The axis leaves out %s far worse than the others; triangles at its edge stand for them.",
+		page.Plural(s.clipped, "job"))
 }
 
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
@@ -211,9 +212,11 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	if objective > 0 {
 		name = fmt.Sprintf("parameters_%d", objective+1)
 	}
-	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key", chart.FigureWidth-2*chart.MarginLeft-20),
+	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
+		chart.FigureWidth-2*chart.MarginLeft-20),
 		Note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
-	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", page.Plain(o.Name))
+	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the "+
+		"spread within a value is as large as the difference between values, other keys or the seed decide.", page.Plain(o.Name))
 	if len(dims) == 1 {
 		f.Note = "Every job by its value of the only swept key."
 		caption = fmt.Sprintf("*%s by %s.* Every job is a point.", page.Plain(o.Name), page.InlineCode(dims[0].Key))
@@ -249,7 +252,8 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 		*last = append(*last, &chart.Panel{YMin: math.NaN(), YMax: math.NaN()})
 	}
 	if grids {
-		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; points are moved a little sideways so that they can be told apart."
+		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; " +
+			"points are moved a little sideways so that they can be told apart."
 	}
 	if len(dims) < len(v.dims) {
 		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))

@@ -91,7 +91,8 @@ func (v *View) gainCells(s *setting) []string {
 	if len(gains) == 0 {
 		return []string{"–", "–"}
 	}
-	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }), fmt.Sprintf("better in %d of %d", better, len(gains))}
+	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }),
+		fmt.Sprintf("better in %d of %d", better, len(gains))}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -143,7 +144,8 @@ func (v *View) writeJobs(d *page.Document) {
 	}
 	d.Table(header, rows)
 	if len(rows) < len(v.jobs) {
-		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows), page.Plural(len(v.jobs), "job"))
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows),
+			page.Plural(len(v.jobs), "job"))
 	}
 }
 
@@ -159,7 +161,10 @@ func (v *View) keyColumns() []Dimension {
 	}
 	for _, j := range v.jobs {
 		for _, o := range v.own(j) {
-			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool { return d.Key == key || d.Key == strings.TrimLeft(key, "+") }) {
+			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool {
+				return d.Key == key ||
+					d.Key == strings.TrimLeft(key, "+")
+			}) {
 				return nil
 			}
 		}
@@ -307,7 +312,8 @@ func (v *View) failedJobs(g *failures) string {
 	}
 	text := page.Capital(strings.Join(parts, "; "))
 	if len(numbers) > 0 {
-		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "), strings.Join(numbers, ", "))
+		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "),
+			strings.Join(numbers, ", "))
 	}
 	return text + "."
 }

@@ -98,9 +98,13 @@ func (v *View) answersFigure() *sweepFigure {
 		return nil
 	}
 	p.X = "question"
-	p.Legend = []chart.LegendItem{{Text: "better", Draw: fenceSample(chart.Blue)}, {Text: "worse", Draw: fenceSample(chart.Vermillion)}, {Text: "open", Draw: fenceSample(chart.Grey)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
-	f := &chart.Figure{Name: "answers", Title: "Answers: mean differences with 95% intervals", Note: "By number of the question. Above 0 the first of the two is ahead. An interval without 0 that is still open fails the correction for the number of questions.", Rows: [][]*chart.Panel{{p}}, Tall: 220}
-	return &sweepFigure{f, "differences with intervals, by question", "*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
+	p.Legend = []chart.LegendItem{{Text: "better", Draw: fenceSample(chart.Blue)}, {Text: "worse", Draw: fenceSample(chart.Vermillion)},
+		{Text: "open", Draw: fenceSample(chart.Grey)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	f := &chart.Figure{Name: "answers", Title: "Answers: mean differences with 95% intervals",
+		Note: "By number of the question. Above 0 the first of the two is ahead. An interval without 0 that is still open fails the " +
+			"correction for the number of questions.", Rows: [][]*chart.Panel{{p}}, Tall: 220}
+	return &sweepFigure{f, "differences with intervals, by question",
+		"*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
 }
 
 // armsFigure shows what every arm gains over the initial policy.
@@ -122,7 +126,8 @@ func (v *View) armsFigure() *sweepFigure {
 		return nil
 	}
 	p.Tilted = true
-	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)},
+		{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
 	p.Labels = append(p.Labels, chart.RightLabel{Y: 0, Text: "initial policy", Color: chart.Black})
 	if at := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); at >= 0 {
 		start, err1 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicyInit)
@@ -136,9 +141,13 @@ func (v *View) armsFigure() *sweepFigure {
 			}
 		}
 	}
-	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split, Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for the number of arms.",
+	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split,
+		Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for " +
+			"the number of arms.",
 		Rows: [][]*chart.Panel{{p}}, Tall: 290, Right: armsRight}
-	return &sweepFigure{f, "gain of every arm over the initial policy", fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.", page.Plain(split))}
+	return &sweepFigure{f, "gain of every arm over the initial policy",
+		fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.",
+			page.Plain(split))}
 }
 
 // armsRight is the margin for the names of baselines.
@@ -194,8 +203,11 @@ func (c armCurve) end() (x, mean, low, high float64) {
 // from before it.
 func (v *View) curvesFigure() *sweepFigure {
 	s := v.armSettings[0]
-	return s.multiples("curves", "Learning curves", "Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts from.", "val reward",
-		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, with its steps.",
+	return s.multiples("curves", "Learning curves",
+		"Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts "+
+			"from.", "val reward",
+		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, "+
+			"with its steps.",
 		func(a *armRuns) *chart.Panel {
 			c := a.curveOf("val_reward")
 			if len(c.x) == 0 {
@@ -231,7 +243,9 @@ func (c *armCurve) begin(a *armRuns, split, policy string) {
 
 // klFigure has a panel for each arm whose loss has a KL.
 func (v *View) klFigure() *sweepFigure {
-	return v.armSettings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
+	return v.armSettings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with",
+		"On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β "+
+			"aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *chart.Panel {
 			c := a.curveOf("val_kl")
@@ -333,6 +347,7 @@ func shareBands(panels []*chart.Panel) {
 
 func addCurve(p *chart.Panel, c armCurve, color chart.Colour) {
 	if len(c.x) > 0 {
-		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)}, chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
+		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)},
+			chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
 	}
 }

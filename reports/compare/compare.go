@@ -66,9 +66,11 @@ func writeComparisons(d *page.Document, runs []*record.Run) error {
 	if arms := results.ArmsOf(runs); results.SeededArms(arms) {
 		var items []string
 		for _, a := range arms {
-			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names)))
+			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"),
+				page.Joined(a.Names)))
 		}
-		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, averaged over seeds; its interval holds for new questions and new seeds both.")
+		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, " +
+			"averaged over seeds; its interval holds for new questions and new seeds both.")
 		d.List(items...)
 		if len(arms) == 1 {
 			d.Paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")

@@ -21,7 +21,8 @@ func TestCompareGroupsSeeds(t *testing.T) {
 			lr, gain = "1.0e-4", 0.05
 		}
 		dirs = append(dirs, filepath.Join(dir, fmt.Sprint(i)))
-		reportstest.SweepRun(t, dirs[i], uint64(i), gain+0.005*float64(i/2), fmt.Sprintf("seed: %d\ngrpo: {lr: %s}\nhydra: {run: {dir: %d}}\n", i/2, lr, i))
+		reportstest.SweepRun(t, dirs[i], uint64(i), gain+0.005*float64(i/2),
+			fmt.Sprintf("seed: %d\ngrpo: {lr: %s}\nhydra: {run: {dir: %d}}\n", i/2, lr, i))
 	}
 	got, err := Compare(dirs)
 	reportstest.Must(t, err)

@@ -38,7 +38,8 @@ func TestCompare(t *testing.T) {
 	reportstest.SweepRun(t, other, 9, 0.1, "seed: 2\n")
 	evals, err := os.ReadFile(filepath.Join(other, record.EvalsFile))
 	reportstest.Must(t, err)
-	reportstest.Must(t, os.WriteFile(filepath.Join(other, record.EvalsFile), []byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
+	reportstest.Must(t, os.WriteFile(filepath.Join(other, record.EvalsFile),
+		[]byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
 	got, err = Compare([]string{dirs[0], other})
 	reportstest.Must(t, err)
 	if !strings.Contains(got, "were not scored on the same questions: no verdict") {

@@ -163,7 +163,8 @@ func (d *Diff) unknown(format string, args ...any) {
 // settings compares the configurations and sorts their differences into those that change what is computed
 // and the others.
 func (d *Diff) settings(a, b DiffSide) {
-	sameData := a.summary != nil && b.summary != nil && a.summary.Data.Fingerprint != "" && a.summary.Data.Fingerprint == b.summary.Data.Fingerprint
+	sameData := a.summary != nil && b.summary != nil && a.summary.Data.Fingerprint != "" &&
+		a.summary.Data.Fingerprint == b.summary.Data.Fingerprint
 	for _, one := range differences(a.config, b.config) {
 		file := locatesData(one.Key, a.config["data.name"])
 		switch {
@@ -200,7 +201,8 @@ func unhashed(key string) bool {
 func locatesData(key, name string) bool {
 	switch key {
 	case "data.beams", "data.embeddings", "data.reader", "data.val_beams", "data.records", "data.eval.beams", "data.eval.reader",
-		"data.conversations.train", "data.conversations.val", "data.conversations.eval", "data.conversations.sft", "data.conversations.demos":
+		"data.conversations.train", "data.conversations.val", "data.conversations.eval", "data.conversations.sft",
+		"data.conversations.demos":
 		return true
 	case "data.root":
 		return name != "conversations"
@@ -229,7 +231,8 @@ func (d *Diff) results(a, b DiffSide) {
 	hashed := func(one Difference) bool { return !unhashed(one.Key) }
 	if hashA != "" && hashB != "" && hashA != hashB && !slices.ContainsFunc(differences(a.config, b.config), hashed) {
 		d.Settings = append(d.Settings, Difference{Key: "(resolved values)", A: &hashA, B: &hashB})
-		d.unknown("the keys are the same and the hashes of the resolved configurations are not: a key reads something that has changed, such as an environment variable")
+		d.unknown("the keys are the same and the hashes of the resolved configurations are not: a key reads something that has changed, " +
+			"such as an environment variable")
 	}
 }
 

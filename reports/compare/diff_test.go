@@ -33,7 +33,8 @@ func diffRun(t *testing.T, config, hydra string, summary *record.Summary) string
 }
 
 func endedAs(fingerprint, hash, commit string, counts map[string]int) *record.Summary {
-	return &record.Summary{State: record.StateDone, Device: "cpu", Threads: 1, Versions: map[string]string{"fulcrum": "0.1.0", "commit": commit, "config": hash},
+	return &record.Summary{State: record.StateDone, Device: "cpu", Threads: 1, Versions: map[string]string{"fulcrum": "0.1.0",
+		"commit": commit, "config": hash},
 		Data: record.DataSummary{Fingerprint: fingerprint, Counts: counts}}
 }
 
@@ -62,25 +63,38 @@ func TestDiffOfRuns(t *testing.T) {
 		unknown                         string // in one of the notes
 		same                            bool
 	}{
-		{name: "a run equals itself, however its numbers are written", configB: "data: {name: beams, beams: /a/x.json, root: null}\ngrpo: {lr: 0.0001, freeze: []}\nseed: 1\n",
-			b: endedAs("f", "h", "c", nil), same: true},
-		{name: "a setting", configB: strings.Replace(config, "lr: 1.0e-4", "lr: 0.5", 1), b: endedAs("f", "g", "c", nil), settings: "grpo.lr 0.0001→0.5"},
+		{name: "a run equals itself, however its numbers are written",
+			configB: "data: {name: beams, beams: /a/x.json, root: null}\ngrpo: {lr: 0.0001, freeze: []}\nseed: 1\n",
+			b:       endedAs("f", "h", "c", nil), same: true},
+		{name: "a setting", configB: strings.Replace(config, "lr: 1.0e-4", "lr: 0.5", 1), b: endedAs("f", "g", "c", nil),
+			settings: "grpo.lr 0.0001→0.5"},
 		{name: "a key that one side lacks", configB: config + "extra: 3\n", b: endedAs("f", "g", "c", nil), settings: "extra -→3"},
-		{name: "an item of a list", configB: strings.Replace(config, "[]", "[encoder]", 1), b: endedAs("f", "g", "c", nil), settings: "grpo.freeze []→[encoder]"},
-		{name: "logging, outputs and hydra change no result", configB: config + "logging: {tensorboard: false}\npredict: {out: p.jsonl}\ndoctor: {enabled: false}\n", hydraB: "hydra: {run: {dir: /b}, overrides: {task: [x]}, job: {num: 7}}",
-			b: endedAs("f", "h", "c", nil), elsewhere: "doctor.enabled -→false; hydra.run.dir /a→/b; logging.tensorboard -→false; predict.out -→p.jsonl", same: true},
-		{name: "other data in the same file", configB: config, b: endedAs("f2", "h", "c", map[string]int{"val_queries": 3}), data: "counts.val_queries -→3; fingerprint f→f2"},
-		{name: "the same data in another file", configB: strings.Replace(config, "/a/x", "/b/y", 1), b: endedAs("f", "g", "c", nil), elsewhere: "data.beams /a/x.json→/b/y.json", same: true},
-		{name: "other data in another file", configB: strings.Replace(config, "/a/x", "/b/y", 1), b: endedAs("f2", "g", "c", nil), data: "data.beams /a/x.json→/b/y.json; fingerprint f→f2"},
-		{name: "code and machine", configB: config, b: func() *record.Summary { s := endedAs("f", "h", "d", nil); s.Device = "cuda:0"; return s }(), code: "commit c→d; device cpu→cuda:0"},
-		{name: "an interpolation that resolves to something else", configB: config, b: endedAs("f", "other", "c", nil), settings: "(resolved values) h→other", unknown: "environment variable"},
+		{name: "an item of a list", configB: strings.Replace(config, "[]", "[encoder]", 1), b: endedAs("f", "g", "c", nil),
+			settings: "grpo.freeze []→[encoder]"},
+		{name: "logging, outputs and hydra change no result", configB: config +
+			"logging: {tensorboard: false}\npredict: {out: p.jsonl}\ndoctor: {enabled: false}\n",
+			hydraB: "hydra: {run: {dir: /b}, overrides: {task: [x]}, job: {num: 7}}",
+			b:      endedAs("f", "h", "c", nil), elsewhere: "doctor.enabled -→false; hydra.run.dir /a→/b; logging.tensorboard -→false; " +
+				"predict.out -→p.jsonl", same: true},
+		{name: "other data in the same file", configB: config, b: endedAs("f2", "h", "c", map[string]int{"val_queries": 3}),
+			data: "counts.val_queries -→3; fingerprint f→f2"},
+		{name: "the same data in another file", configB: strings.Replace(config, "/a/x", "/b/y", 1), b: endedAs("f", "g", "c", nil),
+			elsewhere: "data.beams /a/x.json→/b/y.json", same: true},
+		{name: "other data in another file", configB: strings.Replace(config, "/a/x", "/b/y", 1), b: endedAs("f2", "g", "c", nil),
+			data: "data.beams /a/x.json→/b/y.json; fingerprint f→f2"},
+		{name: "code and machine", configB: config,
+			b:    func() *record.Summary { s := endedAs("f", "h", "d", nil); s.Device = "cuda:0"; return s }(),
+			code: "commit c→d; device cpu→cuda:0"},
+		{name: "an interpolation that resolves to something else", configB: config, b: endedAs("f", "other", "c", nil),
+			settings: "(resolved values) h→other", unknown: "environment variable"},
 		{name: "a run that has not ended", configB: config, unknown: "a run records them when it ends", same: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.hydraB == "" {
 				tc.hydraB = "hydra: {run: {dir: /a}, overrides: {task: []}, job: {num: 1}, sweeper: {seed: 0}}"
 			}
-			a, err := ReadDiffRun(diffRun(t, config, "hydra: {run: {dir: /a}, overrides: {task: []}, job: {num: 1}}", endedAs("f", "h", "c", nil)))
+			a, err := ReadDiffRun(diffRun(t, config, "hydra: {run: {dir: /a}, overrides: {task: []}, job: {num: 1}}",
+				endedAs("f", "h", "c", nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +144,8 @@ func TestDiffOfSweeps(t *testing.T) {
 		for _, seed := range strings.Split(seeds, ",") {
 			jobs = append(jobs, DiffJob{"seed=" + seed, job(seed, lr, commit)})
 		}
-		side, err := ReadDiffSweep("sweep", config(lr), "ended", map[string]string{"sweep.seed": seeds, "hydra.launcher": strings.Join(more, "")}, jobs)
+		side, err := ReadDiffSweep("sweep", config(lr), "ended", map[string]string{"sweep.seed": seeds,
+			"hydra.launcher": strings.Join(more, "")}, jobs)
 		if err != nil {
 			t.Fatal(err)
 		}

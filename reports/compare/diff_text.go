@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"fulcrum/reports/page"
 )
@@ -87,29 +87,20 @@ func (d Diff) Verdict() string {
 
 // writeDifferences writes aligned columns: key, A, B and, in a sweep, in how many pairs of jobs.
 func writeDifferences(b *strings.Builder, list []Difference) {
-	rows := [][3]string{{"key", "A", "B"}}
-	tails := []string{""}
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  key\tA\tB\t")
 	for _, one := range list {
 		left, right := shown(one.A, one.B)
-		rows = append(rows, [3]string{one.Key, left, right})
-		tail := ""
+		fmt.Fprintf(w, "  %s\t%s\t%s\t", one.Key, left, right)
 		if one.Jobs > 0 {
-			tail = "  in " + page.Plural(one.Jobs, "pair") + " of jobs"
+			fmt.Fprintf(w, " in %s of jobs", page.Plural(one.Jobs, "pair"))
 		}
-		tails = append(tails, tail)
+		fmt.Fprintln(w)
 	}
-	var widths [3]int
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for k, row := range rows {
-		line := " "
-		for i, cell := range row {
-			line += " " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1)
-		}
-		fmt.Fprintln(b, strings.TrimRight(line+tails[k], " "))
+	w.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
 	}
 }
 

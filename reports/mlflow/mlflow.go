@@ -114,11 +114,13 @@ func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
 	opt = Options{
 		Experiment: cmp.Or(getenv("MLFLOW_EXPERIMENT_NAME"), "fulcrum"), ExperimentID: getenv("MLFLOW_EXPERIMENT_ID"),
 		RunID: getenv("MLFLOW_RUN_ID"), RunName: getenv("MLFLOW_RUN_NAME"),
-		Server: Server{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"), Password: getenv("MLFLOW_TRACKING_PASSWORD")},
+		Server: Server{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"),
+			Password: getenv("MLFLOW_TRACKING_PASSWORD")},
 	}
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server --port 5000); "+
+		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server "+
+			"--port 5000); "+
 			"this run is not logged to MLflow", secret.Mask(uri))
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
@@ -138,7 +140,8 @@ func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
 
 // Start begins to copy. It does not wait for the server.
 func Start(opt Options) *Client {
-	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second), cmp.Or(opt.patience, 5*time.Second)
+	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second),
+		cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Client{opt: opt, rest: newRestClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
@@ -248,7 +251,8 @@ func (m *Client) Close(state string, files []string) {
 	if m == nil {
 		return
 	}
-	status, known := map[string]string{record.StateDone: "FINISHED", record.StatePruned: "FINISHED", record.StateInterrupted: "KILLED"}[state]
+	status, known := map[string]string{record.StateDone: "FINISHED", record.StatePruned: "FINISHED",
+		record.StateInterrupted: "KILLED"}[state]
 	if !known {
 		status = "FAILED"
 	}

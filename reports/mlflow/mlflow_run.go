@@ -19,7 +19,8 @@ func (m *Client) begin(ctx context.Context) error {
 	id := m.opt.RunID
 	if m.opt.Resumed {
 		var kept keptRun
-		if err := record.ReadJSON(filepath.Join(m.opt.Dir, keptFile), &kept); err == nil && kept.TrackingURI == m.opt.Server.URI && kept.RunID != "" {
+		if err := record.ReadJSON(filepath.Join(m.opt.Dir, keptFile), &kept); err == nil && kept.TrackingURI == m.opt.Server.URI &&
+			kept.RunID != "" {
 			m.kept.Params, id = kept.Params, kept.RunID
 		}
 	}
@@ -39,7 +40,8 @@ func (m *Client) begin(ctx context.Context) error {
 	if m.opt.RunName != "" {
 		tags["mlflow.runName"] = m.opt.RunName // servers before 1.30 know no run_name
 	}
-	body := map[string]any{"experiment_id": experiment, "start_time": time.Now().UnixMilli(), "run_name": m.opt.RunName, "tags": pairsOf(tags, maxTagLength)}
+	body := map[string]any{"experiment_id": experiment, "start_time": time.Now().UnixMilli(), "run_name": m.opt.RunName,
+		"tags": pairsOf(tags, maxTagLength)}
 	var made serverRun
 	if err := m.rest.post(ctx, "runs/create", body, &made); err != nil {
 		return err
@@ -69,7 +71,8 @@ func (m *Client) keep() error {
 func (m *Client) reopen(ctx context.Context, id string) (bool, error) {
 	var run serverRun
 	err := m.rest.get(ctx, "runs/get", url.Values{"run_id": {id}}, &run)
-	if refused, ok := errors.AsType[*serverError](err); ok && refused.Code == "RESOURCE_DOES_NOT_EXIST" || err == nil && run.Run.Info.Stage == "deleted" {
+	if refused, ok := errors.AsType[*serverError](err); ok && refused.Code == "RESOURCE_DOES_NOT_EXIST" || err == nil &&
+		run.Run.Info.Stage == "deleted" {
 		return false, nil
 	}
 	if err != nil {
@@ -110,7 +113,8 @@ func (m *Client) experimentByName(ctx context.Context) (string, error) {
 	}
 	err := m.rest.get(ctx, "experiments/get-by-name", url.Values{"experiment_name": {m.opt.Experiment}}, &found)
 	if err == nil && found.Experiment.Stage == "deleted" {
-		err = &serverError{Status: 400, Message: fmt.Sprintf("the experiment %q is deleted: restore it or set MLFLOW_EXPERIMENT_NAME", m.opt.Experiment)}
+		err = &serverError{Status: 400, Message: fmt.Sprintf("the experiment %q is deleted: restore it or set MLFLOW_EXPERIMENT_NAME",
+			m.opt.Experiment)}
 	}
 	return found.Experiment.ID, err
 }

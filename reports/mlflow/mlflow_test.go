@@ -38,7 +38,8 @@ type mlflowFakeRun struct {
 }
 
 func newFakeMLflow(t *testing.T) *fakeMLflow {
-	s := &fakeMLflow{experiments: map[string]string{}, runs: map[string]*mlflowFakeRun{}, artifacts: map[string]string{}, auth: map[string]bool{}, counts: map[string]int{}}
+	s := &fakeMLflow{experiments: map[string]string{}, runs: map[string]*mlflowFakeRun{}, artifacts: map[string]string{},
+		auth: map[string]bool{}, counts: map[string]int{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -97,7 +98,8 @@ func (s *fakeMLflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"experiment_id": %q}`, id)
 	case call == "runs/create":
 		id := fmt.Sprintf("run%d", len(s.runs)+1)
-		s.runs[id] = &mlflowFakeRun{experiment: body.ExperimentID, name: body.RunName, status: "RUNNING", tags: map[string]string{}, params: map[string]string{}, metrics: map[string][]metric{}, stage: "active"}
+		s.runs[id] = &mlflowFakeRun{experiment: body.ExperimentID, name: body.RunName, status: "RUNNING", tags: map[string]string{},
+			params: map[string]string{}, metrics: map[string][]metric{}, stage: "active"}
 		s.runs[id].merge(body.Tags, nil, nil)
 		s.describe(w, id)
 	case call == "runs/get" && r.Method == http.MethodGet:
@@ -113,8 +115,10 @@ func (s *fakeMLflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		run.status = body.Status
 		fmt.Fprint(w, `{}`)
 	case call == "runs/log-batch":
-		if m, p, g := len(body.Metrics), len(body.Params), len(body.Tags); m > 1000 || p > 100 || g > 100 || m+p+g > 1000 || len(text) > 1e6 {
-			s.refuse(w, 400, "INVALID_PARAMETER_VALUE", fmt.Sprintf("a batch of %d metrics, %d params, %d tags, %d bytes", m, p, g, len(text)))
+		if m, p, g := len(body.Metrics), len(body.Params), len(body.Tags); m > 1000 || p > 100 || g > 100 || m+p+g > 1000 ||
+			len(text) > 1e6 {
+			s.refuse(w, 400, "INVALID_PARAMETER_VALUE", fmt.Sprintf("a batch of %d metrics, %d params, %d tags, %d bytes", m, p, g,
+				len(text)))
 			return
 		}
 		if bad := run.merge(body.Tags, body.Params, body.Metrics); bad != "" {
@@ -133,7 +137,8 @@ func (s *fakeMLflow) refuse(w http.ResponseWriter, status int, code, message str
 }
 
 func (s *fakeMLflow) describe(w http.ResponseWriter, id string) {
-	fmt.Fprintf(w, `{"run": {"info": {"run_id": %q, "artifact_uri": "mlflow-artifacts:/1/%s/artifacts", "lifecycle_stage": %q}}}`, id, id, s.runs[id].stage)
+	fmt.Fprintf(w, `{"run": {"info": {"run_id": %q, "artifact_uri": "mlflow-artifacts:/1/%s/artifacts", "lifecycle_stage": %q}}}`, id, id,
+		s.runs[id].stage)
 }
 
 // merge does what the real server does: parameters never change, names are checked.
@@ -184,7 +189,8 @@ func fastMLflow(t *testing.T, uri string, h *heard) Options {
 }
 
 func stepRow(step int, fields map[string]any) record.Row {
-	return record.Row{Kind: record.KindStep, Phase: "grpo", Epoch: 1, Step: step, GlobalStep: step, Time: 1000 + float64(step)/1000, Fields: fields}
+	return record.Row{Kind: record.KindStep, Phase: "grpo", Epoch: 1, Step: step, GlobalStep: step, Time: 1000 + float64(step)/1000,
+		Fields: fields}
 }
 
 func TestMLflowLogsARun(t *testing.T) {
@@ -209,10 +215,13 @@ func TestMLflowLogsARun(t *testing.T) {
 		m.Row(stepRow(i, map[string]any{"loss": 1 / float64(i), "items": 4, "adv_hist": []float64{1}}))
 	}
 	m.Row(stepRow(steps+1, map[string]any{"loss": math.NaN(), "kl": math.Inf(1)}))
-	m.Row(record.Row{Kind: record.KindEpoch, Phase: "grpo", Epoch: 1, GlobalStep: 2, Fields: map[string]any{"val_reward": 0.5, "checkpoint": "x"}})
+	m.Row(record.Row{Kind: record.KindEpoch, Phase: "grpo", Epoch: 1, GlobalStep: 2,
+		Fields: map[string]any{"val_reward": 0.5, "checkpoint": "x"}})
 	m.Row(record.Row{Kind: record.KindEval, Fields: map[string]any{"split": "dev", "policy": "best", "reward": 0.25}})
-	m.Row(record.Row{Kind: record.KindEvent, Phase: "grpo", Fields: map[string]any{"event": "beta_at_bound", "severity": "warning", "message": "β is 10"}})
-	m.Row(record.Row{Kind: record.KindEvent, Phase: "grpo", Fields: map[string]any{"event": "resume", "severity": "note", "message": "no tag"}})
+	m.Row(record.Row{Kind: record.KindEvent, Phase: "grpo", Fields: map[string]any{"event": "beta_at_bound", "severity": "warning",
+		"message": "β is 10"}})
+	m.Row(record.Row{Kind: record.KindEvent, Phase: "grpo", Fields: map[string]any{"event": "resume", "severity": "note",
+		"message": "no tag"}})
 	m.Tag("mlflow.note.content", strings.Repeat("long ", 2000))
 	m.Close(record.StateDone, []string{"report.md", ".hydra/config.yaml", "none.html"})
 	if h.text() != "" {
@@ -246,7 +255,8 @@ func TestMLflowLogsARun(t *testing.T) {
 	if _, ok := run.tags["empty"]; ok || run.tags["fulcrum.note.resume"] != "" || len(run.tags["mlflow.note.content"]) != 5000 {
 		t.Errorf("tags %v", run.tags)
 	}
-	if len(run.params) != 253 || run.params["grpo.lr"] != "0.001" || run.params["odd_key_0_"] != "x" || !strings.HasSuffix(run.params["p000"], "é…") {
+	if len(run.params) != 253 || run.params["grpo.lr"] != "0.001" || run.params["odd_key_0_"] != "x" ||
+		!strings.HasSuffix(run.params["p000"], "é…") {
 		t.Errorf("%d params: %q %q %q", len(run.params), run.params["grpo.lr"], run.params["odd_key_0_"], run.params["p000"])
 	}
 	if len(s.artifacts) != 2 || s.artifacts["1/run1/artifacts/.hydra/config.yaml"] != "seed: 3\n" {
@@ -377,30 +387,30 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 func TestMLflowResume(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	opt := fastMLflow(t, s.URL, h)
-	sitting := func(step int, state string) {
+	attempt := func(step int, state string) {
 		m := Start(opt)
 		m.Row(stepRow(step, map[string]any{"loss": 0.5}))
 		m.Close(state, nil)
 	}
-	sitting(1, record.StateInterrupted)
+	attempt(1, record.StateInterrupted)
 	if s.runs["run1"].status != "KILLED" {
 		t.Errorf("an interrupted run is %s", s.runs["run1"].status)
 	}
 	opt.Resumed = true
 	opt.Params["doctor.no_signal.severity"] = "note" // may change on the way; a parameter may not
 	opt.Params["seed"] = "4"
-	sitting(2, record.StateDone)
+	attempt(2, record.StateDone)
 	if run := s.runs["run1"]; len(s.runs) != 1 || run.status != "FINISHED" || len(run.metrics["grpo/train/loss"]) != 2 {
 		t.Errorf("%d runs; the first: %+v", len(s.runs), run)
 	}
 	s.runs["run1"].stage = "deleted"
-	sitting(3, record.StateFailed)
+	attempt(3, record.StateFailed)
 	if run := s.runs["run2"]; len(s.runs) != 2 || run.status != "FAILED" || run.params["seed"] != "4" {
 		t.Errorf("%d runs; the second: %+v", len(s.runs), run)
 	}
 	other := newFakeMLflow(t)
 	opt.Server.URI = other.URL
-	sitting(4, record.StateDone)
+	attempt(4, record.StateDone)
 	if len(other.runs) != 1 || len(s.runs) != 2 {
 		t.Errorf("another server has %d runs, the first %d", len(other.runs), len(s.runs))
 	}
@@ -458,14 +468,22 @@ func TestMLflowFromEnv(t *testing.T) {
 		err   string
 	}{
 		{"unset", nil, Server{}, false, ""},
-		{"a server", map[string]string{"MLFLOW_TRACKING_URI": "http://host:5000/prefix/", "MLFLOW_TRACKING_TOKEN": "t"}, Server{URI: "http://host:5000/prefix", Token: "t"}, true, ""},
-		{"a user in the address", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host"}, Server{URI: "https://host", User: "me", Password: "pw"}, true, ""},
-		{"a user in variables", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host", "MLFLOW_TRACKING_USERNAME": "you", "MLFLOW_TRACKING_PASSWORD": "x"}, Server{URI: "https://host", User: "you", Password: "x"}, true, ""},
-		{"a folder", map[string]string{"MLFLOW_TRACKING_URI": "./mlruns"}, Server{}, true, "MLFLOW_TRACKING_URI=./mlruns: want the http:// or https:// address"},
-		{"a file URI", map[string]string{"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}, Server{}, true, "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want"},
-		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, Server{}, true, "MLFLOW_TRACKING_URI=postgresql://***@host/db: want"},
-		{"a password that is no address", map[string]string{"MLFLOW_TRACKING_URI": "http://me:p/w@host"}, Server{}, true, "MLFLOW_TRACKING_URI=http://***@host: want"},
-		{"a token in the query", map[string]string{"MLFLOW_TRACKING_URI": "http://host/?token=pw"}, Server{}, true, "MLFLOW_TRACKING_URI=http://host/?token=***: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN)"},
+		{"a server", map[string]string{"MLFLOW_TRACKING_URI": "http://host:5000/prefix/", "MLFLOW_TRACKING_TOKEN": "t"},
+			Server{URI: "http://host:5000/prefix", Token: "t"}, true, ""},
+		{"a user in the address", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host"},
+			Server{URI: "https://host", User: "me", Password: "pw"}, true, ""},
+		{"a user in variables", map[string]string{"MLFLOW_TRACKING_URI": "https://me:pw@host", "MLFLOW_TRACKING_USERNAME": "you",
+			"MLFLOW_TRACKING_PASSWORD": "x"}, Server{URI: "https://host", User: "you", Password: "x"}, true, ""},
+		{"a folder", map[string]string{"MLFLOW_TRACKING_URI": "./mlruns"}, Server{}, true,
+			"MLFLOW_TRACKING_URI=./mlruns: want the http:// or https:// address"},
+		{"a file URI", map[string]string{"MLFLOW_TRACKING_URI": "file:///tmp/mlruns"}, Server{}, true,
+			"MLFLOW_TRACKING_URI=file:///tmp/mlruns: want"},
+		{"a database, with its password", map[string]string{"MLFLOW_TRACKING_URI": "postgresql://me:pw@host/db"}, Server{}, true,
+			"MLFLOW_TRACKING_URI=postgresql://***@host/db: want"},
+		{"a password that is no address", map[string]string{"MLFLOW_TRACKING_URI": "http://me:p/w@host"}, Server{}, true,
+			"MLFLOW_TRACKING_URI=http://***@host: want"},
+		{"a token in the query", map[string]string{"MLFLOW_TRACKING_URI": "http://host/?token=pw"}, Server{}, true,
+			"MLFLOW_TRACKING_URI=http://host/?token=***: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN)"},
 		{"databricks", map[string]string{"MLFLOW_TRACKING_URI": "databricks"}, Server{}, true, "MLFLOW_TRACKING_URI=databricks: want"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

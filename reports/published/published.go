@@ -51,7 +51,8 @@ func Report(path string) (string, error) {
 	}
 	families := t.families()
 	if len(families) == 0 {
-		return "", fmt.Errorf("%s: %s, but no two selectors share data set, model, number of questions and shots: nothing to compare", path, page.Plural(len(t.rows), "row"))
+		return "", fmt.Errorf("%s: %s, but no two selectors share data set, model, number of questions and shots: nothing to compare",
+			path, page.Plural(len(t.rows), "row"))
 	}
 	return t.report(families), nil
 }
@@ -67,7 +68,8 @@ func readPublished(path string) (*publishedTable, error) {
 		Notes []string          `json:"notes"`
 	}
 	if err := jsonwords.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("%s: not a file of published accuracies {\"rows\": [{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}: %w", path, err)
+		return nil, fmt.Errorf("%s: not a file of published accuracies {\"rows\": [{\"dataset\", \"selector\", \"samples\", \"shots\", "+
+			"\"accuracy\"}, …]}: %w", path, err)
 	}
 	if len(file.Rows) == 0 {
 		return nil, fmt.Errorf("%s: no rows: want {\"rows\": [{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}", path)
@@ -236,7 +238,8 @@ func (f *family) add(block string, rows, home []publishedRow) {
 			continue
 		}
 		a, b := *r.Accuracy/100, *home[at].Accuracy/100
-		v.gaps = append(v.gaps, &gap{sampler: r.Sampler, shots: *r.Shots, difference: a - b, reference: b, se: math.Sqrt((a*(1-a) + b*(1-b)) / float64(f.n))})
+		v.gaps = append(v.gaps, &gap{sampler: r.Sampler, shots: *r.Shots, difference: a - b, reference: b,
+			se: math.Sqrt((a*(1-a) + b*(1-b)) / float64(f.n))})
 		if !slices.Contains(f.shots, *r.Shots) {
 			f.shots = append(f.shots, *r.Shots)
 		}

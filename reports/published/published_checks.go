@@ -80,7 +80,8 @@ func repeatedShots(all []*series) []string {
 				}
 			}
 			if len(same) > 2 { // two agree now and then
-				out = append(out, fmt.Sprintf("%s has the same accuracy, %.2f, at %s shots (%s). So many means seldom agree to the last digit: was the number of shots really changed?", s.name(), s.accuracy[i], page.Joined(same), s.Where()))
+				out = append(out, fmt.Sprintf("%s has the same accuracy, %.2f, at %s shots (%s). So many means seldom agree to the last "+
+					"digit: was the number of shots really changed?", s.name(), s.accuracy[i], page.Joined(same), s.Where()))
 			}
 		}
 	}
@@ -106,7 +107,8 @@ func repeatedSelectors(all []*series) []string {
 			}
 		}
 		if len(names) > 1 {
-			out = append(out, fmt.Sprintf("%s have the same accuracies at all %d numbers of shots (%s, %s): one run under several names, or settings without effect.", page.Joined(names), len(a.shots), page.Plain(a.row.VLM), a.Where()))
+			out = append(out, fmt.Sprintf("%s have the same accuracies at all %d numbers of shots (%s, %s): one run under several "+
+				"names, or settings without effect.", page.Joined(names), len(a.shots), page.Plain(a.row.VLM), a.Where()))
 		}
 	}
 	return out
@@ -120,7 +122,8 @@ func repeatedSizes(all []*series) []string {
 	for i, a := range all {
 		for _, b := range all[:i] {
 			k := key{a.row.block(), a.row.Dataset, a.row.VLM, a.row.Selector}
-			if (key{b.row.block(), b.row.Dataset, b.row.VLM, b.row.Selector}) != k || a.row.Sampler != b.row.Sampler || a.row.questions() == b.row.questions() || !a.sameNumbers(b) {
+			if (key{b.row.block(), b.row.Dataset, b.row.VLM, b.row.Selector}) != k || a.row.Sampler != b.row.Sampler ||
+				a.row.questions() == b.row.questions() || !a.sameNumbers(b) {
 				continue
 			}
 			if sizes[k] == nil {
@@ -138,7 +141,8 @@ func repeatedSizes(all []*series) []string {
 	}
 	var out []string
 	for _, k := range keys {
-		text := fmt.Sprintf("%s has the same accuracies for %s questions (%s, %s", page.Plain(k.selector), page.Joined(sizes[k]), page.Plain(k.block), page.Plain(k.vlm))
+		text := fmt.Sprintf("%s has the same accuracies for %s questions (%s, %s", page.Plain(k.selector), page.Joined(sizes[k]),
+			page.Plain(k.block), page.Plain(k.vlm))
 		if len(samplers[k]) > 1 {
 			text += fmt.Sprintf(", %d samplers", len(samplers[k]))
 		}
@@ -161,7 +165,8 @@ func contradictions(all []*series) []string {
 	of := map[key]*found{}
 	for i, a := range all {
 		for _, b := range all[:i] {
-			if a.row.Dataset != b.row.Dataset || a.row.VLM != b.row.VLM || a.row.Selector != b.row.Selector || a.row.Sampler != b.row.Sampler || a.row.questions() != b.row.questions() || a.row.questions() == 0 {
+			if a.row.Dataset != b.row.Dataset || a.row.VLM != b.row.VLM || a.row.Selector != b.row.Selector ||
+				a.row.Sampler != b.row.Sampler || a.row.questions() != b.row.questions() || a.row.questions() == 0 {
 				continue
 			}
 			k := key{a.row.Dataset, a.row.VLM, a.row.Selector, page.Plain(b.row.block()) + " and " + page.Plain(a.row.block())}
@@ -178,7 +183,8 @@ func contradictions(all []*series) []string {
 					of[k].differ++
 					if gap > of[k].largest {
 						of[k].largest = gap
-						of[k].example = fmt.Sprintf("%.2f and %.2f at %s with %s, %s", b.accuracy[y], a.accuracy[x], shotsHead(shots), page.Plain(a.row.Sampler), page.Plural(a.row.questions(), "question"))
+						of[k].example = fmt.Sprintf("%.2f and %.2f at %s with %s, %s", b.accuracy[y], a.accuracy[x], shotsHead(shots),
+							page.Plain(a.row.Sampler), page.Plural(a.row.questions(), "question"))
 					}
 				}
 			}
@@ -187,7 +193,9 @@ func contradictions(all []*series) []string {
 	var out []string
 	for _, k := range keys {
 		if f := of[k]; f.differ > 0 {
-			out = append(out, fmt.Sprintf("%s on %s (%s) differs between %s in %d of %d numbers, most %s: not the same run, or not the same questions.", page.Plain(k.selector), page.Plain(k.dataset), page.Plain(k.vlm), k.blocks, f.differ, f.cells, f.example))
+			out = append(out, fmt.Sprintf("%s on %s (%s) differs between %s in %d of %d numbers, most %s: not the same run, or not the "+
+				"same questions.", page.Plain(k.selector), page.Plain(k.dataset), page.Plain(k.vlm), k.blocks, f.differ, f.cells,
+				f.example))
 		}
 	}
 	return out
@@ -237,7 +245,10 @@ func (t *publishedTable) impossibleMeans() []string {
 	var out []string
 	for _, k := range keys {
 		if f := of[k]; f.missed > 0 {
-			out = append(out, fmt.Sprintf("%d of %d accuracies of %s (%s) cannot be the mean of %s scores, as stated: scores come in tenths, and no sum of them gives %s. Of all %s that can be tested so, %s fit.", f.missed, f.counted, page.Plain(k.selector), page.Plain(k.block), page.Joined(f.sizes), f.example, page.Plural(tested, "accuracy"), page.Thousands(tested-wrong)))
+			out = append(out, fmt.Sprintf("%d of %d accuracies of %s (%s) cannot be the mean of %s scores, as stated: scores come in "+
+				"tenths, and no sum of them gives %s. Of all %s that can be tested so, %s fit.", f.missed, f.counted,
+				page.Plain(k.selector), page.Plain(k.block), page.Joined(f.sizes), f.example, page.Plural(tested, "accuracy"),
+				page.Thousands(tested-wrong)))
 		}
 	}
 	return out

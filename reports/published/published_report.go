@@ -28,7 +28,10 @@ func (t *publishedTable) report(families []*family) string {
 	if t.what != "" {
 		about = " (" + page.Plain(strings.TrimSuffix(t.what, ".")) + ")"
 	}
-	d.Paragraph("%s%s holds %s. They make %s of a variant with a baseline, in %s. The scores of single questions are not in it, so a difference is held against what it could be at most by chance: with other questions on each side (unpaired), and with the same questions of which a share changed (paired).", page.InlineCode(filepath.Base(t.path)), about, page.Plural(len(t.rows), "accuracy"), page.Plural(compared, "comparison"), page.Plural(len(families), "table"))
+	d.Paragraph("%s%s holds %s. They make %s of a variant with a baseline, in %s. The scores of single questions are not in it, so a "+
+		"difference is held against what it could be at most by chance: with other questions on each side (unpaired), and with the same "+
+		"questions of which a share changed (paired).", page.InlineCode(filepath.Base(t.path)), about,
+		page.Plural(len(t.rows), "accuracy"), page.Plural(compared, "comparison"), page.Plural(len(families), "table"))
 	var single, many []*family
 	var short []string
 	for _, f := range families {
@@ -53,9 +56,12 @@ func (t *publishedTable) report(families []*family) string {
 	}
 	d.Heading(2, "How this was worked out")
 	d.List(
-		"A score lies between 0 and 1, so an accuracy p over n questions has a standard error of at most √(p(1−p)/n), and an unpaired difference of at most √((p₁(1−p₁) + p₂(1−p₂))/n).",
-		"On the same questions of which a share c changed, a difference has a standard error of at most √(c/n). What c is can only be seen in the scores of single questions: publish them, or `evals.jsonl`.",
-		"p-values and shares are corrected for all comparisons of their table (Holm, 5 %). The mean over shots counts as one more comparison and is taken to be as uncertain as one number of shots, since a question may answer alike at all of them.",
+		"A score lies between 0 and 1, so an accuracy p over n questions has a standard error of at most √(p(1−p)/n), and an unpaired "+
+			"difference of at most √((p₁(1−p₁) + p₂(1−p₂))/n).",
+		"On the same questions of which a share c changed, a difference has a standard error of at most √(c/n). What c is can only be "+
+			"seen in the scores of single questions: publish them, or `evals.jsonl`.",
+		"p-values and shares are corrected for all comparisons of their table (Holm, 5 %). The mean over shots counts as one more "+
+			"comparison and is taken to be as uncertain as one number of shots, since a question may answer alike at all of them.",
 		"Questions needed are for one comparison, planned beforehand and made alone, at 5 % and with 80 % power.",
 		"Seeds are not in it: one training run of each variant says nothing about the next one.",
 	)
@@ -68,8 +74,9 @@ func (f *family) inShort() string {
 	if len(f.variants) > 1 {
 		what = page.Plural(len(f.variants), "variant")
 	}
-	text := fmt.Sprintf("**%s**: %s against %s, %s.", page.Plain(f.name()), what, page.Plain(f.baseline), page.Plural(len(f.all()), "comparison"))
-	return text + " " + verdictOn(f.all(), "gain", func(g *gap) bool { return g.difference > 0 }) + " " + verdictOn(f.all(), "loss", func(g *gap) bool { return g.difference < 0 })
+	text := fmt.Sprintf("**%s**: %s against %s, %s.", page.Plain(f.name()), what, page.Plain(f.baseline),
+		page.Plural(len(f.all()), "comparison"))
+	return text + " " + verdictsOn(f.all())
 }
 
 // inShortOf sums up the families that get one line each.
@@ -78,8 +85,14 @@ func inShortOf(families []*family) string {
 	for _, f := range families {
 		all = append(all, f.all()...)
 	}
-	return fmt.Sprintf("**%s with several samplers**: %s. %s %s", page.Plural(len(families), "smaller table"), page.Plural(len(all), "comparison"),
-		verdictOn(all, "gain", func(g *gap) bool { return g.difference > 0 }), verdictOn(all, "loss", func(g *gap) bool { return g.difference < 0 }))
+	return fmt.Sprintf("**%s with several samplers**: %s. %s", page.Plural(len(families), "smaller table"),
+		page.Plural(len(all), "comparison"), verdictsOn(all))
+}
+
+// verdictsOn says which gains and which losses are established.
+func verdictsOn(all []*gap) string {
+	gains := verdictOn(all, "gain", func(g *gap) bool { return g.difference > 0 })
+	return gains + " " + verdictOn(all, "loss", func(g *gap) bool { return g.difference < 0 })
 }
 
 // verdictOn says how many gaps of one sign are established, and under which condition others would be.
@@ -112,7 +125,8 @@ func verdictOn(all []*gap, noun string, sign func(*gap) bool) string {
 	case hold == made:
 		return fmt.Sprintf("All %d %s are established; the largest is %s.", made, nouns, inPoints(largest))
 	case made == 1 && may == 1:
-		return fmt.Sprintf("The one %s, %s, would be established only if at most %s of the questions changed.", noun, inPoints(largest), downTo(least))
+		return fmt.Sprintf("The one %s, %s, would be established only if at most %s of the questions changed.", noun, inPoints(largest),
+			downTo(least))
 	case made == 1:
 		return fmt.Sprintf("The one %s, %s, is not established.", noun, inPoints(largest))
 	case hold+may == 0:
@@ -165,7 +179,9 @@ func (g *gap) cell() string {
 // Write is the section of a family with one sampler.
 func (f *family) Write(d *page.Document) {
 	d.Heading(2, "%s", page.Plain(f.name()))
-	d.Paragraph("Points of each variant minus %s, from %s. *holds*: established with other questions on each side. *if ≤ c*: established if the same questions were asked and at most this share of them changed its score. *open*: not established.", page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
+	d.Paragraph("Points of each variant minus %s, from %s. *holds*: established with other questions on each side. *if ≤ c*: "+
+		"established if the same questions were asked and at most this share of them changed its score. *open*: not established.",
+		page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
 	header := []string{"variant"}
 	for _, s := range f.shots {
 		header = append(header, ">"+shotsHead(s))
@@ -240,14 +256,16 @@ func (f *family) writeBounds(d *page.Document) {
 		typical = append(typical, g.se)
 	}
 	row := func(name string, se float64) []string {
-		return []string{name, fmt.Sprintf("%.2f", 100*se), fmt.Sprintf("%.1f", 100*one*se), fmt.Sprintf("%.1f", 100*corrected*se), fmt.Sprintf("%.1f", 100*power*se)}
+		return []string{name, fmt.Sprintf("%.2f", 100*se), fmt.Sprintf("%.1f", 100*one*se), fmt.Sprintf("%.1f", 100*corrected*se),
+			fmt.Sprintf("%.1f", 100*power*se)}
 	}
 	rows := [][]string{row("unpaired", stat.Middle(typical))}
 	for _, share := range slices.Backward(publishedShares()) {
 		rows = append(rows, row(fmt.Sprintf("paired, %.0f %% change", 100*share), f.pairedSE(share)))
 	}
 	d.Paragraph("How large a difference must be on %s, in points:", page.Plural(f.n, "question"))
-	d.Table([]string{"bound", ">standard error", ">to be significant alone", fmt.Sprintf(">as the largest of %d", m), ">to be found with 80 % power"}, rows)
+	d.Table([]string{"bound", ">standard error", ">to be significant alone", fmt.Sprintf(">as the largest of %d", m),
+		">to be found with 80 % power"}, rows)
 }
 
 // bestOf holds the best variant's lead against the luck of the best of several.
@@ -275,10 +293,13 @@ func (f *family) bestOf() string {
 	for _, share := range publishedShares() {
 		luck = append(luck, fmt.Sprintf("%.1f", 100*sweepreport.LuckOf(len(of))*f.pairedSE(share)/math.Sqrt2))
 	}
-	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about %s points better when 5, 10 or 20 %% of the questions change.",
-		len(of), page.Plain(best.v.selector), inPoints(best.g.difference), page.Plain(f.baseline), len(of), luck[0]+", "+luck[1]+" or "+luck[2])
+	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
+		"%s points better when 5, 10 or 20 %% of the questions change.",
+		len(of), page.Plain(best.v.selector), inPoints(best.g.difference), page.Plain(f.baseline), len(of),
+		luck[0]+", "+luck[1]+" or "+luck[2])
 	if last, named := f.lastEpoch(); named > 0 {
-		text += fmt.Sprintf(" The names of %d tell the epoch that was taken, up to %d: if it was chosen on the questions reported here, that adds luck that no correction here counts.", named, last)
+		text += fmt.Sprintf(" The names of %d tell the epoch that was taken, up to %d: if it was chosen on the questions reported here, "+
+			"that adds luck that no correction here counts.", named, last)
 	}
 	return text
 }
@@ -325,7 +346,8 @@ func writeMany(d *page.Document, families []*family) {
 		return
 	}
 	d.Heading(2, "Smaller tables")
-	d.Paragraph("Each compares one selector with the one before it, for several samplers. Counts of comparisons, each corrected for those of its table.")
+	d.Paragraph("Each compares one selector with the one before it, for several samplers. Counts of comparisons, each corrected for " +
+		"those of its table.")
 	var rows [][]string
 	for _, f := range families {
 		counts := [4]int{}
@@ -345,7 +367,8 @@ func writeMany(d *page.Document, families []*family) {
 				counts[3]++
 			}
 		}
-		what := fmt.Sprintf("%s over %s, %s", page.Plain(f.variants[0].selector), page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
+		what := fmt.Sprintf("%s over %s, %s", page.Plain(f.variants[0].selector), page.Plain(f.baseline),
+			page.Plain(strings.Join(f.blocks, " and ")))
 		if len(f.variants) > 1 {
 			what = fmt.Sprintf("%s over %s", page.Plural(len(f.variants), "variant"), page.Plain(f.baseline))
 		}

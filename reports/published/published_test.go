@@ -27,12 +27,14 @@ func TestPublishedReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"**VQAv2, Qwen2.5-VL-3B-Instruct, 1,000 questions**: Balanced V3 (2,809 queries) against Balanced V2 (1,894 queries), 3 comparisons. All 3 gains are established",
+		"**VQAv2, Qwen2.5-VL-3B-Instruct, 1,000 questions**: Balanced V3 (2,809 queries) against Balanced V2 (1,894 queries), 3 " +
+			"comparisons. All 3 gains are established",
 		"19 variants against Baseline (V2), 95 comparisons. Of 55 gains, up to 1.65 points, none is established as published",
 		"v3\\_1layer against v2, 3 comparisons. None of 3 gains is established; the largest is 2.60 points.",
 		"| unpaired | 2.50 | 4.9 | 8.7 | 7.0 |",
 		"| paired, 5 % change | 0.79 | 1.5 | 2.7 | 2.2 |",
-		"plan 5 epoch 50 (RandSampler) and plan 5+8 (relevance shaping) epoch 50 (RandSampler) have the same accuracies at all 4 numbers of shots",
+		"plan 5 epoch 50 (RandSampler) and plan 5+8 (relevance shaping) epoch 50 (RandSampler) have the same accuracies at all 4 " +
+			"numbers of shots",
 		"Balanced V3 (2,809 queries) (RandSampler) has the same accuracy, 72.03, at 2, 3 and 4 shots",
 		"v0 has the same accuracies for 100, 200 and 300 questions (README.md 3.3.1, Flamingo-3B, 4 samplers)",
 		"46 of 48 accuracies of v0 (README.md 3.3.1) cannot be the mean of 100, 200 and 300 scores",
@@ -87,13 +89,17 @@ func TestPublishedErrorsNameFileAndRow(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"no JSON", "accuracy", "not a file of published accuracies"},
 		{"no rows", `{"rows": []}`, "no rows: want"},
-		{"an accuracy that is text", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": "50"`), "row 2: accuracy: got a JSON string, want a number"},
-		{"above 100", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": 148`), "row 2: accuracy 148: want percent, from 0 to 100"},
+		{"an accuracy that is text", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": "50"`),
+			"row 2: accuracy: got a JSON string, want a number"},
+		{"above 100", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1, "accuracy": 148`),
+			"row 2: accuracy 148: want percent, from 0 to 100"},
 		{"no accuracy", row(`"dataset": "d", "selector": "b", "samples": 10, "shots": 1`), "row 2: no accuracy"},
 		{"no selector", row(`"dataset": "d", "samples": 10, "shots": 1, "accuracy": 1`), "row 2: no selector"},
 		{"no shots", row(`"dataset": "d", "selector": "b", "samples": 10, "accuracy": 1`), "row 2: no shots"},
-		{"one question", row(`"dataset": "d", "selector": "b", "samples": 1, "shots": 1, "accuracy": 1`), "row 2: samples 1: want at least 2"},
-		{"nothing to compare", row(`"dataset": "e", "selector": "b", "samples": 10, "shots": 1, "accuracy": 1`), "2 rows, but no two selectors share"},
+		{"one question", row(`"dataset": "d", "selector": "b", "samples": 1, "shots": 1, "accuracy": 1`),
+			"row 2: samples 1: want at least 2"},
+		{"nothing to compare", row(`"dataset": "e", "selector": "b", "samples": 10, "shots": 1, "accuracy": 1`),
+			"2 rows, but no two selectors share"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "table.json")

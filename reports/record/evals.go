@@ -17,8 +17,9 @@ const EvalsFile = "evals.jsonl"
 // Evaluation is one line of evals.jsonl: the score of every query of a split under one policy, so
 // that stages and runs can be compared query by query.
 type Evaluation struct {
-	Split    string    `json:"split"`  // val, dev, …
-	Policy   string    `json:"policy"` // random, similarity, majority, init, best_beam, oracle, reference, sft, rce, grpo, grpo_online, best
+	Split string `json:"split"` // val, dev, …
+	// random, similarity, majority, init, best_beam, oracle, reference, sft, rce, grpo, grpo_online, best
+	Policy   string    `json:"policy"`
 	Phase    string    `json:"phase"`
 	Epoch    int       `json:"epoch"`
 	Metric   string    `json:"metric"` // reward or accuracy

@@ -114,7 +114,8 @@ func TestRecordRefusesWhatRowsCannotHold(t *testing.T) {
 		want   string
 	}{
 		{"a field that every row has", map[string]any{"epoch": 1}, "metrics.jsonl: field epoch: every row has it already"},
-		{"an unknown type", map[string]any{"loss": float32(1)}, "metrics.jsonl: field loss: type float32: want float64, int, string, bool or []float64"},
+		{"an unknown type", map[string]any{"loss": float32(1)},
+			"metrics.jsonl: field loss: type float32: want float64, int, string, bool or []float64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := log.Record(KindStep, "rce", 1, 1, 1, tc.fields); err == nil || err.Error() != tc.want {
@@ -158,14 +159,16 @@ func TestRunLogHasHydrasFormat(t *testing.T) {
 	}
 	Record(t, log, KindEvent, "grpo", 1, 2, 12, map[string]any{"severity": "warning", "message": "beta on its bound"})
 	got := lines(t, filepath.Join(dir, RunLogFile))
-	want := []string{"[2025-03-01 12:00:02,000][run][INFO] - run exp=okvqa_v3", "[2025-03-01 12:00:03,000][grpo][WARNING] - warning: beta on its bound"}
+	want := []string{"[2025-03-01 12:00:02,000][run][INFO] - run exp=okvqa_v3",
+		"[2025-03-01 12:00:03,000][grpo][WARNING] - warning: beta on its bound"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("run.log\n got %q\nwant %q", got, want)
 	}
 }
 
 func StepFields() map[string]any {
-	return map[string]any{"loss": 0.18734, "kl": 0.0412, "kl_beta": 0.1, "clip_fraction": 0.062, "std_advantage": 1.02, "step_seconds": 0.31}
+	return map[string]any{"loss": 0.18734, "kl": 0.0412, "kl_beta": 0.1, "clip_fraction": 0.062, "std_advantage": 1.02,
+		"step_seconds": 0.31}
 }
 
 func TestPlainProgress(t *testing.T) {

@@ -73,11 +73,8 @@ func RemoveManifest(dir string) error {
 // readManifest reads manifest.json, nil when there is none.
 func readManifest(dir string) (*Manifest, error) {
 	path := filepath.Join(dir, ManifestFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	data, err := readIfThere(path)
+	if err != nil || data == nil {
 		return nil, err
 	}
 	m := &Manifest{}

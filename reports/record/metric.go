@@ -33,18 +33,26 @@ func Metrics() []Metric {
 		{"value", "", "of a finding (doctor.md): what was measured; events without it are no findings"},
 		{"limit", "", "of a finding: what it was held against"},
 		{"split", "", "which queries were evaluated: val, or the name of another set"},
-		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), recorded_order (of the candidates in their file), best_beam (the best recorded beam of each query), oracle, reference (the target), best, or the phase that ended"},
-		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; for init and best always init), or synced (grpo.kl.sync_steps)"},
+		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), recorded_order " +
+			"(of the candidates in their file), best_beam (the best recorded beam of each query), oracle, reference (the target), best, " +
+			"or the phase that ended"},
+		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; " +
+			"for init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},
-		{"recorded_reward", "", "of an eval without a reader: recorded reward that the policy expects among the recorded candidates of a query, each drawn by its probability renormalised among them; baselines take their first"},
-		{"top1_accuracy", "share", "of an eval without a reader: queries whose likeliest recorded candidate is the best, of those whose rewards differ"},
-		{"pair_accuracy", "share", "of an eval without a reader: pairs of recorded candidates with different rewards that the policy puts in order, mean over queries"},
+		{"recorded_reward", "", "of an eval without a reader: recorded reward that the policy expects among the recorded candidates of " +
+			"a query, each drawn by its probability renormalised among them; baselines take their first"},
+		{"top1_accuracy", "share", "of an eval without a reader: queries whose likeliest recorded candidate is the best, of those whose " +
+			"rewards differ"},
+		{"pair_accuracy", "share", "of an eval without a reader: pairs of recorded candidates with different rewards that the policy " +
+			"puts in order, mean over queries"},
 		{"rouge1", "", "of task=evaluate with metric=rouge: mean ROUGE-1 F1 over the texts"},
 		{"rouge2", "", "the same of ROUGE-2"},
 		{"rougeL", "", "the same of ROUGE-L"},
 		{"rougeLsum", "", "the same of ROUGE-L by sentences (evaluate.sentences)"},
-		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a step, or of an eval over the greedy ones; also what a term counts beside its value: points_named, points_in_confusion, points_on_object"},
+		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a " +
+			"step, or of an eval over the greedy ones; also what a term counts beside its value: points_named, points_in_confusion, " +
+			"points_on_object"},
 		{"loss", "", "the loss that was differentiated"},
 		{"grad_norm", "", "global norm of the gradient before clipping"},
 		{"clip_factor", "", "what the gradient was multiplied by to have no more than optim.grad_clip_norm; absent without clipping"},
@@ -62,7 +70,8 @@ func Metrics() []Metric {
 		{"kl_beta", "", "KL coefficient β used in the step"},
 		{"mean_ratio", "", "mean of new over old probability of the candidates, or of their tokens (grpo.ratio)"},
 		{"clip_fraction", "share", "share of ratios outside the clip range"},
-		{"clip_fraction_low", "share", "share of ratios whose gradient the lower side of the clip range stops: below it, with a negative advantage"},
+		{"clip_fraction_low", "share", "share of ratios whose gradient the lower side of the clip range stops: below it, with a " +
+			"negative advantage"},
 		{"clip_fraction_high", "share", "the same of its upper side: above it, with a positive advantage"},
 		{"mean_advantage", "", "mean advantage of the candidates used"},
 		{"std_advantage", "", "standard deviation of these advantages"},
@@ -74,10 +83,14 @@ func Metrics() []Metric {
 		{"step_seconds", "s", "wall time of the step, data preparation included"},
 		{"clamp_fraction", "share", "share of log-ratios cut at grpo.max_log_ratio"},
 		{"advantage_clipped", "share", "share of advantages clipped"},
-		{"refresh_drift", "nats", "largest difference between the log-probabilities of the policy and of the old policy at the first step after a refresh, when both have the same weights"},
-		{"advantage_gain", "nats", "mean over the candidates used of advantage times the change of their log-probability since the old policy; > 0: good candidates have become likelier"},
-		{"ess_share", "share", "effective number of candidates under the RCE weights over the size of the group, of groups whose rewards differ: 1 where the temperature is far above their spread"},
-		{"score_spread", "reward units", "deviation of the scores that the RCE weights are a softmax of (n - 1), mean over groups whose rewards differ"},
+		{"refresh_drift", "nats", "largest difference between the log-probabilities of the policy and of the old policy at the first " +
+			"step after a refresh, when both have the same weights"},
+		{"advantage_gain", "nats", "mean over the candidates used of advantage times the change of their log-probability since the old " +
+			"policy; > 0: good candidates have become likelier"},
+		{"ess_share", "share", "effective number of candidates under the RCE weights over the size of the group, of groups whose " +
+			"rewards differ: 1 where the temperature is far above their spread"},
+		{"score_spread", "reward units", "deviation of the scores that the RCE weights are a softmax of (n - 1), mean over groups whose " +
+			"rewards differ"},
 		{"groups", "", "groups of the step that have candidates"},
 		{"group_size", "", "candidates of the largest group of the step, before the curriculum"},
 		{"effective_sample_size", "candidates", "effective number of candidates under the RCE weights of a query"},
@@ -89,11 +102,13 @@ func Metrics() []Metric {
 		{"mean_reward", "", "mean reward of the candidates, before the curriculum"},
 		{"reward_std", "", "deviation of the rewards of a group (n - 1), mean over groups"},
 		{"reward_<term>_std", "", "deviation of one term of the reward over the completions of a step (n)"},
-		{"completion_length", "tokens", "mean length of the completions of a step, or of an eval of the greedy ones, the end token included"},
+		{"completion_length", "tokens", "mean length of the completions of a step, or of an eval of the greedy ones, the end token " +
+			"included"},
 		{"completion_length_min", "tokens", "length of the shortest"},
 		{"completion_length_max", "tokens", "length of the longest"},
 		{"truncated_share", "share", "completions cut at the length limit"},
-		{"kept_mass", "share", "of the policy's distribution at the sampling temperature, what tokens were drawn from: the probability that top-p and top-k keep (with a repetition penalty, the overlap of both distributions); mean over the sampled tokens"},
+		{"kept_mass", "share", "of the policy's distribution at the sampling temperature, what tokens were drawn from: the probability " +
+			"that top-p and top-k keep (with a repetition penalty, the overlap of both distributions); mean over the sampled tokens"},
 		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
 		{"adv_hist", "", "counts of advantages in equal bins over [-5, 5]"},
 		{"kl_beta_next", "", "β of the next epoch"},
@@ -103,7 +118,8 @@ func Metrics() []Metric {
 		{"val_advantage", "", "probability-weighted advantage on recorded validation groups; > 0 prefers good candidates"},
 		{"val_reward", "", "mean reward of the greedy selection or answer on the validation queries"},
 		{"val_accuracy", "", "mean accuracy of the greedy selection or answer on the validation queries"},
-		{"val_recorded_reward", "", "recorded reward that the policy expects among the recorded candidates of the validation queries, where nothing scores its selections"},
+		{"val_recorded_reward", "", "recorded reward that the policy expects among the recorded candidates of the validation queries, " +
+			"where nothing scores its selections"},
 		{"val_top1_accuracy", "share", "validation queries whose likeliest recorded candidate is the best"},
 		{"val_pair_accuracy", "share", "pairs of their recorded candidates in order"},
 		{"val_reward_<term>", "", "mean of one term of the reward over the greedy completions of the validation queries"},

@@ -188,26 +188,36 @@ func (r *Run) ReadRest() error {
 	return ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples)
 }
 
+// ReadConfig reads the configuration that the run was composed to, and its overrides.
 func (r *Run) ReadConfig() error {
-	path := filepath.Join(r.Dir, ".hydra", "config.yaml")
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	r.Config = string(data)
-	if err := yaml.Unmarshal(data, &r.Tree); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	path = filepath.Join(r.Dir, ".hydra", "overrides.yaml")
-	data, err = os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	var err error
+	if r.Config, err = readYAML(filepath.Join(r.Dir, ".hydra", "config.yaml"), &r.Tree); err != nil {
 		return err
 	}
 	r.Overrides = nil
-	if err := yaml.Unmarshal(data, &r.Overrides); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	_, err = readYAML(filepath.Join(r.Dir, ".hydra", "overrides.yaml"), &r.Overrides)
+	return err
+}
+
+// readIfThere reads a file. One that is absent is nil.
+func readIfThere(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	return nil
+	return data, err
+}
+
+// readYAML reads a YAML file into v and returns its text. An absent file leaves v as it is.
+func readYAML(path string, v any) (string, error) {
+	data, err := readIfThere(path)
+	if err != nil {
+		return "", err
+	}
+	if err := yaml.Unmarshal(data, v); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return string(data), nil
 }
 
 // Setting returns a value of the run's config by its path, nil when it is absent or null.
@@ -261,10 +271,7 @@ func (r *Run) Resumes() int {
 
 // EachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
 func EachLine(path string, do func(line []byte) error) error {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+	data, err := readIfThere(path)
 	if err != nil {
 		return err
 	}
@@ -283,11 +290,8 @@ func EachLine(path string, do func(line []byte) error) error {
 
 // ReadJSON reads path into v; an absent file leaves v as it is.
 func ReadJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	data, err := readIfThere(path)
+	if err != nil || data == nil {
 		return err
 	}
 	if err := jsonwords.Unmarshal(data, v); err != nil {
@@ -299,16 +303,9 @@ func ReadJSON(path string, v any) error {
 // FlatFile reads a YAML file as dotted keys; one that is absent has none.
 func FlatFile(path string) (map[string]string, error) {
 	flat := map[string]string{}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return flat, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	var tree any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if _, err := readYAML(path, &tree); err != nil {
+		return nil, err
 	}
 	switch tree.(type) {
 	case nil:

@@ -14,7 +14,8 @@ func (r *Run) Answers() bool {
 			return ok
 		})
 	}
-	return slices.ContainsFunc(r.Steps, func(s *Steps) bool { return s.Column("completion_length") != nil }) || has(r.Epochs) || has(r.EvalRows)
+	return slices.ContainsFunc(r.Steps, func(s *Steps) bool { return s.Column("completion_length") != nil }) || has(r.Epochs) ||
+		has(r.EvalRows)
 }
 
 // Wording returns what to call a thing: of a run whose policy selects examples, or of one that writes.

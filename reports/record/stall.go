@@ -31,7 +31,8 @@ func (l *Log) watch(after time.Duration) {
 		}
 		now := l.opt.Now()
 		if quiet := now.Sub(l.stall.since); quiet >= l.stall.after { // else it moved while this waited for the lock
-			_ = l.tell(now, "run", LevelWarning, fmt.Sprintf("warning: no progress for %v, since %s: the program is at work on one thing, or stuck (a signal saves the state)",
+			_ = l.tell(now, "run", LevelWarning, fmt.Sprintf("warning: no progress for %v, since %s: the program is at work on one "+
+				"thing, or stuck (a signal saves the state)",
 				quiet.Round(time.Second), l.stall.last))
 			wait *= 2
 		} else {

@@ -38,7 +38,8 @@ func TestStall(t *testing.T) {
 	}
 	early := strings.Count(read("run.log"), "no progress")
 	rows := read("metrics.jsonl")
-	for end := time.Now().Add(20 * time.Second); strings.Count(read("run.log"), "no progress") < early+2 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); strings.Count(read("run.log"), "no progress") < early+2 &&
+		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 	}
 	l.Unwatch()
 	text := read("run.log")

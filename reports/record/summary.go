@@ -51,7 +51,7 @@ type Summary struct {
 	Device      string            `json:"device"`
 	Threads     int               `json:"threads"`
 	Start       string            `json:"start"`        // RFC 3339
-	WallSeconds float64           `json:"wall_seconds"` // all sittings together
+	WallSeconds float64           `json:"wall_seconds"` // all attempts together
 	Resumes     int               `json:"resumes"`
 	Versions    map[string]string `json:"versions"` // fulcrum, go, libtorch, os, cpu, config (hash), …
 	Data        DataSummary       `json:"data"`
@@ -83,7 +83,8 @@ func (r *Run) Findings() []Finding {
 	for _, e := range r.Events {
 		if value, ok := e.Number("value"); ok {
 			limit, _ := e.Number("limit")
-			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value), Number(limit), e.Phase, e.Epoch, e.Step})
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value),
+				Number(limit), e.Phase, e.Epoch, e.Step})
 		}
 	}
 	return found
@@ -137,7 +138,7 @@ type BestSummary struct {
 // Untrained says whether the best policy is the one that the run began with.
 func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == PolicyInit }
 
-// AddRecorded adds what the run's own rows tell, those of earlier sittings included: what each phase came to, the
+// AddRecorded adds what the run's own rows tell, those of earlier attempts included: what each phase came to, the
 // warnings on the way, how often it was resumed. A check of the summary does it again.
 func (s *Summary) AddRecorded(run *Run) {
 	for _, name := range run.Phases() {

@@ -129,7 +129,8 @@ func TestTensorBoardEvents(t *testing.T) {
 		t.Errorf("step event %+v", step)
 	}
 	h := step.histos["grpo/train/adv_hist"]
-	if math.Float64frombits(binary.LittleEndian.Uint64(h[3])) != 3 || math.Float64frombits(binary.LittleEndian.Uint64(h[4])) != -2.5 || len(h[6]) != 16 || len(h[7]) != 16 {
+	if math.Float64frombits(binary.LittleEndian.Uint64(h[3])) != 3 || math.Float64frombits(binary.LittleEndian.Uint64(h[4])) != -2.5 ||
+		len(h[6]) != 16 || len(h[7]) != 16 {
 		t.Errorf("histogram %v: want 3 values that add up to -2.5 in two buckets", h)
 	}
 	if events[2].scalars["grpo/epoch/val_reward"] != 0.25 || events[3].scalars["eval/dev/similarity/reward"] != 0.0841 {
@@ -140,8 +141,9 @@ func TestTensorBoardEvents(t *testing.T) {
 func TestResumedEventsTellTensorBoardWhatToForget(t *testing.T) {
 	dir := t.TempDir()
 	OpenTestLog(t, dir, &bytes.Buffer{}, nil).Close()
-	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(), Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 0},
-		Stderr: &bytes.Buffer{}, Now: func() time.Time { return time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC) }})
+	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(),
+		Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 0},
+		Stderr:   &bytes.Buffer{}, Now: func() time.Time { return time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC) }})
 	if err != nil {
 		t.Fatal(err)
 	}

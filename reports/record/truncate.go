@@ -30,14 +30,13 @@ type Position struct {
 // resumes stay. Event files for TensorBoard stay too, since the next one tells it which steps to forget, unless the run
 // starts over.
 func truncate(dir string, at Position) error {
-	if err := truncateFile(filepath.Join(dir, MetricsFile), at.Rows); err != nil {
-		return err
-	}
-	if err := truncateFile(filepath.Join(dir, EvalsFile), at.Evals); err != nil {
-		return err
-	}
-	if err := truncateFile(filepath.Join(dir, CompletionsFile), at.Completions); err != nil {
-		return err
+	for _, file := range []struct {
+		name string
+		keep int
+	}{{MetricsFile, at.Rows}, {EvalsFile, at.Evals}, {CompletionsFile, at.Completions}} {
+		if err := truncateFile(filepath.Join(dir, file.name), file.keep); err != nil {
+			return err
+		}
 	}
 	if err := filterLines(filepath.Join(dir, RunLogFile), func([]byte) bool { return true }); err != nil {
 		return err

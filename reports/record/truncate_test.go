@@ -40,7 +40,8 @@ func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bo
 					continue
 				}
 				Record(t, log, KindStep, phase, epoch, step, global, map[string]any{"loss": float64(global), "step_seconds": 0.1})
-				sampled := []Completion{{QueryID: 7, Text: "a\nb", Tokens: []int64{3, 1}, Reward: 1}, {QueryID: 7, Group: 1, Truncated: true, Terms: map[string]float64{"format": 0.3}}}
+				sampled := []Completion{{QueryID: 7, Text: "a\nb", Tokens: []int64{3, 1}, Reward: 1},
+					{QueryID: 7, Group: 1, Truncated: true, Terms: map[string]float64{"format": 0.3}}}
 				if err := log.Completions(phase, epoch, step, sampled); err != nil {
 					t.Fatal(err)
 				}
@@ -69,7 +70,8 @@ func play(t *testing.T, dir string, from *Position, save func(Position, *Log) bo
 
 func evaluate(t *testing.T, dir, policy, phase string, epoch int) {
 	t.Helper()
-	e := Evaluation{Split: "val", Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", QueryIDs: []int64{1, 2}, Scores: []float64{0, 1}}
+	e := Evaluation{Split: "val", Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", QueryIDs: []int64{1, 2},
+		Scores: []float64{0, 1}}
 	if err := AppendEvals(dir, e); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,8 @@ func TestResumedLogsEqualUninterruptedOnes(t *testing.T) {
 	if err != nil || len(states) != 6 || len(wantRows) != 12+4+4+2+1 || len(wantCompletions) != 2*12 {
 		t.Fatalf("%d states, %d rows and %d completions, %v", len(states), len(wantRows), len(wantCompletions), err)
 	}
-	if c := wantCompletions[23]; c.Phase != "grpo" || c.Epoch != 2 || c.Step != 6 || c.Group != 1 || !c.Truncated || c.Terms["format"] != 0.3 {
+	if c := wantCompletions[23]; c.Phase != "grpo" || c.Epoch != 2 || c.Step != 6 || c.Group != 1 || !c.Truncated ||
+		c.Terms["format"] != 0.3 {
 		t.Errorf("the last completion is %+v", c)
 	}
 	states = append(states, Position{}) // no usable checkpoint: start over

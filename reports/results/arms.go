@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -104,28 +102,15 @@ type ArmComparison struct {
 	stats.Correction
 	Verdict stats.Verdict `json:"verdict"`
 
-	values []float64 // differences of the independent units, averaged over seeds
-	spread armError  // of the mean difference
-	opt    stats.Options
+	values      []float64 // differences of the independent units, averaged over seeds
+	uncertainty armError  // of the mean difference
+	opt         stats.Options
 }
 
 // Shown is what verdicts and sentences need of the comparison, as that of two policies.
 func (c ArmComparison) Shown() stats.Paired {
-	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough, Correction: c.Correction, Verdict: c.Verdict}
-}
-
-// compareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
-// runs of an arm differ in their seed only. HolmArms corrects several comparisons for their number.
-func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
-	this, err := ArmOf(a, split, metric, "")
-	if err != nil {
-		return ArmComparison{}, err
-	}
-	reference, err := ArmOf(b, split, metric, "")
-	if err != nil {
-		return ArmComparison{}, err
-	}
-	return this.Against(reference, stats.DefaultOptions())
+	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough,
+		Correction: c.Correction, Verdict: c.Verdict}
 }
 
 // Against compares the arm with a reference that answered the same questions. Arms with the same seeds
@@ -139,9 +124,11 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	}
 	n := len(a.QueryIDs)
 	if len(a.Scores) == 0 || len(b.Scores) == 0 || n < 2 {
-		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions", len(a.Scores), len(b.Scores), n)
+		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions",
+			len(a.Scores), len(b.Scores), n)
 	}
-	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds), Level: opt.Level, PerSeed: []float64{}}
+	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds),
+		Level: opt.Level, PerSeed: []float64{}}
 	if a.Clusters == nil {
 		a.Clusters = b.Clusters
 	}
@@ -150,7 +137,8 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 		return none, err
 	}
 	c.ChosenFrom, c.values, c.opt = max(a.ChosenFrom, b.ChosenFrom), paired.Values, opt
-	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters, paired.Rough
+	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters,
+		paired.Rough
 
 	if c.BySeed {
 		for s := range a.Scores {
@@ -158,7 +146,7 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 		}
 	}
 	e := armErrorOf(a, b, c.BySeed)
-	c.spread = e
+	c.uncertainty = e
 	c.QuestionSE = paired.SE
 	c.SeedSE = math.Sqrt(e.seedVariance())
 	c.SE = math.Hypot(c.QuestionSE, c.SeedSE)
@@ -180,9 +168,11 @@ func (a Arm) inOrderOf(other Arm) (Arm, error) {
 	out := a
 	out.Scores = make([][]float64, len(a.Scores))
 	for s, scores := range a.Scores {
-		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs, Scores: other.QueryScores()}
+		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs,
+			Scores: other.QueryScores()}
 		var err error
-		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs, Scores: scores}); err != nil {
+		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs,
+			Scores: scores}); err != nil {
 			return a, err
 		}
 	}
@@ -210,6 +200,17 @@ func overSeeds(scores [][]float64) []float64 {
 	return mean
 }
 
+// SeedMeans returns the mean over questions of each seed, [S].
+func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
+
+func seedMeans(scores [][]float64) []float64 {
+	means := make([]float64, len(scores))
+	for i, row := range scores {
+		means[i] = stat.Mean(row)
+	}
+	return means
+}
+
 func minus(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range d {
@@ -232,12 +233,12 @@ func holmArms(family []*ArmComparison, size int) {
 	for i, c := range family {
 		c.PHolm = adjusted[i]
 		level := c.LevelOf(c.Level, size, steps[i])
-		if c.spread.seeds() == 0 {
+		if c.uncertainty.seeds() == 0 {
 			opt := c.opt.ForTests(int(steps[i]) * max(c.ChosenFrom, 1))
 			opt.Level = level
 			c.Interval, c.BCa = stats.StudentInterval(c.Mean, c.QuestionSE, len(c.values), level), stats.BootstrapBCa(c.values, opt)
 		} else {
-			half := c.spread.halfWidth(1 - level)
+			half := c.uncertainty.halfWidth(1 - level)
 			c.Interval = stats.Interval{Low: c.Mean - half, High: c.Mean + half}
 			c.BCa = c.Interval
 		}
@@ -278,215 +279,6 @@ func (c ArmComparison) seedWords() string {
 		return page.Plural(c.Seeds, "seed")
 	}
 	return fmt.Sprintf("%d against %s", c.Seeds, page.Plural(c.SeedsOf, "seed"))
-}
-
-// seedSpread is what the seeds of one side say about other seeds.
-type seedSpread struct {
-	seeds int
-	sd    float64 // over seeds, of their means over questions
-	means float64 // variance of the grand mean that the spread of the seeds' means explains: sd² / S
-	noise float64 // the part of it that is only the chance of each seed on each question
-}
-
-// spreadOf splits scores [S][n] into question, seed and rest (two-way analysis of variance without
-// replication). With one seed nothing is known and nothing is claimed.
-func spreadOf(scores [][]float64) seedSpread {
-	seeds, n := len(scores), len(scores[0])
-	s := seedSpread{seeds: seeds}
-	if seeds < 2 {
-		return s
-	}
-	means := make([]float64, seeds)
-	for i, row := range scores {
-		means[i] = stat.Mean(row)
-	}
-	s.sd = stat.SD(means)
-	s.means = s.sd * s.sd / float64(seeds)
-	question, grand := overSeeds(scores), stat.Mean(means)
-	var squares float64
-	for i, row := range scores {
-		for k, x := range row {
-			r := x - question[k] - means[i] + grand
-			squares += r * r
-		}
-	}
-	s.noise = squares / float64((seeds-1)*(n-1)) / float64(seeds*n)
-	return s
-}
-
-// armError is the uncertainty of a mean difference: a variance from the questions, known well from n of
-// them, and one for each side from its few seeds, known badly.
-//
-// The interval is a generalized (fiducial) one (Weerahandi 1993; for variance components Burdick,
-// Borror and Montgomery 2005): the seeds' variance is not one number but what S seeds leave possible,
-// means·(S−1)/χ²(S−1) − noise, at least 0, and the tail of Student's t is averaged over it. With
-// nothing but seeds to vary it is Student's interval over S seeds, with no seed spread that over n
-// questions. Satterthwaite's degrees of freedom cover 92 % with three seeds; docs/statistics.md has
-// the simulation.
-type armError struct {
-	question float64 // variance of the mean
-	n        int
-	sides    []seedSpread
-}
-
-// armErrorOf splits the scores of two arms, whose questions are in one order, into their parts. Clusters of a count as
-// one question each.
-func armErrorOf(a, b Arm, bySeed bool) armError {
-	g := stats.NewGrouping(a.Clusters)
-	a.Scores, b.Scores = g.Rows(a.Scores), g.Rows(b.Scores)
-	_, se := stat.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
-	e := armError{question: se * se, n: g.Units(len(a.QueryIDs))}
-	if !bySeed {
-		e.sides = []seedSpread{spreadOf(a.Scores), spreadOf(b.Scores)}
-		return e
-	}
-	diff := make([][]float64, len(a.Scores)) // [S][n]
-	for s := range diff {
-		diff[s] = minus(a.Scores[s], b.Scores[s])
-	}
-	e.sides = []seedSpread{spreadOf(diff)}
-	return e
-}
-
-// seeds is the smallest number of seeds of a side that has several, 0 when none has.
-func (e armError) seeds() int {
-	least := 0
-	for _, s := range e.sides {
-		if s.seeds > 1 && (least == 0 || s.seeds < least) {
-			least = s.seeds
-		}
-	}
-	return least
-}
-
-// seedVariance is the estimated variance of the mean from the seeds.
-func (e armError) seedVariance() float64 {
-	v := 0.0
-	for _, s := range e.sides {
-		v += max(0, s.means-s.noise)
-	}
-	return v
-}
-
-// weighted is a possible standard error with its weight.
-type weighted struct{ se, weight float64 }
-
-// possible lists standard errors that the seeds leave possible; weights add up to 1.
-func (e armError) possible() []weighted {
-	out := []weighted{{e.question, 1}} // variances first
-	for _, s := range e.sides {
-		if s.seeds < 2 || s.means == 0 {
-			continue
-		}
-		nodes := 400
-		if len(e.sides) > 1 {
-			nodes = 50
-		}
-		freedom := float64(s.seeds - 1)
-		chi := distuv.ChiSquared{K: freedom}
-		var next []weighted
-		for i := range nodes {
-			// Midpoints of u = v³, denser where χ² is small and the variance large: the tail decides.
-			v := (float64(i) + 0.5) / float64(nodes)
-			u, w := v*v*v, 3*v*v/float64(nodes)
-			variance := max(0, s.means*freedom/max(chi.Quantile(u), 1e-12)-s.noise)
-			for _, o := range out {
-				next = append(next, weighted{o.se + variance, o.weight * w})
-			}
-		}
-		out = next
-	}
-	total := 0.0
-	for _, o := range out {
-		total += o.weight
-	}
-	for i := range out {
-		out[i] = weighted{math.Sqrt(out[i].se), out[i].weight / total}
-	}
-	return out
-}
-
-// beyond is the two-sided probability of a mean at least this far from 0 when the true one is 0.
-func (e armError) beyond(distance float64) float64 { return tail(e.possible(), e.n, distance) }
-
-func tail(possible []weighted, n int, distance float64) float64 {
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}
-	p := 0.0
-	for _, o := range possible {
-		switch {
-		case o.se > 0:
-			p += o.weight * 2 * t.CDF(-distance/o.se)
-		case distance == 0:
-			p += o.weight
-		}
-	}
-	return min(p, 1)
-}
-
-// halfWidth is the distance that is exceeded with probability alpha.
-func (e armError) halfWidth(alpha float64) float64 {
-	possible := e.possible()
-	high := 0.0
-	for _, o := range possible {
-		high = max(high, o.se)
-	}
-	if high == 0 {
-		return 0
-	}
-	for tail(possible, e.n, high) > alpha {
-		high *= 2
-	}
-	low := 0.0
-	for range 45 {
-		middle := (low + high) / 2
-		if tail(possible, e.n, middle) > alpha {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return high
-}
-
-// maxSeedsNeeded is where counting seeds stops.
-const maxSeedsNeeded = 1000
-
-// needed returns how many questions with these seeds, and how many seeds with these questions, settle a
-// mean difference of this size with the wanted power; 0 where no number does.
-func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int) {
-	if mean == 0 {
-		return 0, 0
-	}
-	power := distuv.UnitNormal.Quantile(opt.Power)
-	z := distuv.UnitNormal.Quantile(0.5+opt.Level/2) + power
-	t := func(seeds int) float64 {
-		return distuv.StudentsT{Sigma: 1, Nu: float64(seeds - 1)}.Quantile(0.5+opt.Level/2) + power
-	}
-	own, noise := e.seedVariance(), 0.0
-	for _, s := range e.sides {
-		noise += s.noise
-	}
-	now := e.seeds()
-	left := mean * mean
-	if now > 0 {
-		left -= t(now) * t(now) * own
-	}
-	if left > 0 {
-		if n := math.Ceil(z * z * e.question * float64(e.n) / left); n <= 1e12 {
-			questions = max(int(n), 2)
-		}
-	}
-	if now == 0 {
-		return questions, 0
-	}
-	lasting := max(0, e.question-noise) // what more seeds do not average away
-	for s := 2; s <= maxSeedsNeeded; s++ {
-		share := float64(now) / float64(s)
-		if z*z*(lasting+noise*share)+t(s)*t(s)*own*share <= mean*mean {
-			return questions, s
-		}
-	}
-	return questions, 0
 }
 
 // Interval is the 95 % interval of an arm's mean score, for new questions and new seeds both; nil with one

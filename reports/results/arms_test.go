@@ -67,7 +67,8 @@ func TestArmIntervalsAtTheirLimits(t *testing.T) {
 		}
 		half, p = student(a.Scores[0])
 		if got := (c.Interval.High - c.Interval.Low) / 2; math.Abs(got-half) > 1e-9 || math.Abs(c.P-p) > 1e-9 || c.SeedSE > 1e-9 {
-			t.Errorf("%d equal seeds: half width %.5g and p %.5g, Student has %.5g and %.5g; seed se %g", seeds, got, c.P, half, p, c.SeedSE)
+			t.Errorf("%d equal seeds: half width %.5g and p %.5g, Student has %.5g and %.5g; seed se %g", seeds, got, c.P, half, p,
+				c.SeedSE)
 		}
 	}
 }
@@ -76,9 +77,9 @@ func TestArmIntervalsAtTheirLimits(t *testing.T) {
 //
 //	>>> scores = [[-3, -1], [1, 3]]: seed means -2 and 2, question means -1 and 1
 func TestArmSpreadIsSplit(t *testing.T) {
-	s := spreadOf([][]float64{{-3, -1}, {1, 3}})
+	s := seedPartOf([][]float64{{-3, -1}, {1, 3}})
 	golden.Close(t, []float64{s.sd, s.means, s.noise}, []float64{math.Sqrt(8), 4, 0}, 1e-12)
-	s = spreadOf([][]float64{{1, -1}, {-1, 1}}) // nothing but chance: Σ r² = 4, one degree of freedom, 2·2 scores
+	s = seedPartOf([][]float64{{1, -1}, {-1, 1}}) // nothing but chance: Σ r² = 4, one degree of freedom, 2·2 scores
 	golden.Close(t, []float64{s.sd, s.means, s.noise}, []float64{0, 0, 1}, 1e-12)
 }
 
@@ -102,17 +103,22 @@ func TestArmsArePairedByQuestionAndSeed(t *testing.T) {
 }
 
 func TestArmSentences(t *testing.T) {
-	base := ArmComparison{Questions: 1000, Seeds: 5, SeedsOf: 5, Mean: 0.0123, Interval: stats.Interval{Low: 0.0041, High: 0.0205}, PHolm: 0.0041, Level: 0.95, Changed: 300}
+	base := ArmComparison{Questions: 1000, Seeds: 5, SeedsOf: 5, Mean: 0.0123, Interval: stats.Interval{Low: 0.0041, High: 0.0205},
+		PHolm: 0.0041, Level: 0.95, Changed: 300}
 	for _, tc := range []struct {
 		name string
 		edit func(*ArmComparison)
 		want string
 	}{
-		{"better", func(*ArmComparison) {}, "RCE is better than init: +0.0123 reward per question, 95% interval +0.0041 to +0.0205, 1,000 questions, 5 seeds, p = 0.0041"},
+		{"better", func(*ArmComparison) {}, "RCE is better than init: +0.0123 reward per question, 95% interval +0.0041 to +0.0205, " +
+			"1,000 questions, 5 seeds, p = 0.0041"},
 		{"an open one says what it would take", func(c *ArmComparison) {
 			c.Mean, c.Interval, c.PHolm, c.QuestionsNeeded, c.SeedsNeeded = 0.001, stats.Interval{Low: -0.002, High: 0.004}, 0.4, 12345, 23
-		}, "RCE is not separable from init: +0.0010 reward per question, 95% interval −0.0020 to +0.0040, 1,000 questions, 5 seeds, p = 0.40; a difference of this size would take about 13,000 questions or 23 seeds to settle"},
-		{"other seeds", func(c *ArmComparison) { c.SeedsOf = 1 }, "RCE is better than init: +0.0123 reward per question, 95% interval +0.0041 to +0.0205, 1,000 questions, 5 against 1 seed, p = 0.0041"},
+		}, "RCE is not separable from init: +0.0010 reward per question, 95% interval −0.0020 to +0.0040, 1,000 questions, 5 seeds, p = " +
+			"0.40; a difference of this size would take about 13,000 questions or 23 seeds to settle"},
+		{"other seeds", func(c *ArmComparison) { c.SeedsOf = 1 },
+			"RCE is better than init: +0.0123 reward per question, 95% interval +0.0041 to +0.0205, 1,000 questions, 5 against 1 seed, " +
+				"p = 0.0041"},
 		{"equal scores", func(c *ArmComparison) { c.Changed = 0 }, "RCE and init score the same on every one of 1,000 questions"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -198,7 +204,8 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 	}{
 		{"no run", nil, "an arm without runs"},
 		{"a seed twice", []*record.Run{a[0], a[0]}, "run2 and run2 have one seed (2)"},
-		{"no such evaluation", []*record.Run{{Dir: "empty", Tree: map[string]any{"seed": 1}}}, "empty: no evaluation of a trained policy on dev by reward"},
+		{"no such evaluation", []*record.Run{{Dir: "empty", Tree: map[string]any{"seed": 1}}},
+			"empty: no evaluation of a trained policy on dev by reward"},
 		{"no seed", []*record.Run{{Dir: "odd"}, a[0]}, "odd: its config names no seed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -207,4 +214,18 @@ func TestCompareArmsReadsWhatTheRunsEndedWith(t *testing.T) {
 			}
 		})
 	}
+}
+
+// compareArms compares what the runs of two arms ended with, on a split by a metric: a against b. The
+// runs of an arm differ in their seed only. HolmArms corrects several comparisons for their number.
+func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error) {
+	this, err := ArmOf(a, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	reference, err := ArmOf(b, split, metric, "")
+	if err != nil {
+		return ArmComparison{}, err
+	}
+	return this.Against(reference, stats.DefaultOptions())
 }

@@ -31,7 +31,8 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 		delete(setting, "seed")
 		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })
 		at := slices.IndexFunc(settings, func(s map[string]string) bool { return maps.Equal(s, setting) })
-		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs, func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs,
+			func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
 			arms[at].Runs, arms[at].Names = append(arms[at].Runs, run), append(arms[at].Names, RunName(i))
 			continue
 		}
@@ -147,7 +148,8 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 
 // baselinePolicies are the policies that a table shows below the trained ones.
 func baselinePolicies() []string {
-	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
+	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit,
+		record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
 }
 
 // BaselinesOf are the baselines that runs scored, by policy.
@@ -163,17 +165,13 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 }
 
 // LevelOf returns the mean of an arm with the standard error over questions, and the standard deviation of its seeds' means.
-func (a Arm) LevelOf() (mean, spread string) {
+func (a Arm) LevelOf() (mean, sd string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
-	var seeds []float64
-	for _, scores := range a.Scores {
-		seeds = append(seeds, stat.Mean(scores))
+	sd = "–"
+	if seeds := a.SeedMeans(); len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
+		sd = fmt.Sprintf("%.4f", stat.SD(seeds))
 	}
-	spread = "–"
-	if len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
-		spread = fmt.Sprintf("%.4f", stat.SD(seeds))
-	}
-	return fmt.Sprintf("%.4f ± %.4f", m, se), spread
+	return fmt.Sprintf("%.4f ± %.4f", m, se), sd
 }
 
 // armCells write a comparison as its interval, corrected p-value, effect size and verdict.
@@ -208,8 +206,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	var rows [][]string
 	var sentences []string
 	for _, r := range t.Rows {
-		mean, spread := r.arm.LevelOf()
-		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, spread}
+		mean, sd := r.arm.LevelOf()
+		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, sd}
 		if t.over != "" {
 			gain, _, _, verdict := armCells(r.similarity)
 			row = append(row, gain, verdict)
@@ -225,16 +223,17 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		difference, p, effect, verdict := armCells(r.first)
 		if r.refused != "" {
 			verdict = r.refused
-			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name), t.Reference))
+			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name),
+				t.Reference))
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.spreads())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {
-		mean, spread := b.LevelOf()
-		row := []string{b.Name, "", mean, spread}
+		mean, sd := b.LevelOf()
+		row := []string{b.Name, "", mean, sd}
 		for len(row) < len(header) {
 			row = append(row, "")
 		}
@@ -246,8 +245,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 }
 
-// spreads says how much of the standard error comes from where.
-func (c ArmComparison) spreads() string {
+// errorParts says how much of the standard error comes from where.
+func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}

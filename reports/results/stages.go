@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"fulcrum/internal/atomicfile"
-	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // Yardstick is a policy that the others of its table are compared with.
@@ -26,7 +27,8 @@ func Yardsticks() []Yardstick {
 	return []Yardstick{
 		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
 		{record.PolicyMajority, "majority", "the majority answer", func(r *record.StageResult) **stats.Paired { return &r.OverMajority }},
-		{record.PolicyRecorded, "recorded order", "the recorded order", func(r *record.StageResult) **stats.Paired { return &r.OverRecorded }},
+		{record.PolicyRecorded, "recorded order", "the recorded order",
+			func(r *record.StageResult) **stats.Paired { return &r.OverRecorded }},
 		{record.PolicyInit, "initial policy", "the initial policy", func(r *record.StageResult) **stats.Paired { return &r.OverInit }},
 	}
 }
@@ -87,7 +89,8 @@ func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 		groups[k] = append(slices.DeleteFunc(groups[k], same), e) // the last one of a policy counts
 	}
 	slices.SortStableFunc(keys, func(a, b key) int {
-		return cmp.Or(rank(a.split, "val")-rank(b.split, "val"), rank(a.metric, "reward")-rank(b.metric, "reward"), cmp.Compare(a.shots, b.shots))
+		return cmp.Or(rank(a.split, "val")-rank(b.split, "val"), rank(a.metric, "reward")-rank(b.metric, "reward"),
+			cmp.Compare(a.shots, b.shots))
 	})
 	var tables [][]record.Evaluation
 	for _, k := range keys {
@@ -141,7 +144,8 @@ func Trained(policy string) bool { r := StageRank(policy); return r == rankPhase
 func compareStages(table []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	rows := make([]record.StageResult, len(table))
 	for i, e := range table {
-		rows[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots, Queries: len(e.Scores)}
+		rows[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots,
+			Queries: len(e.Scores)}
 		rows[i].Mean, rows[i].SE = e.MeanSE()
 		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
 			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}

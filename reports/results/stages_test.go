@@ -36,7 +36,8 @@ func TestStagesOrderAndReferences(t *testing.T) {
 	for _, s := range stages {
 		got = append(got, s.Split+" "+s.Title())
 	}
-	want := "val random, val similarity, val initial policy, val after rce (epoch 3), val after grpo (epoch 2), val best (grpo epoch 2), val best beam, val oracle, dev similarity"
+	want := "val random, val similarity, val initial policy, val after rce (epoch 3), val after grpo (epoch 2), val best (grpo epoch " +
+		"2), val best beam, val oracle, dev similarity"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("order\n got %s\nwant %s", strings.Join(got, ", "), want)
 	}
@@ -65,7 +66,8 @@ func TestStagesPairByQuery(t *testing.T) {
 		t.Errorf("got mean %g and sd %g, want 18 and 9 (differences 9, 18, 27)", got.Mean, got.SD)
 	}
 	b.QueryIDs = []int64{12, 11, 99}
-	if _, err := Stages([]record.Evaluation{a, b}, quick()); err == nil || !strings.Contains(err.Error(), "query 99 was scored on one side only") {
+	if _, err := Stages([]record.Evaluation{a, b}, quick()); err == nil || !strings.Contains(err.Error(),
+		"query 99 was scored on one side only") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -22,7 +22,8 @@ func roughness(values []float64, changed int) string {
 	n := len(values)
 	switch {
 	case n < fewUnits:
-		return fmt.Sprintf("%d independent questions are few, and what happens on less than %.0f%% of all may not show", n, math.Ceil(300/float64(n)))
+		return fmt.Sprintf("%d independent questions are few, and what happens on less than %.0f%% of all may not show", n,
+			math.Ceil(300/float64(n)))
 	case changed == 0 && n < unseen:
 		return fmt.Sprintf("what happens on less than %.0f%% of all questions may not show among %d", math.Ceil(300/float64(n)), n)
 	case changed == 0:

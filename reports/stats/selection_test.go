@@ -101,7 +101,8 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 		plain, corrected := rate(false), rate(true)
 		t.Logf("| %d | %.2f | %.1f %% | %.1f %% |", tc.epochs, tc.rho, 100*plain, 100*corrected)
 		if limit := 0.05 + slack(0.05); corrected > limit {
-			t.Errorf("%d checkpoints that correlate by %.2f: %.1f %% false winners, want at most %.1f %%", tc.epochs, tc.rho, 100*corrected, 100*limit)
+			t.Errorf("%d checkpoints that correlate by %.2f: %.1f %% false winners, want at most %.1f %%", tc.epochs, tc.rho,
+				100*corrected, 100*limit)
 		}
 		if tc.epochs == 30 && tc.rho < 0.99 && plain < 0.15 {
 			t.Errorf("%d checkpoints: %.1f %% false winners without correction: the simulation chooses nothing", tc.epochs, 100*plain)
@@ -185,7 +186,8 @@ func TestGroupings(t *testing.T) {
 	if got := stat.Mean(g.Values(x)); math.Abs(got-4.5) > 1e-12 {
 		t.Errorf("the values' mean is %.6f, want that of the questions, 4.5", got)
 	}
-	if _, err := ComparePaired(x, make([]float64, 6), []int64{2, 2, 2, 2, 2, 2}, Quick()); err == nil || !strings.Contains(err.Error(), "one cluster") {
+	if _, err := ComparePaired(x, make([]float64, 6), []int64{2, 2, 2, 2, 2, 2}, Quick()); err == nil ||
+		!strings.Contains(err.Error(), "one cluster") {
 		t.Errorf("a single cluster: got %v", err)
 	}
 	of := map[int64]string{10: "a", 11: "b", 12: "a", 14: ""}
@@ -234,9 +236,11 @@ func TestRoughIntervalsSaySo(t *testing.T) {
 			missed, rough, silent = missed+BoolInt(miss), rough+BoolInt(c.Rough != ""), silent+BoolInt(miss && c.Rough == "")
 		}
 		of := func(n int) float64 { return float64(n) / float64(sims) }
-		t.Logf("| %s | %s | %.1f %% | %.1f %% | %.1f %% |", tc.Name, page.Thousands(tc.n), 100-100*of(missed), 100*of(rough), 100*of(silent))
+		t.Logf("| %s | %s | %.1f %% | %.1f %% | %.1f %% |", tc.Name, page.Thousands(tc.n), 100-100*of(missed), 100*of(rough),
+			100*of(silent))
 		if limit := 0.06 + slack(0.06); of(silent) > limit {
-			t.Errorf("%s, %d questions: %.1f %% of the intervals miss without a word, want at most %.1f %%", tc.Name, tc.n, 100*of(silent), 100*limit)
+			t.Errorf("%s, %d questions: %.1f %% of the intervals miss without a word, want at most %.1f %%", tc.Name, tc.n, 100*of(silent),
+				100*limit)
 		}
 		if tc.quiet && of(rough) > 0.02+slack(0.02) {
 			t.Errorf("%s, %d questions: %.1f %% are called rough", tc.Name, tc.n, 100*of(rough))
@@ -275,7 +279,8 @@ func TestIntervalsAreCorrectedAsPValuesAre(t *testing.T) {
 			if p.Verdict != NotSeparable && (!p.Interval.Excludes(0) || p.PHolm >= 0.05) {
 				t.Errorf("a winner beyond its numbers: %s", text)
 			}
-			named := strings.Contains(text, "the permutation test does not agree") || strings.Contains(text, "the bootstrap interval holds 0")
+			named := strings.Contains(text, "the permutation test does not agree") || strings.Contains(text,
+				"the bootstrap interval holds 0")
 			if p.Verdict == NotSeparable && p.Interval.Excludes(0) != named {
 				t.Errorf("no reason is given, or one too many: %s", text)
 			}

@@ -166,7 +166,8 @@ func TestSimulatedComparisonsAreHonest(t *testing.T) {
 		for k, p := range Populations(t) {
 			withBCa := bca * BoolInt(p.Mean == 0 && (n == 100 || k == 3)) // it is slow
 			a := simulate(p, uint64(100*n+k), n, sims, withBCa)
-			line := fmt.Sprintf("| %s | %s | %.1f %% | %.1f %% | %.1f %% | ", p.Name, page.Thousands(n), 100*a.covers(), 100*float64(a.above)/float64(sims), 100*float64(a.below)/float64(sims))
+			line := fmt.Sprintf("| %s | %s | %.1f %% | %.1f %% | %.1f %% | ", p.Name, page.Thousands(n), 100*a.covers(),
+				100*float64(a.above)/float64(sims), 100*float64(a.below)/float64(sims))
 			if p.Mean == 0 {
 				line += fmt.Sprintf("%.1f %%", 100*float64(a.winners)/float64(sims))
 			} else {

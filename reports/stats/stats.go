@@ -154,7 +154,8 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 	for i := range diff {
 		diff[i] = scores[i] - reference[i]
 		if math.IsNaN(diff[i]) || math.IsInf(diff[i], 0) {
-			return Paired{}, nil, fmt.Errorf("paired comparison: question %d: scores %g and %g: want finite numbers", i, scores[i], reference[i])
+			return Paired{}, nil, fmt.Errorf("paired comparison: question %d: scores %g and %g: want finite numbers", i, scores[i],
+				reference[i])
 		}
 		if diff[i] != 0 {
 			changed++

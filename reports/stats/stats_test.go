@@ -78,7 +78,9 @@ func TestDegenerateComparisons(t *testing.T) {
 	if p.P != 1 || p.Interval != (Interval{}) || p.BCa != (Interval{}) || p.Verdict != NotSeparable || p.Questions != 0 {
 		t.Errorf("equal scores: %+v", p)
 	}
-	if got, want := p.Sentence("best", "similarity", "reward"), "best and similarity score the same on every one of 3 questions; rough: 3 independent questions are few, and what happens on less than 100% of all may not show"; got != want {
+	if got, want := p.Sentence("best", "similarity", "reward"),
+		"best and similarity score the same on every one of 3 questions; rough: 3 independent questions are few, and what happens on "+
+			"less than 100% of all may not show"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, tc := range []struct {
@@ -212,15 +214,26 @@ func TestVerdictSentences(t *testing.T) {
 		edit func(*Paired)
 		want string
 	}{
-		{"better", func(p *Paired) {}, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001"},
-		{"worse", func(p *Paired) { p.Mean, p.Interval, p.BCa = -0.02, Interval{-0.03, -0.01}, Interval{-0.03, -0.01} }, "best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
+		{"better", func(p *Paired) {}, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, " +
+			"1,000 questions, p < 0.001"},
+		{"worse", func(p *Paired) { p.Mean, p.Interval, p.BCa = -0.02, Interval{-0.03, -0.01}, Interval{-0.03, -0.01} },
+			"best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
 		{"an open one says what it would take", func(p *Paired) {
 			p.Mean, p.Interval, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
-		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = 0.62; a difference of this size would take about 13,000 questions to settle"},
-		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; the bootstrap interval holds 0"},
-		{"the permutation test must agree", func(p *Paired) { p.PHolm = 0.08 }, "best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = 0.080; the permutation test does not agree"},
-		{"clusters, and what it is corrected for", func(p *Paired) { p.Clusters, p.ChosenFrom, p.Family = 420, 31, 3 }, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions in 420 clusters, p < 0.001; corrected for 31 checkpoints and 3 comparisons"},
-		{"a rough one", func(p *Paired) { p.Rough = "only 7 of 1,000 changed" }, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; rough: only 7 of 1,000 changed"},
+		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = " +
+			"0.62; a difference of this size would take about 13,000 questions to settle"},
+		{"the bootstrap must agree", func(p *Paired) { p.BCa.Low = -0.0001 },
+			"best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < " +
+				"0.001; the bootstrap interval holds 0"},
+		{"the permutation test must agree", func(p *Paired) { p.PHolm = 0.08 },
+			"best is not separable from similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p = " +
+				"0.080; the permutation test does not agree"},
+		{"clusters, and what it is corrected for", func(p *Paired) { p.Clusters, p.ChosenFrom, p.Family = 420, 31, 3 },
+			"best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions in 420 " +
+				"clusters, p < 0.001; corrected for 31 checkpoints and 3 comparisons"},
+		{"a rough one", func(p *Paired) { p.Rough = "only 7 of 1,000 changed" },
+			"best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; " +
+				"rough: only 7 of 1,000 changed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := base

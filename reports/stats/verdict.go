@@ -64,7 +64,8 @@ func QuestionWords(n, clusters int) string {
 // Sentence says the verdict with its numbers; what and against name the two sides, metric the score.
 func (p Paired) Sentence(what, against, metric string) string {
 	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s",
-		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4), QuestionWords(p.N, p.Clusters), PValue(p.PHolm))
+		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
+		QuestionWords(p.N, p.Clusters), PValue(p.PHolm))
 	switch {
 	case p.Verdict != NotSeparable:
 		return fmt.Sprintf("%s is %s than %s: %s%s", what, p.Verdict, against, numbers, p.Remarks())

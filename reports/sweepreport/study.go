@@ -37,7 +37,8 @@ type StudyQuestion struct {
 
 // StudyBaselines are the policies that every run of a study scores besides its own.
 func StudyBaselines() []string {
-	return []string{record.PolicyInit, record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyBestBeam, record.PolicyOracle}
+	return []string{record.PolicyInit, record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyBestBeam,
+		record.PolicyOracle}
 }
 
 // Arm returns the arm of a name, nil for none.

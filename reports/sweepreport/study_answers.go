@@ -18,13 +18,8 @@ type studyAnswer struct {
 	split         string
 	what, against string // labels
 	c             *results.ArmComparison
-	refused       string // why there is no comparison
-	others        []otherAnswer
-}
-
-// otherAnswer is the same comparison by another measure.
-type otherAnswer struct {
-	c *results.ArmComparison // nil: it cannot be made
+	refused       string                   // why there is no comparison
+	others        []*results.ArmComparison // by the other measures; nil: it cannot be made
 }
 
 // measure is a way to judge an arm: on a split, by a metric, the last policy or the best checkpoint.
@@ -72,7 +67,7 @@ func (v *View) answer() {
 				if c != nil {
 					families[1+i] = append(families[1+i], c)
 				}
-				a.others = append(a.others, otherAnswer{c})
+				a.others = append(a.others, c)
 			}
 			v.answers = append(v.answers, a)
 		}

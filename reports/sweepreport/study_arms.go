@@ -30,14 +30,19 @@ func (v *View) writeArms(d *page.Document) {
 			rows = append(rows, a.row(split))
 		}
 		baselines(record.PolicyBestBeam, record.PolicyOracle) // what no policy is expected to pass
-		d.Table([]string{"policy", "starts from", ">steps", ">reward on " + page.Plain(split), ">SE, questions", ">SD, seeds", ">gain over init", ">accuracy", ">KL", ">best checkpoint"},
+		d.Table([]string{"policy", "starts from", ">steps", ">reward on " + page.Plain(split), ">SE, questions", ">SD, seeds",
+			">gain over init", ">accuracy", ">KL", ">best checkpoint"},
 			rows)
 	}
 	greedy := "greedy selection"
 	if run := v.first(); run != nil {
 		greedy = run.Wording(greedy, "greedy answer")
 	}
-	d.Paragraph("Reward is the mean over questions and seeds of the %s; the standard error is over questions, of scores averaged over seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the checkpoint that validation prefers.", greedy)
+	d.Paragraph("Reward is the mean over questions and seeds of the %s; the standard error is over questions, of scores averaged over "+
+		"seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain "+
+		"over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last "+
+		"epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the "+
+		"checkpoint that validation prefers.", greedy)
 }
 
 // baselineRow is a line of the table of arms; nil when the runs have no such baseline.
@@ -50,7 +55,8 @@ func (s *studySetting) baselineRow(name, split string) []string {
 		if err != nil {
 			return nil
 		}
-		row := []string{"*" + page.Plain(strings.TrimPrefix(s.label(name), "the ")) + "*", "", "", meanCell(reward), seCell(reward), sdCell(reward), "", "", "", ""}
+		row := []string{"*" + page.Plain(strings.TrimPrefix(s.label(name), "the ")) + "*", "", "", meanCell(reward), seCell(reward),
+			sdCell(reward), "", "", "", ""}
 		if accuracy, err := results.ArmOf(a.runs, split, "accuracy", name); err == nil {
 			row[7] = meanCell(accuracy)
 		}
@@ -116,16 +122,12 @@ func seCell(a results.Arm) string {
 	return fmt.Sprintf("%.4f", se)
 }
 
-// sdCell is the spread between seeds, a dash with one seed.
+// sdCell returns the standard deviation between seeds, a dash with one seed.
 func sdCell(a results.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	means := make([]float64, len(a.Scores))
-	for i, row := range a.Scores {
-		means[i] = stat.Mean(row)
-	}
-	return fmt.Sprintf("%.4f", stat.SD(means))
+	return fmt.Sprintf("%.4f", stat.SD(a.SeedMeans()))
 }
 
 // writeBeta says what became of the KL's coefficient in the arms that have one.
@@ -136,7 +138,8 @@ func (v *View) writeBeta(d *page.Document) {
 			continue
 		}
 		start, _ := a.runs[0].SettingNumber(a.last(), "kl", "beta")
-		row := []string{page.Plain(a.Label), "fixed", page.Sig(start, 3), rangeCell(a.lastOf("kl_beta_next")), rangeCell(a.lastOf("val_kl")), "–", "–"}
+		row := []string{page.Plain(a.Label), "fixed", page.Sig(start, 3), rangeCell(a.lastOf("kl_beta_next")),
+			rangeCell(a.lastOf("val_kl")), "–", "–"}
 		if a.runs[0].Setting(a.last(), "kl", "controller") != "fixed" {
 			row[1] = "moves"
 			if band := a.band(); band != nil {

@@ -19,10 +19,12 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// fence is an estimate with its interval, one for each place on the horizontal axis.
+// fence is a difference with its interval, one for each place on the horizontal axis, with the single seeds beside it.
 type fence struct {
 	x, mean, low, high []float64
 	colors             []chart.Colour
+	seeds              chart.Dots
+	ticks              []plot.Tick
 }
 
 // DataRange implements plot.DataRanger.
@@ -46,8 +48,24 @@ func (f fence) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-func (f *fence) add(x, mean, low, high float64, color chart.Colour) {
-	f.x, f.mean, f.low, f.high, f.colors = append(f.x, x), append(f.mean, mean), append(f.low, low), append(f.high, high), append(f.colors, color)
+// add draws a comparison at x; its seeds stand so far to the right.
+func (f *fence) add(x float64, c *results.ArmComparison, color chart.Colour, aside float64) {
+	f.x, f.mean, f.colors = append(f.x, x), append(f.mean, c.Mean), append(f.colors, color)
+	f.low, f.high = append(f.low, c.Interval.Low), append(f.high, c.Interval.High)
+	for _, y := range c.PerSeed {
+		f.seeds.X, f.seeds.Y = append(f.seeds.X, x+aside), append(f.seeds.Y, y)
+	}
+}
+
+// panel lays out the comparisons over a line at 0; nil where there are none.
+func (f *fence) panel(y string) *chart.Panel {
+	if len(f.x) == 0 {
+		return nil
+	}
+	f.seeds.Color, f.seeds.Shape, f.seeds.Size = chart.Faint(chart.Grey, 0.7), draw.CircleGlyph{}, 1.6
+	zero := chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}
+	return &chart.Panel{Y: y, YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(f.ticks)) + 0.6,
+		XTicks: fixedTicks(f.ticks), Layers: []plot.Plotter{zero, f.seeds, *f}}
 }
 
 func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
@@ -60,12 +78,10 @@ func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
 
 // answersFigure shows every question's difference with its interval.
 func (v *View) answersFigure() *sweepFigure {
-	p := &chart.Panel{Y: "difference", X: "question", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(v.answers)) + 0.6}
-	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
-	var ticks []plot.Tick
+	var shown fence
 	for i, a := range v.answers {
 		x := float64(i + 1)
-		ticks = append(ticks, plot.Tick{Value: x, Label: fmt.Sprint(i + 1)})
+		shown.ticks = append(shown.ticks, plot.Tick{Value: x, Label: fmt.Sprint(i + 1)})
 		if a.c == nil {
 			continue
 		}
@@ -75,48 +91,43 @@ func (v *View) answersFigure() *sweepFigure {
 		} else if a.c.Verdict == stats.Worse {
 			color = chart.Vermillion
 		}
-		shown.add(x, a.c.Mean, a.c.Interval.Low, a.c.Interval.High, color)
-		for _, y := range a.c.PerSeed {
-			seeds.X, seeds.Y = append(seeds.X, x+0.18), append(seeds.Y, y)
-		}
+		shown.add(x, a.c, color, 0.18)
 	}
-	if len(shown.x) == 0 {
+	p := shown.panel("difference")
+	if p == nil {
 		return nil
 	}
-	p.XTicks = fixedTicks(ticks)
-	p.Layers = append(p.Layers, chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}, seeds, shown)
-	p.Legend = []chart.LegendItem{{Text: "better", Draw: fenceSample(chart.Blue)}, {Text: "worse", Draw: fenceSample(chart.Vermillion)}, {Text: "open", Draw: fenceSample(chart.Grey)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
-	f := &chart.Figure{Name: "answers", Title: "Answers: mean differences with 95% intervals", Note: "By number of the question. Above 0 the first of the two is ahead. An interval without 0 that is still open fails the correction for the number of questions.", Rows: [][]*chart.Panel{{p}}, Tall: 220}
-	return &sweepFigure{f, "differences with intervals, by question", "*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
+	p.X = "question"
+	p.Legend = []chart.LegendItem{{Text: "better", Draw: fenceSample(chart.Blue)}, {Text: "worse", Draw: fenceSample(chart.Vermillion)},
+		{Text: "open", Draw: fenceSample(chart.Grey)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	f := &chart.Figure{Name: "answers", Title: "Answers: mean differences with 95% intervals",
+		Note: "By number of the question. Above 0 the first of the two is ahead. An interval without 0 that is still open fails the " +
+			"correction for the number of questions.", Rows: [][]*chart.Panel{{p}}, Tall: 220}
+	return &sweepFigure{f, "differences with intervals, by question",
+		"*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
 }
 
 // armsFigure shows what every arm gains over the initial policy.
 func (v *View) armsFigure() *sweepFigure {
 	s, split := v.armSettings[0], v.split()
-	p := &chart.Panel{Y: "gain in reward", YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(s.arms)) + 0.6, Tilted: true}
-	shown, seeds := fence{}, chart.Dots{Color: chart.Faint(chart.Grey, 0.7), Shape: draw.CircleGlyph{}, Size: 1.6}
+	var shown fence
 	style := chart.TextStyle(9.5, false, chart.Black)
 	each := (chart.FigureWidth - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - armsRight - 34) / vg.Length(len(s.arms))
-	var ticks []plot.Tick
 	for i, a := range s.arms {
 		x := float64(i + 1)
 		room := (each*(vg.Length(i)+0.6) + 44) / vg.Length(math.Cos(chart.Tilt)) // to the left, over the margin
-		ticks = append(ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(room, 170))})
-		c, _ := s.compare(a.Name, record.PolicyInit, split, "reward", false)
-		if c == nil {
-			continue
-		}
-		shown.add(x, c.Mean, c.Interval.Low, c.Interval.High, chart.Blue)
-		for _, y := range c.PerSeed {
-			seeds.X, seeds.Y = append(seeds.X, x+0.16), append(seeds.Y, y)
+		shown.ticks = append(shown.ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(room, 170))})
+		if c, _ := s.compare(a.Name, record.PolicyInit, split, "reward", false); c != nil {
+			shown.add(x, c, chart.Blue, 0.16)
 		}
 	}
-	if len(shown.x) == 0 {
+	p := shown.panel("gain in reward")
+	if p == nil {
 		return nil
 	}
-	p.XTicks = fixedTicks(ticks)
-	p.Layers = append(p.Layers, chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}, seeds, shown)
-	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)}, {Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
+	p.Tilted = true
+	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)},
+		{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
 	p.Labels = append(p.Labels, chart.RightLabel{Y: 0, Text: "initial policy", Color: chart.Black})
 	if at := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); at >= 0 {
 		start, err1 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicyInit)
@@ -130,9 +141,13 @@ func (v *View) armsFigure() *sweepFigure {
 			}
 		}
 	}
-	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split, Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for the number of arms.",
+	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split,
+		Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for " +
+			"the number of arms.",
 		Rows: [][]*chart.Panel{{p}}, Tall: 290, Right: armsRight}
-	return &sweepFigure{f, "gain of every arm over the initial policy", fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.", page.Plain(split))}
+	return &sweepFigure{f, "gain of every arm over the initial policy",
+		fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.",
+			page.Plain(split))}
 }
 
 // armsRight is the margin for the names of baselines.
@@ -188,8 +203,11 @@ func (c armCurve) end() (x, mean, low, high float64) {
 // from before it.
 func (v *View) curvesFigure() *sweepFigure {
 	s := v.armSettings[0]
-	return s.multiples("curves", "Learning curves", "Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts from.", "val reward",
-		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, with its steps.",
+	return s.multiples("curves", "Learning curves",
+		"Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts "+
+			"from.", "val reward",
+		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, "+
+			"with its steps.",
 		func(a *armRuns) *chart.Panel {
 			c := a.curveOf("val_reward")
 			if len(c.x) == 0 {
@@ -225,7 +243,9 @@ func (c *armCurve) begin(a *armRuns, split, policy string) {
 
 // klFigure has a panel for each arm whose loss has a KL.
 func (v *View) klFigure() *sweepFigure {
-	return v.armSettings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with", "On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β aims at.", "KL, nats",
+	return v.armSettings[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with",
+		"On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β "+
+			"aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *chart.Panel {
 			c := a.curveOf("val_kl")
@@ -327,6 +347,7 @@ func shareBands(panels []*chart.Panel) {
 
 func addCurve(p *chart.Panel, c armCurve, color chart.Colour) {
 	if len(c.x) > 0 {
-		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)}, chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
+		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)},
+			chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
 	}
 }

@@ -39,7 +39,8 @@ func (v *View) writeStanding(d *page.Document) {
 	d.Paragraph("%s%s, %s each, %s: %s. %s", page.Plural(len(v.opt.Study.Arms), "arm"), under,
 		page.Plural(seeds, "seed"), page.Plural(len(v.jobs), "job"), v.states(nil), v.dataSentence())
 	if v.count(func(j Job) bool { return !ended(j.State) }) > 0 {
-		d.Paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody controls it. What follows compares the seeds that both sides of a question have.")
+		d.Paragraph("**This study has not ended.** `run resume FOLDER`, with the folder of this report, goes on with it if nobody " +
+			"controls it. What follows compares the seeds that both sides of a question have.")
 	}
 }
 
@@ -88,7 +89,8 @@ func (v *View) writeAnswers(d *page.Document) {
 		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.Title(), a.sentence()))
 		row := []string{fmt.Sprint(i + 1), page.Plain(a.what), page.Plain(a.against) + v.unusual(a)}
 		if c := a.c; c != nil {
-			row = append(row, page.Fixed(c.Mean, 4), intervalCell(c.Interval), page.Sig(c.QuestionSE, 2), page.Sig(c.SeedSE, 2), strings.TrimPrefix(stats.PValue(c.PHolm), "= "), answerCell(c))
+			row = append(row, page.Fixed(c.Mean, 4), intervalCell(c.Interval), page.Sig(c.QuestionSE, 2), page.Sig(c.SeedSE, 2),
+				strings.TrimPrefix(stats.PValue(c.PHolm), "= "), answerCell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
 		}
@@ -135,12 +137,17 @@ func (v *View) writeReading(d *page.Document) {
 	d.Heading(3, "How to read them")
 	items := []string{
 		"A difference is the mean score of the first minus that of the second, on the same questions and the same seeds.",
-		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more epochs are no more draws; below, the same with the best checkpoint.",
-		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
-		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p below 0.05. The intervals are not corrected.", page.Plural(n, "question")),
+		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more " +
+			"epochs are no more draws; below, the same with the best checkpoint.",
+		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard " +
+			"errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
+		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p "+
+			"below 0.05. The intervals are not corrected.", page.Plural(n, "question")),
 	}
 	if len(halves) > 0 {
-		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2), page.Sig(slices.Max(halves), 2)))
+		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+
+			"with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2),
+			page.Sig(slices.Max(halves), 2)))
 	}
 	if v.split() == "val" {
 		items = append(items, "There is no held-out set: these are validation questions.")
@@ -174,15 +181,16 @@ func (v *View) writeOthers(d *page.Document) {
 	for i, a := range v.answers {
 		row := []string{fmt.Sprint(i + 1), a.Title(), otherCell(a.c)}
 		for k, o := range a.others {
-			row = append(row, otherCell(o.c))
-			if a.c != nil && o.c != nil && o.c.Verdict != a.c.Verdict {
-				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o.c), answerWord(a.c)))
+			row = append(row, otherCell(o))
+			if a.c != nil && o != nil && o.Verdict != a.c.Verdict {
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o), answerWord(a.c)))
 			}
 		}
 		rows = append(rows, row)
 	}
 	d.Table(header, rows)
-	text := "Each column is corrected for its own number of comparisons. The planned measure decides; the others show how much hangs on that choice."
+	text := "Each column is corrected for its own number of comparisons. The planned measure decides; the others show how much hangs on " +
+		"that choice."
 	if len(differ) == 0 {
 		text += " All verdicts are the same."
 	} else {
@@ -250,7 +258,9 @@ func (v *View) writeSettingsOfArms(d *page.Document) {
 	if len(v.common) > 0 {
 		d.Paragraph("All arms have %s, and what that sets.", page.CodeList(v.common))
 	}
-	d.Paragraph("An arm that starts from another one takes the checkpoint of the same seed. In such a run the policy at its start is that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with both.")
+	d.Paragraph("An arm that starts from another one takes the checkpoint of the same seed. In such a run the policy at its start is " +
+		"that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with " +
+		"both.")
 }
 
 // writeFindings collects what the runs themselves warned of, alike ones together.
@@ -283,7 +293,8 @@ func (v *View) writeFindings(d *page.Document) {
 	}
 	var items []string
 	for _, f := range all {
-		items = append(items, fmt.Sprintf("%s, %d of %s (`%s`): %s.", page.Plain(f.arm), len(f.runs), page.Plural(of[f.arm], "run"), f.event, strings.TrimSuffix(page.Plain(f.message), ".")))
+		items = append(items, fmt.Sprintf("%s, %d of %s (`%s`): %s.", page.Plain(f.arm), len(f.runs), page.Plural(of[f.arm], "run"),
+			f.event, strings.TrimSuffix(page.Plain(f.message), ".")))
 	}
 	d.List(items...)
 	d.Paragraph("The words are those of the first run of each arm that said so.")
@@ -334,7 +345,8 @@ func (v *View) writeCosts(d *page.Document) {
 	if elapsed := v.elapsed(); elapsed > 0 {
 		text += fmt.Sprintf("; from the first start to the last end %s passed", page.Duration(elapsed))
 	}
-	d.Paragraph("%s, with launcher %s. A run's time beside its steps is loading, validation, baselines and its own report.", text, page.Plain(cmp.Or(v.opt.Launcher, "unknown")))
+	d.Paragraph("%s, with launcher %s. A run's time beside its steps is loading, validation, baselines and its own report.", text,
+		page.Plain(cmp.Or(v.opt.Launcher, "unknown")))
 }
 
 // elapsed is the time from the first start of a run to the last end of one, in seconds; 0 when unknown.
@@ -362,12 +374,16 @@ func (v *View) writeRepeat(d *page.Document) {
 	if len(v.opt.Command) > 0 {
 		d.Code(page.ShellCommand(v.opt.Command))
 	}
-	d.Paragraph("The same command with `--cfg sweep` prints the jobs and runs none. With another `hydra.sweep.dir` it makes the study again: on a CPU of this kind with the same numbers, but for times. `run report FOLDER` writes this report anew from the runs in its folder.")
+	d.Paragraph("The same command with `--cfg sweep` prints the jobs and runs none. With another `hydra.sweep.dir` it makes the study " +
+		"again: on a CPU of this kind with the same numbers, but for times. `run report FOLDER` writes this report anew from the runs " +
+		"in its folder.")
 	run := v.first()
 	if run == nil {
 		return
 	}
-	rows := [][]string{{"data", "`" + page.Plain(run.Summary.Data.Name) + "`"}, {"data fingerprint", v.shared(func(r *record.Run) string { return r.Summary.Data.Fingerprint })}, {"device", v.shared(func(r *record.Run) string { return r.Summary.Device })}}
+	rows := [][]string{{"data", "`" + page.Plain(run.Summary.Data.Name) + "`"}, {"data fingerprint",
+		v.shared(func(r *record.Run) string { return r.Summary.Data.Fingerprint })},
+		{"device", v.shared(func(r *record.Run) string { return r.Summary.Device })}}
 	for _, name := range slices.Sorted(maps.Keys(run.Summary.Versions)) {
 		if name != "config" { // differs between arms by design
 			rows = append(rows, []string{page.Plain(name), v.shared(func(r *record.Run) string { return r.Summary.Versions[name] })})

@@ -73,5 +73,6 @@ func (v *View) writeSplits(d *page.Document) {
 		baseline(record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference)
 		d.Table(header, rows)
 	}
-	d.Paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the paired differences above, not by whether these intervals overlap.")
+	d.Paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the " +
+		"paired differences above, not by whether these intervals overlap.")
 }

@@ -37,21 +37,25 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Jo
 	config := fmt.Sprintf("seed: %d\ngrpo: {kl: {beta: 0.1, controller: band, target_min: 0.01, target_max: 0.1}}\n", seed)
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, ".hydra/config.yaml"), []byte(config), 0o644))
 	clock := reportstest.NewClock(time.Second)
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.Now})
+	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{},
+		Now: clock.Now})
 	reportstest.Must(t, err)
 	for _, e := range []struct {
 		policy string
 		epoch  int
 		gain   float64
-	}{{"random", 0, -0.2}, {"similarity", 0, 0.01}, {"init", 0, start}, {"best_beam", 0, 0.5}, {"oracle", 0, 0.55}, {phase, 3, start + gain}, {"best", 2, start + 0.8*gain}} {
+	}{{"random", 0, -0.2}, {"similarity", 0, 0.01}, {"init", 0, start}, {"best_beam", 0, 0.5}, {"oracle", 0, 0.55},
+		{phase, 3, start + gain}, {"best", 2, start + 0.8*gain}} {
 		for _, split := range []string{"val", "dev"} {
 			ids, scores := m.scores(split, e.policy, seed, e.gain)
 			accuracy := make([]float64, m.n)
 			for i := range accuracy {
 				accuracy[i] = math.Round(scores[i])
 			}
-			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores}))
-			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch, Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy}))
+			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch,
+				Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores}))
+			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch,
+				Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy}))
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(num)))
@@ -59,23 +63,28 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Jo
 		for step := 4*epoch - 3; step <= 4*epoch; step++ {
 			reportstest.Must(t, log.Record(record.KindStep, phase, epoch, step, step, map[string]any{"loss": 1.0, "step_seconds": 0.5}))
 		}
-		f := map[string]any{"val_reward": 0.4 + start + gain*float64(epoch)/3 + 0.01*rng.Float64(), "val_kl": 0.02 * float64(epoch), "step_seconds": 0.5}
+		f := map[string]any{"val_reward": 0.4 + start + gain*float64(epoch)/3 + 0.01*rng.Float64(), "val_kl": 0.02 * float64(epoch),
+			"step_seconds": 0.5}
 		if phase == "grpo" {
 			f["kl_beta_next"], f["kl_beta_at_bound"] = 0.1/float64(epoch), epoch == 3
 		}
 		reportstest.Must(t, log.Record(record.KindEpoch, phase, epoch, 4*epoch, 4*epoch, f))
 	}
 	if phase == "grpo" && seed == 1 {
-		reportstest.Must(t, log.Record(record.KindEvent, phase, 3, 12, 12, map[string]any{"event": "kl_beta_at_bound", "severity": "warning", "message": "the KL coefficient sits on its bound 0.03"}))
+		reportstest.Must(t, log.Record(record.KindEvent, phase, 3, 12, 12, map[string]any{"event": "kl_beta_at_bound",
+			"severity": "warning", "message": "the KL coefficient sits on its bound 0.03"}))
 	}
 	reportstest.Must(t, log.Close())
 	reportstest.Must(t, results.WriteSummary(dir, record.Summary{
-		State: record.StateDone, Task: "train", Seed: seed, Device: "cpu", Threads: 1, Start: "2025-03-01T12:00:00Z", WallSeconds: 30, Versions: map[string]string{"fulcrum": "0.1.0", "go": "go1.26", "config": fmt.Sprint(num)},
-		Data:        record.DataSummary{Name: "invented", Fingerprint: "abc123", Counts: map[string]int{"val_queries": m.n, "dev_queries": m.n}, Shots: 2, EvalName: "dev"},
+		State: record.StateDone, Task: "train", Seed: seed, Device: "cpu", Threads: 1, Start: "2025-03-01T12:00:00Z", WallSeconds: 30,
+		Versions: map[string]string{"fulcrum": "0.1.0", "go": "go1.26", "config": fmt.Sprint(num)},
+		Data: record.DataSummary{Name: "invented", Fingerprint: "abc123", Counts: map[string]int{"val_queries": m.n,
+			"dev_queries": m.n}, Shots: 2, EvalName: "dev"},
 		Phases:      []record.PhaseSummary{{Name: phase, Epochs: 3, Steps: 12, Seconds: 6}},
 		Evaluations: []record.StageResult{}, Warnings: []string{},
 	}))
-	return Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30, Attempts: 1}
+	return Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30,
+		Attempts: 1}
 }
 
 // scores are between 0 and 1, easy or hard by question, and a little by seed and policy.
@@ -129,7 +138,8 @@ func aStudy(t *testing.T, dir string) ([]Job, Options) {
 				j.State, j.Cause, j.ExitCode = record.StateFailed, "the loss is NaN", 1
 			}
 			if arm.Name == "never" {
-				j = Job{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped, Cause: "it starts from another job, which failed"}
+				j = Job{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped,
+					Cause: "it starts from another job, which failed"}
 			}
 			j.Overrides = []string{"arm=" + arm.Name, fmt.Sprintf("seed=%d", seed), "exp=invented"}
 			j.Params = map[string]string{ArmKey: arm.Name, "seed": fmt.Sprint(seed)}
@@ -138,8 +148,9 @@ func aStudy(t *testing.T, dir string) ([]Job, Options) {
 	}
 	return jobs, Options{
 		Title: "Study of 4 arms", Objectives: []Objective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
-		Dimensions: []Dimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}}, {Key: "seed", Values: []string{"0", "1", "2"}}},
-		Command:    []string{"run", "-m", "exp=invented"},
+		Dimensions: []Dimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}},
+			{Key: "seed", Values: []string{"0", "1", "2"}}},
+		Command: []string{"run", "-m", "exp=invented"},
 	}
 }
 
@@ -219,7 +230,8 @@ func TestStudyAnswers(t *testing.T) {
 func TestStudySettings(t *testing.T) {
 	dir := t.TempDir()
 	m := armMaker{t, dir, 40}
-	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}},
+		Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
 	var jobs []Job
 	for _, lr := range []string{"1e-3", "1e-4"} {
 		for seed := range int64(2) {
@@ -232,7 +244,8 @@ func TestStudySettings(t *testing.T) {
 	opt := Options{Study: study, Dimensions: []Dimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
-	for _, want := range []string{"1 arm under 2 settings, 2 seeds each, 4 jobs", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)", "Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
+	for _, want := range []string{"1 arm under 2 settings, 2 seeds each, 4 jobs", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
+		"Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)
 		}
@@ -242,10 +255,13 @@ func TestStudySettings(t *testing.T) {
 // A study that nothing has been done of has a report all the same.
 func TestStudyWithoutRuns(t *testing.T) {
 	dir := t.TempDir()
-	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}}, Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
-	jobs := []Job{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"}, Params: map[string]string{ArmKey: "rce"}}}
+	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}},
+		Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	jobs := []Job{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"},
+		Params: map[string]string{ArmKey: "rce"}}}
 	reportstest.Must(t, WriteReport(dir, jobs, Options{Study: study}))
-	if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "has not ended") || !strings.Contains(text, "No answer: no run of RCE is done.") || strings.Contains(text, "NaN") {
+	if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "has not ended") ||
+		!strings.Contains(text, "No answer: no run of RCE is done.") || strings.Contains(text, "NaN") {
 		t.Errorf("report.md:\n%s", text)
 	}
 	reportstest.Must(t, WriteReport(dir, nil, Options{Study: study}))

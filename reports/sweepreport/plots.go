@@ -180,7 +180,8 @@ func (s objectiveScale) clippedWords() string {
 	if s.clipped == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The axis leaves out %s far worse than the others; triangles at its edge stand for them.", page.Plural(s.clipped, "job"))
+	return fmt.Sprintf(" The axis leaves out %s far worse than the others; triangles at its edge stand for them.",
+		page.Plural(s.clipped, "job"))
 }
 
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
@@ -189,10 +190,7 @@ func (v *View) panelDims() []Dimension {
 	if len(v.dims) <= maxPanels {
 		return v.dims
 	}
-	order := map[string]int{}
-	for i, row := range v.importances(0) {
-		order[row.dim.Key] = i - len(v.dims)
-	}
+	order := v.importanceOrder()
 	dims := slices.Clone(v.dims)
 	slices.SortStableFunc(dims, func(a, b Dimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
 	return dims[:maxPanels]
@@ -214,9 +212,11 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	if objective > 0 {
 		name = fmt.Sprintf("parameters_%d", objective+1)
 	}
-	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key", chart.FigureWidth-2*chart.MarginLeft-20),
+	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
+		chart.FigureWidth-2*chart.MarginLeft-20),
 		Note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
-	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the spread within a value is as large as the difference between values, other keys or the seed decide.", page.Plain(o.Name))
+	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the "+
+		"spread within a value is as large as the difference between values, other keys or the seed decide.", page.Plain(o.Name))
 	if len(dims) == 1 {
 		f.Note = "Every job by its value of the only swept key."
 		caption = fmt.Sprintf("*%s by %s.* Every job is a point.", page.Plain(o.Name), page.InlineCode(dims[0].Key))
@@ -252,7 +252,8 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 		*last = append(*last, &chart.Panel{YMin: math.NaN(), YMax: math.NaN()})
 	}
 	if grids {
-		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; points are moved a little sideways so that they can be told apart."
+		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; " +
+			"points are moved a little sideways so that they can be told apart."
 	}
 	if len(dims) < len(v.dims) {
 		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
@@ -282,10 +283,10 @@ func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveS
 	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
-	spread := axis.spread(p.XMax-p.XMin, width)
+	jitter := axis.jitter(p.XMax-p.XMin, width)
 	x := func(j Job) (float64, bool) {
 		u, ok := axis.at(j.Params)
-		return u + spread*sideways(j.Number), ok
+		return u + jitter*sideways(j.Number), ok
 	}
 	addJobs(p, v, jobs, objective, s, x)
 	addMeans(p, v, axis, objective, s)
@@ -293,9 +294,9 @@ func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveS
 	return p
 }
 
-// spread is how far points of one value are moved to the sides on an axis of this range and length: a
+// jitter returns how far points of one value are moved to the sides on an axis of this range and length: a
 // fifth of the gap between values, at most 10 points.
-func (a *sweepAxis) spread(span float64, length vg.Length) float64 {
+func (a *sweepAxis) jitter(span float64, length vg.Length) float64 {
 	if !a.shared {
 		return 0
 	}

@@ -32,7 +32,7 @@ func shownRows(n int) int {
 	return n
 }
 
-// writeSettings shows the settings with their spread over seeds. Where every setting is one job, the
+// writeSettings shows the settings with their standard deviation over seeds. Where every setting is one job, the
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
 func (v *View) writeSettings(d *page.Document) {
@@ -91,7 +91,8 @@ func (v *View) gainCells(s *setting) []string {
 	if len(gains) == 0 {
 		return []string{"–", "–"}
 	}
-	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }), fmt.Sprintf("better in %d of %d", better, len(gains))}
+	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }),
+		fmt.Sprintf("better in %d of %d", better, len(gains))}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -143,7 +144,8 @@ func (v *View) writeJobs(d *page.Document) {
 	}
 	d.Table(header, rows)
 	if len(rows) < len(v.jobs) {
-		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows), page.Plural(len(v.jobs), "job"))
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows),
+			page.Plural(len(v.jobs), "job"))
 	}
 }
 
@@ -159,7 +161,10 @@ func (v *View) keyColumns() []Dimension {
 	}
 	for _, j := range v.jobs {
 		for _, o := range v.own(j) {
-			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool { return d.Key == key || d.Key == strings.TrimLeft(key, "+") }) {
+			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool {
+				return d.Key == key ||
+					d.Key == strings.TrimLeft(key, "+")
+			}) {
 				return nil
 			}
 		}
@@ -265,11 +270,13 @@ func (v *View) writeFailures(d *page.Document) {
 	}
 	d.Paragraph("%s", what)
 	d.Code("run resume SWEEP_FOLDER")
+	told := 0
 	for i, g := range groups {
 		if i == maxFailures {
-			d.Paragraph("And %s with rarer causes.", page.Plural(failed-countJobs(groups[:i]), "job"))
+			d.Paragraph("And %s with rarer causes.", page.Plural(failed-told, "job"))
 			break
 		}
+		told += len(g.jobs)
 		d.Heading(3, "%s", strings.TrimSuffix(page.Plain(cmp.Or(g.cause, "no cause recorded")), "."))
 		d.Paragraph("%s", v.failedJobs(g))
 		if shared := v.sharedByFailures(g); len(shared) > 0 {
@@ -281,14 +288,6 @@ func (v *View) writeFailures(d *page.Document) {
 			d.CodeBlock(lines)
 		}
 	}
-}
-
-func countJobs(groups []*failures) int {
-	n := 0
-	for _, g := range groups {
-		n += len(g.jobs)
-	}
-	return n
 }
 
 // shownFailed is how many failed jobs of one cause are told with their overrides.
@@ -313,7 +312,8 @@ func (v *View) failedJobs(g *failures) string {
 	}
 	text := page.Capital(strings.Join(parts, "; "))
 	if len(numbers) > 0 {
-		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "), strings.Join(numbers, ", "))
+		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "),
+			strings.Join(numbers, ", "))
 	}
 	return text + "."
 }

@@ -23,6 +23,8 @@ import (
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
+
+	gonum "gonum.org/v1/gonum/stat"
 )
 
 // namedSweeps are the sweeps of the golden files.
@@ -89,7 +91,8 @@ func checkSweep(t *testing.T, c sweepCase) string {
 	checkJobRows(t, report, c)
 	checkPlots(t, dir, report, c.plots)
 	for _, j := range c.jobs {
-		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows && !strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt), "*", " "), row) {
+		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows &&
+			!strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt), "*", " "), row) {
 			t.Errorf("no row of job %d in the table:\n%s", j.Number, Table(c.jobs, c.opt))
 		}
 	}
@@ -215,7 +218,8 @@ func TestSweepReportWithoutPlots(t *testing.T) {
 	if err := WriteReport(dir, jobs, opt); err == nil || !strings.Contains(err.Error(), "plots") {
 		t.Errorf("got %v, want an error that names plots", err)
 	}
-	if report := reportstest.ReadReport(t, dir); !strings.Contains(report, "## Not in this report") || !strings.Contains(report, "## Jobs") {
+	if report := reportstest.ReadReport(t, dir); !strings.Contains(report, "## Not in this report") ||
+		!strings.Contains(report, "## Jobs") {
 		t.Errorf("got %s", report)
 	}
 }
@@ -238,7 +242,8 @@ func TestParetoFront(t *testing.T) {
 			for i, o := range tc.objectives {
 				jobs = append(jobs, Job{Number: i, State: record.StateDone, Objectives: o})
 			}
-			jobs = append(jobs, Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}}, Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
+			jobs = append(jobs, Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}},
+				Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
 			front := paretoFront(jobs, two)
 			if len(front) != len(tc.want) {
 				t.Errorf("front %v, want %v", front, tc.want)
@@ -258,7 +263,8 @@ func TestImportance(t *testing.T) {
 	share, means := explained([]float64{1, 2, 3, 4, 5, 6}, []int{0, 0, 0, 1, 1, 1}, 2)
 	golden.Close(t, append(means, share), []float64{2, 5, 13.5 / 17.5}, 1e-12)
 	golden.Close(t, ranksOf([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
-	golden.Close(t, []float64{correlation([]float64{1, 2, 3}, []float64{3, 2, 1}), correlation([]float64{1, 1}, []float64{1, 2})}, []float64{-1, math.NaN()}, 1e-12)
+	golden.Close(t, []float64{gonum.Correlation([]float64{1, 2, 3}, []float64{3, 2, 1}, nil),
+		gonum.Correlation([]float64{1, 1}, []float64{1, 2}, nil)}, []float64{-1, math.NaN()}, 1e-12)
 
 	jobs, opt := gridSweep("")
 	rows := newView("", jobs, opt).importances(0)
@@ -270,7 +276,8 @@ func TestImportance(t *testing.T) {
 	middle := simple([]string{"x"}, nil, nil)
 	for i := range 41 {
 		x := float64(i-20) / 20
-		middle = append(middle, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)}, Objectives: []float64{-x * x}})
+		middle = append(middle, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)},
+			Objectives: []float64{-x * x}})
 	}
 	rows = newView("", middle, Options{Dimensions: []Dimension{{Key: "x", Interval: true}}}).importances(0)
 	if len(rows) != 1 || rows[0].share < 0.6 || math.Abs(rows[0].rank) > 0.05 {
@@ -291,7 +298,8 @@ func TestImportanceByChance(t *testing.T) {
 		share, _ := explained(ranksOf(y), group, 3)
 		exceeded += stats.BoolInt(share > chanceShare(3, 30))
 	}
-	if rate := float64(exceeded) / sweeps; rate < 0.035 || rate > 0.06 { // 0.05 ± 2 standard errors, and the χ² approximation errs to the safe side
+	// 0.05 ± 2 standard errors, and the χ² approximation errs to the safe side
+	if rate := float64(exceeded) / sweeps; rate < 0.035 || rate > 0.06 {
 		t.Errorf("exceeded in %.3f of the sweeps, want about 0.05", rate)
 	}
 }
@@ -366,7 +374,8 @@ func TestObjectiveScale(t *testing.T) {
 func TestOptimizationResults(t *testing.T) {
 	dir := t.TempDir()
 	jobs, opt := tpeSweep(dir, 40)
-	jobs[3].Params = map[string]string{"grpo.lr": "1e-05", "grpo.epochs": "7", "name": "'a b'", "+flag": "true", "list": "[1,x]", "none": "null", "word": "cosine", "text": "'12'"}
+	jobs[3].Params = map[string]string{"grpo.lr": "1e-05", "grpo.epochs": "7", "name": "'a b'", "+flag": "true", "list": "[1,x]",
+		"none": "null", "word": "cosine", "text": "'12'"}
 	jobs[3].Objectives = []float64{0.25}
 	opt.Dimensions = nil
 	for _, key := range []string{"grpo.lr", "grpo.epochs", "name", "+flag", "list", "none", "word", "text", "not swept here"} {
@@ -433,7 +442,8 @@ func TestFailuresAreGrouped(t *testing.T) {
 		}
 		return math.NaN()
 	})
-	for i, cause := range []string{"", "grpo epoch 1 step 2: loss is nan", "grpo epoch 3 step 40: loss is nan", "grpo epoch 3 step 1.5e-3: loss is nan", "no space left"} {
+	for i, cause := range []string{"", "grpo epoch 1 step 2: loss is nan", "grpo epoch 3 step 40: loss is nan",
+		"grpo epoch 3 step 1.5e-3: loss is nan", "no space left"} {
 		jobs[i].Cause = cause
 	}
 	jobs[1].Tail = []string{"\x1b[31mred\x1b[0m", "10%\r20%\rdone", "```", strings.Repeat("x", 300), "bell\a"}
@@ -492,7 +502,8 @@ func TestTwoKeysTogether(t *testing.T) {
 		for _, n := range s {
 			want = append(want, jobs[n].Objectives[0])
 		}
-		golden.Close(t, []float64{stat.Mean(c.values[row][0]), stat.SD(c.values[row][0])}, []float64{stat.Mean(want), stat.SD(want)}, 1e-15) // added up in another order
+		// added up in another order
+		golden.Close(t, []float64{stat.Mean(c.values[row][0]), stat.SD(c.values[row][0])}, []float64{stat.Mean(want), stat.SD(want)}, 1e-15)
 	}
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed

@@ -34,7 +34,8 @@ func (v *View) readVerdicts() {
 				continue
 			}
 			seed := fmt.Sprint(run.Setting("seed"))
-			if len(run.Evaluations) > 0 && !slices.ContainsFunc(arm.Runs, func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+			if len(run.Evaluations) > 0 && !slices.ContainsFunc(arm.Runs,
+				func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
 				arm.Runs = append(arm.Runs, run)
 			}
 		}
@@ -106,7 +107,8 @@ func (v *View) writeVerdicts(d *page.Document) {
 	d.Heading(2, "Verdicts")
 	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", page.Plain(t.Metric), page.Plain(t.Split))
 	if n := len(t.Rows); n > 1 {
-		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)
+		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
+			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)
 	}
 	corrected := page.Plural(t.Comparisons(), "comparison") + " of this table"
 	if v.chosenOn(t.Split, t.Metric) {

@@ -75,7 +75,7 @@ type Options struct {
 }
 
 // WriteReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
-// front, settings with their spread over seeds, what each swept key does, every job, and failures with
+// front, settings with their standard deviation over seeds, what each swept key does, every job, and failures with
 // their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteReport(dir string, jobs []Job, opt Options) error {
@@ -256,7 +256,8 @@ func (v *View) Report(drawn []sweepFigure) string {
 	title := cmp.Or(v.opt.Title, filepath.Base(v.dir))
 	plots := func(d *page.Document) { v.writePlots(d, drawn) }
 	sections := []func(*page.Document){
-		v.writeSummary, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures, v.writeAdvice,
+		v.writeSummary, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures,
+		v.writeAdvice,
 	}
 	if v.opt.Study != nil {
 		title = v.studyTitle()
@@ -325,7 +326,8 @@ func (v *View) countLine(name func(string) string) string {
 		costs = append(costs, page.Duration(seconds)+" of job time")
 	}
 	if attempts > 0 {
-		costs = append(costs, page.Thousands(attempts)+" repeated "+strings.TrimPrefix(page.Plural(attempts, "attempt"), page.Thousands(attempts)+" "))
+		costs = append(costs, page.Thousands(attempts)+" repeated "+strings.TrimPrefix(page.Plural(attempts, "attempt"),
+			page.Thousands(attempts)+" "))
 	}
 	if len(costs) > 0 {
 		fmt.Fprintf(&b, " %s.", page.Capital(strings.Join(costs, ", ")))
@@ -347,7 +349,8 @@ func (v *View) countLine(name func(string) string) string {
 
 // states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
 func (v *View) states(want func(string) bool) string {
-	order := []string{record.StateDone, record.StatePruned, record.StateFailed, stateSkipped, stateLost, record.StateInterrupted, stateRunning, stateQueued}
+	order := []string{record.StateDone, record.StatePruned, record.StateFailed, stateSkipped, stateLost, record.StateInterrupted,
+		stateRunning, stateQueued}
 	counts := map[string]int{}
 	for _, j := range v.jobs {
 		counts[j.State]++
@@ -415,13 +418,15 @@ func (v *View) writeAdvice(d *page.Document) {
 		if v.opt.Objectives[0].Minimize {
 			extreme = "smallest"
 		}
-		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run the best setting with new seeds before relying on it.", extreme))
+		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run "+
+			"the best setting with new seeds before relying on it.", extreme))
 	}
 	if v.hasSeeds() {
 		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
 	}
 	if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
-		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
+		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished "+
+			"job, and enters no mean.")
 	}
 	if len(v.notes) > 0 {
 		d.Heading(2, "Not in this report")

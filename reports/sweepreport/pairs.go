@@ -50,17 +50,16 @@ func (v *View) cellsFigure() *sweepFigure {
 	f := &chart.Figure{Name: "pairs", Title: title,
 		Note: "Mean ± standard deviation over the finished jobs of a cell, and their number. Dark is good.",
 		Body: &chart.Artwork{Height: vg.Length(len(y.stops))*cellHeight + 62, Draw: c.draw}}
-	caption := fmt.Sprintf("*Two keys together.* Mean %s for each pair of values of %s and %s; the best pair is framed. Where the best column is not the same in all rows, the keys depend on each other and must be tuned together; but differences of the size of ± over √n are noise.", page.Plain(c.o.Name), page.InlineCode(x.dim.Key), page.InlineCode(y.dim.Key))
+	caption := fmt.Sprintf("*Two keys together.* Mean %s for each pair of values of %s and %s; the best pair is framed. Where the best "+
+		"column is not the same in all rows, the keys depend on each other and must be tuned together; but differences of the size of ± "+
+		"over √n are noise.", page.Plain(c.o.Name), page.InlineCode(x.dim.Key), page.InlineCode(y.dim.Key))
 	return &sweepFigure{f, "two keys together", caption}
 }
 
 // gridPair returns the axes of the two grid keys that explain most, or of the first two.
 func (v *View) gridPair() (x, y *sweepAxis) {
 	var axes []*sweepAxis
-	rank := map[string]int{}
-	for i, row := range v.importances(0) {
-		rank[row.dim.Key] = i - len(v.dims)
-	}
+	rank := v.importanceOrder()
 	for _, dim := range v.dims {
 		if a := newSweepAxis(dim, v.byNumber); a.shared && len(a.stops) > 1 && len(a.stops) <= maxCells {
 			axes = append(axes, a)

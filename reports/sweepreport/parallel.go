@@ -73,14 +73,14 @@ func (v *View) parallelFigure() *sweepFigure {
 		axis := newSweepAxis(dim, v.byNumber)
 		grids = grids || axis.shared
 		low, high := axis.bounds()
-		spread := axis.spread(high-low, parallelHeight)
+		jitter := axis.jitter(high-low, parallelHeight)
 		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
 		place = append(place, func(j Job) float64 {
 			u, ok := axis.at(j.Params)
 			if !ok {
 				return math.NaN()
 			}
-			return u + spread*sideways(j.Number)
+			return u + jitter*sideways(j.Number)
 		})
 	}
 	for i := range v.opt.Objectives {
@@ -92,9 +92,12 @@ func (v *View) parallelFigure() *sweepFigure {
 		return nil
 	}
 	best := "dark lines are good, light ones bad"
-	f := &chart.Figure{Name: "parallel", Title: "All jobs at once", Note: "A line is a job: it crosses the axis of every swept key at its value. " + page.Capital(best) + ".",
+	f := &chart.Figure{Name: "parallel", Title: "All jobs at once",
+		Note: "A line is a job: it crosses the axis of every swept key at its value. " + page.Capital(best) + ".",
 		Body: &chart.Artwork{Height: p.height(), Draw: p.draw}}
-	caption := fmt.Sprintf("*Parallel coordinates.* A line is a job; %s (colour is %s). Where the dark lines run through one place of an axis, that key matters and that value is good; where they are spread over a whole axis, the key matters little.", best, page.Plain(p.name))
+	caption := fmt.Sprintf("*Parallel coordinates.* A line is a job; %s (colour is %s). Where the dark lines run through one place of "+
+		"an axis, that key matters and that value is good; where they are spread over a whole axis, the key matters little.", best,
+		page.Plain(p.name))
 	if grids {
 		caption += " Lines through one value of a grid are moved apart a little."
 	}
@@ -102,7 +105,8 @@ func (v *View) parallelFigure() *sweepFigure {
 		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
 	}
 	if n := v.scale(0).clipped; n > 0 {
-		caption += fmt.Sprintf(" %s far worse than the others end at the edge of the axis of %s.", page.Capital(page.Plural(n, "job")), page.Plain(p.name))
+		caption += fmt.Sprintf(" %s far worse than the others end at the edge of the axis of %s.", page.Capital(page.Plural(n, "job")),
+			page.Plain(p.name))
 	}
 	return &sweepFigure{f, "parallel coordinates", caption + v.sampleWords()}
 }
@@ -193,13 +197,16 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 		}})
 	}
 	if v.count(v.feasible) > 0 {
-		p.legend = append(p.legend, chart.LegendItem{Text: "done", Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(ramp(0.45), strength), Width: width + 0.3})})
+		p.legend = append(p.legend, chart.LegendItem{Text: "done",
+			Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(ramp(0.45), strength), Width: width + 0.3})})
 	}
 	if shown[0] {
-		p.legend = append(p.legend, chart.LegendItem{Text: "pruned, failed or not ended", Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(chart.Grey, 0.6), Width: 0.8})})
+		p.legend = append(p.legend, chart.LegendItem{Text: "pruned, failed or not ended",
+			Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(chart.Grey, 0.6), Width: 0.8})})
 	}
 	if shown[1] {
-		p.legend = append(p.legend, chart.LegendItem{Text: "infeasible", Draw: chart.LineSample(draw.LineStyle{Color: chart.Grey, Width: 0.9, Dashes: []vg.Length{3, 2}})})
+		p.legend = append(p.legend, chart.LegendItem{Text: "infeasible",
+			Draw: chart.LineSample(draw.LineStyle{Color: chart.Grey, Width: 0.9, Dashes: []vg.Length{3, 2}})})
 	}
 }
 
@@ -283,7 +290,8 @@ func (p *parallel) height() vg.Length {
 // draw draws it all into c.
 func (p *parallel) draw(c draw.Canvas) {
 	left, right := p.margins()
-	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + left, Y: c.Min.Y + 8}, Max: vg.Point{X: c.Max.X - right, Y: c.Max.Y - parallelLegend - p.headHeight()}}
+	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + left, Y: c.Min.Y + 8}, Max: vg.Point{X: c.Max.X - right,
+		Y: c.Max.Y - parallelLegend - p.headHeight()}}
 	p.drawLegend(c, c.Min.X+chart.MarginLeft+4, c.Max.Y-parallelLegend+9)
 	y := func(i int, u float64) vg.Length {
 		a := p.axes[i]

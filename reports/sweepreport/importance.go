@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	gonum "gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fulcrum/internal/stat"
@@ -57,7 +58,7 @@ func (v *View) importances(objective int) []importance {
 		row.share, means = explained(ranks, group, row.groups)
 		row.chance = chanceShare(row.groups, row.n)
 		if axis.ordered {
-			row.rank = correlation(ranksOf(x), ranks)
+			row.rank = gonum.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
 		}
 		best := 0
 		for g, m := range means {
@@ -70,6 +71,15 @@ func (v *View) importances(objective int) []importance {
 	}
 	slices.SortStableFunc(out, func(a, b importance) int { return Objective{}.compare(a.share, b.share) })
 	return out
+}
+
+// importanceOrder ranks the swept keys for sorting: the most important is the least, keys without a row are 0.
+func (v *View) importanceOrder() map[string]int {
+	order := map[string]int{}
+	for i, row := range v.importances(0) {
+		order[row.dim.Key] = i - len(v.dims)
+	}
+	return order
 }
 
 // explained returns η², the variance between groups over all variance, and the groups' means.
@@ -117,21 +127,6 @@ func ranksOf(x []float64) []float64 {
 	return ranks
 }
 
-// correlation is Pearson's, NaN when one side is constant.
-func correlation(x, y []float64) float64 {
-	mx, my := stat.Mean(x), stat.Mean(y)
-	var xy, xx, yy float64
-	for i := range x {
-		xy += (x[i] - mx) * (y[i] - my)
-		xx += (x[i] - mx) * (x[i] - mx)
-		yy += (y[i] - my) * (y[i] - my)
-	}
-	if xx == 0 || yy == 0 {
-		return math.NaN()
-	}
-	return xy / math.Sqrt(xx*yy)
-}
-
 // writeImportance shows how much of the differences between jobs each swept key explains alone.
 func (v *View) writeImportance(d *page.Document) {
 	first := true
@@ -142,7 +137,10 @@ func (v *View) writeImportance(d *page.Document) {
 		}
 		if first {
 			d.Heading(2, "Which keys matter")
-			d.Paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis 1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation (Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
+			d.Paragraph("How much of the differences in the jobs' ranks each key explains by itself (η² of ranks, Kruskal and Wallis " +
+				"1952): 0%% is nothing, 100%% all. A grid counts by its values, an interval by quarters of its jobs. A key without any " +
+				"effect stays below the column “by chance” in 19 of 20 sweeps; shares above it are bold. The rank correlation " +
+				"(Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
 			first = false
 		}
 		if len(v.opt.Objectives) > 1 {
@@ -158,7 +156,8 @@ func (v *View) writeImportance(d *page.Document) {
 			if finite(r.rank) {
 				rank = page.Fixed(r.rank, 2)
 			}
-			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank, r.best, fmt.Sprint(r.n)})
+			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank,
+				r.best, fmt.Sprint(r.n)})
 		}
 		d.Table([]string{"key", ">explains alone", ">by chance", ">rank correlation", ">best mean rank at", ">jobs"}, cells)
 	}
@@ -167,14 +166,10 @@ func (v *View) writeImportance(d *page.Document) {
 		if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 			text += " Pruned jobs are left out, and with them some of what bad values cost."
 		}
-		if adaptive(v.opt.Sweeper) {
-			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take the shares as hints.", page.Plain(v.opt.Sweeper))
+		if slices.Contains([]string{"tpe", "cmaes", "optuna"}, v.opt.Sweeper) {
+			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take "+
+				"the shares as hints.", page.Plain(v.opt.Sweeper))
 		}
 		d.Paragraph("%s", text)
 	}
-}
-
-// adaptive says whether a sweeper proposes jobs by the results of earlier ones.
-func adaptive(sweeper string) bool {
-	return slices.Contains([]string{"tpe", "cmaes", "optuna"}, sweeper)
 }

@@ -42,7 +42,8 @@ func (v *View) frontFigure() *sweepFigure {
 	for _, o := range v.opt.Objectives {
 		better = append(better, fmt.Sprintf("%s %s values", o.direction(), page.Plain(o.Name)))
 	}
-	caption := fmt.Sprintf("*Pareto front.* Better is towards %s. A front with a sharp corner has a natural choice there; a straight one trades one objective for the other at a constant price.", strings.Join(better, " and "))
+	caption := fmt.Sprintf("*Pareto front.* Better is towards %s. A front with a sharp corner has a natural choice there; a straight "+
+		"one trades one objective for the other at a constant price.", strings.Join(better, " and "))
 	if v.count(v.infeasible) > 0 {
 		caption += " Crosses violate a constraint and cannot be on the front."
 	}
@@ -90,8 +91,10 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 			}
 			p.Layers = append(p.Layers, l)
 		}
-		p.Layers = append(p.Layers, chart.Dots{X: fx, Y: fy, Color: chart.Black, Shape: draw.RingGlyph{}, Size: 4.5}, numbers{fx, fy, names, !a.Minimize, !b.Minimize})
-		p.Legend = append(p.Legend, chart.LegendItem{Text: "Pareto front, with job numbers", Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
+		p.Layers = append(p.Layers, chart.Dots{X: fx, Y: fy, Color: chart.Black, Shape: draw.RingGlyph{}, Size: 4.5},
+			numbers{fx, fy, names, !a.Minimize, !b.Minimize})
+		p.Legend = append(p.Legend, chart.LegendItem{Text: "Pareto front, with job numbers",
+			Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
 	}
 	return p, cmp.Or(sx.clippedWords(), sy.clippedWords())
 }

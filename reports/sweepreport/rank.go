@@ -32,7 +32,8 @@ func (v *View) hasResult(j Job) bool { return j.State == record.StateDone && v.m
 func (v *View) measured(j Job) bool { return measured(j, v.opt.Objectives) }
 
 func measured(j Job, objectives []Objective) bool {
-	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)], func(x float64) bool { return !finite(x) })
+	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)],
+		func(x float64) bool { return !finite(x) })
 }
 
 func violates(j Job) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
@@ -64,7 +65,8 @@ func (v *View) class(j Job) int {
 func (v *View) sortJobs() {
 	slices.SortStableFunc(v.jobs, func(a, b Job) int {
 		class := v.class(a)
-		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.front[b.Number]), stats.BoolInt(v.front[a.Number]))); c != 0 {
+		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.front[b.Number]),
+			stats.BoolInt(v.front[a.Number]))); c != 0 {
 			return c
 		}
 		if class == 1 && a.Violation != b.Violation {
@@ -268,7 +270,7 @@ func (s *setting) class() int {
 	return 0
 }
 
-// meanSD writes the mean and the spread over seeds.
+// meanSD writes the mean and the standard deviation over seeds.
 func meanSD(x []float64, format func(float64) string) string {
 	switch len(x) {
 	case 0:
@@ -303,7 +305,8 @@ func (v *View) luck() string {
 		return ""
 	}
 	lead := sd * LuckOf(n)
-	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best of them would still look about %s better than it is.", page.Plain(v.opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best "+
+		"of them would still look about %s better than it is.", page.Plain(v.opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
 }
 
 // LuckOf is the expected largest of n standard normal values (Blom 1958).
@@ -326,7 +329,8 @@ func (v *View) bestSetting() string {
 		return ""
 	}
 	name := page.Plain(v.opt.Objectives[0].Name)
-	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.overrides), name, meanSD(best.values[0], runreport.Sig4), page.Plural(len(best.values[0]), "seed"))
+	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.overrides), name,
+		meanSD(best.values[0], runreport.Sig4), page.Plural(len(best.values[0]), "seed"))
 	compared, near := 0, 0
 	for _, s := range v.settings[1:] {
 		if s.class() != 0 || len(s.values[0]) < 2 {
@@ -348,7 +352,8 @@ func (v *View) bestSetting() string {
 	case compared == 1:
 		text += " The other setting lies within two standard errors of it: these seeds do not separate them."
 	default:
-		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near, compared)
+		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near,
+			compared)
 	}
 	return text
 }

@@ -23,7 +23,10 @@ func WriteOptimizationResults(dir string, jobs []Job, opt Options) error {
 	best := v.best()
 	switch {
 	case best == nil && (len(v.opt.Objectives) == 1 || len(v.front) == 0):
-		return removeResults(dir)
+		if err := os.Remove(filepath.Join(dir, resultsFile)); !errors.Is(err, fs.ErrNotExist) { // of an earlier look at the sweep
+			return err
+		}
+		return nil
 	case len(v.opt.Objectives) == 1:
 		root = append(root, entry{"best_params", bestParams(*best, keys)}, entry{"best_value", floatNode(best.Objectives[0])})
 	default:
@@ -38,14 +41,6 @@ func WriteOptimizationResults(dir string, jobs []Job, opt Options) error {
 		root = append(root, entry{"solutions", solutions})
 	}
 	return atomicfile.Write(filepath.Join(dir, resultsFile), []byte(mapping(root...).YAML()), 0o644)
-}
-
-// removeResults removes what an earlier look at the sweep wrote.
-func removeResults(dir string) error {
-	if err := os.Remove(filepath.Join(dir, resultsFile)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // entry is a key of a mapping with its value.

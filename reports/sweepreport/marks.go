@@ -29,9 +29,13 @@ func (v *View) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.feasible},
-		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3, func(j Job) bool { return j.State == record.StatePruned }},
+		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
+			func(j Job) bool { return j.State == record.StatePruned }},
 		{"infeasible", cross{}, chart.Vermillion, 2.6, v.infeasible},
-		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j Job) bool { return !ended(j.State) || j.State == record.StateFailed }},
+		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j Job) bool {
+			return !ended(j.State) ||
+				j.State == record.StateFailed
+		}},
 	}
 }
 

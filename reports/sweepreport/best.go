@@ -18,13 +18,16 @@ func (v *View) writeBest(d *page.Document) {
 			d.Paragraph("**No winner.** %s", page.Capital(page.Plain(text))+".")
 		} else if n := v.count(v.infeasible); n > 0 {
 			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
-			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).", closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4), page.CodeList(v.own(closest)))
+			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).",
+				closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4),
+				page.CodeList(v.own(closest)))
 		} else if v.count(func(j Job) bool { return ended(j.State) }) > 0 {
 			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.opt.Objectives[0].Name))
 		}
 		return
 	}
-	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.opt.Objectives[0].Name), page.Sig(best.Objectives[0], 4), page.CodeList(v.own(*best)))
+	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.opt.Objectives[0].Name),
+		page.Sig(best.Objectives[0], 4), page.CodeList(v.own(*best)))
 	if len(best.Command) > 0 {
 		d.Code(page.ShellCommand(best.Command))
 	}
@@ -60,7 +63,9 @@ func (v *View) writeFront(d *page.Document) {
 		}
 		return
 	}
-	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.", page.Capital(page.Plural(len(rows), "job")), v.feasibleWords())
+	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the "+
+		"objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.",
+		page.Capital(page.Plural(len(rows), "job")), v.feasibleWords())
 	d.Table(append([]string{">job", "setting"}, v.objectiveHeads()...), rows)
 	if len(commands) > 0 {
 		d.Code(commands...)

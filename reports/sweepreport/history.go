@@ -49,7 +49,8 @@ func (v *View) historyFigure() *sweepFigure {
 		panels = append(panels, p)
 		clipped = cmp.Or(clipped, s.clippedWords())
 	}
-	caption := "*History.* Objective by job number; the line is the best so far. A sweep whose line has been flat for most of its jobs has found what it can find in these ranges; one that still rises deserves more trials."
+	caption := "*History.* Objective by job number; the line is the best so far. A sweep whose line has been flat for most of its jobs " +
+		"has found what it can find in these ranges; one that still rises deserves more trials."
 	if v.opt.Objectives[0].Minimize {
 		caption = strings.Replace(caption, "still rises", "still falls", 1)
 	}
@@ -118,7 +119,8 @@ func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
 		return p, caption + "."
 	}
 	whole := full * (finished + stopped)
-	return p, fmt.Sprintf("%s: finished and pruned jobs took %s of the %s that all of them would have taken in full.", caption, page.Thousands(spent), page.Plural(whole, "epoch"))
+	return p, fmt.Sprintf("%s: finished and pruned jobs took %s of the %s that all of them would have taken in full.", caption,
+		page.Thousands(spent), page.Plural(whole, "epoch"))
 }
 
 // maxStems is how many jobs have room for a bar each.
@@ -149,7 +151,10 @@ func addEpochs(p *chart.Panel, jobs []Job) {
 	}{
 		{"done", chart.Faint(chart.Blue, 0.8), func(j Job) bool { return j.State == record.StateDone }},
 		{"pruned", chart.Orange, func(j Job) bool { return j.State == record.StatePruned }},
-		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j Job) bool { return j.State != record.StateDone && j.State != record.StatePruned }},
+		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j Job) bool {
+			return j.State != record.StateDone &&
+				j.State != record.StatePruned
+		}},
 	} {
 		s := stems{style: draw.LineStyle{Color: m.color}}
 		for _, j := range jobs {

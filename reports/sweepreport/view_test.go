@@ -18,15 +18,18 @@ func TestSweepReport(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []Job
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
+			Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
 		job.Objectives = []float64{0.08 + gain}
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}
-	jobs = append(jobs, Job{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed, Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
-	reportstest.Must(t, WriteReport(dir, jobs, Options{Title: "okvqa_v3 sweep", Objectives: []Objective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
+	jobs = append(jobs, Job{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed,
+		Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
+	reportstest.Must(t, WriteReport(dir, jobs, Options{Title: "okvqa_v3 sweep", Objectives: []Objective{{Name: "val_reward"}},
+		Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
 	golden.File(t, "testdata/sweep.md", []byte(strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")))
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(jobs[1].Dir, record.SummaryFile), []byte("{"), 0o644))
@@ -43,7 +46,8 @@ func TestSweepReport(t *testing.T) {
 // report, on the console or in optimization_results.yaml.
 func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 	job := func(number int, value float64, untrained bool) Job {
-		return Job{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))}, Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
+		return Job{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))},
+			Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
 	}
 	for _, tc := range []struct {
 		name      string
@@ -52,10 +56,15 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 		want      string // "": there is a winner
 	}{
 		{"a trained one", "val_reward", []Job{job(0, 0.5, false), job(1, 0.4, true)}, ""},
-		{"all untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
-		{"the best is untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.4, false)}, "job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
-		{"equal ones", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)}, "2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
-		{"equal ones, one of them trained", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, true)}, "2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
+		{"all untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.5, true)},
+			"2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does " +
+				"better"},
+		{"the best is untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.4, false)},
+			"job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
+		{"equal ones", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)},
+			"2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
+		{"equal ones, one of them trained", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, true)},
+			"2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
 		{"seconds are no policy's", "seconds", []Job{job(0, 5, true), job(1, 4, true)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,7 +84,9 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 				}
 				return
 			}
-			if strings.Contains(report, "**Best job.**") || strings.Contains(report, "**Best setting.**") || !strings.Contains(report, "**No winner.** "+page.Capital(tc.want)+".") || !strings.Contains(table, "\nno winner: "+tc.want+"\n") || strings.Contains(table, "\nbest:") {
+			if strings.Contains(report, "**Best job.**") || strings.Contains(report, "**Best setting.**") ||
+				!strings.Contains(report, "**No winner.** "+page.Capital(tc.want)+".") ||
+				!strings.Contains(table, "\nno winner: "+tc.want+"\n") || strings.Contains(table, "\nbest:") {
 				t.Errorf("want %q in\n%s\n%s", tc.want, report, table)
 			}
 		})
@@ -87,7 +98,9 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []Job
 	for i := range 4 {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone, Overrides: []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}, Objectives: []float64{0.1 * float64(i)}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
+			Overrides:  []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))},
+			Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, "seed: 1\n")
 		jobs = append(jobs, job)
 	}
@@ -103,7 +116,8 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	report := reportstest.ReadReport(t, dir)
 	settings := report[strings.Index(report, "## Settings"):]
 	first, second, _ := strings.Cut(settings, "on the questions of dev:")
-	if strings.Contains(first, "gain over") || !strings.Contains(second, "gain over similarity on dev") || !strings.Contains(second, "better in 1 of 1 |") || !strings.Contains(second, "better in 2 of 2 |") {
+	if strings.Contains(first, "gain over") || !strings.Contains(second, "gain over similarity on dev") ||
+		!strings.Contains(second, "better in 1 of 1 |") || !strings.Contains(second, "better in 2 of 2 |") {
 		t.Errorf("the objective on val and gains on dev, of 2 and 1 jobs, in two tables:\n%s", settings)
 	}
 }
@@ -113,11 +127,13 @@ func TestSweepVerdictsCountTheRanking(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []Job
 	for i := range 12 {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone, Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
+		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone,
+			Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.01, "seed: 1\n")
 		jobs = append(jobs, job)
 	}
-	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} { // 8 over similarity and 7 minus the best, or all pairs
+	// 8 over similarity and 7 minus the best, or all pairs
+	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} {
 		v := newView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
 		v.readGains()
 		for _, r := range v.verdicts.Rows {

@@ -204,7 +204,8 @@ func (r *pageRenderer) id(words string) string {
 // calloutOf is the class of a paragraph that begins with these bold words.
 func calloutOf(text string) string {
 	for _, c := range []struct{ begins, class string }{
-		{"**Verdict", "verdict"}, {"**This run", "notice"}, {"**This sweep", "notice"}, {"**This study", "notice"}, {"**Synthetic data", "notice"},
+		{"**Verdict", "verdict"}, {"**This run", "notice"}, {"**This sweep", "notice"}, {"**This study", "notice"},
+		{"**Synthetic data", "notice"},
 	} {
 		if strings.HasPrefix(text, c.begins) {
 			return c.class
@@ -250,7 +251,8 @@ func (r *pageRenderer) plot(name, alt string) string {
 	if err != nil {
 		return fmt.Sprintf("<em>%s is not there.</em>", html.EscapeString(name))
 	}
-	return fmt.Sprintf("<span class=\"plot\"><img alt=\"%s\" src=\"data:image/png;base64,%s\"></span>", alt, base64.StdEncoding.EncodeToString(data))
+	return fmt.Sprintf("<span class=\"plot\"><img alt=\"%s\" src=\"data:image/png;base64,%s\"></span>", alt,
+		base64.StdEncoding.EncodeToString(data))
 }
 
 // pageOf is where a link of a report leads in its page: to pages.

@@ -10,15 +10,18 @@ import (
 func TestForeignTextStaysText(t *testing.T) {
 	none := func(string) ([]byte, error) { return nil, errors.New("none") }
 	for _, tc := range []struct{ name, markdown, want string }{
-		{"escapes", "# a\\_b\n\nx \\*y\\* &lt;b> \\[z\\] \\# 2 * 3, a_b_c, 5 < 6 & 7\n", "<p>x *y* &lt;b&gt; [z] # 2 * 3, a_b_c, 5 &lt; 6 &amp; 7</p>"},
+		{"escapes", "# a\\_b\n\nx \\*y\\* &lt;b> \\[z\\] \\# 2 * 3, a_b_c, 5 < 6 & 7\n", "<p>x *y* &lt;b&gt; [z] # 2 * 3, a_b_c, 5 &lt; 6 " +
+			"&amp; 7</p>"},
 		{"a bar in code", "| a | b |\n|---|---:|\n| `x\\|y` | 1 |\n", "<td><code>x|y</code></td>\n<td align=\"right\">1</td>"},
 		{"a line break in a cell", "| a |\n|---|\n| x<br>y |\n", "<td>x<br>y</td>"},
 		{"raw HTML in a line", "an <img src=x onerror=alert(1)> image\n", "an &lt;img src=x onerror=alert(1)&gt; image"},
 		{"a block of raw HTML", "<script>alert(1)</script>\n", "<p>&lt;script&gt;alert(1)&lt;/script&gt;"},
 		{"a link to a report", "[a\\_b](c/report.md)\n", "<a href=\"c/report.html\">a_b</a>"},
 		{"a link that runs code", "[x](javascript:alert(1))\n", "<a href=\"\">x</a>"},
-		{"answers of models", "| text |\n|---|\n| " + TextCell("a | `b` \\ <c> [d](e) **f** \n g", 80) + " |\n", "<td><code>a | `b` \\\\ &lt;c&gt; [d](e) **f** \\n g</code></td>"},
-		{"plain text in a cell", "| text |\n|---|\n| " + Plain("a | `b` <c> [d](e) **f** _g_") + " |\n", "<td>a | `b` &lt;c&gt; [d](e) **f** _g_</td>"},
+		{"answers of models", "| text |\n|---|\n| " + TextCell("a | `b` \\ <c> [d](e) **f** \n g", 80) + " |\n",
+			"<td><code>a | `b` \\\\ &lt;c&gt; [d](e) **f** \\n g</code></td>"},
+		{"plain text in a cell", "| text |\n|---|\n| " + Plain("a | `b` <c> [d](e) **f** _g_") + " |\n",
+			"<td>a | `b` &lt;c&gt; [d](e) **f** _g_</td>"},
 		{"a verdict in a cell", "| v |\n|---|\n| not separable |\n", "<td class=\"word not-separable\">not separable</td>"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -23,7 +23,8 @@ func FakeAnswers(t testing.TB, seed uint64) string {
 	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(fakeAnswersConfig), 0o644))
 	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- exp=shapes_vl\n- grpo=tokens\n"), 0o644))
 	clock := NewClock(500 * time.Millisecond)
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.LoggingOptions{LogEverySteps: 1}, Stderr: &bytes.Buffer{}, Now: clock.Now})
+	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.LoggingOptions{LogEverySteps: 1}, Stderr: &bytes.Buffer{},
+		Now: clock.Now})
 	Must(t, err)
 	a := &answers{t: t, log: log, seed: seed, rng: rand.New(rand.NewPCG(seed, 5))}
 	a.evaluate("majority", "", 0, 0.2)
@@ -35,12 +36,15 @@ func FakeAnswers(t testing.TB, seed uint64) string {
 	Must(t, log.Close())
 	Must(t, os.WriteFile(filepath.Join(dir, "examples.json"), []byte(fakeAnswerExamples), 0o644))
 	Must(t, results.WriteSummary(dir, record.Summary{
-		State: record.StateDone, Title: "shapes_vl", Task: "train", Command: []string{"run", "exp=shapes_vl", "grpo=tokens"}, Overrides: []string{"exp=shapes_vl", "grpo=tokens"},
-		Device: "cpu", Threads: 2, Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Versions: map[string]string{"go": "go1.26.8"},
-		Data: record.DataSummary{Name: "shapes", Synthetic: true, Notice: "synthetic data: small rendered scenes with generated questions and answers, made for demonstration",
+		State: record.StateDone, Title: "shapes_vl", Task: "train", Command: []string{"run", "exp=shapes_vl", "grpo=tokens"},
+		Overrides: []string{"exp=shapes_vl", "grpo=tokens"},
+		Device:    "cpu", Threads: 2, Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Versions: map[string]string{"go": "go1.26.8"},
+		Data: record.DataSummary{Name: "shapes", Synthetic: true, Notice: "synthetic data: small rendered scenes with generated questions " +
+			"and answers, made for demonstration",
 			Fingerprint: "8c1f0b7d2a", Counts: map[string]int{"train_samples": 1920, "val_samples": 200, "eval_samples": 400}, EvalName: "dev"},
 		Phases: []record.PhaseSummary{{Name: "sft", Epochs: 2, Steps: 60, Seconds: 9.8}, {Name: "grpo", Epochs: 2, Steps: 90, Seconds: 121}},
-		Best:   &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.4711, Phase: "grpo", Epoch: 2, Checkpoint: "checkpoints/grpo_epoch2.safetensors"},
+		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.4711, Phase: "grpo", Epoch: 2,
+			Checkpoint: "checkpoints/grpo_epoch2.safetensors"},
 	}))
 	return dir
 }
@@ -85,8 +89,10 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 			fields["completion_length"], fields["truncated_share"] = 5-2*mean, 0.25*(1-mean)
 		}
 		a.Record(record.KindEval, phase, epoch, 0, fields)
-		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 16, QueryIDs: ids, Scores: rewards, ChosenFrom: chosenFrom(policy, split.name, 4)}))
-		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 16, QueryIDs: ids, Scores: accuracies, ChosenFrom: chosenFrom(policy, split.name, 4)}))
+		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 16,
+			QueryIDs: ids, Scores: rewards, ChosenFrom: chosenFrom(policy, split.name, 4)}))
+		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 16,
+			QueryIDs: ids, Scores: accuracies, ChosenFrom: chosenFrom(policy, split.name, 4)}))
 	}
 }
 
@@ -95,12 +101,15 @@ func (a *answers) sft(epochs, perEpoch int) {
 		for i := range perEpoch {
 			step := (epoch-1)*perEpoch + i + 1
 			a.global++
-			a.Record(record.KindStep, "sft", epoch, step, map[string]any{"loss": 4*math.Exp(-float64(step)/20) + 1 + 0.1*a.rng.NormFloat64(), "grad_norm": 1.5, "lr": 2e-3 * (1 - float64(step)/61), "items": 64, "tokens": 190, "step_seconds": 0.1,
+			a.Record(record.KindStep, "sft", epoch, step, map[string]any{"loss": 4*math.Exp(-float64(step)/20) + 1 + 0.1*a.rng.NormFloat64(),
+				"grad_norm": 1.5, "lr": 2e-3 * (1 - float64(step)/61), "items": 64, "tokens": 190, "step_seconds": 0.1,
 				"completion_length": 3.0, "completion_length_min": 2, "completion_length_max": 5, "truncated_share": 0.0})
 		}
 		at := float64(epoch) / float64(epochs)
-		a.Record(record.KindEpoch, "sft", epoch, epoch*perEpoch, map[string]any{"loss": 2 - at, "grad_norm": 1.5, "val_loss": 3 - at, "val_kl": 9.5, "completion_length": 3.0, "truncated_share": 0.0,
-			"val_reward": 0.1 + 0.3*at, "val_accuracy": 0.33 * at, "val_completion_length": 3.1, "val_truncated_share": 0.01, "checkpoint": fmt.Sprintf("checkpoints/sft_epoch%d.safetensors", epoch)})
+		a.Record(record.KindEpoch, "sft", epoch, epoch*perEpoch,
+			map[string]any{"loss": 2 - at, "grad_norm": 1.5, "val_loss": 3 - at, "val_kl": 9.5, "completion_length": 3.0, "truncated_share": 0.0,
+				"val_reward": 0.1 + 0.3*at, "val_accuracy": 0.33 * at, "val_completion_length": 3.1, "val_truncated_share": 0.01,
+				"checkpoint": fmt.Sprintf("checkpoints/sft_epoch%d.safetensors", epoch)})
 	}
 	a.evaluate("sft", "sft", epochs, 0.34)
 }
@@ -119,17 +128,23 @@ func (a *answers) grpo(epochs, perEpoch int) {
 			for range 200 {
 				histogram[min(19, max(0, int(10+2*n())))]++
 			}
-			last = map[string]any{"loss": 0.01 * n(), "grad_norm": 0.5, "lr": 1e-4 * (1 - at), "ppo_loss": 0.01 * n(), "kl": 0.09 * at, "kl_per_token": 0.03 * at, "kl_loss": 0.003 * at, "kl_beta": 0.04,
-				"mean_ratio": 1 + 0.01*n(), "clip_fraction": 0.06 * at, "clip_fraction_low": 0.02 * at, "clip_fraction_high": 0.03 * at, "clamp_fraction": 0.0,
-				"mean_advantage": 0.0, "std_advantage": 0.9, "max_advantage": 2.4, "entropy": 0.8 - 0.3*at, "signal_share": 0.8 - 0.2*at, "signal_share_top_k": 0.8 - 0.2*at, "items": 512, "tokens": 1600, "step_seconds": 0.2,
-				"mean_reward": 0.9*vqa + 0.1*(0.9+0.1*at), "reward_std": 0.3 - 0.05*at, "reward_vqa": vqa, "reward_vqa_std": 0.45, "reward_format": 0.9 + 0.1*at, "reward_format_std": 0.2,
-				"completion_length": 3.4 - 0.4*at, "completion_length_min": 1, "completion_length_max": 16 - int(6*at), "truncated_share": 0.05 * (1 - at), "adv_hist": histogram}
+			last = map[string]any{"loss": 0.01 * n(), "grad_norm": 0.5, "lr": 1e-4 * (1 - at), "ppo_loss": 0.01 * n(), "kl": 0.09 * at,
+				"kl_per_token": 0.03 * at, "kl_loss": 0.003 * at, "kl_beta": 0.04,
+				"mean_ratio": 1 + 0.01*n(), "clip_fraction": 0.06 * at, "clip_fraction_low": 0.02 * at, "clip_fraction_high": 0.03 * at,
+				"clamp_fraction": 0.0,
+				"mean_advantage": 0.0, "std_advantage": 0.9, "max_advantage": 2.4, "entropy": 0.8 - 0.3*at, "signal_share": 0.8 - 0.2*at,
+				"signal_share_top_k": 0.8 - 0.2*at, "items": 512, "tokens": 1600, "step_seconds": 0.2,
+				"mean_reward": 0.9*vqa + 0.1*(0.9+0.1*at), "reward_std": 0.3 - 0.05*at, "reward_vqa": vqa, "reward_vqa_std": 0.45,
+				"reward_format": 0.9 + 0.1*at, "reward_format_std": 0.2,
+				"completion_length": 3.4 - 0.4*at, "completion_length_min": 1, "completion_length_max": 16 - int(6*at),
+				"truncated_share": 0.05 * (1 - at), "adv_hist": histogram}
 			a.Record(record.KindStep, "grpo", epoch, step, last)
 			if i == 0 {
 				Must(a.t, a.log.Completions("grpo", epoch, step, fakeCompletions(epoch)))
 			}
 		}
-		f := map[string]any{"val_loss": 2.0, "val_kl": 0.05 * float64(epoch), "val_reward": 0.42 + 0.02*float64(epoch), "val_accuracy": 0.36 + 0.02*float64(epoch), "val_completion_length": 3.0, "val_truncated_share": 0.0,
+		f := map[string]any{"val_loss": 2.0, "val_kl": 0.05 * float64(epoch), "val_reward": 0.42 + 0.02*float64(epoch), "val_accuracy": 0.36 +
+			0.02*float64(epoch), "val_completion_length": 3.0, "val_truncated_share": 0.0,
 			"checkpoint": fmt.Sprintf("checkpoints/grpo_epoch%d.safetensors", epoch)}
 		for name, v := range last {
 			if name != "adv_hist" {
@@ -145,15 +160,19 @@ func (a *answers) grpo(epochs, perEpoch int) {
 // different texts.
 func fakeCompletions(epoch int) []record.Completion {
 	var rows []record.Completion
-	for i, text := range []string{"red", "red", " red\n", "a|b", "`code` \\ |", "", "\x1b[31mred\x00", "the colour of the thing in the middle of the picture is, as far as anybody can tell from here, most likely red"} {
+	for i, text := range []string{"red", "red", " red\n", "a|b", "`code` \\ |", "", "\x1b[31mred\x00",
+		"the colour of the thing in the middle of the picture is, as far as anybody can tell from here, most likely red"} {
 		reward := map[string]float64{"red": 1, " red\n": 0.9}[text]
-		rows = append(rows, record.Completion{QueryID: 7, Question: "<image>\nwhat colour | is *this*?", Reference: "red", Answers: []string{"red", "red", "red", "crimson", "dark red"},
-			Group: i, Text: text, Tokens: make([]int64, 1+len(text)/4), Truncated: i == 7, Reward: reward, Terms: map[string]float64{"vqa": math.Floor(reward), "format": math.Ceil(reward)}, Advantage: (reward - 0.36) / 0.5})
+		rows = append(rows, record.Completion{QueryID: 7, Question: "<image>\nwhat colour | is *this*?", Reference: "red",
+			Answers: []string{"red", "red", "red", "crimson", "dark red"},
+			Group:   i, Text: text, Tokens: make([]int64, 1+len(text)/4), Truncated: i == 7, Reward: reward,
+			Terms: map[string]float64{"vqa": math.Floor(reward), "format": math.Ceil(reward)}, Advantage: (reward - 0.36) / 0.5})
 	}
 	for i := range 14 {
 		reward := float64(i%7) / 7
 		rows = append(rows, record.Completion{QueryID: 8, Question: "how many?", Answers: []string{"3", "3", "3"},
-			Group: i, Text: string(rune('a' + i)), Tokens: []int64{1, 2}, Reward: reward, Terms: map[string]float64{"vqa": reward, "format": 1}, Advantage: float64(epoch) * (reward - 0.43)})
+			Group: i, Text: string(rune('a' + i)), Tokens: []int64{1, 2}, Reward: reward, Terms: map[string]float64{"vqa": reward, "format": 1},
+			Advantage: float64(epoch) * (reward - 0.43)})
 	}
 	return rows
 }

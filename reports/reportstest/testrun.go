@@ -72,7 +72,8 @@ func (g *generator) Record(kind, phase string, epoch, step int, fields map[strin
 }
 
 func (g *generator) event(severity, name, message string) {
-	g.Record(record.KindEvent, g.last.Phase, g.last.Epoch, g.last.Step, map[string]any{"event": name, "severity": severity, "message": message})
+	g.Record(record.KindEvent, g.last.Phase, g.last.Epoch, g.last.Step,
+		map[string]any{"event": name, "severity": severity, "message": message})
 }
 
 // scores are zero-inflated with the given mean; the same question is hard or easy for every policy.
@@ -117,9 +118,12 @@ func (g *generator) evaluate(policy, phase string, epoch int) {
 				accuracy[i] = 1
 			}
 		}
-		g.Record(record.KindEval, phase, epoch, g.last.Step, map[string]any{"split": split.name, "policy": policy, "reward": sum / float64(split.n)})
-		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
-		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
+		g.Record(record.KindEval, phase, epoch, g.last.Step,
+			map[string]any{"split": split.name, "policy": policy, "reward": sum / float64(split.n)})
+		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2,
+			QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
+		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 2,
+			QueryIDs: ids, Scores: accuracy, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
 	}
 }
 
@@ -150,7 +154,8 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 			at := float64(step) / total
 			n := g.rng.NormFloat64
 			warm := math.Min(1, at/0.1)
-			f := map[string]any{"grad_norm": math.Exp(0.35*n()-at) * 1.2, "lr": warm * 0.5 * (1 + math.Cos(math.Pi*at)) * 1e-3, "items": 320, "step_seconds": 0.031 + 0.002*math.Abs(n())}
+			f := map[string]any{"grad_norm": math.Exp(0.35*n()-at) * 1.2, "lr": warm * 0.5 * (1 + math.Cos(math.Pi*at)) * 1e-3, "items": 320,
+				"step_seconds": 0.031 + 0.002*math.Abs(n())}
 			if name == "rce" {
 				f["loss"] = 7.9 - 0.5*(1-math.Exp(-4*at)) + 0.12*n()
 				f["temperature"] = 2 - 1.5*at
@@ -176,8 +181,10 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 		}
 		at := float64(epoch) / float64(epochs)
 		g.gain = start + gain*(1-math.Exp(-3*at)) + 0.0012*g.rng.NormFloat64()
-		f := map[string]any{"loss": 7.5 - at*0.1, "grad_norm": 0.9, "lr": 1e-4, "val_loss": 7.62 - 0.2*at - 0.3*g.gain, "val_reward": 0.0841 + g.gain,
-			"val_accuracy": 0.1386 + 1.3*g.gain, "items": 320.0, "step_seconds": 0.032, "checkpoint": "checkpoints/" + name + "_epoch" + string(rune('0'+epoch)) + ".safetensors"}
+		f := map[string]any{"loss": 7.5 - at*0.1, "grad_norm": 0.9, "lr": 1e-4, "val_loss": 7.62 - 0.2*at - 0.3*g.gain, "val_reward": 0.0841 +
+			g.gain,
+			"val_accuracy": 0.1386 + 1.3*g.gain, "items": 320.0, "step_seconds": 0.032, "checkpoint": "checkpoints/" + name + "_epoch" +
+				string(rune('0'+epoch)) + ".safetensors"}
 		if name == "rce" {
 			f["effective_sample_size"], f["temperature"] = 4.6-0.5*at, 2-1.5*at
 		} else {
@@ -199,14 +206,19 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 
 func FakeSummary() record.Summary {
 	return record.Summary{
-		State: record.StateDone, Title: "okvqa_online", Task: "train", Command: []string{"bin/run", "exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"},
+		State: record.StateDone, Title: "okvqa_online", Task: "train",
+		Command:   []string{"bin/run", "exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"},
 		Overrides: []string{"exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"}, Seed: 1, Device: "cpu", Threads: 2,
 		Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Resumes: 1,
 		Versions: map[string]string{"fulcrum": "0.1.0 (91116f8)", "go": "go1.26.8", "libtorch": "1.13.1", "config": "5f1c9a3e"},
-		Data: record.DataSummary{Name: "okvqa", Notice: "Real OK-VQA questions; rewards come from a small copy reader, not from a vision-language model.", Fingerprint: "8c1f0b7d2a",
-			Counts: map[string]int{"train_queries": 4323, "val_queries": 400, "dev_queries": 1000, "pool_size": 64}, Skipped: map[string]int{"query without beams": 2197}, Shots: 2, EvalName: "dev"},
-		Phases: []record.PhaseSummary{{Name: "rce", Epochs: 3, Steps: 120, Seconds: 9.8}, {Name: "grpo", Epochs: 4, Steps: 120, Seconds: 21.3}, {Name: "grpo_online", Epochs: 6, Steps: 360, Seconds: 120.9}},
-		Best:   &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.1187, Phase: "grpo_online", Epoch: 5, Checkpoint: "checkpoints/grpo_online_epoch5.safetensors"},
+		Data: record.DataSummary{Name: "okvqa", Notice: "Real OK-VQA questions; rewards come from a small copy reader, not from a " +
+			"vision-language model.", Fingerprint: "8c1f0b7d2a",
+			Counts:  map[string]int{"train_queries": 4323, "val_queries": 400, "dev_queries": 1000, "pool_size": 64},
+			Skipped: map[string]int{"query without beams": 2197}, Shots: 2, EvalName: "dev"},
+		Phases: []record.PhaseSummary{{Name: "rce", Epochs: 3, Steps: 120, Seconds: 9.8}, {Name: "grpo", Epochs: 4, Steps: 120, Seconds: 21.3},
+			{Name: "grpo_online", Epochs: 6, Steps: 360, Seconds: 120.9}},
+		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.1187, Phase: "grpo_online", Epoch: 5,
+			Checkpoint: "checkpoints/grpo_online_epoch5.safetensors"},
 	}
 }
 
@@ -239,6 +251,36 @@ func Edit(t *testing.T, path, old, text string) {
 	Must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
 }
 
+const honestConfig = `task: train
+seed: 1
+schedule: [rce, grpo]
+rce: {epochs: 2}
+grpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}
+logging: {log_every_steps: 1, tensorboard: true}
+checkpoint: {best: {kl_max: null}}
+`
+
+// honestStep returns what the i-th step of an epoch records; at is its number in the phase.
+func honestStep(phase string, i int, at float64) map[string]any {
+	f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}
+	if phase == "grpo" {
+		counts := make([]float64, 10)
+		counts[i], counts[9-i] = 3, 4
+		f["kl"], f["kl_beta"], f["mean_ratio"], f["clip_fraction"], f["adv_hist"] = 0.013*at, 0.1, 1.01, 0.05, counts
+		f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.01, 0.9, 2.0
+	}
+	return f
+}
+
+// honestScores returns the scores of 40 questions under a policy.
+func honestScores(gain float64) (ids []int64, scores []float64) {
+	ids, scores = make([]int64, 40), make([]float64, 40)
+	for i := range scores {
+		ids[i], scores[i] = int64(i), float64((i*7)%11)/11+gain*float64(i%3)
+	}
+	return ids, scores
+}
+
 // HonestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
 // of their scores. It is the same to the last bit every time.
 func HonestRun(t testing.TB, rebuild func(dir string) error) string {
@@ -248,7 +290,7 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	Must(t, os.MkdirAll(filepath.Join(dir, "checkpoints"), 0o755))
 	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
 	Must(t, tensorfile.WriteSafetensors(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte("task: train\nseed: 1\nschedule: [rce, grpo]\nrce: {epochs: 2}\ngrpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}\nlogging: {log_every_steps: 1, tensorboard: true}\ncheckpoint: {best: {kl_max: null}}\n"), 0o644))
+	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(honestConfig), 0o644))
 	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- seed=1\n"), 0o644))
 	clock := NewClock(500 * time.Millisecond)
 	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.Now})
@@ -258,18 +300,15 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	global := 0
 	evaluate := func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
 		for _, split := range []string{"val", "dev"} {
-			ids, scores := make([]int64, 40), make([]float64, 40)
-			for i := range scores {
-				ids[i] = int64(i)
-				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
-			}
+			ids, scores := honestScores(gain)
 			mean, _ := stat.MeanSE(scores)
 			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
 			for name, x := range more {
 				fields[name] = x
 			}
 			Must(t, log.Record(record.KindEval, phase, epoch, 0, global, fields))
-			Must(t, log.Scores(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
+			Must(t, log.Scores(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids,
+				Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
 			if split == "val" {
 				reward = mean
 			}
@@ -288,15 +327,11 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 				global++
 				step := (epoch-1)*5 + i + 1
 				at := float64(step)
-				f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}
-				if phase == "grpo" {
-					counts := make([]float64, 10)
-					counts[i], counts[9-i] = 3, 4
+				f := honestStep(phase, i, at)
+				if counts, ok := f["adv_hist"].([]float64); ok {
 					for k, c := range counts {
 						hist[k] += c
 					}
-					f["kl"], f["kl_beta"], f["mean_ratio"], f["clip_fraction"], f["adv_hist"] = 0.013*at, 0.1, 1.01, 0.05, counts
-					f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.01, 0.9, 2.0
 				}
 				for name, x := range f {
 					if x, ok := x.(float64); ok {
@@ -306,17 +341,15 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 				Must(t, log.Record(record.KindStep, phase, epoch, step, global, f))
 			}
 			gain := 0.01 * float64(2*p+epoch)
-			f := map[string]any{"checkpoint": fmt.Sprintf("checkpoints/%s_epoch%d.safetensors", phase, epoch), "val_loss": 3 - gain, "val_kl": 0.05 + gain}
+			f := map[string]any{"checkpoint": fmt.Sprintf("checkpoints/%s_epoch%d.safetensors", phase, epoch), "val_loss": 3 - gain, "val_kl": 0.05 +
+				gain}
 			if phase == "grpo" {
 				f["adv_hist"] = hist
 			}
 			for name, sum := range sums {
 				f[name] = sum / 5
 			}
-			scores := make([]float64, 40)
-			for i := range scores {
-				scores[i] = float64((i*7)%11)/11 + gain*float64(i%3)
-			}
+			_, scores := honestScores(gain)
 			f["val_reward"], _ = stat.MeanSE(scores)
 			Must(t, log.Record(record.KindEpoch, phase, epoch, 5*epoch, global, f))
 			if epoch == 2 {
@@ -324,11 +357,14 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 			}
 		}
 	}
-	Must(t, log.Record(record.KindEvent, "grpo", 2, 10, global, map[string]any{"event": "kl_beta_at_bound", "severity": "warning", "message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"}))
+	Must(t, log.Record(record.KindEvent, "grpo", 2, 10, global, map[string]any{"event": "kl_beta_at_bound", "severity": "warning",
+		"message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"}))
 	evaluate("best", "grpo", 2, 0.04, map[string]any{"kl": 0.09})
 	Must(t, log.Close())
-	s := record.Summary{State: record.StateDone, Title: "honest", Task: "train", Command: []string{"run", "seed=1"}, Overrides: []string{"seed=1"}, Seed: 1, Device: "cpu", Threads: 1, Phases: []record.PhaseSummary{}, Warnings: []string{},
-		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: record.Number(best), Phase: "grpo", Epoch: 2, Checkpoint: "checkpoints/grpo_epoch2.safetensors"}}
+	s := record.Summary{State: record.StateDone, Title: "honest", Task: "train", Command: []string{"run", "seed=1"},
+		Overrides: []string{"seed=1"}, Seed: 1, Device: "cpu", Threads: 1, Phases: []record.PhaseSummary{}, Warnings: []string{},
+		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: record.Number(best), Phase: "grpo", Epoch: 2,
+			Checkpoint: "checkpoints/grpo_epoch2.safetensors"}}
 	run, err := record.ReadRun(dir)
 	Must(t, err)
 	s.AddRecorded(run)
@@ -351,7 +387,8 @@ func SweepRun(t *testing.T, dir string, seed uint64, gain float64, config string
 	Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
 	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(config), 0o644))
 	rng := rand.New(rand.NewPCG(seed, 1))
-	similarity, best := record.Evaluation{Split: "dev", Policy: "similarity", Metric: "reward", Shots: 2}, record.Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 2, Metric: "reward", Shots: 2}
+	similarity, best := record.Evaluation{Split: "dev", Policy: "similarity", Metric: "reward", Shots: 2},
+		record.Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 2, Metric: "reward", Shots: 2}
 	shared := rand.New(rand.NewPCG(42, 1))
 	for i := range 200 {
 		s := shared.Float64()

@@ -63,18 +63,22 @@ func TestPlotsOfAnswers(t *testing.T) {
 func TestRewardThatIsAccuracy(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"reward", "accuracy"} {
-		reportstest.Must(t, record.AppendEvals(dir, record.Evaluation{Split: "dev", Policy: "majority", Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 0, 1}},
-			record.Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 1, Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 1, 1}}))
+		reportstest.Must(t, record.AppendEvals(dir, record.Evaluation{Split: "dev", Policy: "majority", Metric: name, Shots: 4,
+			QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 0, 1}},
+			record.Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 1, Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3},
+				Scores: []float64{0, 1, 1}}))
 	}
 	log, err := record.OpenLog(dir, record.LogOptions{Stderr: &bytes.Buffer{}})
 	reportstest.Must(t, err)
-	reportstest.Record(t, log, record.KindStep, "grpo", 1, 1, 1, map[string]any{"completion_length": 2.0, "mean_reward": 0.5, "reward_vqa": 0.5, "reward_std": 0.1})
+	reportstest.Record(t, log, record.KindStep, "grpo", 1, 1, 1,
+		map[string]any{"completion_length": 2.0, "mean_reward": 0.5, "reward_vqa": 0.5, "reward_std": 0.1})
 	reportstest.Record(t, log, record.KindEpoch, "grpo", 1, 1, 1, map[string]any{"val_reward": 0.6, "val_accuracy": 0.6})
 	reportstest.Record(t, log, record.KindEpoch, "grpo", 2, 2, 2, map[string]any{"val_reward": 0.7, "val_accuracy": 0.7})
 	reportstest.Must(t, log.Close())
 	reportstest.Must(t, RebuildReport(dir))
 	report := reportstest.ReadReport(t, dir)
-	if !strings.Contains(report, "### Reward and accuracy on dev (3 questions, answers of up to 4 tokens)") || strings.Contains(report, "### Accuracy") {
+	if !strings.Contains(report, "### Reward and accuracy on dev (3 questions, answers of up to 4 tokens)") ||
+		strings.Contains(report, "### Accuracy") {
 		t.Errorf("two tables:\n%s", report)
 	}
 	if got := strings.Join(drawnNames(dir), " "); got != "reward sampled_reward completions" {
@@ -102,12 +106,14 @@ func TestCompletionsOfNoRun(t *testing.T) {
 // Whatever a model writes, its cell is one line of printable UTF-8 in one cell, and what is not escaped
 // comes back.
 func FuzzTextCell(f *testing.F) {
-	for _, s := range []string{"", "red", " red\n", "a|b", `\|`, "`", "``a`", "\x00\x1b[0m", "\xff", "a  b", "\u202eright", "|", `\\|`, strings.Repeat("long ", 40)} {
+	for _, s := range []string{"", "red", " red\n", "a|b", `\|`, "`", "``a`", "\x00\x1b[0m", "\xff", "a  b", "\u202eright", "|", `\\|`,
+		strings.Repeat("long ", 40)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		cell := page.TextCell(s, completionWidth)
-		if !utf8.ValidString(cell) || strings.ContainsFunc(cell, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x202e }) {
+		if !utf8.ValidString(cell) || strings.ContainsFunc(cell,
+			func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x202e }) {
 			t.Fatalf("%q: cell %q does not print", s, cell)
 		}
 		var d page.Document
@@ -177,10 +183,12 @@ func TestPointsFigure(t *testing.T) {
 	reportstest.Must(t, err)
 	for step := 1; step <= 20; step++ {
 		x := float64(step) / 20
-		reportstest.Record(t, log, record.KindStep, "grpo", 1+step/11, step, step, map[string]any{"completion_length": 12.0, "mean_reward": x, "reward_std": 0.1, "reward_points": x, "reward_points_std": 0.1,
-			"reward_points_named": 2 + x, "reward_points_in_confusion": x * 2, "reward_points_on_object": 1 - x, "reward_points_named_std": 0.0})
+		reportstest.Record(t, log, record.KindStep, "grpo", 1+step/11, step, step,
+			map[string]any{"completion_length": 12.0, "mean_reward": x, "reward_std": 0.1, "reward_points": x, "reward_points_std": 0.1,
+				"reward_points_named": 2 + x, "reward_points_in_confusion": x * 2, "reward_points_on_object": 1 - x, "reward_points_named_std": 0.0})
 	}
-	reportstest.Record(t, log, record.KindEpoch, "grpo", 1, 10, 10, map[string]any{"val_reward": 0.6, "val_reward_points_named": 2.5, "val_reward_points_in_confusion": 1.5})
+	reportstest.Record(t, log, record.KindEpoch, "grpo", 1, 10, 10,
+		map[string]any{"val_reward": 0.6, "val_reward_points_named": 2.5, "val_reward_points_in_confusion": 1.5})
 	reportstest.Must(t, log.Close())
 	reportstest.Must(t, RebuildReport(dir))
 	if got := strings.Join(drawnNames(dir), " "); got != "sampled_reward points completions" {

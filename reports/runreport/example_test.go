@@ -18,7 +18,9 @@ func ExampleComparePaired() {
 		panic(err)
 	}
 	fmt.Println(p.Sentence("the trained policy", "similarity", "reward"))
-	// Output: the trained policy is better than similarity: +0.1333 reward per question, 95% interval +0.0708 to +0.1959, 12 questions, p = 0.0039; rough: 12 independent questions are few, and what happens on less than 25% of all may not show
+	// Output: the trained policy is better than similarity: +0.1333 reward per question, 95% interval +0.0708 to
+	// +0.1959, 12 questions, p = 0.0039; rough: 12 independent questions are few, and what happens on less than 25% of
+	// all may not show
 }
 
 func ExampleLog() {
@@ -47,7 +49,8 @@ func ExampleLog() {
 
 // Whatever stands in metrics.jsonl and evals.jsonl, reading them is a result or an error.
 func FuzzReadRun(f *testing.F) {
-	f.Add([]byte(`{"kind":"step","phase":"rce","epoch":1,"step":1,"global_step":1,"time":1.0,"loss":"nan","adv_hist":[1,2]}`+"\n"), []byte(`{"split":"val","policy":"init","metric":"reward","query_ids":[1],"scores":[0.5]}`+"\n"))
+	f.Add([]byte(`{"kind":"step","phase":"rce","epoch":1,"step":1,"global_step":1,"time":1.0,"loss":"nan","adv_hist":[1,2]}`+"\n"),
+		[]byte(`{"split":"val","policy":"init","metric":"reward","query_ids":[1],"scores":[0.5]}`+"\n"))
 	f.Add([]byte("{}\n"), []byte("[]\n"))
 	f.Add([]byte(`{"kind":"epoch","phase":"","epoch":1e99,"step":-1,"global_step":0.5}`+"\n"), []byte("\n"))
 	f.Fuzz(func(t *testing.T, metrics, evals []byte) {

@@ -35,7 +35,8 @@ func advantageFigure(run *record.Run) *chart.Figure {
 		{Text: "largest absolute value", Draw: chart.LineSample(draw.LineStyle{Color: chart.Vermillion, Width: 1.1})},
 	}
 	spread.X = stepAxis
-	f := &chart.Figure{Title: "Advantages of the " + run.Wording("candidates", "completions") + " used", Note: "After the curriculum. With the group as baseline, the best few of a group are mostly above 0.", Rows: [][]*chart.Panel{{spread}}}
+	f := &chart.Figure{Title: "Advantages of the " + run.Wording("candidates", "completions") + " used",
+		Note: "After the curriculum. With the group as baseline, the best few of a group are mostly above 0.", Rows: [][]*chart.Panel{{spread}}}
 	var histograms []*chart.Panel
 	for _, s := range run.Steps {
 		if p := histogramPanel(s); p != nil {
@@ -69,7 +70,8 @@ func histogramPanel(s *record.Steps) *chart.Panel {
 		l := chart.Line(edges, append(shares, shares[len(shares)-1]), of.color, 1.5)
 		l.StepsIn = true
 		p.Layers = append(p.Layers, l)
-		p.Legend = append(p.Legend, chart.LegendItem{Text: fmt.Sprintf("epoch %d", of.epoch), Draw: chart.LineSample(draw.LineStyle{Color: of.color, Width: 1.6})})
+		p.Legend = append(p.Legend, chart.LegendItem{Text: fmt.Sprintf("epoch %d", of.epoch),
+			Draw: chart.LineSample(draw.LineStyle{Color: of.color, Width: 1.6})})
 	}
 	if p.Blank() {
 		return nil

@@ -34,7 +34,8 @@ func klFigure(run *record.Run) *chart.Figure {
 		}
 	}
 	if shown {
-		kl.Legend = append(kl.Legend, chart.LegendItem{Text: "validation, at epoch ends", Draw: chart.DotSample(chart.Vermillion, draw.CircleGlyph{})})
+		kl.Legend = append(kl.Legend, chart.LegendItem{Text: "validation, at epoch ends",
+			Draw: chart.DotSample(chart.Vermillion, draw.CircleGlyph{})})
 	}
 	var bands []phaseRange
 	for _, s := range kl.Spans {
@@ -44,7 +45,8 @@ func klFigure(run *record.Run) *chart.Figure {
 		if !okLow || !okHigh || steps == nil || steps.Column("kl") == nil || run.Setting(s.Name, "kl", "controller") == "fixed" {
 			continue
 		}
-		band := chart.Ribbon{X: []float64{s.From, s.To}, Low: []float64{low, low}, High: []float64{high, high}, Color: chart.Faint(chart.Green, 0.18)}
+		band := chart.Ribbon{X: []float64{s.From, s.To}, Low: []float64{low, low}, High: []float64{high, high},
+			Color: chart.Faint(chart.Green, 0.18)}
 		kl.Layers = slices.Insert(kl.Layers, 0, plot.Plotter(band))
 		bands = append(bands, phaseRange{s.Name, low, high})
 	}
@@ -64,7 +66,8 @@ func klFigure(run *record.Run) *chart.Figure {
 	token := newPanel(run, "KL (nats per token)")
 	token.YMin = min(0, columnMin(run, "kl_per_token"))
 	token.AddSteps(run, "kl_per_token", "KL per token", chart.Blue)
-	return Stack("KL to the reference policy and its coefficient", "Adaptive β rises while KL is above the band and falls while it is below.", kl, token, beta).Crop(run)
+	return Stack("KL to the reference policy and its coefficient", "Adaptive β rises while KL is above the band and falls while it is below.",
+		kl, token, beta).Crop(run)
 }
 
 // changes keeps the points where a step function moves, and both ends.

@@ -19,11 +19,13 @@ func lossesPlot() Figure {
 
 // lossFigure has a column for each phase, since their losses are different quantities.
 func lossFigure(run *record.Run) *chart.Figure {
-	f := &chart.Figure{Title: "Losses", Note: "Each phase has its own loss and scale.\nThe validation loss is the same quantity in all phases: weighted cross entropy of recorded " + run.Wording("candidates", "completions") + " at a fixed temperature."}
+	f := &chart.Figure{Title: "Losses", Note: "Each phase has its own loss and scale.\nThe validation loss is the same quantity in all " +
+		"phases: weighted cross entropy of recorded " + run.Wording("candidates", "completions") + " at a fixed temperature."}
 	var train, val []*chart.Panel
 	hasVal := false
 	for i, s := range run.Spans() {
-		t := &chart.Panel{Head: s.Name, XMin: s.From, XMax: s.To, YMin: math.NaN(), YMax: math.NaN(), Spans: []record.Span{{Name: "", From: s.From, To: s.To}}}
+		t := &chart.Panel{Head: s.Name, XMin: s.From, XMax: s.To, YMin: math.NaN(), YMax: math.NaN(),
+			Spans: []record.Span{{Name: "", From: s.From, To: s.To}}}
 		v := &chart.Panel{XMin: s.From, XMax: s.To, YMin: math.NaN(), YMax: math.NaN(), Spans: t.Spans}
 		if steps := run.StepsOf(s.Name); steps != nil && t.AddStepsOf(steps, "loss", chart.Blue) {
 			t.Legend = append(t.Legend, chart.LegendItem{Text: "training", Draw: chart.LineSample(draw.LineStyle{Color: chart.Blue, Width: 1.6})})

@@ -33,7 +33,8 @@ func ratioFigure(run *record.Run) *chart.Figure {
 		if !ok {
 			high = low
 		}
-		band := chart.Ribbon{X: []float64{s.From, s.To}, Low: []float64{1 - low, 1 - low}, High: []float64{1 + high, 1 + high}, Color: chart.Faint(chart.Green, 0.16)}
+		band := chart.Ribbon{X: []float64{s.From, s.To}, Low: []float64{1 - low, 1 - low}, High: []float64{1 + high, 1 + high},
+			Color: chart.Faint(chart.Green, 0.16)}
 		ratio.Layers = slices.Insert(ratio.Layers, 0, plot.Plotter(band))
 		ranges = append(ranges, phaseRange{s.Name, 1 - low, 1 + high})
 	}

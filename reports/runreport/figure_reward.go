@@ -46,7 +46,8 @@ func scoreFigure(run *record.Run, metric string, more ...*chart.Panel) *chart.Fi
 		name += ", here the accuracy,"
 	}
 	f := Stack(name+run.Wording(" of the greedy selection on validation queries", " of greedy answers to validation questions"),
-		"After every epoch, against baselines on the same "+run.Wording("queries", "questions")+"; below, the same closer. Verdicts with intervals are in report.md.", panels...)
+		"After every epoch, against baselines on the same "+run.Wording("queries", "questions")+
+			"; below, the same closer. Verdicts with intervals are in report.md.", panels...)
 	f.Right = 132
 	return f
 }
@@ -64,11 +65,13 @@ func scorePanel(run *record.Run, metric string, all bool) *chart.Panel {
 		return nil
 	}
 	p.Layers = append(p.Layers, chart.Line(x, y, chart.Blue, 1.6), chart.Points(x, y, chart.Blue))
-	p.Legend = append(p.Legend, chart.LegendItem{Text: run.Wording("greedy selection, at epoch ends", "greedy answers, at epoch ends"), Draw: chart.DotSample(chart.Blue, draw.CircleGlyph{})})
+	p.Legend = append(p.Legend, chart.LegendItem{Text: run.Wording("greedy selection, at epoch ends", "greedy answers, at epoch ends"),
+		Draw: chart.DotSample(chart.Blue, draw.CircleGlyph{})})
 	if s := run.Summary; s != nil && s.Best != nil {
 		for _, e := range run.Epochs {
 			if v, ok := e.Number(field); ok && e.Phase == s.Best.Phase && e.Epoch == s.Best.Epoch {
-				p.Layers = append(p.Layers, chart.Dots{X: []float64{float64(e.GlobalStep)}, Y: []float64{v}, Color: chart.Vermillion, Shape: draw.RingGlyph{}, Size: vg.Length(5)})
+				p.Layers = append(p.Layers, chart.Dots{X: []float64{float64(e.GlobalStep)}, Y: []float64{v}, Color: chart.Vermillion,
+					Shape: draw.RingGlyph{}, Size: vg.Length(5)})
 				p.Legend = append(p.Legend, chart.LegendItem{Text: "best checkpoint", Draw: chart.DotSample(chart.Vermillion, draw.RingGlyph{})})
 			}
 		}
@@ -86,7 +89,9 @@ func addBaselines(p *chart.Panel, run *record.Run, metric string, y []float64, a
 		policy, title string
 		color         chart.Colour
 	}{
-		{record.PolicyRandom, "random", chart.Grey}, {record.PolicySimilarity, "similarity", chart.Orange}, {record.PolicyMajority, "majority", chart.Orange}, {record.PolicyInit, "initial policy", chart.Blue}, {record.PolicyOracle, "oracle", chart.Black}, {record.PolicyReference, "reference", chart.Black},
+		{record.PolicyRandom, "random", chart.Grey}, {record.PolicySimilarity, "similarity", chart.Orange},
+		{record.PolicyMajority, "majority", chart.Orange}, {record.PolicyInit, "initial policy", chart.Blue},
+		{record.PolicyOracle, "oracle", chart.Black}, {record.PolicyReference, "reference", chart.Black},
 	} {
 		v, ok := run.Score("val", b.policy, metric)
 		near := v >= low-(high-low)/2 && v <= high+(high-low)/2

@@ -34,7 +34,8 @@ func sampledRewardFigure(run *record.Run) *chart.Figure {
 	spread.AddSteps(run, "reward_std", "of the rewards of a group, mean over groups", chart.Green)
 	terms := newPanel(run, "mean of a term")
 	names := rewardTerms(run)
-	colours := []chart.Colour{chart.Blue, chart.Vermillion, chart.Green, chart.Orange, chart.Purple, chart.Black} // more would not be told apart
+	// more would not be told apart
+	colours := []chart.Colour{chart.Blue, chart.Vermillion, chart.Green, chart.Orange, chart.Purple, chart.Black}
 	for i, name := range names[:min(len(names), len(colours))] {
 		terms.AddSteps(run, "reward_"+name, name, colours[i])
 	}

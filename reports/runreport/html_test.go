@@ -23,7 +23,8 @@ func TestPageStandsAlone(t *testing.T) {
 			t.Errorf("the page holds %q", elsewhere)
 		}
 	}
-	for _, want := range []string{"<title>honest</title>", `<p class="verdict">`, `<a href="#results">Results</a>`, `<td class="word same-scores">`, "prefers-color-scheme: dark", "@media print"} {
+	for _, want := range []string{"<title>honest</title>", `<p class="verdict">`, `<a href="#results">Results</a>`,
+		`<td class="word same-scores">`, "prefers-color-scheme: dark", "@media print"} {
 		if !bytes.Contains(first, []byte(want)) {
 			t.Errorf("the page does not hold %q", want)
 		}

@@ -101,7 +101,8 @@ func TestPlotsOfOddRuns(t *testing.T) {
 	}{
 		{"nothing recorded", func(*testing.T, *record.Log) {}, ""},
 		{"one step", func(t *testing.T, log *record.Log) {
-			reportstest.Record(t, log, record.KindStep, "grpo", 1, 1, 1, map[string]any{"loss": 0.0, "kl": 0.0, "kl_beta": 0.0, "mean_ratio": 1.0, "clip_fraction": 0.0, "grad_norm": 0.0, "lr": 0.0})
+			reportstest.Record(t, log, record.KindStep, "grpo", 1, 1, 1,
+				map[string]any{"loss": 0.0, "kl": 0.0, "kl_beta": 0.0, "mean_ratio": 1.0, "clip_fraction": 0.0, "grad_norm": 0.0, "lr": 0.0})
 		}, "losses kl ratio schedules grad_norm"},
 		{"numbers that are none", func(t *testing.T, log *record.Log) {
 			for i, x := range []float64{math.NaN(), math.Inf(1), 1, math.Inf(-1)} {
@@ -118,7 +119,8 @@ func TestPlotsOfOddRuns(t *testing.T) {
 		{"huge and tiny values", func(t *testing.T, log *record.Log) {
 			for i := range 5 {
 				x := math.Pow(10, float64(60*i-120))
-				reportstest.Record(t, log, record.KindStep, "grpo", 1, i+1, i+1, map[string]any{"loss": x, "grad_norm": x, "lr": x, "kl": x, "kl_beta": x})
+				reportstest.Record(t, log, record.KindStep, "grpo", 1, i+1, i+1,
+					map[string]any{"loss": x, "grad_norm": x, "lr": x, "kl": x, "kl_beta": x})
 			}
 		}, "losses kl schedules grad_norm"},
 	} {

@@ -138,7 +138,8 @@ func verdictLine(stages []record.StageResult) string {
 		parts = append(parts, page.Capital((*y.Gain(stage)).Sentence(stage.Subject(), against, results.MetricName(stage.Metric)))+".")
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.Subject(), results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
+		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.Subject(),
+			results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
 	}
 	return fmt.Sprintf("On %s: %s", stage.Split, page.Plain(strings.Join(parts, " ")))
 }
@@ -151,7 +152,8 @@ func standing(run *record.Run, s *record.Summary, stages []record.StageResult) s
 	scale := fmt.Sprintf("Its mean %s is %s", results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
 	var bounds []string
 	for _, b := range []struct{ policy, is string }{
-		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")}, {record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
+		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
+		{record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
 	} {
 		if i := slices.IndexFunc(stages, func(r record.StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
 			bounds = append(bounds, b.is+page.Sig(stages[i].Mean, 4))
@@ -173,7 +175,8 @@ func standing(run *record.Run, s *record.Summary, stages []record.StageResult) s
 		}
 	}
 	if len(phases) > 0 {
-		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.", run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
+		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.",
+			run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
 	}
 	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
 		out = append(out, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
@@ -318,7 +321,8 @@ func reportExamples(d *page.Document, run *record.Run) {
 		d.Heading(2, "Answers before and after")
 		d.Paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
 		for _, e := range run.Examples {
-			rows = append(rows, []string{page.Plain(page.Clip(e.Question, questionWidth)), page.TextCell(e.Answer, answerWidth), answerOf(e.Before), page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
+			rows = append(rows, []string{page.Plain(page.Clip(e.Question, questionWidth)), page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
+				page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
 		}
 		d.Table([]string{"question", "target", "initial policy", ">reward", "final policy", ">reward"}, rows)
 		return
@@ -326,7 +330,8 @@ func reportExamples(d *page.Document, run *record.Run) {
 	d.Heading(2, "Selections before and after")
 	d.Paragraph("Held-out questions whose selection changed, evenly from the largest gain of reward to the largest loss.")
 	for _, e := range run.Examples {
-		rows = append(rows, []string{page.Plain(e.Question), page.Plain(e.Answer), itemList(e.Before), page.Sig(e.RewardBefore, 3), itemList(e.After), page.Sig(e.RewardAfter, 3)})
+		rows = append(rows, []string{page.Plain(e.Question), page.Plain(e.Answer), itemList(e.Before), page.Sig(e.RewardBefore, 3),
+			itemList(e.After), page.Sig(e.RewardAfter, 3)})
 	}
 	d.Table([]string{"question", "answer", "initial policy chose", ">reward", "final policy chose", ">reward"}, rows)
 }
@@ -373,16 +378,19 @@ func reportEvents(d *page.Document, run *record.Run, s *record.Summary) {
 }
 
 func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages []record.StageResult) {
-	items := []string{"One run is one seed: the intervals hold the spread over questions, not the spread over seeds. A sweep over `seed` shows the latter."}
+	items := []string{"One run is one seed: the intervals hold the spread over questions, not the spread over seeds. A sweep over `seed` " +
+		"shows the latter."}
 	if s.Data.Synthetic {
 		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
 	}
 	if s.Best != nil && slices.ContainsFunc(stages, func(r record.StageResult) bool { return record.HeldOut(r.Split) }) {
-		items = append(items, "The val split chose the best checkpoint, so its mean there is a little flattering, and the verdict there is corrected for the checkpoints that competed; the other splits entered no choice.")
+		items = append(items, "The val split chose the best checkpoint, so its mean there is a little flattering, and the verdict there is "+
+			"corrected for the checkpoints that competed; the other splits entered no choice.")
 	}
 	for _, phase := range run.Phases() {
 		if steps := run.StepsOf(phase); run.Setting(phase, "rollout") == "offline" && steps != nil && steps.Column("mean_ratio") != nil {
-			items = append(items, fmt.Sprintf("%s learns from recorded %s that were not sampled from the policy: its ratios are a trust region, not importance weights.", page.Plain(phase), run.Wording("candidates", "completions")))
+			items = append(items, fmt.Sprintf("%s learns from recorded %s that were not sampled from the policy: its ratios are a trust "+
+				"region, not importance weights.", page.Plain(phase), run.Wording("candidates", "completions")))
 		}
 	}
 	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyOracle }) {
@@ -392,7 +400,9 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
-		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), that of the best checkpoint was planned and stands alone. An interval is corrected as its p-value is.")
+		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs "+
+			"this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm), "+
+			"that of the best checkpoint was planned and stands alone. An interval is corrected as its p-value is.")
 	}
 	d.Heading(2, "Limits")
 	d.List(items...)
@@ -420,6 +430,7 @@ func reportFiles(d *page.Document, run *record.Run) {
 	}
 	d.List(items...)
 	if m := run.Manifest; m != nil {
-		d.Paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run ended, stand in [%s](%s), whose own SHA-256 is `%s`.", record.ManifestFile, record.ManifestFile, m.SHA256)
+		d.Paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run "+
+			"ended, stand in [%s](%s), whose own SHA-256 is `%s`.", record.ManifestFile, record.ManifestFile, m.SHA256)
 	}
 }

@@ -34,7 +34,8 @@ func reportCompletions(d *page.Document, run *record.Run) error {
 	}
 	d.Heading(2, "Sampled completions")
 	d.Paragraph("Answers that the policy sampled for one question each, in the first and the last kept step of a phase, best first. "+
-		"The advantage is over the whole group. Escapes: `\\n` is a line end, `\\u200b` a character that does not print, %s a space at an edge. All that were kept: [%s](%s).", page.VisibleSpace, record.CompletionsFile, record.CompletionsFile)
+		"The advantage is over the whole group. Escapes: `\\n` is a line end, `\\u200b` a character that does not print, %s a space at an "+
+		"edge. All that were kept: [%s](%s).", page.VisibleSpace, record.CompletionsFile, record.CompletionsFile)
 	for _, p := range phases {
 		d.Heading(3, "%s", page.Plain(p.name))
 		for _, s := range p.steps() {
@@ -164,7 +165,8 @@ func distinct(group []record.SampledCompletion) []sampled {
 	var out []sampled
 	for _, c := range group {
 		same := func(o sampled) bool {
-			return o.Text == c.Text && len(o.Tokens) == len(c.Tokens) && o.Truncated == c.Truncated && o.Reward == c.Reward && maps.Equal(o.Terms, c.Terms)
+			return o.Text == c.Text && len(o.Tokens) == len(c.Tokens) && o.Truncated == c.Truncated && o.Reward == c.Reward &&
+				maps.Equal(o.Terms, c.Terms)
 		}
 		if i := slices.IndexFunc(out, same); i >= 0 {
 			out[i].times++

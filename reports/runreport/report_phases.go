@@ -43,7 +43,8 @@ func phaseStory(run *record.Run, s *record.Summary, phase string) string {
 	var out []string
 	for _, p := range s.Phases {
 		if p.Name == phase {
-			out = append(out, fmt.Sprintf("%s, %s, %s.", page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step"), page.Duration(p.Seconds)))
+			out = append(out, fmt.Sprintf("%s, %s, %s.", page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step"),
+				page.Duration(p.Seconds)))
 			if p.Stopped != "" {
 				out = append(out, "Stopped early: "+page.Plain(p.Stopped)+".")
 			}
@@ -63,7 +64,8 @@ func phaseStory(run *record.Run, s *record.Summary, phase string) string {
 		out = append(out, text+".")
 	}
 	if ess, ok := columnMean(steps, "effective_sample_size"); ok {
-		out = append(out, fmt.Sprintf("The weights of a %s spread over %s %s on average (effective sample size).", run.Wording("query", "question"), page.Sig(ess, 3), run.Wording("candidates", "completions")))
+		out = append(out, fmt.Sprintf("The weights of a %s spread over %s %s on average (effective sample size).",
+			run.Wording("query", "question"), page.Sig(ess, 3), run.Wording("candidates", "completions")))
 	}
 	out = append(out, completionStory(run, phase)...)
 	out = append(out, klStory(run, phase, steps)...)
@@ -115,7 +117,8 @@ func curriculumStory(run *record.Run, phase string) []string {
 	if early > 1 {
 		epochs = fmt.Sprintf("its first %g epochs", early)
 	}
-	return []string{fmt.Sprintf("By its curriculum it learned in %s from the best %g %s of each group, then from %s.", epochs, top, run.Wording("candidates", "completions"), late)}
+	return []string{fmt.Sprintf("By its curriculum it learned in %s from the best %g %s of each group, then from %s.", epochs, top,
+		run.Wording("candidates", "completions"), late)}
 }
 
 func klStory(run *record.Run, phase string, steps *record.Steps) []string {
@@ -192,7 +195,8 @@ func epochTable(run *record.Run, phase string) (header []string, rows [][]string
 	}
 	columns := []column{
 		{"loss", "loss", Sig4}, {"val_loss", "val loss", Sig4}, {"kl", "KL", sig3}, {"val_kl", "val KL", sig3}, {"kl_beta", "β", sig3},
-		{"mean_ratio", "ratio", Sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3}, {"effective_sample_size", "sample size", sig3},
+		{"mean_ratio", "ratio", Sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
+		{"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", page.Percent}, {"signal_share_top_k", "after top-k", page.Percent}, {"grad_norm", "grad norm", sig3},
 		{"mean_reward", "group reward", Sig4}, {"val_reward", "val reward", Sig4}, {"val_accuracy", "val accuracy", Sig4},
 	}
@@ -200,7 +204,8 @@ func epochTable(run *record.Run, phase string) (header []string, rows [][]string
 		for i, c := range columns {
 			if c.name == "mean_reward" {
 				columns[i].title = "reward"
-				columns = slices.Insert(columns, i+1, column{"reward_std", "group std", sig3}, column{"completion_length", "length", sig3}, column{"truncated_share", "cut", page.Percent},
+				columns = slices.Insert(columns, i+1, column{"reward_std", "group std", sig3}, column{"completion_length", "length", sig3},
+					column{"truncated_share", "cut", page.Percent},
 					column{"entropy", "entropy", sig3})
 				break
 			}
@@ -213,7 +218,8 @@ func epochTable(run *record.Run, phase string) (header []string, rows [][]string
 			epochs = append(epochs, e)
 		}
 	}
-	if run.Answers() && !slices.ContainsFunc(epochs, func(e record.Row) bool { return e.Fields["signal_share"] != e.Fields["signal_share_top_k"] }) {
+	cut := func(e record.Row) bool { return e.Fields["signal_share"] != e.Fields["signal_share_top_k"] }
+	if run.Answers() && !slices.ContainsFunc(epochs, cut) {
 		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "signal_share_top_k" }) // no curriculum
 	}
 	header = []string{">epoch"}

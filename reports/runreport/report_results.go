@@ -23,7 +23,8 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		if b.Phase == "" || b.Untrained() {
 			where = "the initial policy, which no epoch did better than"
 		}
-		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where, page.Plain(b.Checkpoint), b.Checkpoint)
+		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where,
+			page.Plain(b.Checkpoint), b.Checkpoint)
 		if b.Reason != "" {
 			text += " " + page.Plain(b.Reason)
 		}
@@ -32,7 +33,8 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 	if len(stages) == 0 {
 		return
 	}
-	d.Paragraph("Gains are differences on the same questions, with paired 95%% intervals, corrected where the verdict beside them is.%s", baselineStory(stages))
+	d.Paragraph("Gains are differences on the same questions, with paired 95%% intervals, corrected where the verdict beside them is.%s",
+		baselineStory(stages))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
 		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(first.Split),
@@ -68,10 +70,12 @@ func tableNotes(table []record.StageResult) []string {
 		}
 	}
 	if clusters > 0 {
-		notes = append(notes, fmt.Sprintf("Questions that belong together, such as those about one image, count as one: %s.", stats.QuestionWords(table[0].Queries, clusters)))
+		notes = append(notes, fmt.Sprintf("Questions that belong together, such as those about one image, count as one: %s.",
+			stats.QuestionWords(table[0].Queries, clusters)))
 	}
 	if chosen > 1 {
-		notes = append(notes, fmt.Sprintf("A policy that was chosen from %s by these very questions is judged with intervals and p-values corrected for that (Bonferroni).", page.Plural(chosen, "checkpoint")))
+		notes = append(notes, fmt.Sprintf("A policy that was chosen from %s by these very questions is judged with intervals and p-values "+
+			"corrected for that (Bonferroni).", page.Plural(chosen, "checkpoint")))
 	}
 	if family > 1 {
 		notes = append(notes, fmt.Sprintf("Gains of the %d phases are corrected for their number (Holm), intervals and p-values alike.", family))
@@ -98,8 +102,10 @@ func baselineStory(stages []record.StageResult) string {
 		}
 	}
 	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyRecorded }) {
-		out += " No reader can score new selections of this data, so policies are judged by how they order the recorded candidates: the recorded reward that they expect among them" +
-			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes the candidate whose examples are nearest to the query," +
+		out += " No reader can score new selections of this data, so policies are judged by how they order the recorded candidates: the " +
+			"recorded reward that they expect among them" +
+			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes " +
+			"the candidate whose examples are nearest to the query," +
 			" recorded order the one that the file lists first, random any."
 		if results.ListsBestFirst(stages) {
 			out += " The file lists the best candidate first: no policy can pass that order."
@@ -178,5 +184,6 @@ func GainCells(p *stats.Paired) (gain, verdict string) {
 	if p.Changed == 0 {
 		return "0", "same scores"
 	}
-	return fmt.Sprintf("%s [%s, %s]", page.Fixed(p.Mean, 4), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4)), stats.VerdictCell(*p)
+	return fmt.Sprintf("%s [%s, %s]", page.Fixed(p.Mean, 4), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4)),
+		stats.VerdictCell(*p)
 }

@@ -45,7 +45,8 @@ func TestReport(t *testing.T) {
 
 // Reports of runs that did not end well, or have little to show.
 func TestReportHeadlines(t *testing.T) {
-	better := &stats.Paired{N: 100, Mean: 0.02, Interval: stats.Interval{Low: 0.01, High: 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95, Changed: 50, Verdict: stats.Better}
+	better := &stats.Paired{N: 100, Mean: 0.02, Interval: stats.Interval{Low: 0.01, High: 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95,
+		Changed: 50, Verdict: stats.Better}
 	same := &stats.Paired{N: 100, Level: 0.95, Verdict: stats.NotSeparable}
 	val := record.StageResult{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.5, OverSimilarity: better}
 	for _, tc := range []struct {
@@ -55,19 +56,24 @@ func TestReportHeadlines(t *testing.T) {
 		want    []string
 	}{
 		{"still running", nil, nil, []string{"**This run has not ended.**"}},
-		{"failed says why", &record.Summary{State: record.StateFailed, Error: "grpo epoch 1 step 3: loss is nan"}, nil, []string{"**This run failed:** grpo epoch 1 step 3: loss is nan"}},
+		{"failed says why", &record.Summary{State: record.StateFailed, Error: "grpo epoch 1 step 3: loss is nan"}, nil,
+			[]string{"**This run failed:** grpo epoch 1 step 3: loss is nan"}},
 		{"interrupted says how to go on", &record.Summary{State: record.StateInterrupted}, nil, []string{"`run resume FOLDER`"}},
-		{"synthetic data is said first", &record.Summary{State: record.StateDone, Data: record.DataSummary{Synthetic: true, Notice: "Drawn scenes."}}, nil, []string{"**Synthetic data.** Drawn scenes."}},
+		{"synthetic data is said first", &record.Summary{State: record.StateDone,
+			Data: record.DataSummary{Synthetic: true, Notice: "Drawn scenes."}}, nil, []string{"**Synthetic data.** Drawn scenes."}},
 		{"the held-out split decides", &record.Summary{State: record.StateDone}, []record.StageResult{val,
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},
 			{Split: "dev", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: better},
 			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: same}},
 			[]string{"**Verdict.** On dev: The best policy (grpo epoch 1) is better than similarity: +0.0200 reward"}},
-		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val}, []string{"On val: The best policy (rce epoch 1) is better"}},
+		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
+			[]string{"On val: The best policy (rce epoch 1) is better"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{
-			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same}, {Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},
+			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same},
+			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},
 			[]string{"is better than similarity (and the initial policy, which scores the same): +0.0200"}},
-		{"nothing to compare with", &record.Summary{State: record.StateDone}, []record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
+		{"nothing to compare with", &record.Summary{State: record.StateDone},
+			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
 			[]string{"On val, the policy after rce (epoch 1) has a mean reward of 0.5000; there is no baseline"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -112,7 +118,8 @@ func TestForeignTextIsPlain(t *testing.T) {
 
 func TestSummaryKeepsItsNumbers(t *testing.T) {
 	dir := t.TempDir()
-	want := record.Summary{State: record.StateDone, Phases: []record.PhaseSummary{{Name: "rce", Final: map[string]record.Number{"loss": 0.1, "kl": record.Number(math.NaN()), "x": record.Number(math.Inf(-1))}}}}
+	want := record.Summary{State: record.StateDone, Phases: []record.PhaseSummary{{Name: "rce",
+		Final: map[string]record.Number{"loss": 0.1, "kl": record.Number(math.NaN()), "x": record.Number(math.Inf(-1))}}}}
 	reportstest.Must(t, results.WriteSummary(dir, want))
 	got, err := record.ReadSummary(dir)
 	reportstest.Must(t, err)
@@ -127,11 +134,14 @@ func TestSummaryKeepsItsNumbers(t *testing.T) {
 
 func TestFormats(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
-		{page.Sig(0.18734, 4), "0.1873"}, {page.Sig(12.345, 4), "12.35"}, {page.Sig(1.2e-5, 2), "1.2e-05"}, {page.Sig(0, 4), "0"}, {page.Sig(math.NaN(), 3), "nan"}, {page.Sig(math.Inf(-1), 3), "-Inf"},
+		{page.Sig(0.18734, 4), "0.1873"}, {page.Sig(12.345, 4), "12.35"}, {page.Sig(1.2e-5, 2), "1.2e-05"}, {page.Sig(0, 4), "0"},
+		{page.Sig(math.NaN(), 3), "nan"}, {page.Sig(math.Inf(-1), 3), "-Inf"},
 		{page.Sig(99999, 3), "99999"}, {page.Sig(-0.5, 2), "-0.50"},
 		{page.Fixed(0.01913, 4), "+0.0191"}, {page.Fixed(-0.00001, 4), "+0.0000"}, {page.Fixed(-0.5, 2), "−0.50"},
-		{page.Duration(0.0042), "4.2 ms"}, {page.Duration(0.31), "0.31 s"}, {page.Duration(125), "2m05s"}, {page.Duration(3725), "1h02m"}, {page.Duration(59.9), "60 s"},
-		{page.Plural(1, "query"), "1 query"}, {page.Plural(12345, "query"), "12,345 queries"}, {page.Plural(2, "epoch"), "2 epochs"}, {page.Thousands(-1234), "-1,234"}, {page.Percent(0.0624), "6.2%"},
+		{page.Duration(0.0042), "4.2 ms"}, {page.Duration(0.31), "0.31 s"}, {page.Duration(125), "2m05s"}, {page.Duration(3725), "1h02m"},
+		{page.Duration(59.9), "60 s"},
+		{page.Plural(1, "query"), "1 query"}, {page.Plural(12345, "query"), "12,345 queries"}, {page.Plural(2, "epoch"), "2 epochs"},
+		{page.Thousands(-1234), "-1,234"}, {page.Percent(0.0624), "6.2%"},
 		{fmtRound(12345), "13000"}, {fmtRound(99), "99"},
 	} {
 		if tc.got != tc.want {

@@ -83,7 +83,8 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 		return nil, err
 	}
 	if s := run.Summary; s != nil && s.Resumes < run.Resumes() {
-		return nil, fmt.Errorf("%s: the run was resumed after its report was written and has not ended since (%s knows %s, %s has %d): go on with run resume %s", dir, record.SummaryFile, page.Plural(s.Resumes, "resume"), record.MetricsFile, run.Resumes(), dir)
+		return nil, fmt.Errorf("%s: the run was resumed after its report was written and has not ended since (%s knows %s, %s has %d): go "+
+			"on with run resume %s", dir, record.SummaryFile, page.Plural(s.Resumes, "resume"), record.MetricsFile, run.Resumes(), dir)
 	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
 	for _, check := range []func() error{c.digests, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {
@@ -147,7 +148,8 @@ func (c *runCheck) digests() error {
 		return c.weights()
 	}
 	if m.Version != c.opt.Version {
-		c.note("the run was made by another version of the program (%s; this is %s): reports and plots may differ for that reason", m.Version, c.opt.Version)
+		c.note("the run was made by another version of the program (%s; this is %s): reports and plots may differ for that reason", m.Version,
+			c.opt.Version)
 	}
 	present, err := record.RecordFiles(c.dir)
 	if err != nil {
@@ -172,9 +174,11 @@ func (c *runCheck) digests() error {
 		case err != nil:
 			return err
 		case got.Bytes != want.Bytes:
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("%d bytes", want.Bytes), Recomputed: fmt.Sprintf("%d bytes: the file has changed since the run ended", got.Bytes)})
+			c.mismatch(Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("%d bytes", want.Bytes),
+				Recomputed: fmt.Sprintf("%d bytes: the file has changed since the run ended", got.Bytes)})
 		case got != want:
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: "SHA-256 " + want.SHA256[:min(12, len(want.SHA256))] + "…", Recomputed: got.SHA256[:12] + "…: the file has changed since the run ended"})
+			c.mismatch(Mismatch{File: name, What: "digest", Stated: "SHA-256 " + want.SHA256[:min(12, len(want.SHA256))] + "…",
+				Recomputed: got.SHA256[:12] + "…: the file has changed since the run ended"})
 		}
 		n++
 	}

@@ -199,7 +199,8 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 	}
 	e := f.find(row, record.EventTag(row.Row, tags[0]))
 	if e == nil {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: page.Plural(len(tags), "number"), Recomputed: "no event of this time and step in events.out.tfevents.*"})
+		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: page.Plural(len(tags), "number"),
+			Recomputed: "no event of this time and step in events.out.tfevents.*"})
 		return
 	}
 	e.used = true
@@ -207,7 +208,8 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 	for _, name := range tags {
 		tag := record.EventTag(row.Row, name)
 		wrong := func(stated, recomputed string) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: stated, Recomputed: fmt.Sprintf("%s in %s, record %d", recomputed, e.file, e.number)})
+			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: stated,
+				Recomputed: fmt.Sprintf("%s in %s, record %d", recomputed, e.file, e.number)})
 		}
 		if x, ok := row.Number(name); ok {
 			y, has := e.values[tag]
@@ -224,7 +226,8 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 		}
 	}
 	for _, tag := range sortedKeys(e.values) { // what is left
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: "no " + tag, Recomputed: fmt.Sprintf("%s in %s, record %d", exact(float64(e.values[tag])), e.file, e.number)})
+		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: "no " + tag,
+			Recomputed: fmt.Sprintf("%s in %s, record %d", exact(float64(e.values[tag])), e.file, e.number)})
 	}
 }
 
@@ -258,7 +261,8 @@ func (e *scalarEvent) prefix() string {
 func (c *runCheck) leftEvents(f *eventFiles) {
 	for _, e := range f.all {
 		if !e.used && !e.forgot {
-			c.mismatch(Mismatch{File: e.file, What: fmt.Sprintf("record %d", e.number), Stated: fmt.Sprintf("%s at step %d", e.prefix(), e.step), Recomputed: "no such row in " + record.MetricsFile})
+			c.mismatch(Mismatch{File: e.file, What: fmt.Sprintf("record %d", e.number), Stated: fmt.Sprintf("%s at step %d", e.prefix(), e.step),
+				Recomputed: "no such row in " + record.MetricsFile})
 		}
 	}
 }

@@ -152,7 +152,8 @@ func (v *Verification) comparePNG(name string, stated, recomputed []byte) error 
 		}
 	}
 	if n > 0 {
-		v.mismatch(Mismatch{File: name, Stated: fmt.Sprintf("%s that differ", page.Plural(n, "pixel")), Recomputed: fmt.Sprintf("others between %v and %v", where.Min, where.Max)})
+		v.mismatch(Mismatch{File: name, Stated: fmt.Sprintf("%s that differ", page.Plural(n, "pixel")),
+			Recomputed: fmt.Sprintf("others between %v and %v", where.Min, where.Max)})
 	}
 	return nil
 }

@@ -82,15 +82,19 @@ func (c *runCheck) log() error {
 		}
 		if i := findLine(lines, want, next, func(a, b logLine) bool { return sameKind(a.message, b.message) }); i >= 0 {
 			lines[i].row, next = true, i+1
-			c.mismatch(Mismatch{File: record.RunLogFile, Line: i + 1, What: row.at(), Stated: compare.QuoteDifference(lines[i].message, want.message), Recomputed: fmt.Sprintf("%s (%s:%d)", compare.QuoteDifference(want.message, lines[i].message), record.MetricsFile, row.line)})
+			c.mismatch(Mismatch{File: record.RunLogFile, Line: i + 1, What: row.at(),
+				Stated:     compare.QuoteDifference(lines[i].message, want.message),
+				Recomputed: fmt.Sprintf("%s (%s:%d)", compare.QuoteDifference(want.message, lines[i].message), record.MetricsFile, row.line)})
 			continue
 		}
-		c.mismatch(Mismatch{File: record.RunLogFile, What: row.at(), Stated: "no line", Recomputed: fmt.Sprintf("%q (%s:%d)", want.message, record.MetricsFile, row.line)})
+		c.mismatch(Mismatch{File: record.RunLogFile, What: row.at(), Stated: "no line",
+			Recomputed: fmt.Sprintf("%q (%s:%d)", want.message, record.MetricsFile, row.line)})
 	}
 	markCut(lines)
 	for i, l := range lines {
 		if l.level != "" && !l.row && !l.cut && c.isRowLine(l) {
-			c.mismatch(Mismatch{File: record.RunLogFile, Line: i + 1, Stated: strconv.Quote(page.Clip(l.message, 100)), Recomputed: "no such row in " + record.MetricsFile})
+			c.mismatch(Mismatch{File: record.RunLogFile, Line: i + 1, Stated: strconv.Quote(page.Clip(l.message, 100)),
+				Recomputed: "no such row in " + record.MetricsFile})
 		}
 	}
 	c.checked("%s of %s", page.Plural(checked, "line"), record.RunLogFile)

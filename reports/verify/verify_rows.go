@@ -107,7 +107,8 @@ func (c *runCheck) Rows() error {
 				means++
 				c.epoch(p.sums, row)
 			} else if every == 1 {
-				c.mismatch(Mismatch{File: record.MetricsFile, Line: line, What: "steps of " + row.at(), Stated: fmt.Sprint(row.Step - p.ended), Recomputed: fmt.Sprintf("%d rows of kind step", p.sums.steps)})
+				c.mismatch(Mismatch{File: record.MetricsFile, Line: line, What: "steps of " + row.at(), Stated: fmt.Sprint(row.Step - p.ended),
+					Recomputed: fmt.Sprintf("%d rows of kind step", p.sums.steps)})
 			}
 			p.ended, p.sums = row.Step, newEpochSums()
 		}
@@ -120,7 +121,8 @@ func (c *runCheck) Rows() error {
 		c.checked("%s and %s (%d of them against their steps)", page.Plural(steps, "step row"), page.Plural(epochs, "epoch row"), means)
 	}
 	if means < epochs {
-		c.note("%s left out steps (logging.log_every_steps=%g): %s cannot be computed again", record.MetricsFile, every, page.Plural(epochs-means, "epoch mean"))
+		c.note("%s left out steps (logging.log_every_steps=%g): %s cannot be computed again", record.MetricsFile, every,
+			page.Plural(epochs-means, "epoch mean"))
 	}
 	if events != nil {
 		c.leftEvents(events)
@@ -138,10 +140,12 @@ func (c *runCheck) step(p *phaseRows, row numberedRow, every int) {
 		p.seen, p.offset = true, row.GlobalStep-row.Step
 	}
 	if row.Step != p.step+every {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "step of " + row.Phase, Stated: fmt.Sprint(row.Step), Recomputed: fmt.Sprintf("%d: it follows step %d", p.step+every, p.step)})
+		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "step of " + row.Phase, Stated: fmt.Sprint(row.Step),
+			Recomputed: fmt.Sprintf("%d: it follows step %d", p.step+every, p.step)})
 	}
 	if row.GlobalStep-row.Step != p.offset {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "global_step of " + row.at(), Stated: fmt.Sprint(row.GlobalStep), Recomputed: fmt.Sprint(row.Step + p.offset)})
+		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "global_step of " + row.at(), Stated: fmt.Sprint(row.GlobalStep),
+			Recomputed: fmt.Sprint(row.Step + p.offset)})
 	}
 	p.step = row.Step
 	p.sums.add(row.Row)
@@ -153,14 +157,17 @@ func (c *runCheck) epoch(sums epochSums, row numberedRow) {
 		mean := sums.total[name] / float64(sums.count[name])
 		stated, ok := row.Number(name)
 		if !ok {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: "nothing", Recomputed: exact(mean)})
+			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: "nothing",
+				Recomputed: exact(mean)})
 		} else if !sameNumber(stated, mean) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated), Recomputed: exact(mean) + ", the mean of its steps"})
+			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated),
+				Recomputed: exact(mean) + ", the mean of its steps"})
 		}
 	}
 	for _, name := range sortedKeys(sums.lists) {
 		if stated := row.Numbers(name); !slices.EqualFunc(stated, sums.lists[name], sameNumber) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: fmt.Sprint(stated), Recomputed: fmt.Sprint(sums.lists[name]) + ", the sum of its steps"})
+			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: fmt.Sprint(stated),
+				Recomputed: fmt.Sprint(sums.lists[name]) + ", the sum of its steps"})
 		}
 	}
 }
@@ -204,8 +211,12 @@ func (c *runCheck) evaluations() error {
 		c.repeats(row)
 	}
 	for _, e := range all { // nobody may add scores that no evaluation has made
-		if !slices.ContainsFunc(c.others, func(row numberedRow) bool { return row.Kind == record.KindEval && sameEvaluation(row, e.Evaluation) }) {
-			c.mismatch(Mismatch{File: record.EvalsFile, Line: e.line, What: fmt.Sprintf("%s of %s on %s", e.Metric, e.Policy, e.Split), Stated: page.Plural(len(e.Scores), "score"), Recomputed: "no such evaluation in " + record.MetricsFile})
+		if !slices.ContainsFunc(c.others, func(row numberedRow) bool {
+			return row.Kind == record.KindEval &&
+				sameEvaluation(row, e.Evaluation)
+		}) {
+			c.mismatch(Mismatch{File: record.EvalsFile, Line: e.line, What: fmt.Sprintf("%s of %s on %s", e.Metric, e.Policy, e.Split),
+				Stated: page.Plural(len(e.Scores), "score"), Recomputed: "no such evaluation in " + record.MetricsFile})
 		}
 	}
 	c.chosenFrom(all)
@@ -224,7 +235,8 @@ func (c *runCheck) chosenFrom(all []numberedEvaluation) {
 	}
 	for _, e := range all {
 		if e.Policy == record.PolicyBest && e.Split == "val" && want > 1 && e.ChosenFrom != want {
-			c.mismatch(Mismatch{File: record.EvalsFile, Line: e.line, What: fmt.Sprintf("chosen_from of %s on %s", e.Policy, e.Split), Stated: fmt.Sprint(e.ChosenFrom), Recomputed: fmt.Sprint(want)})
+			c.mismatch(Mismatch{File: record.EvalsFile, Line: e.line, What: fmt.Sprintf("chosen_from of %s on %s", e.Policy, e.Split),
+				Stated: fmt.Sprint(e.ChosenFrom), Recomputed: fmt.Sprint(want)})
 		}
 	}
 }
@@ -251,7 +263,8 @@ func (c *runCheck) evaluation(row numberedRow, metric string, stated float64, al
 	}
 	if found != nil {
 		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: metric + " of " + row.at(), Stated: exact(stated),
-			Recomputed: fmt.Sprintf("%s, the mean of %s (%s:%d)", exact(found.Mean()), page.Plural(len(found.Scores), "question"), record.EvalsFile, found.line)})
+			Recomputed: fmt.Sprintf("%s, the mean of %s (%s:%d)", exact(found.Mean()), page.Plural(len(found.Scores), "question"), record.EvalsFile,
+				found.line)})
 	}
 }
 
@@ -272,7 +285,8 @@ func (c *runCheck) repeats(row numberedRow) {
 	for _, name := range sortedKeys(row.Fields) {
 		stated, ok := row.Number(name)
 		if want, has := last.Number("val_" + name); ok && has && !sameNumber(stated, want) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated), Recomputed: fmt.Sprintf("%s, as at the end of %s (line %d)", exact(want), last.at(), last.line)})
+			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated),
+				Recomputed: fmt.Sprintf("%s, as at the end of %s (line %d)", exact(want), last.at(), last.line)})
 		}
 	}
 }
@@ -380,7 +394,8 @@ func (c *runCheck) unfinished(s *record.Summary) {
 		if at >= 0 {
 			epochs = s.Phases[at].Epochs
 		}
-		c.mismatch(Mismatch{File: record.SummaryFile, What: "state", Stated: s.State, Recomputed: fmt.Sprintf("unfinished: %s has %d of %g epochs", phase, epochs, want)})
+		c.mismatch(Mismatch{File: record.SummaryFile, What: "state", Stated: s.State,
+			Recomputed: fmt.Sprintf("unfinished: %s has %d of %g epochs", phase, epochs, want)})
 	}
 }
 
@@ -432,7 +447,8 @@ func (c *runCheck) compareTrees(path string, stated, recomputed any) int {
 			return 1
 		}
 	}
-	c.mismatch(Mismatch{File: record.SummaryFile, What: cmp.Or(trimDot(path), "all of it"), Stated: brief(stated), Recomputed: brief(recomputed)})
+	c.mismatch(Mismatch{File: record.SummaryFile, What: cmp.Or(trimDot(path), "all of it"), Stated: brief(stated),
+		Recomputed: brief(recomputed)})
 	return 1
 }
 

@@ -38,7 +38,8 @@ func TestAnUntouchedRunVerifies(t *testing.T) {
 	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
 		t.Fatalf("%s%v", mismatches(v), v.Notes)
 	}
-	for _, want := range []string{"digests", "20 step rows and 4 epoch rows (4 of them", "36 events of TensorBoard", "12 evaluations", "17 lines of run.log", "plots drawn again", "lines of report.md"} {
+	for _, want := range []string{"digests", "20 step rows and 4 epoch rows (4 of them", "36 events of TensorBoard", "12 evaluations",
+		"17 lines of run.log", "plots drawn again", "lines of report.md"} {
 		if !strings.Contains(v.Summary(), want) {
 			t.Errorf("checked %s: want %q in it", v.Summary(), want)
 		}
@@ -71,30 +72,49 @@ func TestEditsAreCaught(t *testing.T) {
 		want    string // a mismatch
 		rebuilt string // a mismatch without digests, in a rebuilt report; "" when the rebuilt report is right again
 	}{
-		{"a step's metric", in(record.MetricsFile, `"kl":0.026`, `"kl":0.021`), "metrics.jsonl:22: kl of grpo step 2: stated 0.021, recomputed 0.026", "kl of grpo epoch 1"},
+		{"a step's metric", in(record.MetricsFile, `"kl":0.026`, `"kl":0.021`), "metrics.jsonl:22: kl of grpo step 2: stated 0.021, " +
+			"recomputed 0.026", "kl of grpo epoch 1"},
 		{"an epoch's metric", in(record.MetricsFile, `"val_reward":0.47`, `"val_reward":0.57`), "run.log:", "run.log:"},
-		{"an epoch's mean", in(record.MetricsFile, `("kind":"epoch","phase":"grpo".*"kl":)0.03`, `"kind":"epoch","phase":"grpo","epoch":1,"step":5,"global_step":15,"time":1,"kl":0.05`), "kl of grpo epoch 1: stated 0.05", "kl of grpo epoch 1: stated 0.05"},
-		{"an evaluation", in(record.MetricsFile, `"policy":"best","reward":0\.\d+`, `"policy":"best","reward":0.9`), "reward of best on val: stated 0.9", "reward of best on val: stated 0.9"},
-		{"a question's score", in(record.EvalsFile, `0.6363636363636364`, `0.7363636363636364`), "the mean of 40 questions (evals.jsonl:1)", "the mean of 40 questions (evals.jsonl:1)"},
-		{"what best was chosen from", in(record.EvalsFile, `,"chosen_from":5`, ``), "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5", "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5"},
-		{"a step that is gone", in(record.MetricsFile, `\{"kind":"step","phase":"rce","epoch":1,"step":3.*\n`, ""), "metrics.jsonl:9: step of rce: stated 4, recomputed 3", "step of rce: stated 4"},
+		{"an epoch's mean", in(record.MetricsFile, `("kind":"epoch","phase":"grpo".*"kl":)0.03`,
+			`"kind":"epoch","phase":"grpo","epoch":1,"step":5,"global_step":15,"time":1,"kl":0.05`), "kl of grpo epoch 1: stated 0.05",
+			"kl of grpo epoch 1: stated 0.05"},
+		{"an evaluation", in(record.MetricsFile, `"policy":"best","reward":0\.\d+`, `"policy":"best","reward":0.9`),
+			"reward of best on val: stated 0.9", "reward of best on val: stated 0.9"},
+		{"a question's score", in(record.EvalsFile, `0.6363636363636364`, `0.7363636363636364`), "the mean of 40 questions (evals.jsonl:1)",
+			"the mean of 40 questions (evals.jsonl:1)"},
+		{"what best was chosen from", in(record.EvalsFile, `,"chosen_from":5`, ``), "evals.jsonl:11: chosen_from of best on val: stated 0, " +
+			"recomputed 5", "evals.jsonl:11: chosen_from of best on val: stated 0, recomputed 5"},
+		{"a step that is gone", in(record.MetricsFile, `\{"kind":"step","phase":"rce","epoch":1,"step":3.*\n`, ""),
+			"metrics.jsonl:9: step of rce: stated 4, recomputed 3", "step of rce: stated 4"},
 		{"a histogram", in(record.MetricsFile, `"adv_hist":\[3,0`, `"adv_hist":[5,0`), "adv_hist of grpo step 1", "adv_hist of grpo epoch 1"},
 		{"the end of the log", in(record.MetricsFile, `\{"kind":"eval","phase":"grpo","epoch":2,"step":0,"global_step":20,"time":[\d.]+,"split":"dev","policy":"best".*\n`, ""), "no such row in metrics.jsonl", "evals.jsonl:12: reward of best on dev"},
-		{"a number of the summary", in(record.SummaryFile, `"mean": 0.4\d+`, `"mean": 0.5`), "summary.json: evaluations[1].mean: stated 0.5", "summary.json: evaluations[1].mean: stated 0.5"},
-		{"the best checkpoint", in(record.SummaryFile, `"epoch": 2,\n    "checkpoint": "checkpoints/grpo_epoch2`, "\"epoch\": 1,\n    \"checkpoint\": \"checkpoints/grpo_epoch1"), "summary.json: best.epoch: stated 1, recomputed 2", "summary.json: best.epoch: stated 1, recomputed 2"},
-		{"a warning that is hidden", in(record.SummaryFile, `"warnings": \[[^\]]*\]`, `"warnings": []`), "summary.json: warnings", "summary.json: warnings"},
-		{"a run that did not end", in(".hydra/config.yaml", `rce: \{epochs: 2\}`, `rce: {epochs: 3}`), "unfinished: rce has 2 of 3 epochs", "unfinished: rce has 2 of 3 epochs"},
-		{"another seed", in(".hydra/config.yaml", `seed: 1`, `seed: 2`), "summary.json: seed: stated 1, recomputed 2", "summary.json: seed: stated 1, recomputed 2"},
-		{"a line of the log", in(record.RunLogFile, `eval  val  best  reward 0.\d+`, `eval  val  best  reward 0.9000`), `run.log:17: best on val: stated "… best reward 0.9000 kl 0.09000", recomputed "`, "run.log:17: best on val"},
-		{"a line of the log that no row has", in(record.RunLogFile, `\[[^\n]*\n$`, "[2025-03-01 12:00:30,000][eval][INFO] - eval  dev  other  reward 0.9\n"), `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`, `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`},
-		{"a line of the log that is gone", in(record.RunLogFile, `\[.*\] - grpo  epoch 2/2.*\n`, ""), `run.log: grpo epoch 2: stated no line`, "run.log: grpo epoch 2"},
+		{"a number of the summary", in(record.SummaryFile, `"mean": 0.4\d+`, `"mean": 0.5`), "summary.json: evaluations[1].mean: stated 0.5",
+			"summary.json: evaluations[1].mean: stated 0.5"},
+		{"the best checkpoint", in(record.SummaryFile, `"epoch": 2,\n    "checkpoint": "checkpoints/grpo_epoch2`,
+			"\"epoch\": 1,\n    \"checkpoint\": \"checkpoints/grpo_epoch1"), "summary.json: best.epoch: stated 1, recomputed 2",
+			"summary.json: best.epoch: stated 1, recomputed 2"},
+		{"a warning that is hidden", in(record.SummaryFile, `"warnings": \[[^\]]*\]`, `"warnings": []`), "summary.json: warnings",
+			"summary.json: warnings"},
+		{"a run that did not end", in(".hydra/config.yaml", `rce: \{epochs: 2\}`, `rce: {epochs: 3}`), "unfinished: rce has 2 of 3 epochs",
+			"unfinished: rce has 2 of 3 epochs"},
+		{"another seed", in(".hydra/config.yaml", `seed: 1`, `seed: 2`), "summary.json: seed: stated 1, recomputed 2",
+			"summary.json: seed: stated 1, recomputed 2"},
+		{"a line of the log", in(record.RunLogFile, `eval  val  best  reward 0.\d+`, `eval  val  best  reward 0.9000`),
+			`run.log:17: best on val: stated "… best reward 0.9000 kl 0.09000", recomputed "`, "run.log:17: best on val"},
+		{"a line of the log that no row has", in(record.RunLogFile, `\[[^\n]*\n$`, "[2025-03-01 12:00:30,000][eval][INFO] - eval  dev  "+
+			"other  reward 0.9\n"), `run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`,
+			`run.log:18: stated "eval  dev  other  reward 0.9", recomputed no such row`},
+		{"a line of the log that is gone", in(record.RunLogFile, `\[.*\] - grpo  epoch 2/2.*\n`, ""), `run.log: grpo epoch 2: stated no line`,
+			"run.log: grpo epoch 2"},
 		{"a word of the log", in(record.RunLogFile, `12 parameters`, `13 parameters`), "run.log: digest", ""},
 		{"a number of the report", in(page.ReportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
-		{"a line that was added to the report", in(page.ReportFile, `## Limits`, "All is well.\n\n## Limits"), `stated "All is well.", recomputed no such line`, ""},
+		{"a line that was added to the report", in(page.ReportFile, `## Limits`, "All is well.\n\n## Limits"),
+			`stated "All is well.", recomputed no such line`, ""},
 		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `>0.05</te…", recomputed`, ""},
 		{"a curve of a plot", in("plots/losses.svg", `M[\d.]+,[\d.]+`, `M60,60`), `plots/losses.svg:7: stated "<path d=\"M60,60L648`, ""},
 		{"a pixel of a plot", pixels, "plots/reward.png: stated 100 pixels that differ", ""},
-		{"a plot that is gone", func(t *testing.T, dir string) { reportstest.Must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) }, "plots/kl.png", ""},
+		{"a plot that is gone", func(t *testing.T, dir string) { reportstest.Must(t, os.Remove(filepath.Join(dir, "plots/kl.png"))) },
+			"plots/kl.png", ""},
 		{"a file of weights", in("checkpoints/grpo_epoch2.safetensors", "weights", "wEights"),
 			"checkpoints/grpo_epoch2.safetensors: digest: stated SHA-256", "damaged: its tensors have the SHA-256"},
 		{"weights that are gone", func(t *testing.T, dir string) {

@@ -139,7 +139,8 @@ func TestEvaluateRougeCompares(t *testing.T) {
 	dirs := []string{folder(t), folder(t)}
 	for i, texts := range [][3]string{{"the cat sat", "on the mat", "x y z"}, {"the cat", "on", "z"}} {
 		p := jsonl(t, filepath.Join(work, fmt.Sprint(i)), map[string]any{"id": "a<b", "completion": texts[0],
-			"completion_ids": []int{1}}, map[string]any{"id": 7, "completion": texts[1]}, map[string]any{"id": "c", "text": texts[2]}) // jsonl escapes the <
+			// jsonl escapes the <
+			"completion_ids": []int{1}}, map[string]any{"id": 7, "completion": texts[1]}, map[string]any{"id": "c", "text": texts[2]})
 		mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+references,
 			"hydra.run.dir="+dirs[i])
 	}

@@ -120,7 +120,8 @@ func TestEvaluateSweep(t *testing.T) {
 	for name, answer := range map[string]string{"good": "cat", "bad": "dog"} {
 		write(t, filepath.Join(work, name+".json"), `[{"question_id": 1, "answer": "`+answer+`"}]`)
 	}
-	write(t, filepath.Join(work, "truth.json"), `{"annotations": [{"question_id": 1, "answers": [`+strings.Repeat(`{"answer": "cat"},`, 9)+`{"answer": "cow"}]}]}`)
+	write(t, filepath.Join(work, "truth.json"), `{"annotations": [{"question_id": 1, "answers": [`+strings.Repeat(`{"answer": "cat"},`, 9)+
+		`{"answer": "cow"}]}]}`)
 	sweep := folder(t)
 	mustRun(t, "-m", "task=evaluate", "evaluate.results="+work+"/good.json,"+work+"/bad.json",
 		"evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
@@ -147,7 +148,8 @@ func TestEvaluateInputs(t *testing.T) {
 	for _, tc := range []struct{ name, results string }{
 		{"official", `[{"question_id": 1, "answer": "two dogs"}, {"question_id": 2, "answer": "a cat"}]`},
 		{"ids as text", `[{"question_id": "1", "answer": "two dogs"}, {"question_id": "2", "answer": "a cat"}]`},
-		{"one a line and raw generations", "{\"id\": 1, \"completion\": \"Two dogs, I think\"}\n\n{\"id\": 2, \"completion\": \"the cat Question: why\"}\n"},
+		{"one a line and raw generations", "{\"id\": 1, \"completion\": \"Two dogs, I think\"}\n\n{\"id\": 2, \"completion\": \"the cat " +
+			"Question: why\"}\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, out := evaluate(t, tc.results)
@@ -180,7 +182,8 @@ func TestEvaluateInputs(t *testing.T) {
 		{"a damaged line", "{\"id\": 1, \"answer\": \"x\"}\n{oops\n", nil, 1, "line 2"},
 		{"empty", ``, nil, 1, "no results"},
 		{"another set's questions", `[{"question_id": 1, "answer": "a"}]`,
-			[]string{"evaluate.questions=../rewardutil/testdata/vqa_questions.json"}, 1, "question 1, which has a result, is not among its 40 questions"},
+			[]string{"evaluate.questions=../rewardutil/testdata/vqa_questions.json"}, 1, "question 1, which has a result, is not among its 40 " +
+				"questions"},
 		{"no such file", `[]`, []string{"evaluate.annotations=nowhere.json"}, 1, "nowhere.json: no such file: set evaluate.annotations"},
 		{"an unknown metric", `[]`, []string{"evaluate.metric=vqq"}, 2, "did you mean vqa?"},
 	} {

@@ -56,12 +56,15 @@ type recordedParam struct {
 // switches are the reference's command line as our keys. FLAG means a switch without a value.
 var switches = map[string]string{
 	"--rce_epochs": "rce.epochs", "--grpo_epochs": "grpo.epochs", "--rce_lr": "rce.lr", "--grpo_lr": "grpo.lr", "--kl_beta": "grpo.kl.beta",
-	"--batch_size": "data.batch_size", "--num_layers": "selector.num_layers", "--rce_temp_start": "rce.temperature.start", "--rce_temp_end": "rce.temperature.end",
-	"--reward_mode": "data.reward.mode", "--hard_weight": "data.reward.hard_weight", "--soft_weight": "data.reward.soft_weight", "--rel_weight": "data.reward.rel_weight",
+	"--batch_size": "data.batch_size", "--num_layers": "selector.num_layers", "--rce_temp_start": "rce.temperature.start",
+	"--rce_temp_end": "rce.temperature.end",
+	"--reward_mode":  "data.reward.mode", "--hard_weight": "data.reward.hard_weight", "--soft_weight": "data.reward.soft_weight",
+	"--rel_weight":   "data.reward.rel_weight",
 	"--reward_alpha": "data.reward.alpha", "--reward_beta": "data.reward.beta", "--clip_epsilon": "grpo.clip.epsilon",
 	"--normalize_method": "data.normalize.method", "--normalize_clamp_value": "data.normalize.clamp",
 	"--reward_correctness_mode": "data.reward.correctness_mode",
-	"--use_logprob":             "FLAG data.reward.use_logprob=true", "--use_top1_only": "FLAG rce.top1_only=true", "--rce_use_raw_reward": "FLAG rce.rewards=raw",
+	"--use_logprob":             "FLAG data.reward.use_logprob=true", "--use_top1_only": "FLAG rce.top1_only=true",
+	"--rce_use_raw_reward":      "FLAG rce.rewards=raw",
 	"--freeze_backbone_in_grpo": "FLAG grpo.freeze=[input_proj,query_proj,cand_proj]", "--use_ppo_clip_only": "FLAG grpo.loss=ppo_clip",
 	"--disable_adaptive_kl": "FLAG grpo.kl.controller=fixed",
 }

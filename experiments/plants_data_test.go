@@ -13,7 +13,8 @@ import (
 
 // recorded is a run of 12 steps on a beam file, 120 queries of 8 subjects whose pools are of their own subject.
 func recorded(t *testing.T, s scenes, more ...string) []string {
-	return append(append(s.write(t), "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=16", "selector=v3_skip", "rce.epochs=1", "grpo.epochs=1", "report.plots=false", "logging.tensorboard=false"), more...)
+	return append(append(s.write(t), "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=16", "selector=v3_skip", "rce.epochs=1",
+		"grpo.epochs=1", "report.plots=false", "logging.tensorboard=false"), more...)
 }
 
 // scenes are queries with recorded candidates, and the embeddings of all rows.
@@ -69,7 +70,8 @@ func newScenes() scenes {
 // candidate is a trajectory of a quality between 0 and 1, about.
 func candidate(chosen []int64, good float64) map[string]any {
 	p := math.Min(1, math.Max(0, good))
-	return map[string]any{"pointer": chosen, "gen_method": "beam", "beam_score": p, "vqa_correct": int(math.Round(p)), "vqa_acc_score": math.Round(p*10) / 10, "vqa_gt_prob": p, "vqa_rel_score": p}
+	return map[string]any{"pointer": chosen, "gen_method": "beam", "beam_score": p, "vqa_correct": int(math.Round(p)),
+		"vqa_acc_score": math.Round(p*10) / 10, "vqa_gt_prob": p, "vqa_rel_score": p}
 }
 
 // dot is the cosine of rows, which have length 1.
@@ -128,9 +130,11 @@ func dataPlants() []plant {
 	return []plant{
 		{name: "rewards that are all equal", check: "constant_rewards",
 			base: with(func(s *scenes) { s.rewards(func(int, int) float64 { return 0.6 }) })},
-		{name: "rewards that differ by less than their precision", check: "subprecision_rewards", args: []string{"grpo.advantage.precision=0.01", "data.reward.mode=vqa_gt_prob"},
+		{name: "rewards that differ by less than their precision", check: "subprecision_rewards",
+			args: []string{"grpo.advantage.precision=0.01", "data.reward.mode=vqa_gt_prob"},
 			base: with(func(s *scenes) { s.rewards(func(_, g int) float64 { return 0.6 + 1e-4*float64(g) }) })},
-		{name: "a reward that is no number", check: "error: query 7: pointer_candidates[2]: vqa_gt_prob = NaN, want a finite number", args: []string{"data.reward.mode=vqa_gt_prob"},
+		{name: "a reward that is no number", check: "error: query 7: pointer_candidates[2]: vqa_gt_prob = NaN, want a finite number",
+			args: []string{"data.reward.mode=vqa_gt_prob"},
 			base: with(func(s *scenes) { s.records[7].Candidates[2]["vqa_gt_prob"] = "NaN" })},
 		{name: "one candidate a query", check: "small_groups",
 			base: with(func(s *scenes) {
@@ -154,8 +158,10 @@ func dataPlants() []plant {
 					s.rows[i] = s.rows[0]
 				}
 			})},
-		{name: "records that all show one picture", check: "shared_pictures", base: func(t *testing.T, more ...string) []string { return pictured(t, true, more...) }},
-		{name: "copies of one picture under many names", check: "shared_pictures", says: "under", base: func(t *testing.T, more ...string) []string { return pictured(t, false, more...) }},
+		{name: "records that all show one picture", check: "shared_pictures",
+			base: func(t *testing.T, more ...string) []string { return pictured(t, true, more...) }},
+		{name: "copies of one picture under many names", check: "shared_pictures", says: "under",
+			base: func(t *testing.T, more ...string) []string { return pictured(t, false, more...) }},
 		{name: "queries in their own pools", check: "query_in_own_pool", // under another id: that of its own is left out
 			base: with(func(s *scenes) {
 				for _, r := range s.records {
@@ -206,7 +212,8 @@ func pictured(t *testing.T, oneFile bool, more ...string) []string {
 			}
 			writePicture(t, filepath.Join(dir, name), c)
 			records = append(records, map[string]any{"id": fmt.Sprint(set, i), "image": name, "conversations": []map[string]string{
-				{"from": "human", "value": fmt.Sprintf("<image>\nWhat is %s number %d?", set, i)}, {"from": "gpt", "value": fmt.Sprintf("it is %d", i*i)}}})
+				{"from": "human", "value": fmt.Sprintf("<image>\nWhat is %s number %d?", set, i)},
+				{"from": "gpt", "value": fmt.Sprintf("it is %d", i*i)}}})
 		}
 		text, err := json.Marshal(records)
 		if err != nil {
@@ -216,14 +223,16 @@ func pictured(t *testing.T, oneFile bool, more ...string) []string {
 		write(t, path, string(text))
 		return path
 	}
-	return answering(t, append([]string{"data=conversations", "data.conversations.train=" + file("train", 36, color.RGBA{200, 30, 90, 255}), "data.conversations.val=" + file("val", 6, color.RGBA{20, 130, 90, 255}),
+	return answering(t, append([]string{"data=conversations", "data.conversations.train=" + file("train", 36, color.RGBA{200, 30, 90, 255}),
+		"data.conversations.val=" + file("val", 6, color.RGBA{20, 130, 90, 255}),
 		"schedule=[grpo]", "grpo.epoch_queries=16"}, more...)...)
 }
 
 // configPlants are settings that train nothing, or not what was meant.
 func configPlants() []plant {
 	return []plant{
-		{name: "β on its bound", check: "beta_at_bound", args: []string{"grpo.kl.beta=1", "grpo.kl.beta_max=1", "grpo.kl.target_min=1e-5", "grpo.kl.target_max=1e-4"}},
+		{name: "β on its bound", check: "beta_at_bound", args: []string{"grpo.kl.beta=1", "grpo.kl.beta_max=1", "grpo.kl.target_min=1e-5",
+			"grpo.kl.target_max=1e-4"}},
 		{name: "τ far above the spread", check: "ess_uniform", args: []string{"rce.temperature.start=200", "rce.temperature.end=100"}},
 		{name: "τ far below the spread", check: "ess_collapsed", args: []string{"rce.temperature.start=1e-3", "rce.temperature.end=1e-3"}},
 		{name: "a learning rate of 0", check: "error: grpo.lr=0", args: []string{"grpo.lr=0"}},
@@ -232,7 +241,8 @@ func configPlants() []plant {
 		{name: "groups of one", base: online, check: "error: grpo_online.group_size=1", args: []string{"grpo_online.group_size=1"}},
 		{name: "every answer is cut", base: answering, check: "all_truncated", args: []string{"doctor.all_truncated.severity=warning"}},
 		{name: "samples of a part of the distribution", base: answering, check: "sampling_cut", args: []string{"vl.generation.top_p=0.8"}},
-		{name: "a reward that nobody earns", base: answering, check: "no_signal", args: []string{"rewards.length.weight=0", "rewards.vqa.weight=1"}},
+		{name: "a reward that nobody earns", base: answering, check: "no_signal",
+			args: []string{"rewards.length.weight=0", "rewards.vqa.weight=1"}},
 	}
 }
 

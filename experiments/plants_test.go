@@ -47,8 +47,10 @@ func codePlants() []plant {
 	return []plant{
 		{name: "log-probabilities are detached", short: true, check: "gradient_missing|zero_gradient",
 			edits: []edit{{"logp := g.perRatio(out.LogP)", "logp := torchx.Detach(g.perRatio(out.LogP))"}}},
-		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one", args: []string{"selector.dropout=0.1"},
-			edits: []edit{{"out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := g.env.Policy.Forward(batch, forward)"}}},
+		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one",
+			args: []string{"selector.dropout=0.1"},
+			edits: []edit{{"out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := " +
+				"g.env.Policy.Forward(batch, forward)"}}},
 		{name: "stale old policy", check: "ratio_not_one", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{"if g.chosen.old.AtEpoch {\n\t\tg.refreshOld()\n\t}", ";"}}},
 		{name: "swapped ratio", check: "objective_not_improved|objective_falls",
@@ -56,17 +58,21 @@ func codePlants() []plant {
 		{name: "flipped advantage sign", short: true, check: "objective_not_improved|objective_falls",
 			edits: []edit{{advantages, "return torchx.Neg(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...))"}}},
 		{name: "reference policy moves along", check: "frozen_move|kl_stuck_at_zero", args: []string{"grpo.old_policy=epoch_start"},
-			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`, "g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
+			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`,
+				"g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
 		{name: "penalty left out of the loss", check: "loss_parts_differ", args: []string{"grpo.lr=1e-4"},
 			edits: []edit{{"loss = torchx.Add(ppo, torchx.Scale(kl, w))", "loss = ppo"}}},
 		{name: "β answers the KL the wrong way", check: "beta_wrong_way", args: []string{"grpo.kl.update=step"},
-			edits: []edit{{"case kl > targetMax:\n\t\tbeta *= factor\n\tcase kl < targetMin:\n\t\tbeta /= factor", "case kl > targetMax:\n\t\tbeta /= factor\n\tcase kl < targetMin:\n\t\tbeta *= factor"}}},
+			edits: []edit{{"case kl > targetMax:\n\t\tbeta *= factor\n\tcase kl < targetMin:\n\t\tbeta /= factor",
+				"case kl > targetMax:\n\t\tbeta /= factor\n\tcase kl < targetMin:\n\t\tbeta *= factor"}}},
 		{name: "no optimizer step", short: true, check: "parameters_do_not_move",
 			edits: []edit{{optimizerStep, ";"}}},
 		{name: "gradients are not zeroed", check: "gradients_accumulate",
 			edits: []edit{{"l.Params.ZeroGrad()", "l.Optimizer.KeepGrad = true"}}},
 		{name: "padding counts in the loss", check: "padding_changes_loss", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), divisor", "all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), float64(len(all))"}}},
+			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), divisor",
+				"all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), " +
+					"float64(len(all))"}}},
 		{name: "advantages are not clipped", check: "advantage_beyond_clip", args: []string{"grpo.advantage.clip=1"},
 			edits: []edit{{"a = math.Copysign(opt.Clip, a)", ";"}}},
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
@@ -78,11 +84,14 @@ func codePlants() []plant {
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"tau := r.opt.Temperature.At(step, r.total)", "tau := r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
-			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] = order[i%info.BatchSize] }"}}},
+			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch",
+				"order := s.order(phase, epoch); for i := range order { order[i] = order[i%info.BatchSize] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",
-			edits: []edit{{"v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)", "v, err := Validate(env.Initial, reference, env.Data.Val, env.Data)"}}},
+			edits: []edit{{"v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)", "v, err := Validate(env.Initial, reference, " +
+				"env.Data.Val, env.Data)"}}},
 		{name: "KL of the wrong sign", check: "kl_negative", args: []string{"grpo.kl.estimator=k3"},
-			edits: []edit{{"return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)", "return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
+			edits: []edit{{"return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)",
+				"return torchx.AddScalar(torchx.Neg(torchx.Add(torchx.Exp(torchx.Neg(r)), r)), 1)"}}},
 		{name: "frozen parameters move", check: "frozen_move", args: []string{"grpo.freeze=[query]"},
 			edits: []edit{{"l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })", ";"},
 				{"torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))", ";"}}},
@@ -90,16 +99,20 @@ func codePlants() []plant {
 			edits: []edit{{"append(out.Candidates, rec.Positions)", "append(out.Candidates, func() []int32 {\n" +
 				"moved := slices.Clone(rec.Positions)\nfor i, p := range moved {\nmoved[i] = (p + 1) % int32(len(q.Pool))\n}\nreturn moved\n}())"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
-			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), data.Embeddings[:37*data.Dim]...))"}}},
+			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), " +
+				"data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
 			edits: []edit{{"weight[k] = math.Exp(s)", "weight[k] = math.NaN()"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
-			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p", "out[(i+1)%len(out)] = p"}}},
+			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p",
+				"out[(i+1)%len(out)] = p"}}},
 		{name: "images do not reach the model", base: adapting, check: "images_ignored",
-			edits: []edit{{"in.media = torchx.Cat(0, m.look(in.pictures, p)...)", "in.media = torchx.Scale(torchx.Cat(0, m.look(in.pictures, p)...), 0)"}}},
+			edits: []edit{{"in.media = torchx.Cat(0, m.look(in.pictures, p)...)", "in.media = torchx.Scale(torchx.Cat(0, m.look(in.pictures, " +
+				"p)...), 0)"}}},
 		{name: "LoRA is frozen", base: adapting, check: "gradient_missing",
 			edits: []edit{{"l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale",
-				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(params.Get(KeyA(m.Name)))), torchx.Own(torchx.Detach(params.Get(KeyB(m.Name)))), m.Scale"}}},
+				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(params.Get(KeyA(m.Name)))), " +
+					"torchx.Own(torchx.Detach(params.Get(KeyB(m.Name)))), m.Scale"}}},
 		{name: "LoRA does not act", base: adapting, check: "gradient_missing|lora_ignored|weights_ignored",
 			edits: []edit{{"return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
 
@@ -107,64 +120,88 @@ func codePlants() []plant {
 		{name: "rewards of the next query", base: online, check: "scores_differ", says: "those of the next query", short: true,
 			edits: []edit{{score, "err := scorer.Score(b); b.Rewards = append(slices.Clone(b.Rewards[g:]), b.Rewards[:g]...); return b, err"}}},
 		{name: "rewards of the next query for a tenth", base: online, check: "scores_differ", says: "those of the next query",
-			edits: []edit{{score, "err := scorer.Score(b); was := slices.Clone(b.Rewards); for i, q := range b.Queries { if q%10 == 3 { copy(b.Rewards[i*g:(i+1)*g], was[(i+1)%b.B()*g:]) } }; return b, err"}}},
+			edits: []edit{{score, "err := scorer.Score(b); was := slices.Clone(b.Rewards); for i, q := range b.Queries { if q%10 == 3 { " +
+				"copy(b.Rewards[i*g:(i+1)*g], was[(i+1)%b.B()*g:]) } }; return b, err"}}},
 		{name: "rewards are capped", base: online, check: "scores_differ", says: "cut at 0.3",
-			edits: []edit{{score, "err := scorer.Score(b); for i := range b.Rewards { b.Rewards[i] = math.Min(b.Rewards[i], 0.3) }; return b, err"}}},
+			edits: []edit{{score, "err := scorer.Score(b); " +
+				"for i := range b.Rewards { b.Rewards[i] = math.Min(b.Rewards[i], 0.3) }; return b, err"}}},
 		{name: "new selections are scored one position on", check: "scores_differ|validation_differs",
-			edits: []edit{{"f(at, q, positions)", "for k := range positions { positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; f(at, q, positions)"}}},
+			edits: []edit{{"f(at, q, positions)", "for k := range positions { positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; " +
+				"f(at, q, positions)"}}},
 		{name: "the reader scores the next pool position", check: "record_reader_mismatch", says: "off by one",
-			edits: []edit{{"weight, acc := r.weight[i], r.acc[i]", "weight, acc := append(slices.Clone(r.weight[i][1:]), r.weight[i][0]), append(slices.Clone(r.acc[i][1:]), r.acc[i][0])"}}},
+			edits: []edit{{"weight, acc := r.weight[i], r.acc[i]", "weight, acc := append(slices.Clone(r.weight[i][1:]), r.weight[i][0]), " +
+				"append(slices.Clone(r.acc[i][1:]), r.acc[i][0])"}}},
 		{name: "the reader's labels are permuted", check: "record_reader_mismatch",
 			edits: []edit{{"r.acc = append(r.acc, q.DemoAcc)", "acc := slices.Clone(q.DemoAcc); slices.Reverse(acc); r.acc = append(r.acc, acc)"}}},
 		{name: "the reader's answers are permuted", check: "record_reader_mismatch", says: "accuracy",
-			edits: []edit{{"add(a.answer, r.weight[i][p]*float64(a.count)/10)", "add(a.answer, r.weight[i][(int(p)+7)%len(r.weight[i])]*float64(a.count)/10)"}}},
+			edits: []edit{{"add(a.answer, r.weight[i][p]*float64(a.count)/10)",
+				"add(a.answer, r.weight[i][(int(p)+7)%len(r.weight[i])]*float64(a.count)/10)"}}},
 		{name: "recorded positions are off by one for a tenth", check: "recorded_differ", says: "candidate 1 is",
-			edits: []edit{{recordedSet, "if q%10 == 3 { for k := range steps { steps[k] = (steps[k]+1)%int64(s.set.PoolSize(q)) } }; b.Set(i, j, steps, c.Reward)"}}},
+			edits: []edit{{recordedSet, "if q%10 == 3 { for k := range steps { steps[k] = (steps[k]+1)%int64(s.set.PoolSize(q)) } }; b.Set(i, " +
+				"j, steps, c.Reward)"}}},
 		{name: "recorded rewards of the next candidate", check: "recorded_differ", says: "those of the next candidate", short: true,
 			edits: []edit{{recordedSet, "b.Set(i, j, steps, s.set.Candidate(q, (j+1)%s.set.NumCandidates(q)).Reward)"}}},
 		{name: "recorded rewards of the next query in the batch", check: "recorded_differ", says: "those of the next query",
-			edits: []edit{{recordedSet, "other := queries[(i+1)%len(queries)]; b.Set(i, j, steps, s.set.Candidate(other, min(j, s.set.NumCandidates(other)-1)).Reward)"}}},
+			edits: []edit{{recordedSet, "other := queries[(i+1)%len(queries)]; b.Set(i, j, steps, s.set.Candidate(other, min(j, " +
+				"s.set.NumCandidates(other)-1)).Reward)"}}},
 		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
 			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, c.Reward) }"}}},
 		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
-			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(ids))", "b.Texts[k] = s.text.Decode(s.withoutEOS(ids)); if next, err := s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
+			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(ids))", "b.Texts[k] = s.text.Decode(s.withoutEOS(ids)); if next, err := " +
+				"s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
 		{name: "weights of reward terms are ignored", base: answering, args: []string{"rewards.length.weight=0.5"}, check: "scores_differ",
 			edits: []edit{{"total[i] += t.Weight * v", "total[i] += v"}}},
 		{name: "all questions are asked about one picture", base: answering, check: "shared_pictures",
 			edits: []edit{{"return s.render()", "s = newScene(q.Options.Seed, q.Items[0].Scene); return s.render()"}}},
 		{name: "half of the embeddings are one", check: "identical_candidates",
-			edits: []edit{{embed, "e := slices.Clone(data.Embeddings); for i := 0; i < len(data.Items); i += 2 { copy(e[i*data.Dim:(i+1)*data.Dim], e[:data.Dim]) }; l.table = NewTable(len(data.Items), data.Dim, e)"}}},
+			edits: []edit{{embed, "e := slices.Clone(data.Embeddings); for i := 0; i < len(data.Items); i += 2 { " +
+				"copy(e[i*data.Dim:(i+1)*data.Dim], e[:data.Dim]) }; l.table = NewTable(len(data.Items), data.Dim, e)"}}},
 
 		// from rewards to the gradient
 		{name: "RCE weights of the next query", check: "credit_misplaced", says: "the next query", short: true,
-			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, tau); weights = append(append([]float64{}, weights[batch.G:]...), weights[:batch.G]...)"}}},
+			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, tau); weights = append(append([]float64{}, weights[batch.G:]...), " +
+				"weights[:batch.G]...)"}}},
 		{name: "RCE multiplies by τ", check: "credit_misplaced",
 			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, 1/tau)"}}},
-		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}", "adv = append(slices.Clone(adv[1:]), adv[0]); g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}"}}},
-		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...), 0)"}}},
+		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate",
+			args: []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{"g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}",
+				"adv = append(slices.Clone(adv[1:]), adv[0]); g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, " +
+					"temperature: g.temp.Value()}"}}},
+		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones",
+			args: []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, " +
+				"1)...), 0)"}}},
 		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
 		{name: "the surrogate counts twice", check: "surrogate_differs",
-			edits: []edit{{"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)", "return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -2/divisor)"}}},
+			edits: []edit{{"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)",
+				"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -2/divisor)"}}},
 		{name: "half of the batch has no loss", check: "credit_misplaced", says: "first half of the queries",
 			edits: []edit{{"weight, divisor := g.weights(logp, batch) // like logp; the loss is Σ weight·term / divisor over all parts",
-				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { half[i] = 1 }; weight = torchx.Mul(weight, objective.OnDevice(logp, half, batch.B(), batch.G))"}}},
+				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { " +
+					"half[i] = 1 }; weight = torchx.Mul(weight, objective.OnDevice(logp, half, batch.B(), batch.G))"}}},
 		{name: "the entropy bonus is turned round", check: "loss_parts_differ", args: []string{"grpo.entropy_weight=0.01"},
-			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))", "loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
+			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))",
+				"loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,
 			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr, 1)"}}},
 		{name: "Adam forgets after every step", check: "moments_differ",
-			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), l.Optimizer.Steps()); err != nil { return nil, err }; l.Optimizer.Step(lr, l.Scale)"}}},
+			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), " +
+				"l.Optimizer.Steps()); err != nil { return nil, err }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam forgets after every epoch", check: "moments_differ",
-			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { return err }"}}},
+			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := " +
+				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { return err }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
-			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), 0); err != nil { return nil, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
+			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), " +
+				"make([]float32, n), 0); err != nil { return nil, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}", "l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
+			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +
+				"Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}",
+				"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), Frozen: " +
+					"frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
 			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr*1e-3, l.Scale)"}}},
@@ -183,17 +220,22 @@ func codePlants() []plant {
 		{name: "cut completions count as complete", base: answering, check: "truncation_unmarked",
 			edits: []edit{{"b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept", "b.Truncated[i*g+j], b.Kept[i*g+j] = false, c.Kept"}}},
 		{name: "every epoch has the same order", check: "order_repeats",
-			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]`, `return rng.New(s.env.Seed, "shuffle "+info.Name).Perm(info.Source.Len())[:n]`}}},
+			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]`,
+				`return rng.New(s.env.Seed, "shuffle "+info.Name).Perm(info.Source.Len())[:n]`}}},
 		{name: "a third of the queries is never seen", check: "queries_missing",
-			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch", "order := s.order(phase, epoch); for i := range order { order[i] %= 2*len(order)/3 }"}}},
+			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch",
+				"order := s.order(phase, epoch); for i := range order { order[i] %= 2*len(order)/3 }"}}},
 
 		// validation
 		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",
-			edits: []edit{{"v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)", "v.Reward, v.Accuracy = 1.1*stat.Mean(v.Rewards), stat.Mean(v.Accuracies)"}}},
+			edits: []edit{{"v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)", "v.Reward, v.Accuracy = " +
+				"1.1*stat.Mean(v.Rewards), stat.Mean(v.Accuracies)"}}},
 		{name: "validation adds to every score", check: "validation_differs",
-			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = append(v.Rewards, x+0.05) }"}}},
+			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = " +
+				"append(v.Rewards, x+0.05) }"}}},
 		{name: "validation scores the next query's answer", check: "validation_differs",
-			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, 1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
+			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, " +
+				"1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
 		{name: "validation is reported too high", check: "validation_misreported",
 			edits: []edit{{"s.doc.Scored(v.Rewards)", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.Rewards)`}}},
 	}
@@ -214,7 +256,8 @@ const (
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.
 func offline(_ *testing.T, more ...string) []string {
-	return append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false", "logging.tensorboard=false",
+	return append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false",
+		"logging.tensorboard=false",
 		"data.shapes.train_queries=96", "data.shapes.reader_questions=30", "data.shapes.val_queries=24", "data.shapes.dev_queries=0",
 		"rce.epochs=1", "grpo.epochs=2"}, more...)
 }
@@ -227,7 +270,8 @@ func online(t *testing.T, more ...string) []string {
 // answering is a run of 6 steps of a tiny vision-language model on its own answers. From random weights every
 // answer is cut at the length limit.
 func answering(_ *testing.T, more ...string) []string {
-	return append([]string{"exp=shapes_vl", "schedule=[rce,grpo]", "threads=1", "seed=3", "data.batch_size=16", "report.plots=false", "logging.tensorboard=false",
+	return append([]string{"exp=shapes_vl", "schedule=[rce,grpo]", "threads=1", "seed=3", "data.batch_size=16", "report.plots=false",
+		"logging.tensorboard=false",
 		"rewards.vqa.weight=0", "rewards.length.weight=1", "rce.epoch_queries=32", "grpo.epochs=1", "grpo.epoch_queries=64",
 		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=1",
 		"vl.scratch.vision={depth: 1, hidden_size: 32, intermediate_size: 48, num_heads: 2, fullatt_block_indexes: [0]}",
@@ -283,7 +327,8 @@ func plantedProgram(t *testing.T) string {
 		put(path, sources[path])
 	}
 	for pkg, clause := range packages {
-		put(filepath.Join(pkg, "planted.go"), clause+"\n\nimport \"os\"\n\nfunc planted(name string) bool { return os.Getenv(\"FULCRUM_PLANT\") == name }\n")
+		put(filepath.Join(pkg, "planted.go"), clause+"\n\nimport \"os\"\n\nfunc planted(name string) bool { return "+
+			"os.Getenv(\"FULCRUM_PLANT\") == name }\n")
 	}
 	text, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
@@ -369,7 +414,8 @@ func (m *mutation) find(t *testing.T, sources map[string]string) string {
 	}
 	if len(files) != 1 {
 		slices.Sort(files)
-		t.Errorf("plant %q: its place stands in the sources %d times %v, want once; where the code has changed, give the plant its new text:\n%s", m.plants[0], len(files), files, m.old)
+		t.Errorf("plant %q: its place stands in the sources %d times %v, want once; where the code has changed, give the plant its new text:\n%s",
+			m.plants[0], len(files), files, m.old)
 		return ""
 	}
 	return files[0]

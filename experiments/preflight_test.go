@@ -47,8 +47,10 @@ func TestPreflightChangesNothing(t *testing.T) {
 			"grpo_online.epochs=1", "selector.dropout=0.1", "report.plots=false", "logging.tensorboard=false"),
 		"shapes_vl": {"exp=shapes_vl", "data.batch_size=4", "data.shapes.train_queries=24", "data.shapes.reader_questions=4",
 			"data.shapes.val_queries=8", "data.shapes.dev_queries=8", "data.shapes.pool_size=8",
-			"sft.epochs=1", "rce.epoch_queries=8", "grpo.epochs=1", "grpo.epoch_queries=8", "vl.scratch.hidden_size=16", "vl.scratch.intermediate_size=16", "vl.scratch.num_hidden_layers=1",
-			"vl.scratch.vision.depth=1", "vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=16", "vl.scratch.vision.fullatt_block_indexes=[0]", "doctor.enabled=false", "report.plots=false", "logging.tensorboard=false"},
+			"sft.epochs=1", "rce.epoch_queries=8", "grpo.epochs=1", "grpo.epoch_queries=8", "vl.scratch.hidden_size=16",
+			"vl.scratch.intermediate_size=16", "vl.scratch.num_hidden_layers=1",
+			"vl.scratch.vision.depth=1", "vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=16",
+			"vl.scratch.vision.fullatt_block_indexes=[0]", "doctor.enabled=false", "report.plots=false", "logging.tensorboard=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on, off := folder(t), folder(t)

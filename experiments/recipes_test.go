@@ -37,7 +37,8 @@ func TestRecipesTrain(t *testing.T) {
 		},
 		{
 			"qwen2_5_vl_actions",
-			"rewards.format.weight=0.3 rewards.accuracy.weight=0.7 rewards.accuracy.split=numbered rewards.accuracy.tagged=true vl.lora.rank=8 grpo.group_size=8",
+			"rewards.format.weight=0.3 rewards.accuracy.weight=0.7 rewards.accuracy.split=numbered rewards.accuracy.tagged=true vl.lora.rank=8 " +
+				"grpo.group_size=8",
 			clips, nil, []string{"self_attn.q_proj.lora_A"},
 		},
 		{
@@ -48,7 +49,8 @@ func TestRecipesTrain(t *testing.T) {
 		},
 		{
 			"qwen2_5_vl_notebook",
-			"grpo.group_size=4 grpo.kl.beta=0.04 grpo.clip.epsilon=0.2 vl.lora.rank=8 vl.lora.alpha=32 grpo.sample_temperature=0.9 vl.generation.top_p=0.95",
+			"grpo.group_size=4 grpo.kl.beta=0.04 grpo.clip.epsilon=0.2 vl.lora.rank=8 vl.lora.alpha=32 grpo.sample_temperature=0.9 " +
+				"vl.generation.top_p=0.95",
 			func(t *testing.T) string { return conversations(t, 4) }, nil, []string{"self_attn.q_proj.lora_A"},
 		},
 		{
@@ -74,7 +76,8 @@ func TestRecipesTrain(t *testing.T) {
 			data, dir := tc.data(t), folder(t)
 			mustRun(t, append([]string{"exp=" + tc.preset, "threads=1", "vl.path=" + filepath.Join(root, "tiny_tied"),
 				"vl.dtype=float32", "data.conversations.train=" + data,
-				"data.conversations.val=" + data, "vl.generation.max_new_tokens=8", "rewards.length.weight=1", "report.plots=false", "hydra.run.dir=" + dir}, tc.more...)...)
+				"data.conversations.val=" + data, "vl.generation.max_new_tokens=8", "rewards.length.weight=1", "report.plots=false", "hydra.run.dir=" +
+					dir}, tc.more...)...)
 			rows := readRows(t, filepath.Join(dir, "metrics.jsonl"))
 			moved := 0.0
 			for _, row := range rows {

@@ -45,7 +45,8 @@ func TestVerdictWithoutAReader(t *testing.T) {
 				}
 				want := map[string]float64{"recorded_order recorded_reward": 1, "recorded_order top1_accuracy": 1,
 					"recorded_order pair_accuracy": 1,
-					"random recorded_reward":       (1 + 1.0/2 + 1.0/3 + 1.0/4) / 4, "random top1_accuracy": 0.25, "random pair_accuracy": 0.5}[policy+" "+metric]
+					"random recorded_reward":       (1 + 1.0/2 + 1.0/3 + 1.0/4) / 4, "random top1_accuracy": 0.25, "random pair_accuracy": 0.5}[policy+" "+
+					metric]
 				if want > 0 && math.Abs(evals[i].Mean()-want) > 1e-12 {
 					t.Errorf("%s of %s on %s: got %v, want %v", metric, policy, split, evals[i].Mean(), want)
 				}

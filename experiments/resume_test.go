@@ -130,7 +130,9 @@ func TestEverySteps(t *testing.T) {
 	t.Parallel()
 	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep_states=1", "checkpoint.keep=2",
 		"data.shapes.train_queries=64",
-		"schedule=[rce,grpo,grpo_online]", "grpo_online.epochs=1", "selector.dropout=0.1", "grpo.temperature.enabled=true", "grpo.num_iterations=2") // all that has a state
+		// all that has a state
+		"schedule=[rce,grpo,grpo_online]", "grpo_online.epochs=1", "selector.dropout=0.1", "grpo.temperature.enabled=true",
+		"grpo.num_iterations=2")
 	whole := folder(t)
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
 	want := outcomeOf(t, whole)

@@ -322,8 +322,9 @@ func (r *run) finish(taskErr error) error {
 func (r *run) summary(taskErr error) record.Summary {
 	s := record.Summary{
 		State: record.StateDone, Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides,
-		Seed: r.Config.Seed, Device: r.Device, Threads: r.Threads(), Start: r.begin.Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
-		Versions: r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{}, Findings: []record.Finding{},
+		Seed: r.Config.Seed, Device: r.Device, Threads: r.Threads(), Start: r.begin.Format(time.RFC3339),
+		WallSeconds: time.Since(r.begin).Seconds(),
+		Versions:    r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{}, Findings: []record.Finding{},
 	}
 	if r.earlier.seconds > 0 {
 		s.Start = r.earlier.start.Format(time.RFC3339)

@@ -110,7 +110,8 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	env := []string{"JUDGE_KEY=" + key, "JUDGE_PW=" + pw, "JUDGE_TOKEN=" + query}
 	args := tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=1", "data.summaries.train=8", "report.plots=false",
 		"rewards.external.weight=0.5", "rewards.external.retries=0",
-		"rewards.external.url='http://me:${oc.env:JUDGE_PW}@"+host+"/score?token=${oc.env:JUDGE_TOKEN}'", `+rewards.external.headers={X-Api-Key: '${oc.env:JUDGE_KEY}'}`,
+		"rewards.external.url='http://me:${oc.env:JUDGE_PW}@"+host+"/score?token=${oc.env:JUDGE_TOKEN}'",
+		`+rewards.external.headers={X-Api-Key: '${oc.env:JUDGE_KEY}'}`,
 		`+hydra.job.env_set={OTHER_KEY: '${oc.env:JUDGE_KEY}'}`)
 	for _, code := range []int{0, 1} {
 		fail.Store(int32(code) * (asked.Load() - 1)) // the last request but one, if any

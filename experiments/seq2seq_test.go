@@ -155,7 +155,8 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 		t.Errorf("exit code %d, want 1\n%s", p.code, p.stderr)
 	}
 	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both",
-		in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the model only 128 positions",
+		in + ":4: token 1 of the source has id 4000", in + `:5: "source": want a text`, in + ":7: the completion has 129 tokens, but the " +
+			"model only 128 positions",
 		in + ":8: want one JSON object: entry 1 of a list of token ids is null", in + ":9: not UTF-8", "7 bad lines: 2, 3, 4, 5, 7, 8, 9"} {
 		if !strings.Contains(p.stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.stderr)
@@ -204,8 +205,10 @@ func TestTextModelLimits(t *testing.T) {
 func tinySummaries(model string, more ...string) []string {
 	return append([]string{"exp=summaries_tiny", "threads=1", "seed=3", "schedule=[sft,rce,grpo]", "data.batch_size=8",
 		"data.summaries.train=24", "data.summaries.val=8", "data.summaries.test=8",
-		"seq2seq.scratch.model=" + model, "seq2seq.scratch.d_model=16", "seq2seq.scratch.d_ff=24", "seq2seq.scratch.num_heads=2", "seq2seq.scratch.vocab_size=300", "seq2seq.generation.max_new_tokens=24",
-		"sft.epochs=2", "rce.epochs=1", "rce.rollout=online", "rce.average=token", "grpo.epochs=2", "grpo.num_iterations=2", "grpo.group_size=3", "rewards.length.weight=0.5"}, more...)
+		"seq2seq.scratch.model=" + model, "seq2seq.scratch.d_model=16", "seq2seq.scratch.d_ff=24", "seq2seq.scratch.num_heads=2",
+		"seq2seq.scratch.vocab_size=300", "seq2seq.generation.max_new_tokens=24",
+		"sft.epochs=2", "rce.epochs=1", "rce.rollout=online", "rce.average=token", "grpo.epochs=2", "grpo.num_iterations=2", "grpo.group_size=3",
+		"rewards.length.weight=0.5"}, more...)
 }
 
 // Killed anywhere and resumed, a run of the encoder-decoder ends with the same bytes.

@@ -126,8 +126,10 @@ func TestStudyFailedParent(t *testing.T) {
 	good := strings.TrimPrefix(data[1], "data.beams=")
 	later := filepath.Join(filepath.Dir(good), "later.json")
 	args := small([]string{data[0], data[2]}, "-m", "hydra/sweeper=study", "hydra.sweep.dir="+dir, "logging.progress=false",
-		fmt.Sprintf("+hydra.sweeper.arms={bad: {overrides: ['schedule=[rce]', 'data.beams=%s']}, child: {from: bad, overrides: ['schedule=[grpo]', 'data.beams=%[2]s']}, "+
-			"grandchild: {from: child, overrides: ['schedule=[rce]', 'data.beams=%[2]s']}, other: {overrides: ['schedule=[rce]', 'data.beams=%[2]s']}}", later, good))
+		fmt.Sprintf("+hydra.sweeper.arms={bad: {overrides: ['schedule=[rce]', 'data.beams=%s']}, child: {from: bad, overrides: "+
+			"['schedule=[grpo]', 'data.beams=%[2]s']}, "+
+			"grandchild: {from: child, overrides: ['schedule=[rce]', 'data.beams=%[2]s']}, other: {overrides: ['schedule=[rce]', "+
+			"'data.beams=%[2]s']}}", later, good))
 	r := run(t, args...)
 	if last := lastLine(r.stderr); r.code != 1 || !strings.Contains(last, "1 of 4 jobs failed and 2 that start from them were skipped") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
@@ -218,7 +220,8 @@ func TestStudyChecksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	study := func(arms, questions string) []string {
-		write(t, filepath.Join(conf, "exp/mine.yaml"), "# @package _global_\ndefaults:\n  - override /hydra/sweeper: study\nhydra:\n  sweeper:\n    arms:\n"+arms+"    questions:\n"+questions)
+		write(t, filepath.Join(conf, "exp/mine.yaml"), "# @package _global_\ndefaults:\n  - override /hydra/sweeper: study\nhydra:\n  "+
+			"sweeper:\n    arms:\n"+arms+"    questions:\n"+questions)
 		return []string{"--config-dir", conf, "-m", "exp=mine", "hydra.sweep.dir=" + dir}
 	}
 	const two = "      rce: {overrides: [\"schedule=[rce]\"]}\n      grpo: {from: rce, overrides: [\"schedule=[grpo]\"]}\n"
@@ -264,7 +267,9 @@ func TestStudyAsksAnew(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(conf, "exp"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: study\nhydra:\n  sweeper:\n    arms:\n      rce: {overrides: [\"schedule=[rce]\"]}\n      grpo: {from: rce, overrides: [\"schedule=[grpo]\"]}\n    questions:\n      - {ask: QUESTION, arm: grpo, against: rce, split: val}\n"
+	const text = "# @package _global_\ndefaults:\n  - override /hydra/sweeper: study\nhydra:\n  sweeper:\n    arms:\n      rce: " +
+		"{overrides: [\"schedule=[rce]\"]}\n      grpo: {from: rce, overrides: [\"schedule=[grpo]\"]}\n    questions:\n      - {ask: " +
+		"QUESTION, arm: grpo, against: rce, split: val}\n"
 	file := filepath.Join(conf, "exp/mine.yaml")
 	write(t, file, strings.Replace(text, "QUESTION", "What is it worth", 1))
 	mustRun(t, append([]string{"--config-dir", conf, "-m", "hydra.sweep.dir=" + dir, "report.plots=false"},

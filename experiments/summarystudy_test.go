@@ -15,7 +15,8 @@ import (
 func smallStudy(more ...string) []string {
 	return append([]string{"-m", "exp=summarize_study", "seed=0", "hydra.launcher.n_jobs=1", "data.summaries.train=48",
 		"data.summaries.val=16", "data.summaries.test=20",
-		"data.eval.train_queries=12", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1", "seq2seq.scratch.num_decoder_layers=1",
+		"data.eval.train_queries=12", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1",
+		"seq2seq.scratch.num_decoder_layers=1",
 		"seq2seq.generation.max_new_tokens=12", "sft.epochs=1", "preflight.enabled=false", "doctor.enabled=false"}, more...)
 }
 

@@ -88,7 +88,8 @@ func TestEvaluationsCountImages(t *testing.T) {
 	var results, annotations []string
 	for id := range 8 {
 		results = append(results, fmt.Sprintf(`{"question_id": %d, "answer": "cat"}`, id))
-		annotations = append(annotations, fmt.Sprintf(`{"question_id": %d, "image_id": %d, "scene": "s%d", "answers": [%s{"answer": "cow"}]}`, id, 700+id/2, id%3, strings.Repeat(`{"answer": "cat"},`, 9)))
+		annotations = append(annotations, fmt.Sprintf(`{"question_id": %d, "image_id": %d, "scene": "s%d", "answers": [%s{"answer": "cow"}]}`, id,
+			700+id/2, id%3, strings.Repeat(`{"answer": "cat"},`, 9)))
 	}
 	write(t, filepath.Join(work, "results.json"), "["+strings.Join(results, ",")+"]")
 	write(t, filepath.Join(work, "truth.json"), `{"annotations": [`+strings.Join(annotations, ",")+`]}`)
@@ -143,7 +144,8 @@ func TestARunKnowsItsClusters(t *testing.T) {
 		}
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
-	if want := "Questions that belong together, such as those about one image, count as one: 48 questions in 16 clusters."; !strings.Contains(report, want) {
+	want := "Questions that belong together, such as those about one image, count as one: 48 questions in 16 clusters."
+	if !strings.Contains(report, want) {
 		t.Errorf("report.md lacks %q", want)
 	}
 }

@@ -21,7 +21,8 @@ func TestReportOfTokenRun(t *testing.T) {
 			t.Errorf("no %q in the report:\n%s", want, report)
 		}
 	}
-	if line, _, _ := strings.Cut(read(t, filepath.Join(dir, "completions.jsonl")), "\n"); !strings.Contains(line, `"question":"<image>`) || !strings.Contains(line, `"answers":["`) {
+	if line, _, _ := strings.Cut(read(t, filepath.Join(dir, "completions.jsonl")), "\n"); !strings.Contains(line, `"question":"<image>`) ||
+		!strings.Contains(line, `"answers":["`) {
 		t.Errorf("completions.jsonl does not say what was asked: %s", line)
 	}
 	for _, word := range []string{"shot", "selector", "Selections", "similarity", "candidate"} {

@@ -16,7 +16,8 @@ import (
 
 func TestBest(t *testing.T) {
 	h := []bestCandidate{
-		{"init", 0, "init", 0.5, 0, 0, true}, {"rce", 1, "a", 0.7, 0.2, 0, true}, {"rce", 2, "b", 0.9, 2, 0, true}, {"grpo", 1, "c", 0.7, 0.1, 0, true}, {"grpo", 2, "d", 0.6, 0.1, 0, true},
+		{"init", 0, "init", 0.5, 0, 0, true}, {"rce", 1, "a", 0.7, 0.2, 0, true}, {"rce", 2, "b", 0.9, 2, 0, true},
+		{"grpo", 1, "c", 0.7, 0.1, 0, true}, {"grpo", 2, "d", 0.6, 0.1, 0, true},
 	}
 	for _, tc := range []struct {
 		name      string
@@ -30,8 +31,10 @@ func TestBest(t *testing.T) {
 		{"smallest loss where nothing scores", BestOptions{}, false, h, "init", true},
 		{"kl_max excludes, ties go to the earlier", BestOptions{KLMax: new(1.0)}, true, h, "a", true},
 		{"none qualifies: lowest KL", BestOptions{KLMax: new(0.05)}, true, h[1:], "c", false},
-		{"NaN never wins, nor stays", BestOptions{}, true, []bestCandidate{{Phase: "init", File: "init", Value: math.NaN()}, {Phase: "rce", Epoch: 1, File: "a", Value: 0.1, KL: 1}, {Phase: "rce", Epoch: 2, File: "b", Value: math.NaN(), KL: 1}}, "a", true},
-		{"ties within a phase go to the lowest loss", BestOptions{}, true, []bestCandidate{{Phase: "sft", File: "a", Loss: 3}, {Phase: "sft", File: "b", Loss: 2}, {Phase: "sft", File: "c", Loss: 2}, {Phase: "grpo", File: "d", Loss: 1}}, "b", true},
+		{"NaN never wins, nor stays", BestOptions{}, true, []bestCandidate{{Phase: "init", File: "init", Value: math.NaN()},
+			{Phase: "rce", Epoch: 1, File: "a", Value: 0.1, KL: 1}, {Phase: "rce", Epoch: 2, File: "b", Value: math.NaN(), KL: 1}}, "a", true},
+		{"ties within a phase go to the lowest loss", BestOptions{}, true, []bestCandidate{{Phase: "sft", File: "a", Loss: 3},
+			{Phase: "sft", File: "b", Loss: 2}, {Phase: "sft", File: "c", Loss: 2}, {Phase: "grpo", File: "d", Loss: 1}}, "b", true},
 		{"mode min", BestOptions{Metric: new("val_reward"), Mode: new("min")}, true, h, "init", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -89,7 +92,8 @@ func TestMetadataOfNonFiniteMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Free)
-	if err := saveWeights(path, p, "grpo", 1, "hash", Metrics{"val_loss": math.NaN(), "kl": math.Inf(1), "lr": math.Inf(-1), "val_kl": 0.5}); err != nil {
+	if err := saveWeights(path, p, "grpo", 1, "hash", Metrics{"val_loss": math.NaN(), "kl": math.Inf(1), "lr": math.Inf(-1),
+		"val_kl": 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := pointer.ReadCheckpoint(path)

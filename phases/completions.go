@@ -106,7 +106,8 @@ func MeasureTexts(b *selector.Batch, tokens int) TextMetrics {
 
 // SampleGroups draws g candidates of up to steps actions for each query from a policy and has them scored, as the online
 // phases do. The preflight compares their rewards with those of each candidate alone.
-func SampleGroups(p selector.Policy, src selector.Source, queries []int, g, steps int, temperature float64, key uint64) (*selector.Batch, error) {
+func SampleGroups(p selector.Policy, src selector.Source, queries []int, g, steps int, temperature float64, key uint64) (*selector.Batch,
+	error) {
 	scorer, ok := src.(selector.Scorer)
 	if !ok || !scorer.CanScore() {
 		return nil, fmt.Errorf("%s has no reward function: sampled candidates cannot be scored", src.Name())

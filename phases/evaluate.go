@@ -42,7 +42,9 @@ func (s *scheduler) finish() (Result, error) {
 	if s.rule.sign < 0 {
 		mode = "min"
 	}
-	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL, Pruned: s.pos.Pruned}
+	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
+		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL,
+		Pruned: s.pos.Pruned}
 	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}
@@ -53,7 +55,8 @@ func (s *scheduler) finish() (Result, error) {
 		return r, err
 	}
 	if nearest, none := s.rule.outside(s.pos.History); none {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("no epoch has val_kl ≤ %g (checkpoint.best.kl_max): best is the initial policy; the nearest is %s epoch %d with %.4g nats", s.rule.klMax, nearest.Phase, nearest.Epoch, nearest.KL))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("no epoch has val_kl ≤ %g (checkpoint.best.kl_max): best is the initial policy; the "+
+			"nearest is %s epoch %d with %.4g nats", s.rule.klMax, nearest.Phase, nearest.Epoch, nearest.KL))
 		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
 			return r, err
 		}
@@ -81,7 +84,8 @@ func (s *scheduler) finish() (Result, error) {
 
 // evaluateHeldOut scores a policy on the queries that enter no choice: held-out ones, whose result it returns (nil
 // where there are none), and training queries.
-func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation, err error) {
+func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation,
+	err error) {
 	data := s.env.Data
 	for _, of := range []struct {
 		split string

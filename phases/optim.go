@@ -131,7 +131,8 @@ func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limi
 
 // NewLearner returns the optimizer of a phase of total steps with peak learning rate lr. Parameters whose name contains
 // one of freeze stay as they are.
-func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched schedule.LROptions, total int, freeze []string) (*Learner, error) {
+func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched schedule.LROptions, total int, freeze []string) (*Learner,
+	error) {
 	p := env.Policy.Params()
 	groups, err := opt.ownRates(p, lr)
 	if err != nil {
@@ -141,8 +142,9 @@ func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched sche
 	if err != nil {
 		return nil, err
 	}
-	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen),
-		phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}
+	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
+		Frozen: frozenParts(p, frozen),
+		phase:  phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}
 	if len(groups) > 0 || len(frozen) > 0 {
 		l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })
 	}

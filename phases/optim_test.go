@@ -21,7 +21,8 @@ func (p ofParams) Params() *torchx.Params { return p.p }
 
 // The merger and the vision tower learn at rates of their own, all by the phase's schedule; frozen parameters stay.
 func TestLearningRatesOfParts(t *testing.T) {
-	names := []string{"model.layers.0.mlp.up_proj.weight", "model.visual.merger.mlp.0.weight", "visual.blocks.0.attn.qkv.weight", "visual.merger.ln_q.weight"}
+	names := []string{"model.layers.0.mlp.up_proj.weight", "model.visual.merger.mlp.0.weight", "visual.blocks.0.attn.qkv.weight",
+		"visual.merger.ln_q.weight"}
 	specs := make([]torchx.Spec, len(names))
 	for i, name := range names {
 		specs[i] = torchx.Spec{Name: name, Shape: []int{1}}
@@ -44,7 +45,8 @@ func TestLearningRatesOfParts(t *testing.T) {
 			opt := DefaultOptimOptions()
 			opt.WeightDecay, opt.GradClipNorm = 0, 0
 			tc.opt(&opt)
-			l, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 2e-3, schedule.LROptions{Name: "constant", WarmupRatio: 0.4}, 10, tc.freeze)
+			l, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 2e-3, schedule.LROptions{Name: "constant", WarmupRatio: 0.4}, 10,
+				tc.freeze)
 			if err != nil {
 				t.Fatal(err)
 			}

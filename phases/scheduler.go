@@ -61,7 +61,8 @@ type scheduler struct {
 // ErrInterrupted when ctx ends, once the state is saved.
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
-	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
+	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir),
+		doc: doctor.New(plan.Doctor)}
 	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
@@ -198,7 +199,8 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 	}
 	var stop *doctor.StopError
 	if err := doctor.Judge(findings); errors.As(err, &stop) {
-		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop, stop.Finding.Check)
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop,
+			stop.Finding.Check)
 	}
 	return nil
 }
@@ -291,5 +293,6 @@ func (s *scheduler) note(phase string, epoch int, name, message string) error {
 }
 
 func (s *scheduler) tell(severity, phase string, epoch int, name, message string) error {
-	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep, Metrics{"event": name, "severity": severity, "message": message})
+	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep,
+		Metrics{"event": name, "severity": severity, "message": message})
 }

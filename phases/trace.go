@@ -34,7 +34,8 @@ func CheckRewards(b *selector.Batch, allowed bool) error {
 	for at, r := range b.Rewards {
 		if notFinite(r) && b.Valid[at] && !allowed {
 			q := b.Queries[at/b.G]
-			return &NonFiniteError{What: fmt.Sprintf("query %d of %s: candidate %d of its group has reward %v", b.Source.ID(q), b.Source.Name(), at%b.G, r),
+			return &NonFiniteError{What: fmt.Sprintf("query %d of %s: candidate %d of its group has reward %v", b.Source.ID(q), b.Source.Name(),
+				at%b.G, r),
 				Hint: "look at what scores it", given: true}
 		}
 	}

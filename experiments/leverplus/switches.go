@@ -156,7 +156,8 @@ func ShellLine(argv []string) string {
 // Help returns what -h prints.
 func Help() string {
 	var b strings.Builder
-	b.WriteString("run lever-plus --beam_data beams.json --img_emb emb.pt --sft_ckpt sft.ckpt --output_dir results/grpo --grpo_epochs 5 [key=value …]\n\n" +
+	b.WriteString("run lever-plus --beam_data beams.json --img_emb emb.pt --sft_ckpt sft.ckpt --output_dir results/grpo --grpo_epochs 5 " +
+		"[key=value …]\n\n" +
 		"The Python reference's own switches: prints the overrides that they mean, and runs them. Further overrides may\n" +
 		"follow (selector.num_heads=8 data.legacy_pool=gathered).\n\n")
 	for _, s := range Switches() {

@@ -28,7 +28,8 @@ func Hooks(normalize func([]float64) []float64) grpo.Hooks {
 
 // Weights returns RCE's weights of a batch. With top1 they imitate the first listed beam by the mean over its steps
 // (defect D14); otherwise an infinite reward makes the weights of its group NaN.
-func Weights(top1, normalized, relative bool, normalize func([]float64) []float64) func(*selector.Batch, float64) ([]float64, group.WeightStats) {
+func Weights(top1, normalized, relative bool, normalize func([]float64) []float64) func(*selector.Batch, float64) ([]float64,
+	group.WeightStats) {
 	return func(b *selector.Batch, tau float64) ([]float64, group.WeightStats) {
 		if top1 {
 			return firstWeights(b)

@@ -43,7 +43,8 @@ func compatPlan(train *pointer.Source) phases.Plan {
 	opt.Curriculum = advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3, LateTopK: new(5), Baseline: "subset"}
 	sched := schedule.LROptions{Name: "constant"}
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
-		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0), grpo.New("grpo", opt, phases.DefaultOptimOptions(), sched, train, 16)}}
+		rce.New(rceOpt, phases.DefaultOptimOptions(), sched, train, 16, 0),
+		grpo.New("grpo", opt, phases.DefaultOptimOptions(), sched, train, 16)}}
 }
 
 // TestResumeIsExact: the stale gradients, and an old policy with other heads, go on exactly where they were.

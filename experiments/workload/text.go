@@ -402,7 +402,8 @@ func (w *textWorkload[P]) Examples(env *phases.Env, result phases.Result) error 
 		}
 		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference,
 			RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
-			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}}, After: []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
+			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}},
+			After:  []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}
 	return writeExamples(w.job, out)
 }

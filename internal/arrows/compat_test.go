@@ -13,7 +13,8 @@ var compatWords = regexp.MustCompile(`\b[Cc]ompat|[a-z]Compat|lever_plus|lever-p
 
 // compatRoom reports whether a file may hold them: the room itself, the verb, the key, and where hooks are filled.
 func compatRoom(file string) bool {
-	for _, room := range []string{"experiments/leverplus/", "cmd/run/verb", "experiments/job/config.go", "experiments/tasks/train.go", "experiments/workload/"} {
+	for _, room := range []string{"experiments/leverplus/", "cmd/run/verb", "experiments/job/config.go", "experiments/tasks/train.go",
+		"experiments/workload/"} {
 		if strings.HasPrefix(file, room) {
 			return true
 		}
@@ -28,7 +29,8 @@ func compatElsewhere() []string {
 		"beamdata/options.go", "beamdata/record.go", "beamdata/rl.go", "beamdata/rl_compat.go", "beamdata/set.go", "beamdata/split.go",
 		"experiments/checks/preflight.go", "experiments/job/phase_rce.go", "experiments/tasks/evaluate.go",
 		"reports/record/metric.go", "reports/record/tfevents.go",
-		"rewardutil/advantage/advantages.go", "rewardutil/advantage/curriculum.go", "rewardutil/group/normalize.go", "rewardutil/torchorder/order.go",
+		"rewardutil/advantage/advantages.go", "rewardutil/advantage/curriculum.go", "rewardutil/group/normalize.go",
+		"rewardutil/torchorder/order.go",
 		"rewardutil/vqa/accuracy.go", "rewardutil/vqa/evaluate.go",
 	}
 }

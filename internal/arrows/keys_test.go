@@ -26,7 +26,8 @@ var unread = map[string]string{
 // Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is
 // what docs/configuration.md is made from. Validation does not count as reading, and neither does setting a default.
 func TestEveryKeyIsRead(t *testing.T) {
-	const mode = packages.NeedName | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps
+	const mode = packages.NeedName | packages.NeedSyntax |
+		packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps
 	loaded, err := packages.Load(&packages.Config{Mode: mode, Dir: "../.."}, "fulcrum/...")
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 	page, _, _ = strings.Cut(page, "\n## ")
 	rows := find("(?m)^\\| `(\\S+)` \\| \\S", page)
 	if !found || len(direct) < 10 || !slices.Equal(direct, rows) {
-		t.Errorf("direct requirements of go.mod:\n%s\nrows under Dependencies in docs/architecture.md:\n%s", strings.Join(direct, "\n"), strings.Join(rows, "\n"))
+		t.Errorf("direct requirements of go.mod:\n%s\nrows under Dependencies in docs/architecture.md:\n%s", strings.Join(direct, "\n"),
+			strings.Join(rows, "\n"))
 	}
 }

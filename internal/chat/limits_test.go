@@ -46,7 +46,8 @@ func TestHostileTemplates(t *testing.T) {
 		{"itself included", "{% include '/template' %}", "'include' not found"},
 		{"itself imported", "{% import '/template' as t %}", "'import' not found"},
 		{"a block that shows itself", "{% block a %}{{ self.a() }}{% endblock %}", "'block' not found"},
-		{"a caller that calls itself", "{% set ns = namespace() %}{% macro f() %}{% set ns.c = caller %}{{ caller() }}{% endmacro %}{% call f() %}{{ ns.c() }}{% endcall %}", "'call' not found"},
+		{"a caller that calls itself", "{% set ns = namespace() %}{% macro f() %}{% set ns.c = caller %}{{ caller() }}{% endmacro %}{% call " +
+			"f() %}{{ ns.c() }}{% endcall %}", "'call' not found"},
 		{"a loop that calls itself", "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "recursive"},
 		{"brackets", "{{ " + nest("(", "1", ")", 50_000) + " }}", "in each other"},
 		{"lists", "{{ " + nest("[", "1", "]", 50_000) + " }}", "in each other"},
@@ -63,10 +64,12 @@ func TestHostileTemplates(t *testing.T) {
 		{"a long range", "{% for i in range(1000000000000) %}x{% endfor %}", "a range of 1000000000000 numbers"},
 		{"a long range that is left", "{% for i in range(1000000000000) %}{% break %}{% endfor %}", "a range of"},
 		{"a range down", "{% for i in range(0, -1000000000000, -1) %}x{% endfor %}", "a range of"},
-		{"loops in loops", "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}{% endfor %}{% endfor %}{% endfor %}", "asks for too much"},
+		{"loops in loops", "{% for a in range(10000) %}{% for b in range(10000) %}{% for c in range(10000) %}" +
+			"{% endfor %}{% endfor %}{% endfor %}", "asks for too much"},
 		{"loops over texts", "{% set x = 'a' * 100000 %}{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}", "steps"},
 		{"much output", "{% set x = 'a' * 1000000 %}{% for a in range(100) %}{{ x }}{% endfor %}", "MB of output"},
-		{"much output of a macro", "{% macro f() %}{% for a in range(100) %}{{ messages[1].content * 10000 }}{% endfor %}{% endmacro %}{% set x = f() %}", "MB of output"},
+		{"much output of a macro", "{% macro f() %}{% for a in range(100) %}{{ messages[1].content * 10000 }}{% endfor %}{% endmacro %}{% " +
+			"set x = f() %}", "MB of output"},
 		{"much output of a set", "{% set x %}{% for a in range(100) %}{{ 'a' * 1000000 }}{% endfor %}{% endset %}", "MB of output"},
 		{"center", "{{ 'a'.center(10000000000) }}{{ 'a'|center(10000000000) }}", "center"},
 		{"center by a filter", "{{ 'a'|center(10000000000) }}", "center"},
@@ -90,8 +93,10 @@ func TestHostileTemplates(t *testing.T) {
 			"a value of more than 16 MB"},
 		{"doubling by +", "{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
 			"a value of more than 16 MB"},
-		{"doubling of lists", "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", "a value of more than 16 MB"},
-		{"doubling of dicts", "{% set ns = namespace(x=1) %}{% for i in range(100) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ ns.x|tojson }}", "a value of more than 16 MB"},
+		{"doubling of lists", "{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+			"a value of more than 16 MB"},
+		{"doubling of dicts", "{% set ns = namespace(x=1) %}{% for i in range(100) %}{% set ns.x = {'a': ns.x, 'b': ns.x} %}{% endfor %}{{ " +
+			"ns.x|tojson }}", "a value of more than 16 MB"},
 		{"lists in lists", "{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
 			"a value with more than"},
 		{"a namespace that holds itself", "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "a value with more than"},
@@ -157,7 +162,8 @@ func TestTemplatesOfHonestSize(t *testing.T) {
 func FuzzTemplate(f *testing.F) {
 	for _, source := range []string{qwenVLSource, qwenTextSource, "{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f('a') }}",
 		"{% set ns = namespace(x=[]) %}{% for i in range(9) %}{% set ns.x = [ns.x, i] %}{% endfor %}{{ ns.x|tojson|center(99) }}",
-		"{{ messages[0].content.split(' ')|map('upper')|join('x' * 9) if messages is defined and not add_generation_prompt else '%9d'|format(3) }}"} {
+		"{{ messages[0].content.split(' ')|map('upper')|join('x' * 9) if messages is defined and not add_generation_prompt else " +
+			"'%9d'|format(3) }}"} {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) { renderHostile(t, source) })

@@ -262,7 +262,8 @@ func unsupported(what, got string, want ...string) error {
 func openParts(folder string, config []byte) (*Tokenizer, error) {
 	data, err := regular.ReadFile(filepath.Join(folder, "vocab.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: " +
+			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
 	if err != nil {
 		return nil, err

@@ -6,11 +6,14 @@ import "fmt"
 var stepChecks = []func(*Doctor, row){
 	(*Doctor).noSignal, (*Doctor).allGoodGroups, (*Doctor).allBadGroups, (*Doctor).essUniform, (*Doctor).essCollapsed, (*Doctor).batchRepeats,
 	(*Doctor).ratioNotOne, (*Doctor).ratioStuckAtOne, (*Doctor).ratioClipped, (*Doctor).ratioClamped, (*Doctor).objectiveFalls,
-	(*Doctor).klAboveBand, (*Doctor).klBelowBand, (*Doctor).betaAtBound, (*Doctor).betaWrongWay, (*Doctor).klStuckAtZero, (*Doctor).klNotZero, (*Doctor).klNegative,
+	(*Doctor).klAboveBand, (*Doctor).klBelowBand, (*Doctor).betaAtBound, (*Doctor).betaWrongWay, (*Doctor).klStuckAtZero, (*Doctor).klNotZero,
+	(*Doctor).klNegative,
 	(*Doctor).entropyCollapse, (*Doctor).allTruncated, (*Doctor).samplingCut,
 	(*Doctor).gradientSpike, (*Doctor).zeroGradient, (*Doctor).zeroLR, (*Doctor).lossPartsDiffer, (*Doctor).lossDiverges,
-	(*Doctor).lrOffSchedule, (*Doctor).tauOffSchedule, (*Doctor).topKOffCurriculum, (*Doctor).advantageBeyondClip, (*Doctor).advantageNotCentred,
-	(*Doctor).littleSignal, (*Doctor).advantageSigns, (*Doctor).surrogateDiffers, (*Doctor).clipIgnored, (*Doctor).momentsReset, (*Doctor).cutCountsAsWhole,
+	(*Doctor).lrOffSchedule, (*Doctor).tauOffSchedule, (*Doctor).topKOffCurriculum, (*Doctor).advantageBeyondClip,
+	(*Doctor).advantageNotCentred,
+	(*Doctor).littleSignal, (*Doctor).advantageSigns, (*Doctor).surrogateDiffers, (*Doctor).clipIgnored, (*Doctor).momentsReset,
+	(*Doctor).cutCountsAsWhole,
 }
 
 // epochChecks look at every finished epoch's row.

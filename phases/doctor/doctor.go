@@ -160,7 +160,8 @@ func (d *Doctor) say(severity Severity, check, key string, value, limit float64,
 		return
 	}
 	d.state.Said[check] = severity
-	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Value: finite(value), Limit: limit})
+	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Value: finite(value),
+		Limit: limit})
 }
 
 // finite keeps a finding's number one that a state can hold.
@@ -213,7 +214,8 @@ func (r row) get(names ...string) (x [4]float64, ok bool) {
 const firstSteps = 10
 
 // remembered are the metrics that windows look at. Shares of groups are counted from their number.
-var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl", "entropy",
+var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl",
+	"entropy",
 	"truncated_share", "completion_length", "kept_mass", "grad_norm", "loss", "mean_reward", "advantage_gain"}
 
 // remember adds a step's numbers to the windows.

@@ -27,7 +27,8 @@ func grpoLimits() Limits {
 		LR: 1e-3, LRPlan: Plan{Name: "cosine", Warmup: 0.1}, Beta1: 0.9,
 		Policy: &PolicyLoss{ClipLow: 0.2, ClipHigh: 0.2, AdvantageClip: 5, Centred: true, EarlyEpochs: 1, EarlyTopK: 3,
 			OldPolicy: "phase_start", OldIsFresh: func(_ Limits, step int) bool { return step == 0 }, SumOfParts: true, KLPerCandidate: true,
-			KL: KL{Reference: "phase_start", NonNegative: true, Controller: "band", Update: "epoch", BandMin: 0.01, BandMax: 0.1, BetaMin: 1e-3, BetaMax: 10}}}
+			KL: KL{Reference: "phase_start", NonNegative: true, Controller: "band", Update: "epoch", BandMin: 0.01, BandMax: 0.1, BetaMin: 1e-3,
+				BetaMax: 10}}}
 }
 
 // grpoRow is step (from 0) of a healthy phase on recorded groups.
@@ -66,14 +67,17 @@ func rceRow(step int) map[string]any {
 	tau := 2 - 1.5*rising(step)
 	return map[string]any{
 		"loss": 10 - 4*rising(step) + 0.3*wave(step, 1), "lr": 1e-3 * (1 - 0.9*float64(step)/total), "grad_norm": 3 + wave(step, 2),
-		"temperature": tau, "effective_sample_size": 4 - 2*rising(step), "ess_share": 0.8 - 0.4*rising(step), "score_spread": 1 + 0.01*wave(step, 3),
+		"temperature": tau, "effective_sample_size": 4 - 2*rising(step), "ess_share": 0.8 - 0.4*rising(step), "score_spread": 1 +
+			0.01*wave(step, 3),
 		"signal_share": 1.0, "items": 320,
 	}
 }
 
 func epochRow(epoch int) map[string]any {
-	return map[string]any{"loss": 8 - float64(epoch), "lr": 5e-4, "grad_norm": 1.0, "kl": 0.05, "kl_beta": 0.1, "kl_beta_next": 0.1, "mean_reward": 0.4 + 0.01*float64(epoch),
-		"advantage_gain": 0.1 * float64(epoch), "val_loss": 6 - 0.1*float64(epoch), "val_reward": 0.4 + 0.01*float64(epoch), "val_kl": 0.05 * float64(epoch)}
+	return map[string]any{"loss": 8 - float64(epoch), "lr": 5e-4, "grad_norm": 1.0, "kl": 0.05, "kl_beta": 0.1, "kl_beta_next": 0.1,
+		"mean_reward":    0.4 + 0.01*float64(epoch),
+		"advantage_gain": 0.1 * float64(epoch), "val_loss": 6 - 0.1*float64(epoch), "val_reward": 0.4 + 0.01*float64(epoch),
+		"val_kl": 0.05 * float64(epoch)}
 }
 
 // play shows a doctor a whole phase and returns what it says, as check@epoch.step.
@@ -144,8 +148,11 @@ func failures() []failure {
 		{check: "little_signal", step: set(0, f{"signal_share": 0.12}), by: 20, key: "data.reward.mode"},
 		{check: "cut_counts_as_whole", limit: func(l *Limits) { l.Longest, l.Online, l.LengthKey = 16, true, "vl.generation.max_new_tokens" },
 			step: set(0, f{"completion_length": 16.0, "truncated_share": 0.0}), by: 5, key: "vl.generation.max_new_tokens"},
-		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.6 }, step: set(0, f{"clip_factor": 1.0}), by: 1, key: "optim.grad_clip_norm"},
-		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.2 }, step: func(step int, m map[string]any) { m["clip_factor"] = 0.2 / (m["grad_norm"].(float64) + 1e-6) }, by: 1, key: "optim.grad_clip_norm"},
+		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.6 }, step: set(0, f{"clip_factor": 1.0}), by: 1,
+			key: "optim.grad_clip_norm"},
+		{check: "clip_ignored", limit: func(l *Limits) { l.ClipNorm = 0.2 },
+			step: func(step int, m map[string]any) { m["clip_factor"] = 0.2 / (m["grad_norm"].(float64) + 1e-6) }, by: 1,
+			key: "optim.grad_clip_norm"},
 		{check: "moments_reset", step: set(1, f{"optimizer_steps": 1}), by: 2},
 		{check: "moments_reset", step: func(step int, m map[string]any) { m["moment_norm"] = 0.1 * m["grad_norm"].(float64) }, by: 4},
 		{check: "moments_reset", step: func(step int, m map[string]any) { // once, in the middle
@@ -153,12 +160,14 @@ func failures() []failure {
 				m["moment_norm"] = 0.1 * m["grad_norm"].(float64)
 			}
 		}, by: 26},
-		{check: "advantage_signs", step: set(perEpoch, f{"adv_hist": append(make([]float64, 10), 400, 60, 30, 10, 0, 0, 0, 0, 0, 0)}), by: 11, key: "grpo.advantage"},
+		{check: "advantage_signs", step: set(perEpoch, f{"adv_hist": append(make([]float64, 10), 400, 60, 30, 10, 0, 0, 0, 0, 0, 0)}), by: 11,
+			key: "grpo.advantage"},
 		{check: "surrogate_differs", limit: func(l *Limits) { l.Policy.Surrogate = true }, by: 1},
 		{check: "queries_missing", limit: func(l *Limits) { l.Queries = 20 }, by: 10, key: "data.shuffle"},
 		{check: "order_repeats", limit: func(l *Limits) { l.Shuffled = true }, by: 20, key: "data.shuffle"},
 		{check: "ess_uniform", phase: "rce", step: set(0, f{"ess_share": 0.9999}), by: 10, key: "rce.temperature.start"},
-		{check: "ess_collapsed", phase: "rce", step: set(0, f{"ess_share": 0.2, "effective_sample_size": 1.0}), by: 10, key: "rce.temperature.start"},
+		{check: "ess_collapsed", phase: "rce", step: set(0, f{"ess_share": 0.2, "effective_sample_size": 1.0}), by: 10,
+			key: "rce.temperature.start"},
 		{check: "batch_repeats", batch: func(int) []int { return []int{1, 2, 3} }, by: 3, key: "data.shuffle"},
 		{check: "ratio_not_one", step: set(0, f{"mean_ratio": 1.01}), by: 1, key: "grpo.old_policy"},
 		{check: "ratio_not_one", step: func(step int, m map[string]any) {
@@ -190,12 +199,17 @@ func failures() []failure {
 			}
 		}, by: 20, key: "grpo.lr"},
 		{check: "kl_above_band", step: kl(func(step int, x float64) float64 { return 40 * x }), by: 20, key: "grpo.kl.beta"},
-		{check: "kl_above_band", limit: func(l *Limits) { l.Policy.KL.Reference, l.StartsAtInit = "init", false }, step: kl(func(step int, x float64) float64 { return 4 }), by: 10, key: "grpo.kl.target_max"},
+		{check: "kl_above_band", limit: func(l *Limits) { l.Policy.KL.Reference, l.StartsAtInit = "init", false },
+			step: kl(func(step int, x float64) float64 { return 4 }), by: 10, key: "grpo.kl.target_max"},
 		{check: "kl_below_band", step: kl(func(step int, x float64) float64 { return x / 1e3 }), by: 40, key: "grpo.lr"},
-		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMax = 0.1 }, step: kl(func(step int, x float64) float64 { return 4 * x }), by: 20, key: "grpo.kl.beta_max"},
-		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 }, step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},
-		{check: "beta_wrong_way", epoch: func(epoch int, m map[string]any) { m["kl"], m["kl_beta_next"] = 0.2, 0.0667 }, by: 10, key: "grpo.kl.controller"},
-		{check: "beta_wrong_way", limit: func(l *Limits) { l.Policy.KL.Update = "step" }, step: kl(func(step int, x float64) float64 { return 3 * x }), by: 20, key: "grpo.kl.controller"},
+		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMax = 0.1 },
+			step: kl(func(step int, x float64) float64 { return 4 * x }), by: 20, key: "grpo.kl.beta_max"},
+		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 },
+			step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},
+		{check: "beta_wrong_way", epoch: func(epoch int, m map[string]any) { m["kl"], m["kl_beta_next"] = 0.2, 0.0667 }, by: 10,
+			key: "grpo.kl.controller"},
+		{check: "beta_wrong_way", limit: func(l *Limits) { l.Policy.KL.Update = "step" },
+			step: kl(func(step int, x float64) float64 { return 3 * x }), by: 20, key: "grpo.kl.controller"},
 		{check: "kl_stuck_at_zero", step: kl(func(int, float64) float64 { return -2e-9 }), by: 11, key: "grpo.kl.reference"},
 		{check: "kl_not_zero", step: kl(func(step int, x float64) float64 {
 			if step == 0 {
@@ -204,9 +218,12 @@ func failures() []failure {
 			return x
 		}), by: 1, key: "grpo.kl.reference"},
 		{check: "kl_negative", step: kl(func(step int, x float64) float64 { return x - 0.002 }), by: 1, key: "grpo.kl.estimator"},
-		{check: "entropy_collapse", step: func(step int, m map[string]any) { m["entropy"] = 3 * math.Exp(-float64(step)) }, by: 20, key: "grpo.entropy_weight"},
-		{check: "sampling_cut", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"kept_mass": 0.97}), by: 10, key: "seq2seq.generation.top_p"},
-		{check: "all_truncated", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"truncated_share": 1.0}), by: 10, key: "seq2seq.generation.max_new_tokens"},
+		{check: "entropy_collapse", step: func(step int, m map[string]any) { m["entropy"] = 3 * math.Exp(-float64(step)) }, by: 20,
+			key: "grpo.entropy_weight"},
+		{check: "sampling_cut", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"kept_mass": 0.97}),
+			by: 10, key: "seq2seq.generation.top_p"},
+		{check: "all_truncated", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" },
+			step: set(0, f{"truncated_share": 1.0}), by: 10, key: "seq2seq.generation.max_new_tokens"},
 		{check: "gradient_spike", step: func(step int, m map[string]any) {
 			if step == 15 {
 				m["grad_norm"] = 40.0
@@ -227,7 +244,8 @@ func failures() []failure {
 		}, by: 20, key: "grpo.kl.beta"},
 		{check: "loss_diverges", phase: "rce", step: func(step int, m map[string]any) { m["loss"] = 5 + float64(step) }, by: 20, key: "rce.lr"},
 		{check: "loss_diverges", phase: "rce", step: func(step int, m map[string]any) { m["loss"] = -m["loss"].(float64) }, by: 1, key: "rce.lr"},
-		{check: "validation_diverges", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.4 - 0.01*float64(epoch) }, by: 30, key: "checkpoint.patience_epochs"},
+		{check: "validation_diverges", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.4 - 0.01*float64(epoch) }, by: 30,
+			key: "checkpoint.patience_epochs"},
 		{check: "validation_diverges", phase: "rce", epoch: func(epoch int, m map[string]any) {
 			delete(m, "val_reward")
 			m["val_loss"] = 6 + 0.1*float64(epoch)
@@ -295,7 +313,8 @@ func TestChecks(t *testing.T) {
 			if at[0] > tc.by || f.Key != tc.key || f.Severity == Off || f.Severity == "" {
 				t.Errorf("at step %d with key %q and severity %q, want by step %d with %q", at[0], f.Key, f.Severity, tc.by, tc.key)
 			}
-			if len(f.Message) < 60 || strings.ContainsAny(f.Message, "\n!") || strings.Contains(f.Message, "%!") || !strings.ContainsAny(f.Message, "0123456789") {
+			if len(f.Message) < 60 || strings.ContainsAny(f.Message, "\n!") || strings.Contains(f.Message, "%!") ||
+				!strings.ContainsAny(f.Message, "0123456789") {
 				t.Errorf("message %q: want one sentence with a number", f.Message)
 			}
 			if tc.key != "" && !strings.Contains(f.Message, tc.key) && tc.key != "checkpoint.patience_epochs" {
@@ -574,7 +593,8 @@ func TestSchedules(t *testing.T) {
 		step int
 		want float64
 	}{
-		{Plan{Name: "cosine", Warmup: 0.1}, 0, 0.25}, {Plan{Name: "cosine", Warmup: 0.1}, 3, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 4, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 22, 0.5},
+		{Plan{Name: "cosine", Warmup: 0.1}, 0, 0.25}, {Plan{Name: "cosine", Warmup: 0.1}, 3, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 4, 1},
+		{Plan{Name: "cosine", Warmup: 0.1}, 22, 0.5},
 		{Plan{Name: "linear", Floor: 0.2}, 20, 0.6}, {Plan{Name: "constant"}, 39, 1},
 	} {
 		if got := tc.plan.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
@@ -585,7 +605,8 @@ func TestSchedules(t *testing.T) {
 		tau  Tau
 		step int
 		want float64
-	}{{Tau{2, 0.5, "linear"}, 0, 2}, {Tau{2, 0.5, "linear"}, 39, 0.5}, {Tau{2, 0.5, "cosine"}, 39, 0.5}, {Tau{2, 0.5, "exponential"}, 0, 2}, {Tau{2, 0.5, "exponential"}, 39, 0.5}, {Tau{2, 0.5, "constant"}, 20, 2}} {
+	}{{Tau{2, 0.5, "linear"}, 0, 2}, {Tau{2, 0.5, "linear"}, 39, 0.5}, {Tau{2, 0.5, "cosine"}, 39, 0.5}, {Tau{2, 0.5, "exponential"}, 0, 2},
+		{Tau{2, 0.5, "exponential"}, 39, 0.5}, {Tau{2, 0.5, "constant"}, 20, 2}} {
 		if got := tc.tau.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("%+v at %d: %v, want %v", tc.tau, tc.step, got, tc.want)
 		}

@@ -25,7 +25,8 @@ func (d *Doctor) gradientSpike(r row) {
 	before = before[max(0, len(before)-o.Steps):]
 	if typical := stat.Middle(before); typical > smallGradient && norm > o.Limit*typical {
 		d.say(o.Severity, "gradient_spike", "optim.grad_clip_norm", norm/typical, o.Limit,
-			"the gradient norm jumped to %.3g, %.3g times the median of the steps before (%.3g): one batch outweighs the others; look at its rewards, lower %s, or clip harder (optim.grad_clip_norm)", norm, norm/typical, typical, d.key("lr"))
+			"the gradient norm jumped to %.3g, %.3g times the median of the steps before (%.3g): one batch outweighs the others; look at its "+
+				"rewards, lower %s, or clip harder (optim.grad_clip_norm)", norm, norm/typical, typical, d.key("lr"))
 	}
 }
 
@@ -38,14 +39,16 @@ func (d *Doctor) zeroGradient(r row) {
 	}
 	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o.Steps) {
 		d.say(o.Severity, "zero_gradient", "", norm, o.Limit,
-			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters (detached log-probabilities, everything frozen)", norm, o.Steps)
+			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters "+
+				"(detached log-probabilities, everything frozen)", norm, o.Steps)
 	}
 }
 
 func (d *Doctor) zeroLR(r row) {
 	o := d.opt.ZeroLR
 	if lr, ok := r.number("lr"); ok && lr == 0 {
-		d.say(o.Severity, "zero_lr", d.key("lr"), 0, 0, "the learning rate is 0: the step changed nothing; look at %s and lr_schedule", d.key("lr"))
+		d.say(o.Severity, "zero_lr", d.key("lr"), 0, 0, "the learning rate is 0: the step changed nothing; look at %s and lr_schedule",
+			d.key("lr"))
 	}
 }
 
@@ -65,17 +68,20 @@ func (d *Doctor) lossPartsDiffer(r row) {
 		bonus = w * h
 	}
 	if sum := x[1] + x[2] - bonus; d.lim.Policy.SumOfParts && differ(x[0], sum, math.Abs(x[1])+math.Abs(x[2])+math.Abs(bonus)) {
-		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss%s are %.6g: what is differentiated is not what is reported", x[0], ifThen(bonus != 0, " - entropy_weight · entropy", ""), sum)
+		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss%s are %.6g: what is "+
+			"differentiated is not what is reported", x[0], ifThen(bonus != 0, " - entropy_weight · entropy", ""), sum)
 	}
 	if y, ok := r.get("kl_beta", "kl"); ok && d.lim.Policy.KLPerCandidate && differ(x[2], y[0]*y[1], math.Abs(y[0]*y[1])) {
-		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty in the loss is not the one that %s and the KL make", x[2], y[0]*y[1], d.key("kl.beta"))
+		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty "+
+			"in the loss is not the one that %s and the KL make", x[2], y[0]*y[1], d.key("kl.beta"))
 	}
 }
 
 func (d *Doctor) lossDiverges(r row) {
 	o := d.opt.LossDiverges
 	if loss, known := r.number("loss"); known && d.lim.Policy == nil && loss < -1e-6 {
-		d.say(o.Severity, "loss_diverges", d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its sign is wrong, so that every step (%s) makes the candidates less likely", loss, d.key("lr"))
+		d.say(o.Severity, "loss_diverges", d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its "+
+			"sign is wrong, so that every step (%s) makes the candidates less likely", loss, d.key("lr"))
 	}
 	now, ok := d.mean("loss", o)
 	first := d.state.First["loss"]
@@ -83,7 +89,8 @@ func (d *Doctor) lossDiverges(r row) {
 		return
 	}
 	d.say(o.Severity, "loss_diverges", d.key("lr"), now/first.mean(), o.Limit,
-		"the loss is %.4g in the mean of the last steps, %.3g times that of the phase's first steps (%.4g): imitation gets worse, not better; lower %s, or the sign of the loss is wrong", now, now/first.mean(), first.mean(), d.key("lr"))
+		"the loss is %.4g in the mean of the last steps, %.3g times that of the phase's first steps (%.4g): imitation gets worse, not "+
+			"better; lower %s, or the sign of the loss is wrong", now, now/first.mean(), first.mean(), d.key("lr"))
 }
 
 // --- schedules, computed here again
@@ -96,7 +103,8 @@ func (d *Doctor) lrOffSchedule(r row) {
 	}
 	want := d.lim.LR * d.lim.LRPlan.at(r.step, d.lim.TotalSteps)
 	if math.Abs(lr-want) > 1e-6*d.lim.LR {
-		d.say(o.Severity, "lr_off_schedule", "lr_schedule", lr, want, "the learning rate of step %d is %.6g, and %s with lr_schedule.name=%s makes it %.6g: the schedule is not the one that is configured", r.step+1, lr, d.key("lr"), d.lim.LRPlan.Name, want)
+		d.say(o.Severity, "lr_off_schedule", "lr_schedule", lr, want, "the learning rate of step %d is %.6g, and %s with "+
+			"lr_schedule.name=%s makes it %.6g: the schedule is not the one that is configured", r.step+1, lr, d.key("lr"), d.lim.LRPlan.Name, want)
 	}
 }
 
@@ -108,7 +116,8 @@ func (d *Doctor) tauOffSchedule(r row) {
 	}
 	want := d.lim.Tau.at(r.step, d.lim.TotalSteps)
 	if math.Abs(tau-want) > 1e-6*want {
-		d.say(o.Severity, "tau_off_schedule", d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s=%s makes it %.6g: the annealing is not the one that is configured", tau, r.step+1, d.key("temperature.schedule"), d.lim.Tau.Schedule, want)
+		d.say(o.Severity, "tau_off_schedule", d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s=%s makes it %.6g: the "+
+			"annealing is not the one that is configured", tau, r.step+1, d.key("temperature.schedule"), d.lim.Tau.Schedule, want)
 	}
 }
 
@@ -119,7 +128,8 @@ func (d *Doctor) topKOffCurriculum(r row) {
 		return
 	}
 	if want := d.lim.topK(r.epoch, x[1]); x[0] != want {
-		d.say(o.Severity, "top_k_off_curriculum", d.key("curriculum"), x[0], want, "%g candidates of a group count in epoch %d, and %s says %g of %g: the curriculum is not the one that is configured", x[0], r.epoch, d.key("curriculum"), want, x[1])
+		d.say(o.Severity, "top_k_off_curriculum", d.key("curriculum"), x[0], want, "%g candidates of a group count in epoch %d, and %s says "+
+			"%g of %g: the curriculum is not the one that is configured", x[0], r.epoch, d.key("curriculum"), want, x[1])
 	}
 }
 
@@ -129,7 +139,9 @@ func (d *Doctor) advantageBeyondClip(r row) {
 	if d.lim.Policy == nil || !ok || !(most > d.lim.Policy.AdvantageClip*(1+1e-6)) {
 		return
 	}
-	d.say(o.Severity, "advantage_beyond_clip", d.key("advantage.clip"), most, d.lim.Policy.AdvantageClip, "the largest advantage is %.4g, beyond the clip at %.4g (%s): the clip does not act, and one lucky candidate can outweigh a batch", most, d.lim.Policy.AdvantageClip, d.key("advantage.clip"))
+	d.say(o.Severity, "advantage_beyond_clip", d.key("advantage.clip"), most, d.lim.Policy.AdvantageClip,
+		"the largest advantage is %.4g, beyond the clip at %.4g (%s): the clip does not act, and one lucky candidate can outweigh a batch", most,
+		d.lim.Policy.AdvantageClip, d.key("advantage.clip"))
 }
 
 func (d *Doctor) advantageNotCentred(r row) {
@@ -139,6 +151,8 @@ func (d *Doctor) advantageNotCentred(r row) {
 		return
 	}
 	if math.Abs(x[0]) > o.Limit {
-		d.say(o.Severity, "advantage_not_centred", d.key("advantage.method"), x[0], o.Limit, "the advantages of whole groups have a mean of %.4g, want 0: the baseline (%s) is not the group's mean, so that candidates are rewarded for being in a good group", x[0], d.key("advantage.method"))
+		d.say(o.Severity, "advantage_not_centred", d.key("advantage.method"), x[0], o.Limit, "the advantages of whole groups have a mean of "+
+			"%.4g, want 0: the baseline (%s) is not the group's mean, so that candidates are rewarded for being in a good group", x[0],
+			d.key("advantage.method"))
 	}
 }

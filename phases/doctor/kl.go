@@ -16,11 +16,15 @@ func (d *Doctor) klAboveBand(row) {
 	}
 	if d.lim.Policy.KL.Reference == "init" && d.state.First["kl"].mean() > o.Limit*high {
 		d.say(o.Severity, "kl_above_band", d.key("kl.target_max"), kl, o.Limit*high,
-			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g), and was so from the first steps on: the phases before took the policy away from the initial one, which is the reference; set %s=phase_start, or widen the band (%s)", kl, kl/high, high, d.key("kl.reference"), d.key("kl.target_max"))
+			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g), and was so from the "+
+				"first steps on: the phases before took the policy away from the initial one, which is the reference; set %s=phase_start, or "+
+				"widen the band (%s)", kl, kl/high, high, d.key("kl.reference"), d.key("kl.target_max"))
 		return
 	}
 	d.say(o.Severity, "kl_above_band", d.key("kl.beta"), kl, o.Limit*high,
-		"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"), d.key("kl.beta"), d.key("kl.target_max"))
+		"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left "+
+			"the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"),
+		d.key("kl.beta"), d.key("kl.target_max"))
 }
 
 func (d *Doctor) klBelowBand(row) {
@@ -31,7 +35,8 @@ func (d *Doctor) klBelowBand(row) {
 	kl, ok := d.mean("kl", o)
 	if low := d.lim.Policy.KL.BandMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < o.Limit*low {
 		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
-			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
+			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; "+
+				"raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
 	}
 }
 
@@ -46,11 +51,13 @@ func (d *Doctor) betaAtBound(r row) {
 	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // the first step's KL is 0
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
-			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
+			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, "+
+				"widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
 	}
 	if d.streak("beta_at_min", beta <= b.BetaMin*(1+1e-9) && kl < b.BandMin, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_min"), beta, b.BetaMin,
-			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
+			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the "+
+				"policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
 	}
 }
 
@@ -80,7 +87,9 @@ func (d *Doctor) betaMove(kl, before, after float64) {
 		kl < 0.99*b.BandMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
 	if wrong {
 		d.say(o.Severity, "beta_wrong_way", d.key("kl.controller"), after, before,
-			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax, d.key("kl.controller"), b.Controller)
+			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other "+
+				"way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax, d.key("kl.controller"),
+			b.Controller)
 	}
 }
 
@@ -100,7 +109,8 @@ func (d *Doctor) klStuckAtZero(r row) {
 	moves := d.state.Moves["reference"]
 	if d.streak("kl_stuck_at_zero", known && math.Abs(kl) <= 10*floor && moves > 0, o.Steps) {
 		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 10*floor,
-			"the KL is still 0 but for rounding (%.3g nats) after %d steps with a gradient: the reference policy (%s=%s) follows the policy, or the weights do not move; nothing holds the policy near its reference", kl, moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
+			"the KL is still 0 but for rounding (%.3g nats) after %d steps with a gradient: the reference policy (%s=%s) follows the policy, "+
+				"or the weights do not move; nothing holds the policy near its reference", kl, moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 
@@ -115,7 +125,8 @@ func (d *Doctor) klNotZero(r row) {
 	}
 	if ok && math.Abs(kl) > o.Limit*d.lim.rounding() {
 		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit*d.lim.rounding(),
-			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
+			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not "+
+				"deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 
@@ -125,6 +136,8 @@ func (d *Doctor) klNegative(r row) {
 		return
 	}
 	if kl, ok := r.number("kl"); ok && kl < -o.Limit*d.lim.rounding() {
-		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl, d.key("kl.estimator"))
+		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and "+
+			"k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl,
+			d.key("kl.estimator"))
 	}
 }

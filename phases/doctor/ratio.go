@@ -11,12 +11,14 @@ func (d *Doctor) ratioNotOne(r row) {
 	}
 	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit*d.lim.rounding() {
 		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit*d.lim.rounding(),
-			"with equal weights the policy and the old policy differ by up to %.3g nats in a log-probability: the forward pass is not deterministic (dropout or sampling noise in the ratio), or the old policy was not refreshed; every ratio carries that noise", drift)
+			"with equal weights the policy and the old policy differ by up to %.3g nats in a log-probability: the forward pass is not "+
+				"deterministic (dropout or sampling noise in the ratio), or the old policy was not refreshed; every ratio carries that noise", drift)
 	}
 	ratio, ok := r.number("mean_ratio")
 	if ok && d.lim.oldIsFresh(r.step) && !(math.Abs(ratio-1) <= 1e-6) {
 		d.say(o.Severity, "ratio_not_one", d.key("old_policy"), ratio, 1,
-			"the mean ratio is %.6g at a step that follows a refresh of the old policy (%s=%s), want exactly 1: the old policy is stale, or the ratio is computed from other log-probabilities", ratio, d.key("old_policy"), d.lim.Policy.OldPolicy)
+			"the mean ratio is %.6g at a step that follows a refresh of the old policy (%s=%s), want exactly 1: the old policy is stale, or "+
+				"the ratio is computed from other log-probabilities", ratio, d.key("old_policy"), d.lim.Policy.OldPolicy)
 	}
 }
 
@@ -44,7 +46,9 @@ func (d *Doctor) ratioStuckAtOne(r row) {
 	floor, moves := 2*d.state.Rounding["ratio"], d.state.Moves["old"]
 	if d.streak("ratio_stuck_at_one", ok && math.Abs(x[0]-1) <= floor && math.Abs(x[1]) <= floor && moves > 0, o.Steps) {
 		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), x[0], 1,
-			"the mean ratio is still 1 but for rounding (%.9g) after %d steps with a gradient since the old policy was refreshed: the old policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", x[0], moves, d.key("old_policy"), d.lim.Policy.OldPolicy)
+			"the mean ratio is still 1 but for rounding (%.9g) after %d steps with a gradient since the old policy was refreshed: the old "+
+				"policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", x[0], moves, d.key("old_policy"),
+			d.lim.Policy.OldPolicy)
 	}
 }
 
@@ -56,7 +60,8 @@ func (d *Doctor) ratioClipped(row) {
 	if share, ok := d.mean("clip_fraction", o); ok && share > o.Limit {
 		p := d.lim.Policy
 		d.say(o.Severity, "ratio_clipped", d.key("clip.epsilon"), share, o.Limit,
-			"%s of the ratios lie outside the clip range [%.3g, %.3g]: most of the loss has no gradient; refresh the old policy more often (%s), lower %s, or widen %s", percent(share), 1-p.ClipLow, 1+p.ClipHigh, d.key("old_policy"), d.key("lr"), d.key("clip.epsilon"))
+			"%s of the ratios lie outside the clip range [%.3g, %.3g]: most of the loss has no gradient; refresh the old policy more often "+
+				"(%s), lower %s, or widen %s", percent(share), 1-p.ClipLow, 1+p.ClipHigh, d.key("old_policy"), d.key("lr"), d.key("clip.epsilon"))
 	}
 }
 
@@ -64,7 +69,8 @@ func (d *Doctor) ratioClamped(row) {
 	o := d.opt.RatioClamped
 	if share, ok := d.mean("clamp_fraction", o); ok && share > o.Limit {
 		d.say(o.Severity, "ratio_clamped", d.key("max_log_ratio"), share, o.Limit,
-			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
+			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or "+
+				"refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
 	}
 }
 
@@ -86,6 +92,8 @@ func (d *Doctor) objectiveFalls(r row) {
 	n := float64(len(gains))
 	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit && mean < -1e-5 { // beyond rounding
 		d.say(o.Severity, "objective_falls", d.key("lr"), z, -o.Limit,
-			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is %.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))
+			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is "+
+				"%.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is "+
+				"wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))
 	}
 }

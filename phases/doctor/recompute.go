@@ -23,7 +23,8 @@ func (d *Doctor) clipIgnored(r row) {
 	if factor, known := r.number("clip_factor"); known {
 		want := math.Min(1, d.lim.ClipNorm/(norm+1e-6))
 		if math.Abs(factor-want) > 1e-3*want {
-			d.say(o.Severity, "clip_ignored", "optim.grad_clip_norm", factor, want, "the gradient of norm %.4g was multiplied by %.4g, and optim.grad_clip_norm=%g makes it %.4g: the clipping is not the one that is configured", norm, factor, d.lim.ClipNorm, want)
+			d.say(o.Severity, "clip_ignored", "optim.grad_clip_norm", factor, want, "the gradient of norm %.4g was multiplied by %.4g, and "+
+				"optim.grad_clip_norm=%g makes it %.4g: the clipping is not the one that is configured", norm, factor, d.lim.ClipNorm, want)
 		}
 	}
 	moment, known := r.number("moment_norm")
@@ -35,7 +36,9 @@ func (d *Doctor) clipIgnored(r row) {
 	}
 	most := b*before + (1-b)*d.clippedNorm(norm)
 	if known && moment > 1.01*most {
-		d.say(o.Severity, "clip_ignored", "optim.grad_clip_norm", moment, most, "the optimizer's first moment has the norm %.4g after step %d, and gradients clipped to optim.grad_clip_norm=%g can make it %.4g at most: longer gradients reach the optimizer", moment, r.step+1, d.lim.ClipNorm, most)
+		d.say(o.Severity, "clip_ignored", "optim.grad_clip_norm", moment, most, "the optimizer's first moment has the norm %.4g after step "+
+			"%d, and gradients clipped to optim.grad_clip_norm=%g can make it %.4g at most: longer gradients reach the optimizer", moment, r.step+1,
+			d.lim.ClipNorm, most)
 	}
 }
 
@@ -54,14 +57,16 @@ func (d *Doctor) momentsReset(r row) {
 		return
 	}
 	if n, counted := r.number("optimizer_steps"); counted && n != float64(r.step+1) {
-		d.say(o.Severity, "moments_reset", "", n, float64(r.step+1), "the optimizer counts %g steps at step %d of the phase: its moments began anew, or their bias is corrected for another age", n, r.step+1)
+		d.say(o.Severity, "moments_reset", "", n, float64(r.step+1), "the optimizer counts %g steps at step %d of the phase: its moments "+
+			"began anew, or their bias is corrected for another age", n, r.step+1)
 		return
 	}
 	b := d.lim.Beta1
 	own := (1 - b) * d.clippedNorm(norm)
 	alone := d.streak("moments_reset", math.Abs(moment-own) <= 1e-4*own, resetSteps)
 	if b*before-own > 1.02*moment+1e-9 || alone && b > 0 && own > 0 {
-		d.say(o.Severity, "moments_reset", "", moment, b*before-own, "the optimizer's first moment has the norm %.4g after step %d, had %.4g before it, and the newest gradient adds %.4g: the optimizer forgot the steps before", moment, r.step+1, before, own)
+		d.say(o.Severity, "moments_reset", "", moment, b*before-own, "the optimizer's first moment has the norm %.4g after step %d, had "+
+			"%.4g before it, and the newest gradient adds %.4g: the optimizer forgot the steps before", moment, r.step+1, before, own)
 	}
 }
 
@@ -73,7 +78,9 @@ func (d *Doctor) littleSignal(row) {
 	}
 	if share, ok := d.mean("signal_share", o); ok && share < o.Limit && d.state.Said["no_signal"] == "" {
 		d.say(o.Severity, "little_signal", d.rewardKey(), share, o.Limit,
-			"only %s of the groups of the last steps have a learning signal: in the others all rewards are equal, and their share of the work teaches nothing; larger groups (%s), rewards with partial credit (%s), or other queries", percent(share), d.key("group_size"), d.rewardKey())
+			"only %s of the groups of the last steps have a learning signal: in the others all rewards are equal, and their share of the work "+
+				"teaches nothing; larger groups (%s), rewards with partial credit (%s), or other queries", percent(share), d.key("group_size"),
+			d.rewardKey())
 	}
 }
 
@@ -95,11 +102,15 @@ func (d *Doctor) advantageSigns(r row) {
 	}
 	switch {
 	case below == 0 && above > 0:
-		d.say(o.Severity, "advantage_signs", d.key("advantage"), below, above, "no candidate of the step has a negative advantage and %g have a positive one, although advantages are relative to their groups: bad candidates are dropped, and nothing is made less likely (%s.negative_weight is 1)", above, d.key("advantage"))
+		d.say(o.Severity, "advantage_signs", d.key("advantage"), below, above, "no candidate of the step has a negative advantage and %g "+
+			"have a positive one, although advantages are relative to their groups: bad candidates are dropped, and nothing is made less "+
+			"likely (%s.negative_weight is 1)", above, d.key("advantage"))
 	case above == 0 && below > 2: // one much worse than its group leaves the others just above 0
 		mean, _ := r.number("mean_advantage")
 		if mean < -0.05 {
-			d.say(o.Severity, "advantage_signs", d.key("advantage"), above, below, "no candidate of the step has a positive advantage and %g have a negative one, although advantages are relative to their groups: good candidates are dropped, and nothing is made likelier", below)
+			d.say(o.Severity, "advantage_signs", d.key("advantage"), above, below, "no candidate of the step has a positive advantage and %g "+
+				"have a negative one, although advantages are relative to their groups: good candidates are dropped, and nothing is made likelier",
+				below)
 		}
 	}
 }
@@ -110,11 +121,13 @@ func (d *Doctor) surrogateDiffers(r row) {
 	o := d.opt.SurrogateDiffers
 	x, ok := r.get("ppo_loss", "mean_advantage", "signal_share_top_k", "mean_ratio")
 	y, known := r.get("items", "groups", "top_k")
-	if d.lim.Policy == nil || !d.lim.Policy.Surrogate || !ok || !known || x[3] != 1 || y[0] == 0 || y[0] != y[1]*y[2] || !d.lim.oldIsFresh(r.step) {
+	if d.lim.Policy == nil || !d.lim.Policy.Surrogate || !ok || !known || x[3] != 1 || y[0] == 0 || y[0] != y[1]*y[2] ||
+		!d.lim.oldIsFresh(r.step) {
 		return
 	}
 	if want := -x[1] * x[2]; math.Abs(x[0]-want) > o.Limit*math.Max(1, math.Abs(want)) {
-		d.say(o.Severity, "surrogate_differs", "", x[0], want, "ppo_loss is %.5g at a step whose ratios are all 1, and the advantages make it %.5g: the loss has other advantages than those that are reported, or leaves some out", x[0], want)
+		d.say(o.Severity, "surrogate_differs", "", x[0], want, "ppo_loss is %.5g at a step whose ratios are all 1, and the advantages make "+
+			"it %.5g: the loss has other advantages than those that are reported, or leaves some out", x[0], want)
 	}
 }
 
@@ -126,7 +139,9 @@ func (d *Doctor) cutCountsAsWhole(row) {
 	if d.lim.Longest == 0 || !d.lim.Online || !ok || !known || length < o.Limit*float64(d.lim.Longest) || cut > 0.5 {
 		return
 	}
-	d.say(o.Severity, "cut_counts_as_whole", d.lim.LengthKey, length, o.Limit*float64(d.lim.Longest), "completions have %.4g tokens in the mean, the limit is %d (%s), and %s of them count as cut: cut completions are taken for whole ones", length, d.lim.Longest, d.lim.LengthKey, percent(cut))
+	d.say(o.Severity, "cut_counts_as_whole", d.lim.LengthKey, length, o.Limit*float64(d.lim.Longest),
+		"completions have %.4g tokens in the mean, the limit is %d (%s), and %s of them count as cut: cut completions are taken for whole ones",
+		length, d.lim.Longest, d.lim.LengthKey, percent(cut))
 }
 
 // count adds a batch's queries to those of its epoch.
@@ -165,7 +180,8 @@ func (d *Doctor) queriesMissing(r row) {
 		sum += mixed(uint64(q) + 1)
 	}
 	if d.state.Seen != n || d.state.Sum != sum {
-		d.say(o.Severity, "queries_missing", "data.shuffle", float64(d.state.Seen), float64(n), "the epoch took %d queries where it should take each of %d once: some were left out or came twice; the order of the data is broken (data.shuffle)", d.state.Seen, n)
+		d.say(o.Severity, "queries_missing", "data.shuffle", float64(d.state.Seen), float64(n), "the epoch took %d queries where it should "+
+			"take each of %d once: some were left out or came twice; the order of the data is broken (data.shuffle)", d.state.Seen, n)
 	}
 }
 
@@ -176,7 +192,8 @@ const fewQueries = 8
 func (d *Doctor) orderRepeats(r row) {
 	o := d.opt.OrderRepeats
 	if d.lim.Shuffled && r.epoch > 1 && d.state.SeenIn == r.epoch && d.state.Seen >= fewQueries && d.state.Order == d.state.Before {
-		d.say(o.Severity, "order_repeats", "data.shuffle", float64(r.epoch), 0, "epochs %d and %d took their queries in the very same order and batches although data.shuffle is on: the order does not depend on the epoch", r.epoch-1, r.epoch)
+		d.say(o.Severity, "order_repeats", "data.shuffle", float64(r.epoch), 0, "epochs %d and %d took their queries in the very same order "+
+			"and batches although data.shuffle is on: the order does not depend on the epoch", r.epoch-1, r.epoch)
 	}
 }
 
@@ -196,6 +213,7 @@ func (d *Doctor) validationMisreported(r row) {
 		mean += x / float64(len(scores))
 	}
 	if math.Abs(got-mean) > 1e-6*math.Max(1, math.Abs(mean)) {
-		d.say(o.Severity, "validation_misreported", "", got, mean, "val_reward is %.6g, and the mean of the rewards of its %d queries %.6g: validation does not report what was measured", got, len(scores), mean)
+		d.say(o.Severity, "validation_misreported", "", got, mean, "val_reward is %.6g, and the mean of the rewards of its %d queries %.6g: "+
+			"validation does not report what was measured", got, len(scores), mean)
 	}
 }

@@ -19,9 +19,11 @@ func (d *Doctor) noSignal(r row) {
 		severity = Warning
 	}
 	d.say(severity, "no_signal", d.rewardKey(), share, o.Limit,
-		"%s of the groups of the last steps have a learning signal (rewards that differ), want at least %s: nothing pulls the policy but noise%s; %s",
+		"%s of the groups of the last steps have a learning signal (rewards that differ), want at least %s: nothing pulls the policy but "+
+			"noise%s; %s",
 		percent(share), percent(o.Limit), ifThen(d.lim.Policy != nil, " and the KL", ""),
-		ifThen(d.lim.Online, "warm it up with sft or rce, sample larger groups ("+d.key("group_size")+"), or choose rewards with partial credit ("+d.rewardKey()+")",
+		ifThen(d.lim.Online, "warm it up with sft or rce, sample larger groups ("+d.key("group_size")+
+			"), or choose rewards with partial credit ("+d.rewardKey()+")",
 			"choose rewards that tell the candidates of a query apart ("+d.rewardKey()+"), or look for a constant column in the data"))
 }
 
@@ -37,7 +39,8 @@ func (d *Doctor) allGoodGroups(row) {
 	o := d.opt.AllGoodGroups
 	if share, ok := d.mean("constant_good_groups", o); ok && share > o.Limit {
 		d.say(o.Severity, "all_good_groups", "", share, o.Limit,
-			"in %s of the groups every candidate earns the same good reward: the queries are too easy for the policy by now; harder queries, or an end of the phase here, would waste fewer steps", percent(share))
+			"in %s of the groups every candidate earns the same good reward: the queries are too easy for the policy by now; harder queries, "+
+				"or an end of the phase here, would waste fewer steps", percent(share))
 	}
 }
 
@@ -45,7 +48,8 @@ func (d *Doctor) allBadGroups(row) {
 	o := d.opt.AllBadGroups
 	if share, ok := d.mean("constant_bad_groups", o); ok && share > o.Limit {
 		d.say(o.Severity, "all_bad_groups", d.key("group_size"), share, o.Limit,
-			"in %s of the groups every candidate earns the same bad reward: the queries are too hard for the policy; warm it up with sft or rce, sample larger groups (%s), or choose rewards with partial credit (%s)",
+			"in %s of the groups every candidate earns the same bad reward: the queries are too hard for the policy; warm it up with sft or "+
+				"rce, sample larger groups (%s), or choose rewards with partial credit (%s)",
 			percent(share), d.key("group_size"), d.rewardKey())
 	}
 }
@@ -64,8 +68,11 @@ func (d *Doctor) essUniform(r row) {
 	best := 1 / (1 + (1/share-1)*(tau/smallest)*(tau/smallest))
 	if best > o.Limit {
 		d.say(o.Severity, "ess_uniform", d.key("temperature.start"), best, o.Limit,
-			"the RCE weights are nearly uniform: an effective %s of a group's candidates at τ = %.3g, and %s at the schedule's smallest τ = %.3g, against a spread of %.3g between a group's scores; good and bad candidates are imitated alike: lower %s and %s, set %s=true, or scale the rewards",
-			percent(share), tau, percent(best), smallest, spread, d.key("temperature.start"), d.key("temperature.end"), d.key("temperature.relative"))
+			"the RCE weights are nearly uniform: an effective %s of a group's candidates at τ = %.3g, and %s at the schedule's smallest τ = "+
+				"%.3g, against a spread of %.3g between a group's scores; good and bad candidates are imitated alike: lower %s and %s, set "+
+				"%s=true, or scale the rewards",
+			percent(share), tau, percent(best), smallest, spread, d.key("temperature.start"), d.key("temperature.end"),
+			d.key("temperature.relative"))
 	}
 }
 
@@ -84,7 +91,8 @@ func (d *Doctor) essCollapsed(r row) {
 	}
 	spread, _ := d.mean("score_spread", o)
 	d.say(o.Severity, "ess_collapsed", d.key("temperature.start"), ess, o.Limit,
-		"the RCE weights imitate one candidate a query: an effective %.3g of them at τ = %.3g, the largest of the schedule, against a spread of %.3g between a group's scores; the other candidates teach nothing: raise %s, or use sft, which does the same for less",
+		"the RCE weights imitate one candidate a query: an effective %.3g of them at τ = %.3g, the largest of the schedule, against a "+
+			"spread of %.3g between a group's scores; the other candidates teach nothing: raise %s, or use sft, which does the same for less",
 		ess, tau, spread, d.key("temperature.start"))
 }
 
@@ -107,7 +115,8 @@ func (d *Doctor) batchRepeats(row) {
 	o, times := d.opt.BatchRepeats, d.state.Streak["batch_repeats"]
 	if times >= o.Steps {
 		d.say(o.Severity, "batch_repeats", "data.shuffle", float64(times+1), 1,
-			"%d batches of the epoch in a row are of the very same queries: the rest of the data is never seen; the order of the data is broken (data.shuffle)", times+1)
+			"%d batches of the epoch in a row are of the very same queries: the rest of the data is never seen; the order of the data is "+
+				"broken (data.shuffle)", times+1)
 	}
 }
 
@@ -124,14 +133,16 @@ func (d *Doctor) entropyCollapse(r row) {
 		return // it concentrates on what pays
 	}
 	d.say(o.Severity, "entropy_collapse", d.key("entropy_weight"), now/first.mean(), o.Limit,
-		"the policy's entropy fell to %.3g nats a step from %.3g at the phase's start: it answers nearly the same every time and explores nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
+		"the policy's entropy fell to %.3g nats a step from %.3g at the phase's start: it answers nearly the same every time and explores "+
+			"nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
 }
 
 func (d *Doctor) allTruncated(row) {
 	o := d.opt.AllTruncated
 	if share, ok := d.mean("truncated_share", o); ok && share > o.Limit {
 		d.say(o.Severity, "all_truncated", d.lim.LengthKey, share, o.Limit,
-			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft", percent(share), d.lim.LengthKey)
+			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft",
+			percent(share), d.lim.LengthKey)
 	}
 }
 
@@ -143,6 +154,8 @@ func (d *Doctor) samplingCut(row) {
 	if kept, ok := d.mean("kept_mass", o); ok && kept < o.Limit {
 		section := strings.TrimSuffix(d.lim.LengthKey, "max_new_tokens")
 		d.say(o.Severity, "sampling_cut", section+"top_p", kept, o.Limit,
-			"completions are drawn from %s of the policy's distribution, and their ratios are those of the whole: each token's weight is off by a factor of about %.3g, and what is cut off is never tried; set %stop_p=1, top_k=0 and repetition_penalty=1 there, or sharpen with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))
+			"completions are drawn from %s of the policy's distribution, and their ratios are those of the whole: each token's weight is off "+
+				"by a factor of about %.3g, and what is cut off is never tried; set %stop_p=1, top_k=0 and repetition_penalty=1 there, or sharpen "+
+				"with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))
 	}
 }

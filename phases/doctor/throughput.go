@@ -36,5 +36,6 @@ func Throughput(phase string, seconds []float64, opt Options) []Finding {
 		return nil
 	}
 	return []Finding{{Check: "throughput_drop", Severity: o.Severity, Value: worst / typical, Limit: o.Limit,
-		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the machine, memory ran short, or the batches grew", at+2, at+1+size, phase, worst, worst/typical, typical)}}
+		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the "+
+			"machine, memory ran short, or the batches grew", at+2, at+1+size, phase, worst, worst/typical, typical)}}
 }

@@ -28,7 +28,8 @@ func (d *Doctor) validationDiverges(r row) {
 		}
 	}
 	d.say(o.Severity, "validation_diverges", "checkpoint.patience_epochs", float64(n), o.Limit,
-		"%s went from %.4g to %.4g over %d epochs while training got better (%s from %.4g to %.4g): the policy learns what does not carry over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
+		"%s went from %.4g to %.4g over %d epochs while training got better (%s from %.4g to %.4g): the policy learns what does not carry "+
+			"over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
 }
 
 // validationUnchanged compares with the epoch before, the first with the initial policy.
@@ -45,7 +46,8 @@ func (d *Doctor) validationUnchanged(r row) {
 		known = false
 	}
 	if known && before == x[0] {
-		d.say(o.Severity, "validation_unchanged", "", x[0], before, "val_loss is %.8g, the same to the last digit as before the epoch, although the gradient was %.3g: the weights do not move, or validation looks at other weights", x[0], x[2])
+		d.say(o.Severity, "validation_unchanged", "", x[0], before, "val_loss is %.8g, the same to the last digit as before the epoch, "+
+			"although the gradient was %.3g: the weights do not move, or validation looks at other weights", x[0], x[2])
 	}
 }
 
@@ -59,7 +61,8 @@ func (d *Doctor) worseThanStart(r row) {
 		return
 	}
 	d.say(o.Severity, "worse_than_start", d.key("lr"), reward, (1-o.Limit)*initial,
-		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
+		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
+			"the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
 }
 
 // series are an epoch metric's numbers of this phase, that of the row in hand last.

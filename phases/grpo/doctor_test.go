@@ -61,7 +61,8 @@ func TestStop(t *testing.T) {
 	if !errors.As(err, &stop) || stop.Finding.Check != "no_signal" || !strings.Contains(err.Error(), "grpo epoch 2 step 5") {
 		t.Fatalf("error %v, want no_signal at epoch 2 step 5", err)
 	}
-	if last := rec.Rows[len(rec.Rows)-1]; !strings.HasPrefix(last, "event grpo 2 5 ") || !strings.Contains(last, `"severity":"stop"`) || !strings.Contains(last, `"limit":0.05`) {
+	if last := rec.Rows[len(rec.Rows)-1]; !strings.HasPrefix(last, "event grpo 2 5 ") || !strings.Contains(last, `"severity":"stop"`) ||
+		!strings.Contains(last, `"limit":0.05`) {
 		t.Errorf("the last row is %s", last)
 	}
 	saved, err := phases.FindState(dir)
@@ -90,7 +91,8 @@ func TestSoftenedIsNeverStopped(t *testing.T) {
 	opt := doctor.DefaultOptions()
 	doctor.Soften(&opt)
 	phase := tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })
-	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: opt, Phases: []phases.Phase{phase}}, env, nil); err != nil {
+	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: opt,
+		Phases: []phases.Phase{phase}}, env, nil); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -122,13 +124,16 @@ func TestNonFiniteIsTraced(t *testing.T) {
 			}
 			env.Policy.Params().SetValues(w)
 		}
-		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, env, nil)
+		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+			Phases: []phases.Phase{phase}}, env, nil)
 		var bad *phases.NonFiniteError
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), "made the first number that is not finite") || !strings.Contains(err.Error(), "selector/pointer/") || strings.Contains(err.Error(), "\n") {
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), "made the first number that is not finite") ||
+			!strings.Contains(err.Error(), "selector/pointer/") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line that names an operation of selector/pointer", phase.Info().Name, err)
 		}
 		t.Log(err)
-		if last := rec.Rows[len(rec.Rows)-1]; !strings.HasPrefix(last, "event "+phase.Info().Name+" 1 1 1 ") || !strings.Contains(last, `"event":"nonfinite"`) || !strings.Contains(last, "selector/pointer/") {
+		if last := rec.Rows[len(rec.Rows)-1]; !strings.HasPrefix(last, "event "+phase.Info().Name+" 1 1 1 ") ||
+			!strings.Contains(last, `"event":"nonfinite"`) || !strings.Contains(last, "selector/pointer/") {
 			t.Errorf("%s: the last row is %s", phase.Info().Name, last)
 		}
 		if !reflect.DeepEqual(w, env.Policy.Params().Values()) {
@@ -142,7 +147,8 @@ func TestNonFiniteRewardIsNamed(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rec := &phasetest.Memory{}
 	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
-	_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
+	_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+		Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
 	var bad *phases.NonFiniteError
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "of toy: candidate 0 of its group has reward NaN") || bad.Origin != "" {
 		t.Errorf("error %v, want one that names the candidate", err)

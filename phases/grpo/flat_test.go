@@ -94,7 +94,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	train := phasetest.Ragged(t, queries)
 	rec := &gauge{t: t, every: queries / 5}
 	env := &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: t.TempDir(), ConfigHash: "hash", Data: phases.Data{
-		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: phases.ValLoss{Temperature: 0.5}}}
+		Val: pointer.NewSource(train.Set().Subset([]int{0, 1, 2, 3})), Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(),
+		ValLoss: phases.ValLoss{Temperature: 0.5}}}
 	rceOpt, grpo, online := rce.DefaultOptions(), DefaultOptions(), DefaultOptions()
 	rceOpt.Epochs, grpo.Epochs, online.Epochs = 4, 4, 2
 	grpo.OldPolicy = "epoch_start"

@@ -136,10 +136,12 @@ func (g *Phase) checkGroups() error {
 		return nil
 	}
 	if groups > 0 && g.recorded <= groups {
-		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take %s out of schedule", groups, g.name)
+		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take "+
+			"%s out of schedule", groups, g.name)
 	}
 	if silent := 1 - objective.Share(signal, groups); silent > maxSilent {
-		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
+		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another "+
+			"data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
 	}
 	return nil
 }

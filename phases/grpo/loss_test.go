@@ -106,7 +106,8 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.rollout = rollout{batch: b, adv: adv, counts: Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T}, temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
+	g.rollout = rollout{batch: b, adv: adv, counts: Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T},
+		temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.rollout.old, g.rollout.ref = sumRows(g.rollout.old, steps), sumRows(g.rollout.ref, steps)
 	}
@@ -163,7 +164,8 @@ func TestGRPOLossFixtures(t *testing.T) {
 				g := scriptedGRPO(t, fx, std, nil)
 				golden.Close(t, g.rollout.adv, want.Advantages, 1e-6)
 				m, loss, gradient := g.pass(t)
-				golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.PolicyLoss, want.KL}, 2e-6)
+				golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.PolicyLoss, want.KL},
+					2e-6)
 				active := m["clip_fraction_low"].(float64) + m["clip_fraction_high"].(float64)
 				golden.Close(t, []float64{active}, []float64{want.ClippedFraction}, 1e-6)
 				steps, ratios, n := g.rollout.batch.T, 0.0, 0

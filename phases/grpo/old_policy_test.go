@@ -115,12 +115,16 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 // TestOldPolicyResumeIsExact: an old policy that samples is part of what a state holds.
 func TestOldPolicyResumeIsExact(t *testing.T) {
 	plan := func() phases.Plan {
-		return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{tokenRCE(nil), tokenGRPO(func(o *Options) {
-			o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, new(3), "resample"
-			o.KL.SyncSteps, o.KL.Reference = new(5), "init"
-		})}}
+		return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(),
+			Phases: []phases.Phase{tokenRCE(nil), tokenGRPO(func(o *Options) {
+				o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, new(3), "resample"
+				o.KL.SyncSteps, o.KL.Reference = new(5), "init"
+			})}}
 	}
-	phasetest.ResumesExactlyIn(t, plan, 3*(2+2*2), func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
+	phasetest.ResumesExactlyIn(t, plan, 3*(2+2*2), func(rec phases.Recorder,
+		dir string) *phases.Env {
+		return phasetest.TokenEnv(t, rec, dir)
+	})
 }
 
 // TestHealthyOldPolicies: runs whose old policy stays for several batches learn, and the doctor has nothing to say.
@@ -141,7 +145,8 @@ func TestHealthyOldPolicies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
+				if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+					Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 					t.Fatal(err)
 				}
 				after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)

@@ -122,7 +122,8 @@ func (o Options) Validate() error {
 			"(the old policy samples the groups and has to follow), got %s", o.Rollout, o.OldPolicy)
 	}
 	if o.OldPolicyHeads != nil && c.old.From != ofRun {
-		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s", o.OldPolicy)
+		return option.Errorf("old_policy_heads", "want null, or old_policy=init: only the run's initial policy is rebuilt, got old_policy=%s",
+			o.OldPolicy)
 	}
 	if o.Ratio == "sequence" && c.loss.EveryToken {
 		return option.Errorf("loss", "want grpo, gspo or ppo_clip with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)

@@ -52,7 +52,8 @@ func TestOldLogProbsEqualTheReference(t *testing.T) {
 		}
 		opt := beamdata.DefaultOptions()
 		opt.Name, opt.Compat, opt.PoolSize, opt.Reward.NaNIsBest = "beams", true, new(64), true
-		opt.Beams, opt.Embeddings = new(golden.Shared(t, "parity", want.Config.Files["beams"])), new(golden.Shared(t, "parity", want.Config.Files["emb"]))
+		opt.Beams, opt.Embeddings = new(golden.Shared(t, "parity", want.Config.Files["beams"])),
+			new(golden.Shared(t, "parity", want.Config.Files["emb"]))
 		if strings.HasPrefix(want.Config.LegacyPool, "full_table") {
 			opt.LegacyPool = "full_table"
 		}
@@ -103,7 +104,8 @@ func TestLossesEqualTheReference(t *testing.T) {
 	for i, c := range cases {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			src := c.Source(t)
-			env := &phases.Env{Policy: p.Clone(), Initial: p, AllowNonFinite: true, Data: phases.Data{Normalize: func(r []float64) []float64 { return r }}}
+			env := &phases.Env{Policy: p.Clone(), Initial: p, AllowNonFinite: true,
+				Data: phases.Data{Normalize: func(r []float64) []float64 { return r }}}
 			defer env.Policy.Free()
 			queries := make([]int, c.B)
 			for q := range queries {

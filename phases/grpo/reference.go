@@ -35,7 +35,8 @@ type cachedLogProbs struct {
 // order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
 // steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many
 // candidates would not fit into distBudget.
-func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*cachedLogProbs, error) {
+func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool,
+	candidates int) (*cachedLogProbs, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
 	k := &cachedLogProbs{logp: make([][]float32, n), width: make([]int, n)}

@@ -205,7 +205,8 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	if drift := m["refresh_drift"].(float64); drift < 1e-2 || m["mean_ratio"] != 1.0 {
-		t.Errorf("refresh_drift %v, mean_ratio %v: want the difference that equal weights should not have, and a ratio that does not use it", drift, m["mean_ratio"])
+		t.Errorf("refresh_drift %v, mean_ratio %v: want the difference that equal weights should not have, and a ratio that does not use it",
+			drift, m["mean_ratio"])
 	}
 }
 

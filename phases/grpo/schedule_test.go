@@ -74,7 +74,8 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 	if _, ok := want["checkpoints/rce_epoch2.safetensors"]; ok {
 		t.Fatal("every epoch has a checkpoint: this test sees nothing")
 	}
-	for _, after := range []string{"eval init", "epoch rce 1 ", "epoch rce 2 ", "epoch rce 3 ", "epoch rce 4 ", "epoch grpo 1 ", "epoch grpo 2 "} {
+	for _, after := range []string{"eval init", "epoch rce 1 ", "epoch rce 2 ", "epoch rce 3 ", "epoch rce 4 ", "epoch grpo 1 ",
+		"epoch grpo 2 "} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(context.Background())
 		rec := &phasetest.Memory{StopAfter: after, Stop: cancel}
@@ -84,7 +85,8 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 		if !errors.Is(err, phases.ErrInterrupted) || stateErr != nil || saved == nil {
 			t.Fatalf("stopped after %q: %v; state %v, %v", after, err, saved, stateErr)
 		}
-		if last := rec.Rows[saved.Rows()-1]; !strings.HasPrefix(last, after) && !strings.HasPrefix(last, "eval ") && !strings.HasPrefix(last, "event ") {
+		if last := rec.Rows[saved.Rows()-1]; !strings.HasPrefix(last, after) && !strings.HasPrefix(last, "eval ") &&
+			!strings.HasPrefix(last, "event ") {
 			t.Errorf("stopped after %q, the state is of %q", after, last)
 		}
 		rec.StopAfter, rec.Rows, rec.Evals = "", rec.Rows[:saved.Rows()], rec.Evals[:saved.Evals()]
@@ -153,7 +155,8 @@ func TestPhasesLearn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{tc.phase}}, env, nil); err != nil {
+			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+				Phases: []phases.Phase{tc.phase}}, env, nil); err != nil {
 				t.Fatal(err)
 			}
 			after, err := phases.Validate(env.Policy, env.Initial, val, env.Data)
@@ -189,7 +192,8 @@ func TestRatioIsOneAfterARefresh(t *testing.T) {
 			opt.Epochs, opt.LR, opt.OldPolicy, opt.UpdateOldAfter = 2, 1e-2, tc.old, tc.every
 			rec := &phasetest.Memory{}
 			phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
-			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
+			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{phase}},
+				phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 				t.Fatal(err)
 			}
 			step := 0
@@ -313,7 +317,8 @@ func TestKeepAndPatience(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rceOpt := rce.DefaultOptions()
 	rceOpt.Epochs, rceOpt.LR = 30, 1e-9 // nothing moves: epoch 0 stays best
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Keep, plan.Checkpoint.PatienceEpochs = new(2), new(4)
 	opt := phases.DefaultOptimOptions()
 	opt.WeightDecay = 0
@@ -334,7 +339,8 @@ func TestKeepAndPatience(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	sort.Strings(names)
-	want := []string{"best.safetensors", "init_epoch0.safetensors", "last.safetensors", "rce_epoch3.safetensors", "rce_epoch3.state", "rce_epoch4.safetensors", "rce_epoch4.state"}
+	want := []string{"best.safetensors", "init_epoch0.safetensors", "last.safetensors", "rce_epoch3.safetensors", "rce_epoch3.state",
+		"rce_epoch4.safetensors", "rce_epoch4.state"}
 	if !reflect.DeepEqual(names, want) {
 		t.Errorf("checkpoints %v, want %v", names, want)
 	}
@@ -347,12 +353,14 @@ func TestKeepAndPatience(t *testing.T) {
 // initial policy's validation, by name.
 func TestUnknownMetricStopsBeforeTraining(t *testing.T) {
 	train, val := phasetest.Toy(t) // its scorer knows no accuracy
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Phases: []phases.Phase{rce.New(rce.DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.Best.Metric = new("val_accuracy")
 	rec := &phasetest.Memory{}
 	_, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
 	var unknown *phases.MetricError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "val_accuracy") || !strings.Contains(err.Error(), "val_reward") || len(rec.Rows) != 0 {
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "val_accuracy") || !strings.Contains(err.Error(), "val_reward") ||
+		len(rec.Rows) != 0 {
 		t.Errorf("error %v after %d rows, want a MetricError that names what there is, before any", err, len(rec.Rows))
 	}
 }
@@ -363,7 +371,8 @@ func TestKeepCountsCheckpoints(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rceOpt := rce.DefaultOptions()
 	rceOpt.Epochs, rceOpt.LR = 8, 1e-3
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
 	plan.Checkpoint.EveryEpochs, plan.Checkpoint.Keep, plan.Checkpoint.Best.Metric = 3, new(2), new("val_kl") // the start stays best
 	dir := t.TempDir()
 	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
@@ -391,7 +400,8 @@ func TestBestOutsideKL(t *testing.T) {
 		klMax float64
 		warns bool
 	}{{1e-12, true}, {1e6, false}} {
-		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+			Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 		plan.Checkpoint.Best.KLMax = &tc.klMax
 		rec := &phasetest.Memory{}
 		r, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
@@ -399,11 +409,13 @@ func TestBestOutsideKL(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := strings.Join(rec.Rows, "\n")
-		if got := len(r.Warnings) == 1 && strings.Contains(rows, "best_outside_kl"); got != tc.warns || tc.warns && (r.BestPhase != "init" || !strings.Contains(r.Warnings[0], "best is the initial policy")) {
+		if got := len(r.Warnings) == 1 && strings.Contains(rows, "best_outside_kl"); got != tc.warns || tc.warns &&
+			(r.BestPhase != "init" || !strings.Contains(r.Warnings[0], "best is the initial policy")) {
 			t.Errorf("kl_max %g: best %s, warnings %q; want a warning: %v", tc.klMax, r.BestPhase, r.Warnings, tc.warns)
 		}
 		for policy, reference := range map[string]string{"init": "init", "grpo": "phase_start", "best": "init"} {
-			if n := strings.Count(rows, fmt.Sprintf(`"kl_reference":%q,"loss":`, reference)); n == 0 || !strings.Contains(rows, fmt.Sprintf(`"policy":%q`, policy)) {
+			if n := strings.Count(rows, fmt.Sprintf(`"kl_reference":%q,"loss":`, reference)); n == 0 ||
+				!strings.Contains(rows, fmt.Sprintf(`"policy":%q`, policy)) {
 				t.Errorf("no evaluation of %s says that its KL is against %s", policy, reference)
 			}
 		}
@@ -416,7 +428,8 @@ func TestDamagedCheckpointIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	grpo := DefaultOptions()
 	grpo.Epochs = 1
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +449,8 @@ func TestDamagedCheckpointIsNamed(t *testing.T) {
 			if err := os.WriteFile(path, damaged, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := phases.FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) || strings.Contains(err.Error(), "\n") {
+			if _, err := phases.FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s %s: error %v, want one line that names it", name, what, err)
 			} else if name != "grpo_epoch1.state/SHA256SUMS" && !strings.Contains(err.Error(), path) {
 				t.Errorf("%s %s: the error names another file: %v", name, what, err)
@@ -462,7 +476,8 @@ func TestBetaOnItsBoundIsReported(t *testing.T) {
 	opt.KL.TargetMin, opt.KL.TargetMax, opt.KL.BetaMax = 0, 1e-9, 0.1 // any movement is too much, and 0.1 is the most
 	rec := &phasetest.Memory{}
 	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
-	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
+	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+		Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -484,7 +499,8 @@ func TestRestoreBest(t *testing.T) {
 	optim := phases.DefaultOptimOptions()
 	optim.WeightDecay = 0
 	sched := schedule.DefaultLROptions()
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, optim, sched, train, 16, 0), New("grpo", grpo, optim, sched, train, 16)}}
+	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Phases: []phases.Phase{rce.New(rceOpt, optim, sched, train, 16, 0), New("grpo", grpo, optim, sched, train, 16)}}
 	plan.Checkpoint.RestoreBest, plan.Checkpoint.Best.Metric = true, new("val_kl")
 	plan.Checkpoint.Keep = new(1)
 	rec, dir := &phasetest.Memory{}, t.TempDir()
@@ -533,7 +549,8 @@ func TestBestIsInitial(t *testing.T) {
 	}{{1e-30, true}, {1e-2, false}} {
 		rceOpt := rce.DefaultOptions()
 		rceOpt.Epochs, rceOpt.LR = 2, tc.lr
-		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{rce.New(rceOpt, optim, schedule.DefaultLROptions(), train, 16, 0)}}
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+			Phases: []phases.Phase{rce.New(rceOpt, optim, schedule.DefaultLROptions(), train, 16, 0)}}
 		plan.Checkpoint.Best.Metric = new("val_loss")
 		rec := &phasetest.Memory{}
 		r, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)

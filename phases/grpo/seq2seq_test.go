@@ -72,12 +72,14 @@ func TestSummaryLossFixtures(t *testing.T) {
 					}
 					return kept
 				}
-				fx.Rows[i].New, fx.Rows[i].Old, fx.Rows[i].Ref, fx.Rows[i].GradSample = cut(get("new")), cut(get("old")), cut(get("ref")), cut(get("grad_new"))
+				fx.Rows[i].New, fx.Rows[i].Old, fx.Rows[i].Ref, fx.Rows[i].GradSample = cut(get("new")), cut(get("old")), cut(get("ref")),
+					cut(get("grad_new"))
 			}
 			g := scriptedGRPO(t, fx, "sample", recipe)
 			golden.Close(t, g.rollout.adv, get("advantages"), 1e-6)
 			m, loss, gradient := g.pass(t)
-			golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.Policy, want.KL}, 2e-6)
+			golden.Close(t, []float64{loss, m["ppo_loss"].(float64), m["kl_loss"].(float64) / 0.04}, []float64{want.Loss, want.Policy, want.KL},
+				2e-6)
 			golden.Close(t, []float64{m["clip_fraction_low"].(float64) + m["clip_fraction_high"].(float64)}, []float64{want.Clipped}, 1e-6)
 			for i, row := range fx.Rows {
 				at := i * g.rollout.batch.T
@@ -204,7 +206,8 @@ func TestSummaryGRPO(t *testing.T) {
 					opt := DefaultOptions()
 					recipe(&opt)
 					opt.Epochs, opt.LR, opt.OldPolicy, opt.NumIterations, opt.UpdateOldAfter = 1, 1e-4, run.old, run.passes, 1000
-					env := &phases.Env{Policy: policy, Initial: reference, Seed: 1, Rec: &phasetest.Memory{}, Data: phases.Data{Shots: src.Batch.T, Advantage: opt.Advantage}}
+					env := &phases.Env{Policy: policy, Initial: reference, Seed: 1, Rec: &phasetest.Memory{},
+						Data: phases.Data{Shots: src.Batch.T, Advantage: opt.Advantage}}
 					if opt.KL.Reference = "init"; run.scenario == "mid" { // the phase starts at the reference, and the policy moves before its first step
 						opt.KL.Reference = "phase_start"
 						policy.Params().CopyFrom(reference.Params())
@@ -226,7 +229,8 @@ func TestSummaryGRPO(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						golden.Close(t, []float64{m["loss"].(float64), m["ppo_loss"].(float64), m["kl_loss"].(float64)}, []float64{want[i].Loss, want[i].Policy, 0.04 * want[i].KL}, 1e-5)
+						golden.Close(t, []float64{m["loss"].(float64), m["ppo_loss"].(float64), m["kl_loss"].(float64)},
+							[]float64{want[i].Loss, want[i].Policy, 0.04 * want[i].KL}, 1e-5)
 						golden.Close(t, []float64{m["grad_norm"].(float64)}, []float64{want[i].Norm}, 2e-4*want[i].Norm)
 					}
 				})

@@ -50,10 +50,11 @@ func tokenSFT() *rce.Phase {
 
 // tokenPlan has every phase and every kind of state that token policies have.
 func tokenPlan() phases.Plan {
-	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *Options) {
-		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, new(3), new(5), 0.6, "resample"
-		o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = new(4), 0.01, "init"
-	})}}
+	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(),
+		Phases: []phases.Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *Options) {
+			o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, new(3), new(5), 0.6, "resample"
+			o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = new(4), 0.01, "init"
+		})}}
 }
 
 // TestTokenPhasesLearn: SFT on references, RCE on samples and on recorded completions, and GRPO under every
@@ -85,7 +86,8 @@ func TestTokenPhasesLearn(t *testing.T) {
 					o.MaskTruncated = i == 2
 				}
 				o := DefaultOptions()
-				if change(&o); o.Validate() == nil || o.OldPolicy != "batch" && (ratio == "token" || loss == "grpo" || loss == "gspo" || loss == "ppo_clip") {
+				if change(&o); o.Validate() == nil || o.OldPolicy != "batch" &&
+					(ratio == "token" || loss == "grpo" || loss == "gspo" || loss == "ppo_clip") {
 					all[fmt.Sprintf("%s %s %s", ratio, loss, estimator)] = tokenGRPO(change)
 				}
 			}
@@ -116,7 +118,8 @@ func TestTokenPhasesLearn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after.Reward < before.Reward+0.4 || after.KL <= 0 || before.KL != 0 {
-				t.Errorf("reward %.3f → %.3f, KL %.3g → %.3g: want a gain of at least 0.4, and a KL from 0", before.Reward, after.Reward, before.KL, after.KL)
+				t.Errorf("reward %.3f → %.3f, KL %.3g → %.3g: want a gain of at least 0.4, and a KL from 0", before.Reward, after.Reward, before.KL,
+					after.KL)
 			}
 		})
 	}
@@ -127,7 +130,8 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 	for precision, want := range map[float64]int{10: 1, 0: 0} { // rewards lie within 1.5 of each other
 		rec := &phasetest.Memory{}
 		phase := tokenGRPO(func(o *Options) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
-		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, phasetest.TokenEnv(t, rec, t.TempDir()), nil)
+		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+			Phases: []phases.Phase{phase}}, phasetest.TokenEnv(t, rec, t.TempDir()), nil)
 		var stop *doctor.StopError
 		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {
 			t.Fatalf("precision %v: error %v", precision, err)
@@ -146,7 +150,8 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 
 // TestTokenResumeIsExact stops the plan of all phases at every step.
 func TestTokenResumeIsExact(t *testing.T) {
-	phasetest.ResumesExactlyIn(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4), func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
+	phasetest.ResumesExactlyIn(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4),
+		func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
 }
 
 // TestTokenMetrics: a run's rows carry what a reader of token GRPO looks for, and consistent numbers.
@@ -170,7 +175,8 @@ func TestTokenMetrics(t *testing.T) {
 		if first := i%4 == 0; first != (get("mean_ratio") == 1) {
 			t.Errorf("step %d: mean ratio %v; the first pass over a batch, and no other, has exactly 1", i+1, get("mean_ratio"))
 		}
-		if get("completion_length_min") > get("completion_length") || get("completion_length") > get("completion_length_max") || get("completion_length_max") > phasetest.ToyMost {
+		if get("completion_length_min") > get("completion_length") || get("completion_length") > get("completion_length_max") ||
+			get("completion_length_max") > phasetest.ToyMost {
 			t.Errorf("step %d: lengths %v", i+1, m)
 		}
 		if d := get("reward_right") + 0.5*get("reward_ended") - get("mean_reward"); math.Abs(d) > 1e-12 {
@@ -179,7 +185,8 @@ func TestTokenMetrics(t *testing.T) {
 		if d := get("kl_per_token")*get("tokens") - get("kl")*get("items"); math.Abs(d) > 1e-9 {
 			t.Errorf("step %d: KL per token and per sequence differ by %g", i+1, d)
 		}
-		for _, name := range []string{"entropy", "reward_std", "truncated_share", "reward_right_std", "clip_fraction_low", "clip_fraction_high", "resampled_groups", "kl_loss"} {
+		for _, name := range []string{"entropy", "reward_std", "truncated_share", "reward_right_std", "clip_fraction_low", "clip_fraction_high",
+			"resampled_groups", "kl_loss"} {
 			get(name)
 		}
 	}
@@ -191,7 +198,8 @@ func TestTokenMetrics(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"val_loss", "val_kl", "val_reward", "val_reward_right", "val_reward_ended", "val_completion_length", "val_truncated_share", "val_accuracy"} {
+	for _, name := range []string{"val_loss", "val_kl", "val_reward", "val_reward_right", "val_reward_ended", "val_completion_length",
+		"val_truncated_share", "val_accuracy"} {
 		if _, ok := epoch[name].(float64); !ok {
 			t.Errorf("the epoch has no %s", name)
 		}
@@ -302,7 +310,8 @@ func TestZeroVariance(t *testing.T) {
 	if g, q := collect("keep", 1, 0); !slices.Equal(q, []int{0, 1, 5, 9}) || g.rollout.measured.SignalShare != 0.25 {
 		t.Errorf("keep: queries %v, signal %v", q, g.rollout.measured.SignalShare)
 	}
-	if g, q := collect("filter", 1, 0); !slices.Equal(q, []int{0}) || g.rollout.counts.Candidates != 24 || g.rollout.measured.SignalShare != 0.25 {
+	if g, q := collect("filter", 1, 0); !slices.Equal(q, []int{0}) || g.rollout.counts.Candidates != 24 ||
+		g.rollout.measured.SignalShare != 0.25 {
 		t.Errorf("filter: queries %v, %d candidates, signal %v", q, g.rollout.counts.Candidates, g.rollout.measured.SignalShare)
 	}
 	g, first := collect("resample", 8, 0)
@@ -481,12 +490,18 @@ func TestTokenOptions(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{func(o *Options) { o.Ratio = "sequence" }, "loss: want grpo, gspo or ppo_clip with ratio=sequence: dapo averages over tokens (ratio=token)"},
-		{func(o *Options) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got phase_start"},
-		{func(o *Options) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy samples the groups and has to follow), got init"},
-		{func(o *Options) { o.Rollout, o.ZeroVariance = "offline", "resample" }, "zero_variance: want keep or filter with rollout=offline: there are no other groups than the recorded ones"},
-		{func(o *Options) { o.KL.Estimator = "exact" }, "kl.estimator: want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here"},
-		{func(o *Options) { o.KL.Reference, o.KL.SyncSteps = "epoch_start", new(3) }, "sync_steps: want null with reference=epoch_start, which refreshes the reference by the epoch"},
+		{func(o *Options) { o.Ratio = "sequence" }, "loss: want grpo, gspo or ppo_clip with ratio=sequence: dapo averages over tokens " +
+			"(ratio=token)"},
+		{func(o *Options) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old " +
+			"policy samples the groups and has to follow), got phase_start"},
+		{func(o *Options) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy " +
+			"samples the groups and has to follow), got init"},
+		{func(o *Options) { o.Rollout, o.ZeroVariance = "offline", "resample" }, "zero_variance: want keep or filter with rollout=offline: " +
+			"there are no other groups than the recorded ones"},
+		{func(o *Options) { o.KL.Estimator = "exact" }, "kl.estimator: want k1, k2 or k3 with a token policy: the exact KL over a " +
+			"vocabulary has no gradient here"},
+		{func(o *Options) { o.KL.Reference, o.KL.SyncSteps = "epoch_start", new(3) }, "sync_steps: want null with reference=epoch_start, " +
+			"which refreshes the reference by the epoch"},
 		{func(o *Options) { o.Advantage.Std = "populatoin" }, `std: want one of sample, population, got "populatoin" (did you mean population?)`},
 	} {
 		g := tokenGRPO(tc.change)
@@ -501,7 +516,8 @@ func TestTokenOptions(t *testing.T) {
 		}
 	}
 	env := phasetest.TokenEnv(t, nil, t.TempDir())
-	if err := tokenGRPO(func(o *Options) { o.KL.Estimator = "exact" }).Begin(env, 1); err == nil || !strings.Contains(err.Error(), "grpo.kl.estimator") {
+	if err := tokenGRPO(func(o *Options) { o.KL.Estimator = "exact" }).Begin(env, 1); err == nil ||
+		!strings.Contains(err.Error(), "grpo.kl.estimator") {
 		t.Errorf("an exact KL over tokens begins: %v", err)
 	}
 }

@@ -133,7 +133,8 @@ func Toy(t *testing.T) (train, val *pointer.Source) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pointer.NewSource(all.Filter(func(i int) bool { return i < 48 })), pointer.NewSource(all.Filter(func(i int) bool { return i >= 48 }))
+	return pointer.NewSource(all.Filter(func(i int) bool { return i < 48 })),
+		pointer.NewSource(all.Filter(func(i int) bool { return i >= 48 }))
 }
 
 func ToyPolicy(t *testing.T) *pointer.Policy {
@@ -156,7 +157,8 @@ func ToyEnv(t *testing.T, val *pointer.Source, rec phases.Recorder, dir string) 
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(), ValLoss: phases.ValLoss{Temperature: 0.5},
+		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(),
+		ValLoss:   phases.ValLoss{Temperature: 0.5},
 		Normalize: func(r []float64) []float64 { return group.Normalize(r, group.DefaultNormalizeOptions()) }}}
 }
 
@@ -246,7 +248,8 @@ func resumes(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec p
 			}
 		}
 		if len(rec.Rows) != len(whole.Rows) || !reflect.DeepEqual(rec.Evals, whole.Evals) {
-			t.Fatalf("resumed after step %d: %d rows, want %d; evaluations equal: %v", stop, len(rec.Rows), len(whole.Rows), reflect.DeepEqual(rec.Evals, whole.Evals))
+			t.Fatalf("resumed after step %d: %d rows, want %d; evaluations equal: %v", stop, len(rec.Rows), len(whole.Rows),
+				reflect.DeepEqual(rec.Evals, whole.Evals))
 		}
 		if !slices.Equal(rec.Kept, whole.Kept) {
 			t.Fatalf("resumed after step %d: the completions differ", stop)
@@ -325,223 +328,6 @@ func Ragged(t *testing.T, queries int) *pointer.Source {
 		t.Fatal(err)
 	}
 	return pointer.NewSource(set)
-}
-
-// Summaries are the prompts of a fixture with five scored completions each.
-type Summaries struct {
-	Texts [][]int64
-	Batch *selector.Batch
-}
-
-func (s *Summaries) Name() string { return "summaries" }
-
-func (s *Summaries) Len() int { return len(s.Texts) }
-
-func (s *Summaries) ID(i int) int64 { return int64(i) }
-
-func (s *Summaries) Prompt(i int) ([]int64, error) { return s.Texts[i], nil }
-
-func (s *Summaries) Recorded(queries []int) *selector.Batch { return s.Batch.Groups(queries) }
-
-type tokenSource struct {
-	name string
-	ids  []int64
-}
-
-func (s *tokenSource) Name() string { return s.name }
-
-func (s *tokenSource) Len() int { return len(s.ids) }
-
-func (s *tokenSource) ID(i int) int64 { return s.ids[i] }
-
-func (s *tokenSource) kind(i int) int { return int(s.ids[i]) % ToyKinds }
-
-func (s *tokenSource) CanScore() bool { return true }
-
-func (s *tokenSource) Recorded(queries []int) *selector.Batch {
-	b := selector.NewBatch(s, queries, 2, 3)
-	b.Truncated = make([]bool, len(b.Valid))
-	for i, q := range queries {
-		own := int64(s.kind(q) + 1)
-		b.Set(i, 0, []int64{own, own, 0}, 1)
-		b.Set(i, 1, []int64{own%ToyKinds + 1, 0}, 0)
-	}
-	return b
-}
-
-// Score: 0.5 for each of the first two tokens that is right, 0.5 for ending after them.
-func (s *tokenSource) Score(b *selector.Batch) error {
-	right, ended := make([]float64, len(b.Valid)), make([]float64, len(b.Valid))
-	b.Texts = make([]string, len(b.Valid))
-	for at, ok := range b.Valid {
-		if !ok {
-			continue
-		}
-		tokens := b.Scored(at/b.G, at%b.G)
-		for t, x := range tokens {
-			if t < 2 && x == int64(s.kind(b.Queries[at/b.G])+1) {
-				right[at] += 0.5
-			}
-		}
-		if len(tokens) == 3 && tokens[2] == 0 {
-			ended[at] = 1
-		}
-		b.Rewards[at] = right[at] + 0.5*ended[at]
-		b.Texts[at] = strings.Trim(fmt.Sprint(tokens), "[]")
-	}
-	b.Terms = map[string][]float64{"right": right, "ended": ended}
-	return nil
-}
-
-func (s *tokenSource) Accuracy(b *selector.Batch) ([]float64, error) {
-	err := s.Score(b)
-	return b.Terms["right"], err
-}
-
-type TokenPolicy struct {
-	Weights  *torchx.Params
-	Forwards *int // of this policy and its clones' counters are their own
-}
-
-func NewTokenPolicy(t *testing.T) *TokenPolicy {
-	t.Helper()
-	torchx.Attach(1)
-	p := &TokenPolicy{torchx.NewParams([]torchx.Spec{{Name: "kind", Shape: []int{ToyKinds, ToyVocab}}, {Name: "before", Shape: []int{ToyVocab + 1, ToyVocab}}}, "cpu"), new(int)}
-	r := rand.New(rand.NewPCG(3, 3))
-	v := make([]float32, p.Weights.Numel())
-	for i := range v {
-		v[i] = float32(0.3 * r.NormFloat64())
-	}
-	p.Weights.SetValues(v)
-	t.Cleanup(p.Free)
-	return p
-}
-
-func (p *TokenPolicy) Params() *torchx.Params { return p.Weights }
-
-func (p *TokenPolicy) Metadata() map[string]string { return map[string]string{"kind": "toy"} }
-
-func (p *TokenPolicy) Free() { p.Weights.Free() }
-
-func (p *TokenPolicy) Clone() selector.Policy {
-	specs := []torchx.Spec{}
-	for _, name := range p.Weights.Names() {
-		specs = append(specs, torchx.Spec{Name: name, Shape: p.Weights.Shape(name)})
-	}
-	c := &TokenPolicy{torchx.NewParams(specs, "cpu"), new(int)}
-	c.Weights.CopyFrom(p.Weights)
-	return c
-}
-
-// dist is the log-distribution of every step [B, G, T, V].
-func (p *TokenPolicy) dist(b *selector.Batch, temperature float64) torchx.Tensor {
-	src := b.Source.(*tokenSource)
-	kinds, before := make([]int64, len(b.Actions)), make([]int64, len(b.Actions))
-	for at := range b.Actions {
-		kinds[at] = int64(src.kind(b.Queries[at/(b.G*b.T)]))
-		before[at] = ToyVocab
-		if at%b.T > 0 {
-			before[at] = b.Actions[at-1]
-		}
-	}
-	shape := []int{b.B(), b.G, b.T}
-	logits := torchx.Add(torchx.Embedding(p.Weights.Get("kind"), torchx.From(kinds, shape...)), torchx.Embedding(p.Weights.Get("before"), torchx.From(before, shape...)))
-	if temperature == 0 {
-		temperature = 1
-	}
-	return torchx.LogSoftmax(torchx.Scale(logits, 1/temperature), 3)
-}
-
-func (p *TokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
-	if opt.Dist || !opt.Reference.Nil() {
-		panic("a token policy was asked for distributions")
-	}
-	*p.Forwards++
-	dist := p.dist(b, opt.Temperature)
-	picked := torchx.Squeeze(torchx.Gather(dist, 3, torchx.From(b.Actions, b.B(), b.G, b.T, 1)), 3)
-	entropy := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), dist), 3))
-	if !opt.Entropy {
-		entropy = torchx.Detach(entropy)
-	}
-	return selector.Output{LogP: torchx.Mul(picked, objective.Mask(picked, b)), Entropy: entropy}
-}
-
-// KL implements selector.TokenPolicy.
-func (p *TokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
-	d, r := p.dist(b, 1), reference.(*TokenPolicy).dist(b, 1)
-	return torchx.Sum(torchx.Mul(torchx.Exp(d), torchx.Sub(d, r)), 3)
-}
-
-// HalfPrecision implements selector.TokenPolicy.
-func (p *TokenPolicy) HalfPrecision() bool { return false }
-
-func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
-	r := rand.New(rand.NewPCG(seed, 1))
-	return p.generate(s, queries, g, t, func(logits []float64) int {
-		total, most := 0.0, slices.Max(logits)
-		for i, x := range logits {
-			logits[i] = math.Exp((x - most) / temperature)
-			total += logits[i]
-		}
-		u := r.Float64() * total
-		for i, x := range logits {
-			if u -= x; u < 0 {
-				return i
-			}
-		}
-		return len(logits) - 1
-	})
-}
-
-func (p *TokenPolicy) Decode(s selector.Source, queries []int, t, _ int) (*selector.Batch, []float64) {
-	return p.generate(s, queries, 1, t, func(logits []float64) int { return slices.Index(logits, slices.Max(logits)) }), make([]float64, len(queries))
-}
-
-// generate makes batches as wide as their longest completion.
-func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) int) *selector.Batch {
-	kind, before := p.Weights.Get("kind").Floats(), p.Weights.Get("before").Floats()
-	var all [][]int64
-	longest := 1
-	for _, q := range queries {
-		for range g {
-			var tokens []int64
-			last := ToyVocab
-			for len(tokens) < t && last != 0 {
-				logits := make([]float64, ToyVocab)
-				for v := range logits {
-					logits[v] = kind[s.(*tokenSource).kind(q)*ToyVocab+v] + before[last*ToyVocab+v]
-				}
-				last = choose(logits)
-				tokens = append(tokens, int64(last))
-			}
-			all = append(all, tokens)
-			longest = max(longest, len(tokens))
-		}
-	}
-	b := selector.NewBatch(s, queries, g, longest)
-	b.Truncated = make([]bool, len(b.Valid))
-	for at, tokens := range all {
-		b.Set(at/g, at%g, tokens, 0)
-		b.Truncated[at] = tokens[len(tokens)-1] != 0
-	}
-	return b
-}
-
-func ToyQuestions(name string, first, n int) *tokenSource {
-	s := &tokenSource{name: name}
-	for i := range n {
-		s.ids = append(s.ids, int64(first+i))
-	}
-	return s
-}
-
-func TokenEnv(t *testing.T, rec phases.Recorder, dir string) *phases.Env {
-	p := NewTokenPolicy(t)
-	initial := p.Clone()
-	t.Cleanup(initial.Free)
-	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: ToyQuestions("val", 100, 10), Shots: ToyMost, Shuffle: true, EvalBatch: 4, Advantage: advantage.DefaultOptions(),
-		ValLoss: phases.ValLoss{Temperature: 0.1, PerToken: true}}}
 }
 
 // Steps returns the metrics of the step rows of a phase.

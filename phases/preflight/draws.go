@@ -61,7 +61,8 @@ func (p *probe) unmarked(d draw) {
 	}
 	if unmarked > 0 {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "truncation_unmarked", Value: float64(unmarked),
-			Message: fmt.Sprintf("%d of %d sampled completions do not end by themselves, and %d of these count as complete: rewards and truncated_share take cut answers for whole ones", cut, d.b.NumValid(), unmarked)})
+			Message: fmt.Sprintf("%d of %d sampled completions do not end by themselves, and %d of these count as complete: rewards and "+
+				"truncated_share take cut answers for whole ones", cut, d.b.NumValid(), unmarked)})
 	}
 }
 
@@ -84,7 +85,8 @@ func (p *probe) temperature(d draw) {
 	if !(math.Abs(z) > p.opt.SamplingDiffers.Limit) {
 		return
 	}
-	text := fmt.Sprintf("sampled candidates are %+.3g nats a step likelier than draws at the temperature %.3g are (%.1f standard errors over %d steps)", gap/float64(steps), t, z, steps)
+	text := fmt.Sprintf("sampled candidates are %+.3g nats a step likelier than draws at the temperature %.3g are (%.1f standard errors "+
+		"over %d steps)", gap/float64(steps), t, z, steps)
 	best, near := math.Abs(z), t
 	for _, factor := range []float64{0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.4, 2, 3, 5, 10} {
 		if g, v, _, _ := p.surprise(d.b, t*factor); v > 0 && math.Abs(g)/math.Sqrt(v) < best {
@@ -94,7 +96,8 @@ func (p *probe) temperature(d draw) {
 	if near != t {
 		text += fmt.Sprintf("; they fit a temperature of %.3g better", near)
 	}
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "sampling_differs", Key: p.Name + ".sample_temperature", Value: z, Limit: p.opt.SamplingDiffers.Limit,
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "sampling_differs", Key: p.Name + ".sample_temperature", Value: z,
+		Limit:   p.opt.SamplingDiffers.Limit,
 		Message: text + ": the sampler does not draw from the policy that is trained"})
 }
 
@@ -150,12 +153,14 @@ func (p *probe) alike(d draw) {
 	}
 	if groups > 1 && same == groups {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "noise_repeats", Value: float64(same),
-			Message: fmt.Sprintf("all candidates of a query are the same in each of %d sampled groups, with an entropy of %.3g nats a step: the candidates share their random numbers, or the temperature of the draw is far too low", groups, entropy)})
+			Message: fmt.Sprintf("all candidates of a query are the same in each of %d sampled groups, with an entropy of %.3g nats a step: "+
+				"the candidates share their random numbers, or the temperature of the draw is far too low", groups, entropy)})
 		return
 	}
 	if own, other, pairs := agree(b, b, false); pairs >= fewDraws && own-other > shared {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "noise_repeats", Value: own - other,
-			Message: fmt.Sprintf("candidates with the same number in the groups of different queries begin alike in %.0f %% of the pairs, others in %.0f %%: all queries share their random numbers", 100*own, 100*other)})
+			Message: fmt.Sprintf("candidates with the same number in the groups of different queries begin alike in %.0f %% of the pairs, "+
+				"others in %.0f %%: all queries share their random numbers", 100*own, 100*other)})
 	}
 }
 
@@ -222,7 +227,8 @@ func (p *probe) repeats(first, second noise) {
 		case a.seed == b.seed:
 			p.find("noise_repeats", "two steps sample with the same seed (%d): the policy sees the same draws in every epoch", a.seed)
 		case pairs >= fewDraws && own-other > shared:
-			p.find("noise_repeats", "two steps with different seeds began %.0f %% of their candidates alike, and candidates with different numbers %.0f %%: the sampler does not use its seed", 100*own, 100*other)
+			p.find("noise_repeats", "two steps with different seeds began %.0f %% of their candidates alike, and candidates with different "+
+				"numbers %.0f %%: the sampler does not use its seed", 100*own, 100*other)
 		}
 	}
 	if len(first.masks) > 0 && len(second.masks) > 0 {

@@ -32,14 +32,16 @@ func (p *probe) forward(m phases.Metrics) {
 	if ratios || !p.spy.how.Train { // imitation may train with dropout
 		d, at := differ(once, p.spy.logp)
 		p.over("grad_nograd_differ", d, p.opt.GradNogradDiffer,
-			"a log-probability is %.7g in the phase's step and %.7g without gradient, with the same weights: dropout is on in a pass that ratios are made of, or the two passes compute differently", at[1], at[0])
+			"a log-probability is %.7g in the phase's step and %.7g without gradient, with the same weights: dropout is on in a pass that "+
+				"ratios are made of, or the two passes compute differently", at[1], at[0])
 	}
 	if !p.first && ratios == p.Online {
 		return // the policy alone was looked at with the first phase
 	}
 	d, at := differ(once, logProbs(p.policy, b, plain))
 	p.over("forward_not_deterministic", d, p.opt.ForwardNotDeterminist,
-		"the same log-probability is %.7g once and %.7g again, with the same weights: the policy's evaluation is random (dropout without training?)", at[0], at[1])
+		"the same log-probability is %.7g once and %.7g again, with the same weights: the policy's evaluation is random (dropout without "+
+			"training?)", at[0], at[1])
 	worst, at := 0.0, [2]float64{}
 	for _, i := range []int{0, b.B() - 1} {
 		alone := logProbs(p.policy, b.Part(i, i+1), plain)
@@ -48,7 +50,8 @@ func (p *probe) forward(m phases.Metrics) {
 		}
 	}
 	p.over("batch_changes_output", worst, p.opt.BatchChangesOutput,
-		"a log-probability is %.6g alone and %.6g in a batch of %d: the query reads what belongs to others (its images, its pool, or padding)", at[0], at[1], b.B())
+		"a log-probability is %.6g alone and %.6g in a batch of %d: the query reads what belongs to others (its images, its pool, or padding)",
+		at[0], at[1], b.B())
 }
 
 // differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number.
@@ -176,7 +179,8 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 	}
 	if better < -0.1*size {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: better,
-			Message: "a step prefers the worse candidates of its batch: with rewards of the other sign it would make the better ones likelier; the sign of the rewards or of the temperature is turned round"})
+			Message: "a step prefers the worse candidates of its batch: with rewards of the other sign it would make the better ones likelier; " +
+				"the sign of the rewards or of the temperature is turned round"})
 	}
 	return nil
 }
@@ -199,7 +203,8 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
 	if got > 0 && got < faint*want {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
-			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are %.3g: what is left is rounding, the loss does not reach the policy", got, want)})
+			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are "+
+				"%.3g: what is left is rounding, the loss does not reach the policy", got, want)})
 	}
 }
 

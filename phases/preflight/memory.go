@@ -38,7 +38,8 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 		return "", nil, nil
 	}
 	took := max(hostmem.Peak()-before, 0)
-	line = fmt.Sprintf("memory: largest step (%s) took %s on top of %s, of %s free", strings.Join(parts, "; "), hostmem.Size(took), hostmem.Size(before), hostmem.Size(free))
+	line = fmt.Sprintf("memory: largest step (%s) took %s on top of %s, of %s free", strings.Join(parts, "; "), hostmem.Size(took),
+		hostmem.Size(before), hostmem.Size(free))
 	worst := took / free
 	if strings.HasPrefix(device, "cuda") {
 		if used, total, ok := cudaMemory(ctx, device); ok {
@@ -47,8 +48,10 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 		}
 	}
 	if opt.Memory.Severity != doctor.Off && worst > opt.Memory.Limit {
-		found = append(found, doctor.Finding{Check: "memory", Severity: opt.Memory.Severity, Value: worst, Limit: opt.Memory.Limit, Key: stages[0].Name + ".micro_batch",
-			Message: fmt.Sprintf("a step with the largest shapes takes %.0f %% of the memory that is there: lower micro_batch or data.batch_size, or the run may be killed in the middle", 100*worst)})
+		found = append(found, doctor.Finding{Check: "memory", Severity: opt.Memory.Severity, Value: worst, Limit: opt.Memory.Limit,
+			Key: stages[0].Name + ".micro_batch",
+			Message: fmt.Sprintf("a step with the largest shapes takes %.0f %% of the memory that is there: lower micro_batch or "+
+				"data.batch_size, or the run may be killed in the middle", 100*worst)})
 	}
 	return line, found, nil
 }
@@ -96,7 +99,8 @@ func shapes(b *selector.Batch) string { return fmt.Sprintf("%d × %d × %d", b.B
 // what it once took, so that after a step this is the step's peak.
 func cudaMemory(ctx context.Context, device string) (used, total float64, ok bool) {
 	_, index, _ := strings.Cut(device, ":")
-	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits", "--id="+index).Output()
+	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits", "--id="+
+		index).Output()
 	if err != nil {
 		return 0, 0, false
 	}

@@ -31,10 +31,12 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 	}
 	if norm := number(m, "grad_norm"); norm > 0 {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "parameters_do_not_move", Key: p.Name + ".lr", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr is too small for float32 (it was %.3g in the first step)", p.opt.Steps, norm, p.Name, m["lr"])})
+			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr is too "+
+				"small for float32 (it was %.3g in the first step)", p.opt.Steps, norm, p.Name, m["lr"])})
 	} else {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or nothing of the loss depends on them", norm)})
+			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or "+
+				"nothing of the loss depends on them", norm)})
 	}
 	return nil
 }
@@ -88,11 +90,13 @@ func (p *probe) leftOut(idle []string, weights []float32) {
 	}
 	if len(unmoved) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "parameters_do_not_move", Value: float64(len(unmoved)),
-			Message: fmt.Sprintf("%s did not move in %d steps although the log-probabilities have a gradient there: the phase leaves that out", list(unmoved), p.opt.Steps)})
+			Message: fmt.Sprintf("%s did not move in %d steps although the log-probabilities have a gradient there: the phase leaves that out",
+				list(unmoved), p.opt.Steps)})
 	}
 	if len(without) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "gradient_missing", Value: float64(len(without)),
-			Message: fmt.Sprintf("%s got no gradient in %d steps: the log-probabilities do not depend on what should be trained there", list(without), p.opt.Steps)})
+			Message: fmt.Sprintf("%s got no gradient in %d steps: the log-probabilities do not depend on what should be trained there",
+				list(without), p.opt.Steps)})
 	}
 	if len(unused) > 0 {
 		p.add(p.Name, doctor.Note, doctor.Finding{Check: "gradient_missing", Value: float64(len(unused)),

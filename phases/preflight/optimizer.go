@@ -69,7 +69,8 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 	p.checks++
 	b1, b2 := p.Optim.Betas[0], p.Optim.Betas[1]
 	if after.steps != before.steps+1 {
-		p.find("moments_differ", "the optimizer counts %d steps after %s, and counted %d before it: the moments' bias is corrected for another age than they have", after.steps, when, before.steps)
+		p.find("moments_differ", "the optimizer counts %d steps after %s, and counted %d before it: the moments' bias is corrected for "+
+			"another age than they have", after.steps, when, before.steps)
 		return
 	}
 	want := clipped(norm, p.Optim.GradClipNorm)
@@ -87,10 +88,13 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 		p.notClipped(norm, got, want)
 	case math.Abs(got-want) > exact*want+rounding:
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "moments_differ", Value: got, Limit: want,
-			Message: fmt.Sprintf("the first moment after %s is that of a gradient with norm %.4g, and the gradient (clipped) has %.4g: the optimizer forgot the steps before, was given another gradient, or has another beta than optim.betas=%v", when, got, want, p.Optim.Betas)})
+			Message: fmt.Sprintf("the first moment after %s is that of a gradient with norm %.4g, and the gradient (clipped) has %.4g: the "+
+				"optimizer forgot the steps before, was given another gradient, or has another beta than optim.betas=%v", when, got, want,
+				p.Optim.Betas)})
 	case rest > 0.1*size+1e-6*b2*sum(before.v):
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "moments_differ", Value: rest, Limit: size,
-			Message: fmt.Sprintf("the second moment after %s is not the one before and the squared gradient in the proportion of optim.betas=%v: the optimizer forgot the steps before, or has another beta", when, p.Optim.Betas)})
+			Message: fmt.Sprintf("the second moment after %s is not the one before and the squared gradient in the proportion of "+
+				"optim.betas=%v: the optimizer forgot the steps before, or has another beta", when, p.Optim.Betas)})
 	}
 }
 
@@ -104,7 +108,8 @@ func sum(x []float32) float64 {
 
 func (p *probe) notClipped(norm, got, want float64) {
 	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "clip_ignored", Key: "optim.grad_clip_norm", Value: got, Limit: want,
-		Message: fmt.Sprintf("a gradient of norm %.4g reached the optimizer with norm %.4g although it was to be clipped to %.4g: optim.grad_clip_norm does not act", norm, got, want)})
+		Message: fmt.Sprintf("a gradient of norm %.4g reached the optimizer with norm %.4g although it was to be clipped to %.4g: "+
+			"optim.grad_clip_norm does not act", norm, got, want)})
 }
 
 // clips makes the first step once more with a largest gradient norm that must cut it.
@@ -175,7 +180,8 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 	}
 	if r := stat.Middle(ratios); !(r >= 0.5 && r <= 2) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_size", Key: p.Name + ".lr", Value: r,
-			Message: fmt.Sprintf("the first step moved the weights by %.3g times the learning rate of %.3g; AdamW moves them by the learning rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)})
+			Message: fmt.Sprintf("the first step moved the weights by %.3g times the learning rate of %.3g; AdamW moves them by the learning "+
+				"rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)})
 	}
 }
 
@@ -226,7 +232,8 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 		}
 	}
 	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "credit_misplaced", Value: misplaced, Limit: limit,
-		Message: fmt.Sprintf("the gradient of the first step is not that of the batch's rewards (off by %.3g of what sets its candidates apart): %s", misplaced, cause)})
+		Message: fmt.Sprintf("the gradient of the first step is not that of the batch's rewards (off by %.3g of what sets its candidates "+
+			"apart): %s", misplaced, cause)})
 }
 
 // thawed clears what belongs to frozen tensors: a phase may leave their gradients out.

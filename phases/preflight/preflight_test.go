@@ -324,7 +324,8 @@ func TestFaults(t *testing.T) {
 				return out, err
 			})
 		}, "rce parameters_do_not_move", "query_proj.weight did not move"},
-		{"a frozen tensor that moves", func(r *rig) { r.stages[2].Freeze = []string{"cand_proj"} }, "grpo_online frozen_move", "cand_proj.weight moved"},
+		{"a frozen tensor that moves", func(r *rig) { r.stages[2].Freeze = []string{"cand_proj"} }, "grpo_online frozen_move",
+			"cand_proj.weight moved"},
 		{"a reference that follows", func(r *rig) {
 			r.mutate(1, func(m *mutant, run func() (phases.Metrics, error)) (phases.Metrics, error) {
 				out, err := run()
@@ -423,8 +424,10 @@ func TestRecomputedFaults(t *testing.T) {
 		plant       func(r *rig)
 		want, words string
 	}{
-		{"a colder sampler", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 0.05, 0} }, "grpo_online sampling_differs", "they fit a temperature of"},
-		{"a sampler without a seed", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 1, 9} }, "grpo_online noise_repeats", "does not use its seed"},
+		{"a colder sampler", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 0.05, 0} }, "grpo_online sampling_differs",
+			"they fit a temperature of"},
+		{"a sampler without a seed", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 1, 9} },
+			"grpo_online noise_repeats", "does not use its seed"},
 		{"no clipping", func(r *rig) {
 			clipped := r.stages[1].Clipped
 			r.stages[1].Build = func(s selector.Source) (phases.Phase, error) { return clipped(s, 0) }
@@ -506,7 +509,8 @@ func TestNonfiniteReward(t *testing.T) {
 	set := r.stages[2].Source.(*pointer.Source).Set()
 	set.Scorer = holes{set.Scorer}
 	got := r.found(t)
-	if len(got) != 1 || got[0].Check != "nonfinite_rewards" || got[0].Severity != doctor.Stop || !strings.Contains(got[0].Message, "candidate ") {
+	if len(got) != 1 || got[0].Check != "nonfinite_rewards" || got[0].Severity != doctor.Stop ||
+		!strings.Contains(got[0].Message, "candidate ") {
 		t.Errorf("got %+v, want a stop that names a query and a candidate", got)
 	}
 }

@@ -59,7 +59,8 @@ func (r *Report) Reads(p selector.Policy, s Senses) {
 			continue
 		}
 		r.add(Name, doctor.Stop, doctor.Finding{Check: of.check, Value: d, Limit: of.limit.Limit,
-			Message: fmt.Sprintf("with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not read that part of its prompts", of.what, len(own), d)})
+			Message: fmt.Sprintf("with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not read that "+
+				"part of its prompts", of.what, len(own), d)})
 	}
 }
 
@@ -79,7 +80,8 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 		known += x - uniform[i]
 	}
 	if known <= 0 {
-		r.add(Name, doctor.Note, doctor.Finding{Check: "images_do_not_help", Message: fmt.Sprintf("whether images help could not be told: %d right answers are no likelier than random tokens", len(mine))})
+		r.add(Name, doctor.Note, doctor.Finding{Check: "images_do_not_help", Message: fmt.Sprintf("whether images help could not be told: "+
+			"%d right answers are no likelier than random tokens", len(mine))})
 		return
 	}
 	theirs := completions(p, other)
@@ -96,7 +98,8 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 		return
 	}
 	r.add(Name, doctor.Stop, doctor.Finding{Check: "images_do_not_help", Value: z, Limit: r.opt.ImagesDoNotHelp.Limit,
-		Message: fmt.Sprintf("right answers are %+.3g nats likelier with their own images than with others (%.2g standard errors over %d prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))})
+		Message: fmt.Sprintf("right answers are %+.3g nats likelier with their own images than with others (%.2g standard errors over %d "+
+			"prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))})
 }
 
 // Adapters checks that loaded adapters, which are not 0, change what the policy says. Fresh ones start at 0 and are
@@ -120,7 +123,8 @@ func (r *Report) Adapters(p selector.Policy, src selector.Source) {
 	r.checks++
 	params.SetValues(values)
 	if d, _ := differ(completions(p, src), completions(off, src)); d <= 0 {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "lora_ignored", Message: "the model says the same with its adapters and without: they are loaded, and not used"})
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "lora_ignored", Message: "the model says the same with its adapters and without: " +
+			"they are loaded, and not used"})
 	}
 }
 

@@ -41,7 +41,8 @@ func (r reader) Forward(b *selector.Batch, _ selector.ForwardOptions) selector.O
 }
 
 func TestReads(t *testing.T) {
-	all := Senses{Own: asked{"own", 10}, OtherImage: asked{"other image", 10}, BlankImage: asked{"grey", 10}, OtherText: asked{"other text", 10}}
+	all := Senses{Own: asked{"own", 10}, OtherImage: asked{"other image", 10}, BlankImage: asked{"grey", 10},
+		OtherText: asked{"other text", 10}}
 	for _, tc := range []struct {
 		name string
 		same []string // kinds that the model does not tell from its own
@@ -101,7 +102,8 @@ func TestImagesHelp(t *testing.T) {
 			r := New(DefaultOptions(), 1)
 			r.ImagesHelp(reader{of: tc.of}, asked{"own", 32}, asked{"other", 32}, uniform)
 			got := r.Findings()
-			if tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) != 1 || got[0].Check != tc.want || (got[0].Severity == "note") != tc.mild) {
+			if tc.want == "" && len(got) > 0 || tc.want != "" &&
+				(len(got) != 1 || got[0].Check != tc.want || (got[0].Severity == "note") != tc.mild) {
 				t.Errorf("got %+v", got)
 			}
 		})

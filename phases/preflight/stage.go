@@ -189,7 +189,8 @@ func (p *probe) steps(ctx context.Context) error {
 	}
 	p.ratio(m, again)
 	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
-		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before", m["grad_norm"], again["grad_norm"])
+		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before",
+		m["grad_norm"], again["grad_norm"])
 	second, two := p.policy.Params().Values(), momentsOf(p.phase)
 	p.continues(one, two, again, "the second step")
 	p.samples(drawn)
@@ -259,7 +260,8 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	moved := apart(m, padded, "kl_beta") > 0 // by the first of the two: their losses are two
 	if !p.AllowNonFinite && !moved {
 		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
-			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted", m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
+			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted",
+			m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
 	}
 	return nil
 }
@@ -308,7 +310,8 @@ func (p *probe) ratio(first, again phases.Metrics) {
 	}
 	p.checks++
 	if r != 1 {
-		p.find("ratio_not_one", "the ratio of the first step is %.9g instead of exactly 1: the old policy is not the policy that starts, or dropout is on in one of the two", r)
+		p.find("ratio_not_one", "the ratio of the first step is %.9g instead of exactly 1: the old policy is not the policy that starts, or "+
+			"dropout is on in one of the two", r)
 		return
 	}
 	near := 1e-3
@@ -316,7 +319,8 @@ func (p *probe) ratio(first, again phases.Metrics) {
 		near = 0.3
 	}
 	if r := number(again, "mean_ratio"); !(math.Abs(r-1) <= near) {
-		p.find("ratio_not_one", "with the same weights as in the first step the ratio is %.6g instead of 1: the old policy's log-probabilities are those of other weights", r)
+		p.find("ratio_not_one", "with the same weights as in the first step the ratio is %.6g instead of 1: the old policy's "+
+			"log-probabilities are those of other weights", r)
 	}
 }
 
@@ -325,7 +329,8 @@ func (p *probe) finiteRewards(b *selector.Batch) {
 	p.checks++
 	for at, ok := range b.Valid {
 		if x := b.Rewards[at]; ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
-			p.find("nonfinite_rewards", "query %d, candidate %d has the reward %v: one is enough to make the weights NaN", b.Source.ID(b.Queries[at/b.G]), at%b.G+1, x)
+			p.find("nonfinite_rewards", "query %d, candidate %d has the reward %v: one is enough to make the weights NaN",
+				b.Source.ID(b.Queries[at/b.G]), at%b.G+1, x)
 			return
 		}
 	}

@@ -61,7 +61,8 @@ func (r *Report) Records(t Truth) error {
 		return nil
 	}
 	r.add(Name, doctor.Stop, doctor.Finding{Check: "recorded_differ", Value: float64(wrong) / float64(len(t.Queries)),
-		Message: fmt.Sprintf("%d of %d queries of %s reach the phases with other recorded candidates than the data has (query %d: %s)%s", wrong, len(t.Queries), t.Source.Name(), t.Source.ID(first), what, shifted(rewardsOf(together), truth))})
+		Message: fmt.Sprintf("%d of %d queries of %s reach the phases with other recorded candidates than the data has (query %d: %s)%s", wrong,
+			len(t.Queries), t.Source.Name(), t.Source.ID(first), what, shifted(rewardsOf(together), truth))})
 	return nil
 }
 
@@ -245,7 +246,8 @@ func (r *Report) rescore(t Truth, b *selector.Batch, what string) error {
 	}
 	if wrong > 0 {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "scores_differ", Value: float64(wrong) / float64(n),
-			Message: fmt.Sprintf("%d of %d %s earn another reward than the same candidate alone (%s)%s", wrong, n, what, said, shifted(rewardsOf(b), truth))})
+			Message: fmt.Sprintf("%d of %d %s earn another reward than the same candidate alone (%s)%s", wrong, n, what, said,
+				shifted(rewardsOf(b), truth))})
 	}
 	return nil
 }
@@ -293,7 +295,8 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	}
 	if says != "" {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "validation_differs", Value: got.Reward, Limit: reward,
-			Message: fmt.Sprintf("validation does not report what the policy's answers earn one by one (%s): its numbers, and the checkpoint chosen by them, cannot be trusted", says)})
+			Message: fmt.Sprintf("validation does not report what the policy's answers earn one by one (%s): its numbers, and the checkpoint "+
+				"chosen by them, cannot be trusted", says)})
 	}
 	return nil
 }
@@ -313,6 +316,7 @@ func (r *Report) Returned(name string, wrong, looked int, example string) {
 	r.checks++
 	if share := float64(wrong) / float64(looked); share > r.opt.RoundTrip.Limit {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "round_trip", Value: share, Limit: r.opt.RoundTrip.Limit,
-			Message: fmt.Sprintf("%d of %d recorded candidates of %s are others after decoding and encoding them again (%s): what is trained on is not what is scored and shown", wrong, looked, name, example)})
+			Message: fmt.Sprintf("%d of %d recorded candidates of %s are others after decoding and encoding them again (%s): what is trained "+
+				"on is not what is scored and shown", wrong, looked, name, example)})
 	}
 }

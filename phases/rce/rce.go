@@ -234,7 +234,8 @@ func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error)
 		b := r.src.Recorded(queries)
 		return b, phases.CheckRewards(b, r.env.AllowNonFinite)
 	}
-	b, err := phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp, rng.Key(r.env.Seed, "rollout "+r.name, step))
+	b, err := phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
+		rng.Key(r.env.Seed, "rollout "+r.name, step))
 	if err == nil {
 		err = phases.CheckRewards(b, r.env.AllowNonFinite)
 	}

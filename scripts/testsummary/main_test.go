@@ -40,7 +40,8 @@ skipped a TestData: a_test.go:5: no folder ../shared (set FULCRUM_SHARED)
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
 	}
-	if got := patterns(append(reference, test{"a", "TestMore/x"}, test{"a", "TestMore/y"}, test{"b", "TestOther"})); got != "a ^(TestData|TestMore)$\nb ^(TestOther)$\n" {
+	if got := patterns(append(reference, test{"a", "TestMore/x"}, test{"a", "TestMore/y"},
+		test{"b", "TestOther"})); got != "a ^(TestData|TestMore)$\nb ^(TestOther)$\n" {
 		t.Errorf("patterns:\n%s", got)
 	}
 }

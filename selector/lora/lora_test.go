@@ -34,7 +34,8 @@ func TestSelect(t *testing.T) {
 		{"a string is a pattern of the whole name", `{"r": 2, "lora_alpha": 2, "target_modules": "model\\.layers\\..*q_proj"}`,
 			"model.layers.0.self_attn.q_proj:2:1 model.layers.1.self_attn.q_proj:2:1"},
 		{"all-linear leaves the head out", `{"r": 1, "lora_alpha": 1, "target_modules": "all-linear"}`,
-			"visual.blocks.0.mlp.gate_proj:1:1 model.layers.0.self_attn.q_proj:1:1 model.layers.0.mlp.gate_proj:1:1 model.layers.1.self_attn.q_proj:1:1"},
+			"visual.blocks.0.mlp.gate_proj:1:1 model.layers.0.self_attn.q_proj:1:1 model.layers.0.mlp.gate_proj:1:1 " +
+				"model.layers.1.self_attn.q_proj:1:1"},
 		{"patterns change rank and alpha",
 			`{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "rank_pattern": {"layers.1.self_attn.q_proj": 2}, "alpha_pattern": {"q_proj": 4}}`, "model.layers.0.self_attn.q_proj:4:1 model.layers.1.self_attn.q_proj:2:2"},
 		{"rslora divides by the root", `{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_rslora": true}`,

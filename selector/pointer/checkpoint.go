@@ -81,7 +81,8 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 		o.Warn(fmt.Sprintf("%s: unknown parameters [%s] were dropped, missing parameters [%s] keep their initial values (init.strict=false)",
 			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", ")))
 	case incomplete && o.Strict:
-		return fmt.Errorf("%s: unknown parameters [%s], missing parameters [%s] (init.strict=false ignores the unknown and keeps the initial values of the missing)",
+		return fmt.Errorf("%s: unknown parameters [%s], missing parameters [%s] (init.strict=false ignores the unknown and keeps the "+
+			"initial values of the missing)",
 			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", "))
 	}
 	for _, name := range p.params.Names() {

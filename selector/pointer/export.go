@@ -137,11 +137,13 @@ func (c *Checkpoint) fitsReference(format string) error {
 	}
 	sort.Strings(missing)
 	if len(extra)+len(missing) > 0 {
-		return fmt.Errorf("%s: not the reference's selector: format %s has no place for [%s] and needs [%s] (format safetensors holds any selector)",
+		return fmt.Errorf("%s: not the reference's selector: format %s has no place for [%s] and needs [%s] (format safetensors holds any "+
+			"selector)",
 			c.Path, format, strings.Join(extra, ", "), strings.Join(missing, ", "))
 	}
 	if t, ok := c.Metadata["selector.temperature"]; ok && t != "0.1" {
-		return fmt.Errorf("%s: selector.temperature=%s, and the reference divides by 0.1 whatever the file says (format safetensors keeps it)", c.Path, t)
+		return fmt.Errorf("%s: selector.temperature=%s, and the reference divides by 0.1 whatever the file says (format safetensors keeps it)",
+			c.Path, t)
 	}
 	return nil
 }

@@ -121,7 +121,8 @@ func (m *Model) wire() {
 // made for a model computes for long, and nothing sensible.
 func (m *Model) CheckPrompt(tokens, completion int) error {
 	if p := m.cfg.Positions; p > 0 && tokens+completion > p {
-		return fmt.Errorf("the prompt has %d tokens and the completion up to %d: want at most %d together (max_position_embeddings in config.json)", tokens, completion, p)
+		return fmt.Errorf("the prompt has %d tokens and the completion up to %d: want at most %d together (max_position_embeddings in "+
+			"config.json)", tokens, completion, p)
 	}
 	return nil
 }
@@ -166,7 +167,8 @@ func (m *Model) CheckTraining() error {
 	if m.opt.DType != "float16" {
 		why = " (torch_dtype of the folder's config.json)"
 	}
-	return fmt.Errorf("vl.dtype=%s: training in float16%s loses small gradients, there is no loss scaling; want vl.dtype=bfloat16, or float32 where the device has no bfloat16", m.opt.DType, why)
+	return fmt.Errorf("vl.dtype=%s: training in float16%s loses small gradients, there is no loss scaling; want vl.dtype=bfloat16, or "+
+		"float32 where the device has no bfloat16", m.opt.DType, why)
 }
 
 // Config returns the sizes.

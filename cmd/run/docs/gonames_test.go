@@ -27,7 +27,8 @@ func readGoNames(t *testing.T) goNames {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && entry.Name() != "." || entry.Name() == "testdata" || entry.Name() == "build") {
+		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && entry.Name() != "." || entry.Name() == "testdata" ||
+			entry.Name() == "build") {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") {

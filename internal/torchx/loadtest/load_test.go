@@ -216,7 +216,8 @@ func TestLoadFailures(t *testing.T) {
 		want    string                          // DIR stands for the folder
 	}{
 		{"a missing library is named", func(*testing.T, string) {},
-			"torchx: cannot load DIR/libfulcrum_torch.so: DIR/libfulcrum_torch.so: cannot open shared object file: No such file or directory; run make setup, then make build"},
+			"torchx: cannot load DIR/libfulcrum_torch.so: DIR/libfulcrum_torch.so: cannot open shared object file: No such file or directory; " +
+				"run make setup, then make build"},
 		{"a damaged library is named", func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte("not a library"), 0o755); err != nil {
 				t.Fatal(err)

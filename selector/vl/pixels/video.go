@@ -182,7 +182,8 @@ func selectFrames(numbers []int) string {
 func tool(ctx context.Context, name string, args ...string) (cmd *exec.Cmd, said *bytes.Buffer, err error) {
 	program, err := exec.LookPath(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading a video file wants %s, which is not installed (ffmpeg.org); a list or a folder of frames does without", name)
+		return nil, nil, fmt.Errorf("reading a video file wants %s, which is not installed (ffmpeg.org); a list or a folder of frames does "+
+			"without", name)
 	}
 	said = new(bytes.Buffer)
 	cmd = exec.CommandContext(ctx, program, args...)

@@ -121,7 +121,8 @@ func TestVideoFile(t *testing.T) {
 		t.Errorf("grid %v, %g seconds: want %v, 1, and the values of the frames", got.Grid, got.SecondsPerGrid, want.Grid)
 	}
 	for _, c := range []struct{ name, probe, ffmpeg, want string }{
-		{"not installed", "", "", "v.mp4: reading a video file wants ffprobe, which is not installed (ffmpeg.org); a list or a folder of frames does without"},
+		{"not installed", "", "", "v.mp4: reading a video file wants ffprobe, which is not installed (ffmpeg.org); a list or a folder of " +
+			"frames does without"},
 		{"a broken file", "echo 'moov atom not found' >&2; exit 1", frame, "v.mp4: ffprobe: exit status 1: moov atom not found"},
 		{"no video", `echo '{"streams":[]}'`, frame, "v.mp4: the file has no video"},
 		{"no rate", `echo '{"streams":[{"nb_read_packets":"5","avg_frame_rate":"0/0"}]}'`, frame, `avg_frame_rate "0/0"`},
@@ -262,7 +263,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"empty", "c.jpg", nil, "c.jpg: not an image"},
 		{"an address", "https://example.org/a.png", nil, "want a file, not an address (https): nothing is downloaded here"},
 		{"a data URI as text", "data:image/png,abc", nil, "data URI: want data:image/…;base64,…"},
-		{"a bomb", "d.bmp", []byte("BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00\x28\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01\x00\x18\x00" + strings.Repeat("\x00", 24)), "image of 65536×65536 pixels, want 1 to 178956970"},
+		{"a bomb", "d.bmp", []byte("BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00" +
+			"\x28\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01\x00\x18\x00" + strings.Repeat("\x00", 24)),
+			"image of 65536×65536 pixels, want 1 to 178956970"},
 		{"no file", "none.png", nil, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,7 +77,8 @@ func Open(folder string) (*Processor, error) {
 // New returns a processor of the given parts; config nil: text only.
 func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Config, ids IDs) (*Processor, error) {
 	if len(ids.EOS) == 0 {
-		return nil, errors.New("processor: no end-of-sequence token: want eos_token_id in generation_config.json or config.json, or eos_token in tokenizer_config.json")
+		return nil, errors.New("processor: no end-of-sequence token: want eos_token_id in generation_config.json or config.json, or " +
+			"eos_token in tokenizer_config.json")
 	}
 	for _, id := range ids.EOS {
 		if tok.Token(id) == "" {

@@ -41,7 +41,7 @@ type publishedRow struct {
 	number   int      // in the file, from 1
 }
 
-// Published writes, as markdown, what a file of published accuracies allows to conclude, without the
+// Report writes, as markdown, what a file of published accuracies allows to conclude, without the
 // scores of single questions: for every variant against the baseline of its table, at every number of
 // shots and on their mean. Errors name the file and the row.
 func Report(path string) (string, error) {
@@ -72,7 +72,8 @@ func readPublished(path string) (*publishedTable, error) {
 			"\"accuracy\"}, …]}: %w", path, err)
 	}
 	if len(file.Rows) == 0 {
-		return nil, fmt.Errorf("%s: no rows: want {\"rows\": [{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}", path)
+		return nil, fmt.Errorf("%s: no rows: want {\"rows\": "+
+			"[{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}", path)
 	}
 	t := &publishedTable{path: path, what: file.What, notes: file.Notes}
 	for i, raw := range file.Rows {

@@ -49,7 +49,8 @@ func Table(jobs []Job, opt Options) string {
 			fmt.Fprintf(&b, "\nPareto front (*): %s\n", page.Plural(n, "job"))
 		}
 	} else if best := v.best(); best != nil {
-		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.opt.Objectives[0].Name, page.Sig(best.Objectives[0], 4), page.ShellCommand(v.own(*best)))
+		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.opt.Objectives[0].Name,
+			page.Sig(best.Objectives[0], 4), page.ShellCommand(v.own(*best)))
 	} else if text := v.noWinner(); text != "" {
 		fmt.Fprintf(&b, "\nno winner: %s\n", text)
 	}

@@ -281,6 +281,27 @@ func honestScores(gain float64) (ids []int64, scores []float64) {
 	return ids, scores
 }
 
+// evaluator records what a policy scores on both splits and returns its validation reward.
+func evaluator(t testing.TB, log *record.Log, global *int) func(policy, phase string, epoch int, gain float64, more map[string]any) float64 {
+	return func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
+		for _, split := range []string{"val", "dev"} {
+			ids, scores := honestScores(gain)
+			mean, _ := stat.MeanSE(scores)
+			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
+			for name, x := range more {
+				fields[name] = x
+			}
+			Must(t, log.Record(record.KindEval, phase, epoch, 0, *global, fields))
+			Must(t, log.Scores(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids,
+				Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
+			if split == "val" {
+				reward = mean
+			}
+		}
+		return reward
+	}
+}
+
 // HonestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
 // of their scores. It is the same to the last bit every time.
 func HonestRun(t testing.TB, rebuild func(dir string) error) string {
@@ -298,23 +319,7 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	log.Plan([]record.PhasePlan{{Name: "rce", Epochs: 2, StepsPerEpoch: 5}, {Name: "grpo", Epochs: 2, StepsPerEpoch: 5}})
 	Must(t, log.Infof("pointer: 12 parameters on cpu, 1 threads"))
 	global := 0
-	evaluate := func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
-		for _, split := range []string{"val", "dev"} {
-			ids, scores := honestScores(gain)
-			mean, _ := stat.MeanSE(scores)
-			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
-			for name, x := range more {
-				fields[name] = x
-			}
-			Must(t, log.Record(record.KindEval, phase, epoch, 0, global, fields))
-			Must(t, log.Scores(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids,
-				Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
-			if split == "val" {
-				reward = mean
-			}
-		}
-		return reward
-	}
+	evaluate := evaluator(t, log, &global)
 	evaluate("random", "", 0, -0.2, nil)
 	evaluate("similarity", "", 0, 0, nil)
 	evaluate("init", "init", 0, 0, map[string]any{"kl": 0.0})

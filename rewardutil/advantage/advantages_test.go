@@ -42,8 +42,10 @@ func TestAdvantages(t *testing.T) {
 		{"equal rewards give no signal", []float64{1, 1, 1}, nil, 1, wide, []float64{0, 0, 0}},
 		{"equal up to float32 rounding", []float64{1, 1.0000001, 0.9999999}, nil, 1, wide, []float64{0, 0, 0}},
 		{"equal up to the stated precision", []float64{1, 1.005, 0.996, 0}, nil, 2, coarse, []float64{0, 0, 0.498, -0.498}},
-		{"a single candidate has nothing to be compared with", []float64{9, 4, 4, 4}, []bool{true, false, false, false}, 2, wide, []float64{0, 0, 0, 0}},
-		{"a mask leaves its entry out of the baseline", []float64{0, 1, 99}, []bool{true, true, false}, 1, advOptions("mean_only"), []float64{-0.5, 0.5, 0}},
+		{"a single candidate has nothing to be compared with", []float64{9, 4, 4, 4}, []bool{true, false, false, false}, 2, wide,
+			[]float64{0, 0, 0, 0}},
+		{"a mask leaves its entry out of the baseline", []float64{0, 1, 99}, []bool{true, true, false}, 1, advOptions("mean_only"),
+			[]float64{-0.5, 0.5, 0}},
 		{"an empty group is zeros", []float64{1, 2}, []bool{false, false}, 1, wide, []float64{0, 0}},
 		{"leave one out is the mean of the others", []float64{0, 1, 5}, nil, 1, advOptions("leave_one_out"), []float64{-3, -1.5, 4.5}},
 		{"ranks with ties", []float64{5, 1, 5, 0}, nil, 1, advOptions("rank"), []float64{2. / 3, -1. / 3, 2. / 3, -1}},
@@ -51,7 +53,8 @@ func TestAdvantages(t *testing.T) {
 		{"shift, then the weight of negatives", []float64{0, 2, 4}, nil, 1, shifted, []float64{-0.25, -0.05, 1.5}},
 		{"batch deviation is pooled within groups that differ", []float64{0, 2, 100, 104, 7, 7}, nil, 3, advOptions("batch_std"),
 			[]float64{-1 / math.Sqrt(5), 1 / math.Sqrt(5), -2 / math.Sqrt(5), 2 / math.Sqrt(5), 0, 0}},
-		{"an outlier is clipped", outlier, nil, 1, advOptions("z_score"), append([]float64{5}, slices.Repeat([]float64{-0.15617376188860607}, 40)...)},
+		{"an outlier is clipped", outlier, nil, 1, advOptions("z_score"),
+			append([]float64{5}, slices.Repeat([]float64{-0.15617376188860607}, 40)...)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, _ := Compute(tc.rewards, tc.valid, tc.B, len(tc.rewards)/tc.B, tc.o)
@@ -328,7 +331,8 @@ func TestHasSignal(t *testing.T) {
 	if got := HasSignal(rewards, valid, 5, 3, opt); got[1] {
 		t.Error("a spread of 0.3 counts with precision 0.5")
 	}
-	if got, want := GroupStd([]float64{1, 3, 5, 5, 9, 2}, []bool{true, true, true, true, true, false}, 3, 2), math.Sqrt2/2; math.Abs(got-want) > 1e-12 {
+	if got, want := GroupStd([]float64{1, 3, 5, 5, 9, 2}, []bool{true, true, true, true, true, false}, 3, 2),
+		math.Sqrt2/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("mean deviation %g, want %g", got, want)
 	}
 }

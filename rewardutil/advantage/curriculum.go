@@ -101,7 +101,8 @@ func (s Selection) Take(x []float64) []float64 {
 // Apply computes advantages and takes the epoch's top k, in this order: with baseline group, over the
 // whole group before anything is dropped. adv is [B*K], for the selected entries. The statistics are
 // those of the whole groups and of what is left of them.
-func (o CurriculumOptions) Apply(rewards []float64, valid []bool, B, G, epoch int, opt Options) (sel Selection, adv []float64, before, after Stats) {
+func (o CurriculumOptions) Apply(rewards []float64, valid []bool, B, G, epoch int, opt Options) (sel Selection, adv []float64, before,
+	after Stats) {
 	all, before := Compute(rewards, valid, B, G, opt)
 	sel = TopK(rewards, valid, B, G, o.TopK(epoch, G))
 	if o.Baseline == "subset" {

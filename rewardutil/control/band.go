@@ -42,10 +42,12 @@ type band struct {
 func (b band) validate(name string) error {
 	return errors.Join(
 		option.Want(b.targetMin >= 0, "target_min", "want at least 0 nats, got %v", b.targetMin),
-		option.Want(b.targetMax > b.targetMin && !math.IsInf(b.targetMax, 0), "target_max", "want more than target_min = %v, got %v", b.targetMin, b.targetMax),
+		option.Want(b.targetMax > b.targetMin && !math.IsInf(b.targetMax, 0), "target_max", "want more than target_min = %v, got %v", b.targetMin,
+			b.targetMax),
 		option.Want(b.factor > 1 && !math.IsInf(b.factor, 0), "factor", "want more than 1, got %v", b.factor),
 		option.Want(b.min > 0, boundName(name, "min"), "want more than 0, got %v", b.min),
-		option.Want(b.max >= b.min && !math.IsInf(b.max, 0), boundName(name, "max"), "want at least %s = %v, got %v", boundName(name, "min"), b.min, b.max),
+		option.Want(b.max >= b.min && !math.IsInf(b.max, 0), boundName(name, "max"), "want at least %s = %v, got %v", boundName(name, "min"),
+			b.min, b.max),
 		option.OneOf("update", b.update, "step", "epoch", "moving_average"),
 		option.Want(b.decay >= 0 && b.decay < 1, "moving_average_decay", "want a number in [0, 1), got %v", b.decay),
 	)

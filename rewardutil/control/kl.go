@@ -64,12 +64,14 @@ func (o KLOptions) Validate() error {
 		option.OneOf("controller", o.Controller, "band", "proportional", "fixed"),
 		option.OneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
 		option.Want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),
-		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which refreshes the reference by the epoch"),
+		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which "+
+			"refreshes the reference by the epoch"),
 		option.Want(o.SyncSteps == nil || o.SyncMix > 0 && o.SyncMix <= 1, "sync_mix", "want a number in (0, 1], got %v", o.SyncMix),
 	}
 	if o.Controller != "fixed" {
 		errs = append(errs, o.band().validate("beta"))
-		errs = append(errs, option.Want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v", o.Gain))
+		errs = append(errs, option.Want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v",
+			o.Gain))
 	}
 	return errors.Join(errs...)
 }

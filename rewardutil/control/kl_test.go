@@ -57,15 +57,18 @@ func TestKLControllers(t *testing.T) {
 		steps  []float64 // β after each step
 		epoch  float64   // β after the epoch
 	}{
-		{"each step alone, as the reference", func(o *KLOptions) { o.Update = "step" }, []float64{0.2, 0.05, 0.001}, []float64{0.15, 0.15, 0.1}, 0.1},
+		{"each step alone, as the reference", func(o *KLOptions) { o.Update = "step" }, []float64{0.2, 0.05, 0.001}, []float64{0.15, 0.15, 0.1},
+			0.1},
 		{"the epoch's mean moves once", func(*KLOptions) {}, []float64{0.5, 0.001}, []float64{0.1, 0.1}, 0.15},
 		{"the epoch's mean inside the band", func(*KLOptions) {}, []float64{0.15, 0.001}, []float64{0.1, 0.1}, 0.1},
 		{"a moving average moves once a window", func(o *KLOptions) { o.Update, o.MovingAverageDecay = "moving_average", 0.5 },
 			[]float64{1, 1, 1, 1, 1}, []float64{0.1, 0.15, 0.15, 0.225, 0.225}, 0.225},
-		{"proportional, 2 % at most", func(o *KLOptions) { o.Controller, o.Update = "proportional", "step" }, []float64{9, math.Sqrt(0.01 * 0.1), 0}, []float64{0.102, 0.102, 0.102 * 0.98}, 0.102 * 0.98},
+		{"proportional, 2 % at most", func(o *KLOptions) { o.Controller, o.Update = "proportional", "step" },
+			[]float64{9, math.Sqrt(0.01 * 0.1), 0}, []float64{0.102, 0.102, 0.102 * 0.98}, 0.102 * 0.98},
 		{"fixed", func(o *KLOptions) { o.Controller, o.Update = "fixed", "step" }, []float64{9, 9}, []float64{0.1, 0.1}, 0.1},
 		{"a beta of 0 is off", func(o *KLOptions) { o.Beta, o.Update = 0, "step" }, []float64{9, 0}, []float64{0, 0}, 0},
-		{"unless lifted, as the reference does", func(o *KLOptions) { o.Beta, o.Update, o.LiftZero = 0, "step", true }, []float64{0, 9}, []float64{0.001, 0.0015}, 0.0015},
+		{"unless lifted, as the reference does", func(o *KLOptions) { o.Beta, o.Update, o.LiftZero = 0, "step", true }, []float64{0, 9},
+			[]float64{0.001, 0.0015}, 0.0015},
 		{"NaN moves nothing", func(o *KLOptions) { o.Update = "step" }, []float64{math.NaN()}, []float64{0.1}, 0.1},
 		{"NaN is left out of the epoch's mean", func(*KLOptions) {}, []float64{math.NaN(), 1}, []float64{0.1, 0.1}, 0.15},
 	} {
@@ -120,7 +123,8 @@ func TestControllersResumeExactly(t *testing.T) {
 	for _, update := range []string{"step", "epoch", "moving_average"} {
 		rnd := rand.New(rand.NewPCG(3, 4))
 		whole := controller(t, func(o *KLOptions) { o.Update = update })
-		soft, err := NewPolicyTemperature(PolicyTemperatureOptions{Enabled: true, Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1, Update: update, MovingAverageDecay: 0.9})
+		soft, err := NewPolicyTemperature(PolicyTemperatureOptions{Enabled: true, Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01,
+			TargetMax: 0.1, Update: update, MovingAverageDecay: 0.9})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +217,8 @@ func TestKLOptionsValidate(t *testing.T) {
 	}
 	p := DefaultPolicyTemperatureOptions()
 	p.Enabled, p.Start, p.Min = true, 5, 0
-	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "start: want a number in [min, max]") || !strings.Contains(err.Error(), "min: want more than 0") {
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "start: want a number in [min, max]") ||
+		!strings.Contains(err.Error(), "min: want more than 0") {
 		t.Errorf("got %v", err)
 	}
 	if err := controller(t, func(*KLOptions) {}).Restore(State{Value: math.NaN()}); err == nil {

@@ -63,7 +63,8 @@ func TestCombineAll(t *testing.T) {
 	}
 	b, k := s.Terms["beam"], s.Terms["task"]
 	// beam within: squares 0.5 + 8 over 1 + 2; task within: 0.5²·(2/3) over 2, the first group has one known
-	golden.Close(t, []float64{b.Mean, b.Within, k.Mean, k.Within}, []float64{4.2, math.Sqrt(8.5 / 3), 0.375, math.Sqrt(0.25 * 2 / 3 / 2)}, 1e-12)
+	golden.Close(t, []float64{b.Mean, b.Within, k.Mean, k.Within}, []float64{4.2, math.Sqrt(8.5 / 3), 0.375, math.Sqrt(0.25 * 2 / 3 / 2)},
+		1e-12)
 	if _, s := o.CombineAll(levels[:1], nil, 1, 1); s.Terms["beam"].Std != 0 {
 		t.Errorf("one candidate: got %+v", s)
 	}

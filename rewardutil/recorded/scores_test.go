@@ -22,7 +22,8 @@ func TestRecordedScores(t *testing.T) {
 	golden.Close(t, r.Top1, []float64{0, 0.5, 1}, 0)
 	golden.Close(t, r.Pairs, []float64{2.0 / 3, 0.75, 1}, 1e-15)
 	means := r.Means()
-	golden.Close(t, []float64{means["recorded_reward"], means["top1_accuracy"], means["pair_accuracy"]}, []float64{0.425, 0.5, (2.0/3 + 1.75) / 3}, 1e-15)
+	golden.Close(t, []float64{means["recorded_reward"], means["top1_accuracy"], means["pair_accuracy"]},
+		[]float64{0.425, 0.5, (2.0/3 + 1.75) / 3}, 1e-15)
 	r.Draw(6, []float64{math.NaN(), 0}, []float64{1, 0}) // compat goes on after NaN: then nothing is said
 	if len(r.Means()) != 0 {
 		t.Errorf("means %v of scores with a NaN", r.Means())

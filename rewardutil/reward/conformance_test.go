@@ -29,8 +29,9 @@ func TestTermsConform(t *testing.T) {
 		`<answer>{"negative_points": [[5, 5], [1, 1]]}</answer>`,
 	} {
 		items = append(items, Item{
-			Name: fmt.Sprint("q", i), Prompt: "what?", Completion: completion, Reference: "<answer>two cats sat</answer>", Answers: []string{"cats", "two cats", "cats"},
-			Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confusion.png"}`), Root: dir,
+			Name: fmt.Sprint("q", i), Prompt: "what?", Completion: completion, Reference: "<answer>two cats sat</answer>",
+			Answers: []string{"cats", "two cats", "cats"},
+			Meta:    []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confusion.png"}`), Root: dir,
 		})
 	}
 	checked := 0
@@ -72,7 +73,8 @@ func TestTermsConform(t *testing.T) {
 			if slices.Equal(batch, make([]float64, len(batch))) {
 				t.Errorf("all items score 0: nothing was tried")
 			}
-			if _, err := r.Terms[0].Reward.Score(t.Context(), []Item{{Name: "q7", Completion: "x"}}); err != nil && !strings.HasPrefix(err.Error(), "q7: ") {
+			if _, err := r.Terms[0].Reward.Score(t.Context(), []Item{{Name: "q7", Completion: "x"}}); err != nil &&
+				!strings.HasPrefix(err.Error(), "q7: ") {
 				t.Errorf("an item that lacks what the term needs: %v, want its name", err)
 			}
 			o := alone(field.Name)

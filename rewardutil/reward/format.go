@@ -29,7 +29,8 @@ func (o *FormatOptions) setDefaults() { *o = FormatOptions{Think: 0.3, Answer: 0
 func (o FormatOptions) Validate() error {
 	return errors.Join(
 		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.Want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v", o.Think, o.Answer, o.Order),
+		option.Want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v",
+			o.Think, o.Answer, o.Order),
 		option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
 	)
 }

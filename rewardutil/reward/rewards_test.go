@@ -97,7 +97,8 @@ func TestAccuracy(t *testing.T) {
 		{"the reference may have tags", "jump", "<think>x</think><answer>jump</answer>", 1, 1, 1, 0},
 		{"nothing in common", "a", "b", 0, 0, 0, 0},
 		{"empty completion", "", "b", 0, 0, 0, 0},
-		{"other numbers, the same words", "(3) pick up the wheel (4) attach the screw", "(1) pick up the screw (2) attach the wheel", 0, 0.6, 0, 0},
+		{"other numbers, the same words", "(3) pick up the wheel (4) attach the screw", "(1) pick up the screw (2) attach the wheel", 0, 0.6, 0,
+			0},
 		{"numbers alone", "<answer>(1)(2)</answer>", "(1) Action 1 (2) Action 2", 1, 0, 1, 1},
 		{"one number of two", "<answer>(2) something else</answer>", "(1) Action 1 (2) Action 2", 0.5, 0.2, 0, 0.5},
 		{"words of numbered options without their numbers", "Action 1, Action 2", "(1) Action 1 (2) Action 2", 0, 1, 0, 0},
@@ -152,7 +153,8 @@ func TestMatch(t *testing.T) {
 		{"its signs are no expression", func(o *MatchOptions) { o.Text = text("[1].") }, "see 1!", "", 0},
 		{"case, where it counts", func(o *MatchOptions) { o.IgnoreCase = false }, "Red", "red", 0},
 		{"an expression", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\(\d+(, \d+)\)$`) }, "(82, 56)", "", 1},
-		{"an expression that does not match", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\d+$`) }, "<answer>12 apples</answer>", "", 0},
+		{"an expression that does not match", func(o *MatchOptions) { o.By, o.Text = "regexp", text(`^\d+$`) }, "<answer>12 apples</answer>", "",
+			0},
 		{"the reference as an expression", func(o *MatchOptions) { o.By = "regexp" }, "seven", "^(7|seven)$", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -175,7 +177,8 @@ func TestMatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = r.Score(context.Background(), []Item{{Name: "q7", Completion: "x", Reference: "(7|seven"}})
-	if want := `q7: the reference "(7|seven" is no regular expression (RE2 syntax): error parsing regexp: missing closing )`; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := `q7: the reference "(7|seven" is no regular expression (RE2 syntax): error parsing regexp: missing closing )`; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
@@ -210,8 +213,10 @@ func TestParsePoints(t *testing.T) {
 		{"pairs in text", "at (1, 2) and ( 3.5 ,-4 )", [][2]float64{{1, 2}, {3.5, -4}}},
 		{"a list", "points: [[1, 2], [3, 4]]", [][2]float64{{1, 2}, {3, 4}}},
 		{"one point", "[5, 6]", [][2]float64{{5, 6}}},
-		{"Qwen's form in a fence", "```json\n[{\"point_2d\": [7, 8], \"label\": \"x\"}, {\"point_2d\": [9, 10]}]\n```", [][2]float64{{7, 8}, {9, 10}}},
-		{"the key's points, not the others", `{"bbox": [1, 2, 3, 4], "positive_points": [[0, 0]], "negative_points": [[1, 1]]}`, [][2]float64{{1, 1}}},
+		{"Qwen's form in a fence", "```json\n[{\"point_2d\": [7, 8], \"label\": \"x\"}, {\"point_2d\": [9, 10]}]\n```",
+			[][2]float64{{7, 8}, {9, 10}}},
+		{"the key's points, not the others", `{"bbox": [1, 2, 3, 4], "positive_points": [[0, 0]], "negative_points": [[1, 1]]}`,
+			[][2]float64{{1, 1}}},
 		{"points where the key is absent", `{"points": [{"x": 1, "y": 2}]}`, [][2]float64{{1, 2}}},
 		{"a box is no point", "[1, 2, 3, 4]", nil},
 		{"the first value with points wins", `[] {"a": 1} [[1, 2]] [[3, 4]]`, [][2]float64{{1, 2}}},
@@ -242,7 +247,8 @@ func TestParsePointPrompt(t *testing.T) {
 		{"a segmenter's points and labels", `{"points": [[1, 2], [3, 4], [5, 6]], "labels": [1, 0, 1]}`,
 			PointPrompt{points{{3, 4}}, points{{1, 2}, {5, 6}}, nil}},
 		{"several boxes", `{"boxes": [[0, 0, 1, 1], [2, 2, 3, 3]]}`, PointPrompt{Boxes: boxes{{0, 0, 1, 1}, {2, 2, 3, 3}}}},
-		{"in values of their own", "box {\"bbox\": [1, 2, 3, 4]} and points [[7, 8]]", PointPrompt{Negative: points{{7, 8}}, Boxes: boxes{{1, 2, 3, 4}}}},
+		{"in values of their own", "box {\"bbox\": [1, 2, 3, 4]} and points [[7, 8]]",
+			PointPrompt{Negative: points{{7, 8}}, Boxes: boxes{{1, 2, 3, 4}}}},
 		{"positive points in an object of their own", `{"positive_points": [{"x": 1, "y": 2}]} then (3, 4)`,
 			PointPrompt{Negative: points{{3, 4}}, Positive: points{{1, 2}}}},
 		{"a box of three numbers is none", `{"bbox": [1, 2, 3], "negative_points": [[1, 1]]}`, PointPrompt{Negative: points{{1, 1}}}},
@@ -306,11 +312,14 @@ func TestPoints(t *testing.T) {
 		{"thousandths", "(750, 200)", meta, func(o *PointsOptions) { o.Coordinates = "thousand" }, 1},
 		{"shares, the far edge included", "(1, 0)", meta, func(o *PointsOptions) { o.Coordinates = "unit" }, 1},
 		{"no points", "nowhere", meta, nil, 0},
-		{"a positive point on the object, one off it", `{"positive_points": [[5, 2], [15, 7]]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Positive = 0, 0, 1 }, 0.5},
+		{"a positive point on the object, one off it", `{"positive_points": [[5, 2], [15, 7]]}`, meta,
+			func(o *PointsOptions) { o.Hit, o.Miss, o.Positive = 0, 0, 1 }, 0.5},
 		{"the object's box", `{"box": [0, 0, 10, 10]}`, meta, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0, 1 }, 1},
-		{"half of the object's box, in the image's pixels", `{"bbox": [0, 0, 50, 100], "negative_points": [[150, 20]]}`, sized, func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0.5, 0.5 }, 0.75},
+		{"half of the object's box, in the image's pixels", `{"bbox": [0, 0, 50, 100], "negative_points": [[150, 20]]}`, sized,
+			func(o *PointsOptions) { o.Hit, o.Miss, o.Box = 0, 0.5, 0.5 }, 0.75},
 		{"positive points are no negative ones", `{"positive_points": [[15, 2]]}`, meta, nil, 0},
-		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`, func(o *PointsOptions) { o.Hit = 0 }, 0.5},
+		{"without a confusion mask when hits do not count", "(15, 7)", `{"ground_truth_mask": "object.png"}`,
+			func(o *PointsOptions) { o.Hit = 0 }, 0.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultOptions().Points
@@ -334,7 +343,8 @@ func TestPointsAreCounted(t *testing.T) {
 	writeMask(t, dir, "object.png", 20, 10, image.Rect(0, 0, 10, 10))
 	writeMask(t, dir, "confused.png", 20, 10, image.Rect(10, 0, 20, 5))
 	items := []Item{
-		{Completion: "(15, 2) (16, 2) (16, 2) (5, 5)", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
+		{Completion: "(15, 2) (16, 2) (16, 2) (5, 5)", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`),
+			Root: dir},
 		{Completion: "nothing", Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`), Root: dir},
 	}
 	o := DefaultOptions()
@@ -354,7 +364,8 @@ func TestPointsAreCounted(t *testing.T) {
 			t.Errorf("terms %v, want %v", terms, want)
 		}
 	}
-	counts := map[string][]float64{"points": {0.5*2/4 + 0.5*2/4, 0}, "points_named": {4, 0}, "points_in_confusion": {2, 0}, "points_on_object": {1, 0}}
+	counts := map[string][]float64{"points": {0.5*2/4 + 0.5*2/4, 0}, "points_named": {4, 0}, "points_in_confusion": {2, 0},
+		"points_on_object": {1, 0}}
 	check(counts)
 	o.Points.Segmenter = httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) { fmt.Fprint(w, "[0.25]") })
 	counts["points"] = []float64{0.25, 0}
@@ -374,7 +385,8 @@ func TestPointsRefuseMasksOfTwoSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	item := Item{Name: "q7", Completion: "(15, 2)", Root: dir, Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`)}
+	item := Item{Name: "q7", Completion: "(15, 2)", Root: dir,
+		Meta: []byte(`{"ground_truth_mask": "object.png", "confusion_mask": "confused.png"}`)}
 	_, err = r.Score(context.Background(), []Item{item})
 	if want := "q7: the masks have 40×20 and 20×10 pixels (width × height)"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
@@ -423,14 +435,19 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 		meta   string
 		want   string
 	}{
-		{"accuracy", func(o *Options) { o.Accuracy.Weight = 1 }, "", "rewards.accuracy: q7: accuracy needs a reference completion, and the record has none"},
-		{"match", func(o *Options) { o.Match.Weight = 1 }, "", "rewards.match: q7: match needs a text or a reference completion, and the record has none"},
+		{"accuracy", func(o *Options) { o.Accuracy.Weight = 1 }, "", "rewards.accuracy: q7: accuracy needs a reference completion, and the " +
+			"record has none"},
+		{"match", func(o *Options) { o.Match.Weight = 1 }, "", "rewards.match: q7: match needs a text or a reference completion, and the " +
+			"record has none"},
 		{"rouge", func(o *Options) { o.Rouge.Weight = 1 }, "", "rewards.rouge: q7: ROUGE needs a reference completion"},
 		{"length", func(o *Options) { o.Length.Weight = 1 }, "", "rewards.length: q7: length similarity needs a reference completion"},
 		{"vqa", func(o *Options) { o.VQA.Weight = 1 }, "", "rewards.vqa: q7: VQA accuracy needs the annotators' answers"},
-		{"points without meta", func(o *Options) { o.Points.Weight = 1 }, "", "rewards.points: q7: points need the masks ground_truth_mask and confusion_mask in meta"},
-		{"points without a mask", func(o *Options) { o.Points.Weight = 1 }, `{"confusion_mask": 3}`, "rewards.points: q7: meta has no confusion_mask: want the path of a PNG mask"},
-		{"points without the file", func(o *Options) { o.Points.Weight = 1 }, `{"confusion_mask": "/no/m.png"}`, "rewards.points: q7: meta.confusion_mask: no file /no/m.png"},
+		{"points without meta", func(o *Options) { o.Points.Weight = 1 }, "", "rewards.points: q7: points need the masks ground_truth_mask " +
+			"and confusion_mask in meta"},
+		{"points without a mask", func(o *Options) { o.Points.Weight = 1 }, `{"confusion_mask": 3}`,
+			"rewards.points: q7: meta has no confusion_mask: want the path of a PNG mask"},
+		{"points without the file", func(o *Options) { o.Points.Weight = 1 }, `{"confusion_mask": "/no/m.png"}`,
+			"rewards.points: q7: meta.confusion_mask: no file /no/m.png"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultOptions()
@@ -461,17 +478,26 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"a scale of nothing", func(o *Options) { o.VQA.Weight, o.Scale = 1, 0 }, "rewards.scale: want a number above 0, got 0"},
 		{"negative weight", func(o *Options) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
 		{"no shares", func(o *Options) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
-		{"a share too few", func(o *Options) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} }, "rewards.rouge.shares: want one for each of the 3 types, got 2"},
-		{"no share", func(o *Options) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{0, 0, 0} }, "rewards.rouge.shares: want at least one above 0"},
-		{"unknown measure", func(o *Options) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} }, `rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
-		{"unknown split", func(o *Options) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" }, `rewards.accuracy.split: want one of numbered, comma, any, got "commas" (did you mean comma?)`},
-		{"a bad expression", func(o *Options) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &bad }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: missing closing )"},
-		{"a look-ahead", func(o *Options) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &perl }, "rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: invalid or unsupported Perl syntax"},
+		{"a share too few", func(o *Options) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} },
+			"rewards.rouge.shares: want one for each of the 3 types, got 2"},
+		{"no share", func(o *Options) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{0, 0, 0} },
+			"rewards.rouge.shares: want at least one above 0"},
+		{"unknown measure", func(o *Options) { o.Rouge.Weight, o.Rouge.Types = 1, []string{"rougel"} },
+			`rewards.rouge.types: want one of rouge1, rouge2, rougeL, rougeLsum, got "rougel" (did you mean rougeL?)`},
+		{"unknown split", func(o *Options) { o.Accuracy.Weight, o.Accuracy.Split = 1, "commas" },
+			`rewards.accuracy.split: want one of numbered, comma, any, got "commas" (did you mean comma?)`},
+		{"a bad expression", func(o *Options) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &bad },
+			"rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: missing closing )"},
+		{"a look-ahead", func(o *Options) { o.Match.Weight, o.Match.By, o.Match.Text = 1, "regexp", &perl },
+			"rewards.match.text: want a regular expression (RE2 syntax): error parsing regexp: invalid or unsupported Perl syntax"},
 		{"an empty text", func(o *Options) { o.Match.Weight, o.Match.Text = 1, &empty }, "rewards.match.text: an empty text is in every answer"},
 		{"no scorer", func(o *Options) { o.External.Weight = 1 }, "rewards.external.url: want the address of a scorer, or its command"},
-		{"no web address", func(o *Options) { o.External.Weight, o.External.URL = 1, &address }, `rewards.external.url: want an http or https address, got "ftp://x"`},
-		{"no such program", func(o *Options) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} }, `rewards.external.command: no program "no-such-program"`},
-		{"segmenter", func(o *Options) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address }, `rewards.points.segmenter.url: want an http or https address`},
+		{"no web address", func(o *Options) { o.External.Weight, o.External.URL = 1, &address },
+			`rewards.external.url: want an http or https address, got "ftp://x"`},
+		{"no such program", func(o *Options) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} },
+			`rewards.external.command: no program "no-such-program"`},
+		{"segmenter", func(o *Options) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address },
+			`rewards.points.segmenter.url: want an http or https address`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultOptions()
@@ -517,7 +543,8 @@ func TestTextRewardsThatOverflow(t *testing.T) {
 
 func TestScorerScores(t *testing.T) {
 	for x, want := range map[float64]string{math.Inf(1): "want a finite number", -1e31: "within ±1e+30", 1e30: ""} {
-		if err := scorer.CheckScores([]float64{0, x}, 2); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), "score 1 is") {
+		if err := scorer.CheckScores([]float64{0, x}, 2); (want == "") != (err == nil) || err != nil &&
+			!strings.Contains(err.Error(), "score 1 is") {
 			t.Errorf("%v: error %v, want %q", x, err, want)
 		}
 	}

@@ -29,7 +29,8 @@ type RougeOptions struct {
 
 // setDefaults sets the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
 func (o *RougeOptions) setDefaults() {
-	*o = RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true, Sentences: text.SentencesSplit}
+	*o = RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true,
+		Sentences: text.SentencesSplit}
 }
 
 // Validate reports unknown names.

@@ -97,9 +97,11 @@ func TestHTTPScorerSeesTheRecord(t *testing.T) {
 		fmt.Fprint(w, "[0.5]") // the list alone is an answer too
 	})
 	r := build(t, o)
-	it := Item{Prompt: "p<", Completion: "<answer>c</answer>", Reference: "r", Answers: []string{"x"}, Images: []string{"/a.png"}, Meta: []byte(`{"k":1}`)}
+	it := Item{Prompt: "p<", Completion: "<answer>c</answer>", Reference: "r", Answers: []string{"x"}, Images: []string{"/a.png"},
+		Meta: []byte(`{"k":1}`)}
 	golden.Close(t, []float64{score1(t, r, it)}, []float64{0.5}, 0)
-	want := scorer.Item{Prompt: "p<", Completion: "<answer>c</answer>", Answer: "c", Reference: "r", Answers: []string{"x"}, Images: []string{"/a.png"}, Meta: []byte(`{"k":1}`)}
+	want := scorer.Item{Prompt: "p<", Completion: "<answer>c</answer>", Answer: "c", Reference: "r", Answers: []string{"x"},
+		Images: []string{"/a.png"}, Meta: []byte(`{"k":1}`)}
 	if fmt.Sprint(seen) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", seen, want)
 	}
@@ -129,7 +131,8 @@ func TestHTTPScorerRetries(t *testing.T) {
 			if n.Load() != tc.tries {
 				t.Errorf("%d requests, want %d", n.Load(), tc.tries)
 			}
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), *o.URL)) {
+			if tc.want == "" && err != nil || tc.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), *o.URL)) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -203,7 +206,8 @@ func TestCommandScorer(t *testing.T) {
 	}{
 		{"one process a batch", script, false, 4},
 		{"a kept process", script, true, 1},
-		{"a program that reads everything first", `echo x >> ` + count + `; n=$(wc -l); i=0; while [ $i -lt $n ]; do i=$((i+1)); echo "{\"score\": $i}"; done`, false, 4},
+		{"a program that reads everything first", `echo x >> ` + count +
+			`; n=$(wc -l); i=0; while [ $i -lt $n ]; do i=$((i+1)); echo "{\"score\": $i}"; done`, false, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			os.Remove(count)
@@ -253,7 +257,8 @@ func TestCommandScorerErrors(t *testing.T) {
 
 func TestScorersAreSafeForConcurrentUse(t *testing.T) {
 	o := scorer.DefaultOptions()
-	o.Command, o.Keep, o.BatchSize, o.Parallel, o.Cache = []string{"sh", "-c", `while read -r line; do a=${line##*\"answer\":\"}; a=${a%%\"*}; echo ${#a}; done`}, true, 2, 2, 4
+	o.Command, o.Keep, o.BatchSize, o.Parallel, o.Cache = []string{"sh", "-c",
+		`while read -r line; do a=${line##*\"answer\":\"}; a=${a%%\"*}; echo ${#a}; done`}, true, 2, 2, 4
 	r := build(t, o)
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -330,7 +335,8 @@ func TestPointsGoToTheSegmenter(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Close(t, got, []float64{0, 0.25}, 0)
-	if len(seen) != 1 || fmt.Sprint(seen[0].Points, seen[0].Positive, seen[0].Boxes) != "[[1 2]] [[3 4]] [[0 0 5 5]]" || seen[0].Images[0] != "/data/a.png" {
+	if len(seen) != 1 || fmt.Sprint(seen[0].Points, seen[0].Positive, seen[0].Boxes) != "[[1 2]] [[3 4]] [[0 0 5 5]]" ||
+		seen[0].Images[0] != "/data/a.png" {
 		t.Errorf("the segmenter saw %+v", seen)
 	}
 }
@@ -427,7 +433,8 @@ func TestHTTPScorerKeepsToItsHost(t *testing.T) {
 	address := strings.Replace(server.URL, "://", "://me:PWSECRET@", 1) + "/score?api_key=KEYSECRET"
 	o.URL, o.Backoff, o.Headers = &address, 0.001, map[string]string{"Authorization": "Bearer KEYSECRET"}
 	_, err := build(t, o).Score(context.Background(), words5()[:1])
-	if err == nil || !strings.Contains(err.Error(), "redirects to "+other.URL+"/take, which is not followed") || strings.Contains(err.Error(), "SECRET") || foreign.Load() > 0 || hops > 1 {
+	if err == nil || !strings.Contains(err.Error(), "redirects to "+other.URL+"/take, which is not followed") ||
+		strings.Contains(err.Error(), "SECRET") || foreign.Load() > 0 || hops > 1 {
 		t.Errorf("%d requests reached another host, %d the scorer: %v", foreign.Load(), hops, err)
 	}
 	to = func(w http.ResponseWriter, r *http.Request) { // a slash that a framework adds
@@ -461,7 +468,8 @@ func TestHTTPScorerHidesSecrets(t *testing.T) {
 	}))
 	defer server.Close()
 	command := scorer.DefaultOptions()
-	command.Command, command.Retries = []string{"sh", "-c", "exit 3", "--api-key", "KEYSECRET", "--token=KEYSECRET", "http://me:PWSECRET@h/"}, 0
+	command.Command, command.Retries = []string{"sh", "-c", "exit 3", "--api-key", "KEYSECRET", "--token=KEYSECRET", "http://me:PWSECRET@h/"},
+		0
 	_, err := build(t, command).Score(context.Background(), words5()[:1])
 	if err == nil || strings.Contains(err.Error(), "SECRET") || !strings.Contains(err.Error(), "--token=***") {
 		t.Errorf("command: %v", err)
@@ -472,7 +480,8 @@ func TestHTTPScorerHidesSecrets(t *testing.T) {
 		address := strings.Replace(server.URL, "://", "://me:PWSECRET@", 1) + "/score?api_key=KEYSECRET"
 		o.URL = &address
 		_, err := build(t, o).Score(context.Background(), words5()[:1])
-		if err == nil || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "bWU6") || !strings.Contains(err.Error(), "scorer "+server.URL+"/score: ") {
+		if err == nil || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "bWU6") ||
+			!strings.Contains(err.Error(), "scorer "+server.URL+"/score: ") {
 			t.Errorf("%q: %v", say, err)
 		}
 	}

@@ -77,7 +77,8 @@ func (o Options) Validate() error {
 	}
 	if o.URL != nil {
 		u, err := url.Parse(*o.URL)
-		errs = append(errs, option.Want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url", "want an http or https address, got %q", secret.Mask(*o.URL)))
+		errs = append(errs, option.Want(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "url",
+			"want an http or https address, got %q", secret.Mask(*o.URL)))
 	}
 	if len(o.Command) > 0 {
 		_, err := exec.LookPath(o.Command[0])

@@ -35,7 +35,8 @@ func TestRougeEqualsRougeScore(t *testing.T) {
 	}
 	golden.JSON(t, golden.Shared(t, "seq2seq", "rouge_cases.json"), &goldens)
 	if len(goldens.Cases) < 100 || len(goldens.Tokenization) < 100 || len(goldens.Porter) < 250 || len(goldens.LengthSimilarity) < 30 {
-		t.Fatalf("too few goldens: %d, %d, %d, %d", len(goldens.Cases), len(goldens.Tokenization), len(goldens.Porter), len(goldens.LengthSimilarity))
+		t.Fatalf("too few goldens: %d, %d, %d, %d", len(goldens.Cases), len(goldens.Tokenization), len(goldens.Porter),
+			len(goldens.LengthSimilarity))
 	}
 	for i, c := range goldens.Cases {
 		for _, stem := range []bool{false, true} {
@@ -49,7 +50,8 @@ func TestRougeEqualsRougeScore(t *testing.T) {
 				want [3]float64
 			}{{got.Rouge1, want.Rouge1}, {got.Rouge2, want.Rouge2}, {got.RougeL, want.RougeL}, {got.RougeLsum, want.RougeLsum}} {
 				if pair.got.Precision != pair.want[0] || pair.got.Recall != pair.want[1] || !near(pair.got.F1, pair.want[2]) {
-					t.Errorf("case %d (%s) stem %v measure %d: got %v, want %v\ntarget     %q\nprediction %q", i, c.Kind, stem, k, pair.got, pair.want, c.Target, c.Prediction)
+					t.Errorf("case %d (%s) stem %v measure %d: got %v, want %v\ntarget     %q\nprediction %q", i, c.Kind, stem, k, pair.got, pair.want,
+						c.Target, c.Prediction)
 				}
 			}
 		}

@@ -160,7 +160,8 @@ func porter2(w string) string {
 }
 
 func porter3(w string) string {
-	for _, s := range [...]suffix{{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""}, {"ness", ""}} {
+	for _, s := range [...]suffix{{"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""},
+		{"ness", ""}} {
 		if stem, ok := strings.CutSuffix(w, s.old); ok {
 			return replaced(w, stem, s.new, 0)
 		}

@@ -95,7 +95,8 @@ func TestEvaluateVQAStandard(t *testing.T) {
 		t.Errorf("standard and compat differ on questions %v, want the few without answer ids", differ)
 	}
 
-	if _, err := Evaluate(annotations, append(results, Result{QuestionID: 7}), false); err == nil || !strings.Contains(err.Error(), "question 7: no such question") {
+	if _, err := Evaluate(annotations, append(results, Result{QuestionID: 7}), false); err == nil ||
+		!strings.Contains(err.Error(), "question 7: no such question") {
 		t.Errorf("unknown question: got %v", err)
 	}
 	if _, err := Evaluate(annotations, append(results, results[0]), false); err == nil || !strings.Contains(err.Error(), "two results") {

@@ -21,7 +21,7 @@ const (
 )
 
 // TestSizes keeps lines, functions, files and packages readable. Lines of raw strings are data; a function that is mostly
-// one composite literal is a table; configs is one package because Hydra's grammar and its composition call each other.
+// one composite literal or switch is a table; configs is one package because Hydra's grammar and its composition call each other.
 func TestSizes(t *testing.T) {
 	packages := map[string]int{}
 	for _, s := range sources(t) {
@@ -61,12 +61,13 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// isTable reports whether one composite literal makes up more than half of a function of n lines.
+// isTable reports whether one composite literal or switch makes up more than half of a function of n lines.
 func isTable(fset *token.FileSet, f *ast.FuncDecl, n int) bool {
 	found := false
 	ast.Inspect(f.Body, func(node ast.Node) bool {
-		if lit, ok := node.(*ast.CompositeLit); ok {
-			found = found || 2*(fset.Position(lit.End()).Line-fset.Position(lit.Pos()).Line) > n
+		switch node.(type) {
+		case *ast.CompositeLit, *ast.SwitchStmt:
+			found = found || 2*(fset.Position(node.End()).Line-fset.Position(node.Pos()).Line) > n
 		}
 		return !found
 	})

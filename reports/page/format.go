@@ -102,3 +102,47 @@ func Verb(n int, one, more string) string {
 	}
 	return more
 }
+
+// CompactNumber writes small numbers with an Exponent: 1e-3.
+func CompactNumber(x float64, digits int) string {
+	if a := math.Abs(x); a > 0 && a < 0.0095 {
+		text := strconv.FormatFloat(x, 'e', digits-1, 64)
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(v, 'e', -1, 64) // without zeros behind the last digit
+		}
+		return Exponent(strings.Replace(text, "-", "−", negatives(x)))
+	}
+	return ShortNumber(x, digits)
+}
+
+// ShortNumber writes x as people write it in overrides: 0.001, 1e-5, 250000, 1e6.
+func ShortNumber(x float64, digits int) string {
+	text := strconv.FormatFloat(x, 'g', digits, 64)
+	if a := math.Abs(x); a >= 1 && a < 1e6 || x == 0 {
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			text = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	return Exponent(strings.Replace(text, "-", "−", negatives(x)))
+}
+
+// Exponent writes 1e-05 as 1e-5 and 1e+06 as 1e6.
+func Exponent(text string) string {
+	mantissa, power, ok := strings.Cut(text, "e")
+	if !ok {
+		return text
+	}
+	sign := ""
+	if strings.HasPrefix(power, "-") || strings.HasPrefix(power, "−") {
+		sign = "-"
+	}
+	return mantissa + "e" + sign + strings.TrimLeft(power, "+-−0")
+}
+
+// negatives returns how many signs of x a text begins with.
+func negatives(x float64) int {
+	if x < 0 {
+		return 1
+	}
+	return 0
+}

@@ -48,13 +48,6 @@ func appendCompletions(dir, phase string, epoch, step int, rows []Completion) er
 	return appendDurably(path, data.Bytes())
 }
 
-// readCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
-func readCompletions(dir string) ([]SampledCompletion, error) {
-	var rows []SampledCompletion
-	err := EachCompletion(dir, func(c SampledCompletion) { rows = append(rows, c) })
-	return rows, err
-}
-
 // EachCompletion hands over the lines of completions.jsonl one by one.
 func EachCompletion(dir string, do func(SampledCompletion)) error {
 	return EachLine(filepath.Join(dir, CompletionsFile), func(line []byte) error {

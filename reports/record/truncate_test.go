@@ -169,3 +169,10 @@ func TestTruncateRefusesAFolderThatLostRows(t *testing.T) {
 		t.Errorf("ReadRun: got %v", err)
 	}
 }
+
+// readCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
+func readCompletions(dir string) ([]SampledCompletion, error) {
+	var rows []SampledCompletion
+	err := EachCompletion(dir, func(c SampledCompletion) { rows = append(rows, c) })
+	return rows, err
+}

@@ -282,7 +282,9 @@ func honestScores(gain float64) (ids []int64, scores []float64) {
 }
 
 // evaluator records what a policy scores on both splits and returns its validation reward.
-func evaluator(t testing.TB, log *record.Log, global *int) func(policy, phase string, epoch int, gain float64, more map[string]any) float64 {
+func evaluator(
+	t testing.TB, log *record.Log, global *int,
+) func(policy, phase string, epoch int, gain float64, more map[string]any) float64 {
 	return func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
 		for _, split := range []string{"val", "dev"} {
 			ids, scores := honestScores(gain)

@@ -157,19 +157,19 @@ func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
 		}
 	case a.log:
 		for _, t := range (chart.LogTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
-			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: compactNumber(t.Value, 3)})
+			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: page.CompactNumber(t.Value, 3)})
 		}
 		if len(ticks) < 2 { // less than a third of a decade
 			ticks = nil
 			for _, t := range (chart.LinearTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
 				if t.Value > 0 {
-					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: exponent(t.Label)})
+					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: page.Exponent(t.Label)})
 				}
 			}
 		}
 	default:
 		for _, t := range (chart.LinearTicks{Integers: a.integers && high-low < 1e6}).Ticks(low, high) {
-			t.Label = exponent(t.Label)
+			t.Label = page.Exponent(t.Label)
 			ticks = append(ticks, t)
 		}
 	}
@@ -181,7 +181,7 @@ func (a *sweepAxis) valueText(u float64, digits int) string {
 	if a.log {
 		u = math.Pow(10, u)
 	}
-	return shortNumber(u, digits)
+	return page.ShortNumber(u, digits)
 }
 
 // gridText is a grid's value as it is written, unless it has more digits than an axis has room for.
@@ -197,43 +197,7 @@ func powerOfTen(e int) string {
 	if e < -2 || e > 5 {
 		return fmt.Sprintf("1e%d", e)
 	}
-	return shortNumber(math.Pow(10, float64(e)), 3)
-}
-
-// compactNumber writes small numbers with an exponent: 1e-3.
-func compactNumber(x float64, digits int) string {
-	if a := math.Abs(x); a > 0 && a < 0.0095 {
-		text := strconv.FormatFloat(x, 'e', digits-1, 64)
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			text = strconv.FormatFloat(v, 'e', -1, 64) // without zeros behind the last digit
-		}
-		return exponent(strings.Replace(text, "-", "−", stats.BoolInt(x < 0)))
-	}
-	return shortNumber(x, digits)
-}
-
-// shortNumber writes x as people write it in overrides: 0.001, 1e-5, 250000, 1e6.
-func shortNumber(x float64, digits int) string {
-	text := strconv.FormatFloat(x, 'g', digits, 64)
-	if a := math.Abs(x); a >= 1 && a < 1e6 || x == 0 {
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			text = strconv.FormatFloat(v, 'f', -1, 64)
-		}
-	}
-	return exponent(strings.Replace(text, "-", "−", stats.BoolInt(x < 0)))
-}
-
-// exponent writes 1e-05 as 1e-5 and 1e+06 as 1e6.
-func exponent(text string) string {
-	mantissa, power, ok := strings.Cut(text, "e")
-	if !ok {
-		return text
-	}
-	sign := ""
-	if strings.HasPrefix(power, "-") || strings.HasPrefix(power, "−") {
-		sign = "-"
-	}
-	return mantissa + "e" + sign + strings.TrimLeft(power, "+-−0")
+	return page.ShortNumber(math.Pow(10, float64(e)), 3)
 }
 
 // groups says for every position which group of values it is in: a grid's value, or the quarter of
@@ -241,7 +205,7 @@ func exponent(text string) string {
 func (a *sweepAxis) groups(x []float64) []int {
 	key := slices.Clone(x)
 	if !a.grid {
-		for i, r := range ranksOf(x) {
+		for i, r := range stats.Ranks(x) {
 			key[i] = math.Floor(intervalGroups * (r - 0.5) / float64(len(x)))
 		}
 	}

@@ -7,11 +7,10 @@ import (
 	"strings"
 
 	gonum "gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
-	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // importance is how much of the differences between jobs one swept key explains alone.
@@ -53,12 +52,12 @@ func (v *View) importances(objective int) []importance {
 		if row.groups < 2 || row.groups > row.n/2 || slices.Min(y) == slices.Max(y) {
 			continue // one value, or nearly as many as jobs
 		}
-		ranks := ranksOf(y)
+		ranks := stats.Ranks(y)
 		var means []float64
-		row.share, means = explained(ranks, group, row.groups)
-		row.chance = chanceShare(row.groups, row.n)
+		row.share, means = stats.Explained(ranks, group, row.groups)
+		row.chance = stats.ChanceShare(row.groups, row.n)
 		if axis.ordered {
-			row.rank = gonum.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
+			row.rank = gonum.Correlation(stats.Ranks(x), ranks, nil) // NaN where all values are equal
 		}
 		best := 0
 		for g, m := range means {
@@ -80,51 +79,6 @@ func (v *View) importanceOrder() map[string]int {
 		order[row.dim.Key] = i - len(v.dims)
 	}
 	return order
-}
-
-// explained returns η², the variance between groups over all variance, and the groups' means.
-func explained(y []float64, group []int, groups int) (share float64, means []float64) {
-	means = make([]float64, groups)
-	count := make([]float64, groups)
-	all := stat.Mean(y)
-	total, between := 0.0, 0.0
-	for i, g := range group {
-		means[g] += y[i]
-		count[g]++
-		total += (y[i] - all) * (y[i] - all)
-	}
-	for g := range means {
-		means[g] /= count[g]
-		between += count[g] * (means[g] - all) * (means[g] - all)
-	}
-	return between / total, means
-}
-
-// chanceShare is the share that n jobs in groups exceed in 1 of 20 sweeps when the groups are alike:
-// Kruskal and Wallis's H is nearly χ² then.
-func chanceShare(groups, n int) float64 {
-	return min(1, distuv.ChiSquared{K: float64(groups - 1)}.Quantile(0.95)/float64(n-1))
-}
-
-// ranksOf returns the ranks of x, from 1; equal values share the mean of theirs.
-func ranksOf(x []float64) []float64 {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return Objective{Minimize: true}.compare(x[a], x[b]) })
-	ranks := make([]float64, len(x))
-	for from := 0; from < len(x); {
-		to := from
-		for to < len(x) && x[order[to]] == x[order[from]] {
-			to++
-		}
-		for _, i := range order[from:to] {
-			ranks[i] = float64(from+to+1) / 2
-		}
-		from = to
-	}
-	return ranks
 }
 
 // writeImportance shows how much of the differences between jobs each swept key explains alone.

@@ -161,7 +161,7 @@ func (c *cells) drawCell(area draw.Canvas, from vg.Point, width vg.Length, x []f
 	lines := []string{"–", ""}
 	if len(x) > 0 {
 		t := (&parallel{colours: c.scale, darkLow: c.o.Minimize}).goodness(stat.Mean(x))
-		fill, ink = ramp(t), color.NRGBA{0xff, 0xff, 0xff, 0xff}
+		fill, ink = chart.Ramp(t), color.NRGBA{0xff, 0xff, 0xff, 0xff}
 		if t > 0.6 {
 			ink = chart.Black
 		}

@@ -47,19 +47,6 @@ const (
 	barWidth       = 9 * vg.Length(1)
 )
 
-// ramp holds colours of viridis (Smith and van der Walt 2015), from dark to light: lightness alone
-// orders them, for readers who see no hues and for grey print. Its lightest end would not be seen on
-// white.
-func ramp(t float64) color.NRGBA {
-	anchors := []color.NRGBA{{0x44, 0x01, 0x54, 0xff}, {0x47, 0x2d, 0x7b, 0xff}, {0x3b, 0x52, 0x8b, 0xff}, {0x2c, 0x72, 0x8e, 0xff},
-		{0x21, 0x91, 0x8c, 0xff}, {0x28, 0xae, 0x80, 0xff}, {0x5e, 0xc9, 0x62, 0xff}, {0xad, 0xdc, 0x30, 0xff}}
-	x := chart.Clamp01(t) * float64(len(anchors)-1)
-	i := min(int(x), len(anchors)-2)
-	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + (x-float64(i))*(float64(b)-float64(a)))) }
-	a, b := anchors[i], anchors[i+1]
-	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
-}
-
 // parallelFigure is the sweep in parallel coordinates, nil for less than three axes.
 func (v *View) parallelFigure() *sweepFigure {
 	dims := v.panelDims()
@@ -193,12 +180,12 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 			if !front {
 				c.StrokeLine2(draw.LineStyle{Color: chart.Vermillion, Width: 5}, from.X, from.Y, to.X, to.Y)
 			}
-			c.StrokeLine2(draw.LineStyle{Color: ramp(0), Width: 2.2}, from.X, from.Y, to.X, to.Y)
+			c.StrokeLine2(draw.LineStyle{Color: chart.Ramp(0), Width: 2.2}, from.X, from.Y, to.X, to.Y)
 		}})
 	}
 	if v.count(v.feasible) > 0 {
 		p.legend = append(p.legend, chart.LegendItem{Text: "done",
-			Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(ramp(0.45), strength), Width: width + 0.3})})
+			Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(chart.Ramp(0.45), strength), Width: width + 0.3})})
 	}
 	if shown[0] {
 		p.legend = append(p.legend, chart.LegendItem{Text: "pruned, failed or not ended",
@@ -226,7 +213,7 @@ func (p *parallel) goodness(y float64) float64 {
 	return t
 }
 
-func (p *parallel) colourOf(y float64) chart.Colour { return ramp(p.goodness(y)) }
+func (p *parallel) colourOf(y float64) chart.Colour { return chart.Ramp(p.goodness(y)) }
 
 // Layout: names of the axes above them, slanted where they do not fit side by side; labels left of
 // their axis; the colour bar at the right.

@@ -96,8 +96,9 @@ func codePlants() []plant {
 			edits: []edit{{"l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })", ";"},
 				{"torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))", ";"}}},
 		{name: "recorded picks point one further", check: "record_reader_mismatch",
-			edits: []edit{{"append(out.Candidates, rec.Positions)", "append(out.Candidates, func() []int32 {\n" +
-				"moved := slices.Clone(rec.Positions)\nfor i, p := range moved {\nmoved[i] = (p + 1) % int32(len(q.Pool))\n}\nreturn moved\n}())"}}},
+			edits: []edit{{"out.Candidates, out.Rewards = append(out.Candidates, rec.Positions), append(out.Rewards, reward)",
+				"moved := slices.Clone(rec.Positions)\nfor i, p := range moved {\nmoved[i] = (p + 1) % int32(len(q.Pool))\n}\n" +
+					"out.Candidates, out.Rewards = append(out.Candidates, moved), append(out.Rewards, reward)"}}},
 		{name: "embedding rows are shifted", check: "pool_unlike_query",
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), " +
 				"data.Embeddings[:37*data.Dim]...))"}}},
@@ -190,13 +191,13 @@ func codePlants() []plant {
 			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr, 1)"}}},
 		{name: "Adam forgets after every step", check: "moments_differ",
 			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), " +
-				"l.Optimizer.Steps()); err != nil { return nil, err }; l.Optimizer.Step(lr, l.Scale)"}}},
+				"l.Optimizer.Steps()); err != nil { return OptimizerMetrics{}, err }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam forgets after every epoch", check: "moments_differ",
 			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := " +
-				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { return err }"}}},
+				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { panic(err) }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
 			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), " +
-				"make([]float32, n), 0); err != nil { return nil, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
+				"make([]float32, n), 0); err != nil { return OptimizerMetrics{}, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
 			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +
 				"Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}",

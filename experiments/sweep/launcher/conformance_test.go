@@ -103,7 +103,11 @@ func endsAreTold(t *testing.T, name, program string) {
 		if !more || a.Err != nil {
 			t.Fatalf("events end after %v: %v", told, a.Err)
 		}
-		told[a.Num] += fmt.Sprintf("%s %d,", a.State, a.Try)
+		event := fmt.Sprintf("%s %d,", a.State, a.Try)
+		if strings.HasSuffix(told[a.Num], event) {
+			continue // Slurm's queue may show a task again that has ended: the controller takes a repeated end as one
+		}
+		told[a.Num] += event
 		if a.State != Running {
 			ended++
 		}
@@ -122,7 +126,7 @@ func endsAreTold(t *testing.T, name, program string) {
 		}
 	}
 	l.Stop(false)
-	if a, more := nextEvent(t, l); more {
+	if a, more := nextEvent(t, l); more && !strings.HasSuffix(told[a.Num], fmt.Sprintf("%s %d,", a.State, a.Try)) {
 		t.Errorf("an event behind the last: %+v", a)
 	}
 }

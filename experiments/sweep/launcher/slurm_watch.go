@@ -81,20 +81,19 @@ func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
 	for _, t := range tasks {
 		now, known := queue[t.id]
 		told, over, err := s.tell(t, now, known, cancel)
-		if err != nil || s.ctx.Err() != nil {
-			return news, err
-		}
-		news = news || told
-		if over {
+		if over { // first, whatever comes between: an end that was told is not told again
 			s.mu.Lock()
 			if s.tasks[t.job.Num] == t {
 				delete(s.tasks, t.job.Num)
 			}
 			s.mu.Unlock()
-			continue
 		}
+		if err != nil || s.ctx.Err() != nil {
+			return news, err
+		}
+		news = news || told
 		switch {
-		case !known:
+		case over, !known:
 		case cancel && now.kind() == slurmWaits, cancel && !t.stopped.IsZero() && time.Since(t.stopped) > 2*patience:
 			drop = append(drop, t.id)
 		case cancel && now.kind() == slurmRuns && t.stopped.IsZero():

@@ -52,7 +52,7 @@ func TestVerify(t *testing.T) {
 	for _, tc := range []struct{ name, file, pattern, text, want string }{
 		{"a metric", "metrics.jsonl", `"grad_norm":\d`, `"grad_norm":9`, "grad_norm of rce step 1: stated 9"},
 		{"a number of a plot", "plots/grad_norm.svg", `>clipped above 1<`, `>clipped above 2<`,
-			`>clipped above 2</text>", recomputed "`},
+			`a word: stated "clipped above 2", recomputed "clipped above 1"`},
 		{"a line of the log", "run.log", `val_reward 0\.\d`, `val_reward 0.9`, `val_reward 0.9`},
 		{"a line of the report", "report.md", `better|worse|not separable`, `splendid`, "report.md:"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,19 +76,98 @@ func (c *runCheck) plot(name string, f *chart.Figure) (int, error) {
 }
 
 // compareSVG compares words exactly and coordinates to a fiftieth of a point: another processor may round the last
-// digit otherwise.
+// digit otherwise. Every word that differs is named, of shapes the first.
 func (v *Verification) compareSVG(name string, stated, recomputed []byte) error {
-	if !bytes.Equal(stated, recomputed) {
-		v.compareLines(name, strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n"))
+	if bytes.Equal(stated, recomputed) {
+		return nil
+	}
+	a, b := svgWords(stated), svgWords(recomputed)
+	for _, d := range compare.DiffLines(a.text, b.text) {
+		for i := range max(len(d.Stated), len(d.Recomputed)) {
+			at := min(d.At-1+i, len(a.line)-1)
+			m := Mismatch{File: name, Line: a.line[max(at, 0)], What: "a word", Stated: "none", Recomputed: "none"}
+			if i < len(d.Stated) {
+				m.Stated = strconv.Quote(d.Stated[i])
+			}
+			if i < len(d.Recomputed) {
+				m.Recomputed = strconv.Quote(d.Recomputed[i])
+			}
+			v.mismatch(m)
+		}
+	}
+	var first *Mismatch
+	more := 0
+	for _, d := range compare.DiffLines(a.shapes, b.shapes) {
+		for i := range max(len(d.Stated), len(d.Recomputed)) {
+			m := Mismatch{File: name, Line: d.At + i, What: "a shape", Stated: "none", Recomputed: "none"}
+			if i < len(d.Stated) && i < len(d.Recomputed) {
+				if sameShape(d.Stated[i], d.Recomputed[i]) {
+					continue
+				}
+				m.Stated, m.Recomputed = compare.QuoteDifference(d.Stated[i], d.Recomputed[i]), compare.QuoteDifference(d.Recomputed[i], d.Stated[i])
+			} else if i < len(d.Stated) {
+				m.Stated = strconv.Quote(page.Clip(d.Stated[i], 100))
+			} else {
+				m.Recomputed = strconv.Quote(page.Clip(d.Recomputed[i], 100))
+			}
+			if first == nil {
+				first = &m
+			} else {
+				more++
+			}
+		}
+	}
+	if first != nil {
+		if more > 0 {
+			first.Recomputed += fmt.Sprintf(" (and %s)", page.Plural(more, "more line"))
+		}
+		v.mismatch(*first)
 	}
 	return nil
 }
 
-// sameShape says whether two lines of an SVG differ in the last digits of coordinates alone.
-func sameShape(a, b string) bool {
-	if !strings.HasPrefix(a, "<path ") && !strings.HasPrefix(a, "<text ") || wordsOf(a) != wordsOf(b) {
-		return false
+// svgParts are the words of a picture, with the lines they stand in, and its lines without them.
+type svgParts struct {
+	text   []string
+	line   []int
+	shapes []string
+}
+
+// svgWords takes an SVG file apart: what stands between tags, and the rest.
+func svgWords(svg []byte) svgParts {
+	parts := svgParts{line: []int{}}
+	var word, shape strings.Builder
+	line, inside := 1, false
+	for _, r := range string(svg) {
+		switch {
+		case r == '<':
+			if text := strings.TrimSpace(word.String()); text != "" {
+				parts.text, parts.line = append(parts.text, text), append(parts.line, line)
+			}
+			word.Reset()
+			inside = true
+		case r == '>':
+			inside = false
+		case !inside && r != '\n':
+			word.WriteRune(r)
+			continue
+		}
+		if r == '\n' {
+			parts.shapes = append(parts.shapes, shape.String())
+			shape.Reset()
+			line++
+			continue
+		}
+		shape.WriteRune(r)
 	}
+	if len(parts.line) == 0 {
+		parts.line = []int{1}
+	}
+	parts.shapes = append(parts.shapes, shape.String())
+	return parts
+}
+
+func sameShape(a, b string) bool {
 	x, y := splitNumbers(a), splitNumbers(b)
 	if len(x) != len(y) {
 		return false
@@ -223,7 +303,7 @@ func (v *Verification) compareLines(name string, stated, recomputed []string) {
 	for _, d := range compare.DiffLines(stated, recomputed) {
 		for i := range max(len(d.Stated), len(d.Recomputed)) {
 			m := Mismatch{File: name, Line: d.At + min(i, max(len(d.Stated)-1, 0)), Stated: gone, Recomputed: gone}
-			if i < len(d.Stated) && i < len(d.Recomputed) && sameShape(d.Stated[i], d.Recomputed[i]) {
+			if i < len(d.Stated) && i < len(d.Recomputed) && sameSVGLine(d.Stated[i], d.Recomputed[i]) {
 				continue
 			}
 			if n++; n > most {
@@ -245,8 +325,11 @@ func (v *Verification) compareLines(name string, stated, recomputed []string) {
 	}
 }
 
-// wordsOf returns what an SVG line shows: the text between its tags.
-func wordsOf(line string) string {
-	_, rest, _ := strings.Cut(line, ">")
-	return rest
+// sameSVGLine allows for coordinates that another processor rounds otherwise.
+func sameSVGLine(a, b string) bool {
+	if !strings.HasPrefix(a, "<path ") && !strings.HasPrefix(a, "<text ") {
+		return false
+	}
+	x, y := svgWords([]byte(a)), svgWords([]byte(b))
+	return slices.Equal(x.text, y.text) && slices.EqualFunc(x.shapes, y.shapes, sameShape)
 }

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -61,17 +62,31 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// isTable reports whether one composite literal or switch makes up more than half of a function of n lines.
+// isTable reports whether one composite literal, or switch of nothing but returns, makes up more than half of a function of n lines.
 func isTable(fset *token.FileSet, f *ast.FuncDecl, n int) bool {
 	found := false
 	ast.Inspect(f.Body, func(node ast.Node) bool {
-		switch node.(type) {
-		case *ast.CompositeLit, *ast.SwitchStmt:
+		table := false
+		switch node := node.(type) {
+		case *ast.CompositeLit:
+			table = true
+		case *ast.SwitchStmt:
+			table = !slices.ContainsFunc(node.Body.List, func(c ast.Stmt) bool {
+				body := c.(*ast.CaseClause).Body
+				return len(body) != 1 || !isReturn(body[0])
+			})
+		}
+		if table {
 			found = found || 2*(fset.Position(node.End()).Line-fset.Position(node.Pos()).Line) > n
 		}
 		return !found
 	})
 	return found
+}
+
+func isReturn(s ast.Stmt) bool {
+	_, ok := s.(*ast.ReturnStmt)
+	return ok
 }
 
 // rawLines returns the numbers of the lines that raw strings reach.

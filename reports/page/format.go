@@ -103,7 +103,7 @@ func Verb(n int, one, more string) string {
 	return more
 }
 
-// CompactNumber writes small numbers with an Exponent: 1e-3.
+// CompactNumber writes small numbers with an exponent: 1e-3.
 func CompactNumber(x float64, digits int) string {
 	if a := math.Abs(x); a > 0 && a < 0.0095 {
 		text := strconv.FormatFloat(x, 'e', digits-1, 64)

@@ -4,50 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
+	"fulcrum/reports/stats/simulated"
 )
-
-// share runs sims simulations, the i-th with its own generator, on all processors and returns the share that is true.
-func share(sims int, seed uint64, one func(rng *rand.Rand) bool) float64 {
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	next, yes := 0, 0
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= sims {
-					return
-				}
-				if one(rand.New(rand.NewPCG(uint64(i), seed))) {
-					mu.Lock()
-					yes++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return float64(yes) / float64(sims)
-}
-
-// simulations is how many a test makes: few in the short size, where chance is allowed for by slack.
-func simulations(short, full int) (sims int, slack func(rate float64) float64) {
-	sims = full
-	if testing.Short() {
-		sims = short
-	}
-	return sims, func(rate float64) float64 { return 3 * math.Sqrt(rate*(1-rate)/float64(sims)) }
-}
 
 // checkpointsOf draws differences to a baseline [M][n] of the checkpoints of a run that learns nothing: each is the one
 // before, moved on n questions, so that neighbours correlate by rho. The initial policy is the first.
@@ -73,14 +36,14 @@ func checkpointsOf(rng *rand.Rand, m, n int, rho float64) [][]float64 {
 //	go test ./reports -run BestOfManyCheckpoints -v      prints a table of docs/statistics.md
 func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 	const n = 200
-	sims, slack := simulations(200, 4000)
+	sims, slack := simulated.Number(200, 4000)
 	zeros := make([]float64, n)
 	for k, tc := range []struct {
 		epochs int
 		rho    float64
 	}{{5, 0.9}, {30, 0.99}, {30, 0.9}, {30, 0}} {
 		rate := func(corrected bool) float64 {
-			return share(sims, uint64(k), func(rng *rand.Rand) bool {
+			return simulated.Share(sims, uint64(k), func(rng *rand.Rand) bool {
 				scores := checkpointsOf(rng, tc.epochs+1, n, tc.rho)
 				best := scores[0]
 				for _, s := range scores {
@@ -110,28 +73,12 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 	}
 }
 
-// clustered draws differences of n questions in clusters of size, with the intraclass correlation icc, and their clusters.
-func clustered(rng *rand.Rand, n, size int, icc float64, unequal bool) (d []float64, clusters []int64) {
-	for c := 0; len(d) < n; c++ {
-		own := size
-		if unequal {
-			own = 1 + rng.IntN(2*size-1)
-		}
-		shared := rng.NormFloat64()
-		for range min(own, n-len(d)) {
-			d = append(d, math.Sqrt(icc)*shared+math.Sqrt(1-icc)*rng.NormFloat64())
-			clusters = append(clusters, int64(c))
-		}
-	}
-	return d, clusters
-}
-
 // Questions about one image are not independent. With their clusters known, at most 6 % of equal policies are told apart.
 //
 //	go test ./reports -run Clusters -v      prints a table of docs/statistics.md
 func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 	const n = 500
-	sims, slack := simulations(200, 4000)
+	sims, slack := simulated.Number(200, 4000)
 	zeros := make([]float64, n)
 	for k, tc := range []struct {
 		size    int
@@ -139,8 +86,8 @@ func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 		unequal bool
 	}{{5, 0.3, false}, {5, 0.3, true}, {5, 0, false}, {10, 0.3, true}} {
 		rate := func(known bool) float64 {
-			return share(sims, uint64(k), func(rng *rand.Rand) bool {
-				d, clusters := clustered(rng, n, tc.size, tc.icc, tc.unequal)
+			return simulated.Share(sims, uint64(k), func(rng *rand.Rand) bool {
+				d, clusters := simulated.Clustered(rng, n, tc.size, tc.icc, tc.unequal)
 				if !known {
 					clusters = nil
 				}
@@ -204,7 +151,7 @@ func TestGroupings(t *testing.T) {
 //
 //	go test ./reports -run RoughIntervals -v      prints a table of docs/statistics.md
 func TestRoughIntervalsSaySo(t *testing.T) {
-	sims, slack := simulations(300, 10_000)
+	sims, slack := simulated.Number(300, 10_000)
 	lognormal := Population{"lognormal", math.Exp(0.5), func(rng *rand.Rand) float64 { return math.Exp(rng.NormFloat64()) }}
 	jumps := Population{"1 % of the questions jump", 0.01, func(rng *rand.Rand) float64 { return float64(BoolInt(rng.Float64() < 0.01)) }}
 	skewed := Populations(t)[3] // rules that differ on few questions

@@ -33,8 +33,8 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 			name = "`" + name + "`"
 		}
 		b.WriteString("## " + name + "\n\n")
-		if f.help != "" {
-			b.WriteString(prose(upperFirst(f.help)) + ".\n\n")
+		if f.help() != "" {
+			b.WriteString(prose(upperFirst(f.help())) + ".\n\n")
 		}
 		b.WriteString("| Key | Type | Default | Meaning |\n|---|---|---|---|\n")
 		for _, c := range plain {
@@ -42,13 +42,13 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 			if n := defaults.Get(c.key); n != nil {
 				d = "`" + cell(oneLine(n)) + "`"
 			}
-			b.WriteString("| `" + c.path + "` | " + cell(c.want()) + " | " + d + " | " + cell(prose(c.help)) + " |\n")
+			b.WriteString("| `" + c.path + "` | " + cell(c.want()) + " | " + d + " | " + cell(prose(c.help())) + " |\n")
 		}
 		b.WriteString("\n")
 	}
 	for _, c := range sections {
 		if model := f.sub(c.of); model != nil {
-			b.WriteString("## `" + c.path + "`\n\n" + prose(upperFirst(c.help)) + ". The keys are those of `" + c.of + "`, with other defaults: " +
+			b.WriteString("## `" + c.path + "`\n\n" + prose(upperFirst(c.help())) + ". The keys are those of `" + c.of + "`, with other defaults: " +
 				strings.Join(otherDefaults(defaults.Get(c.key), defaults.Get(c.of), c.path), ", ") + ".\n\n")
 			continue
 		}

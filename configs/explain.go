@@ -61,8 +61,8 @@ func (c *Composed) Explain(key string) (string, error) {
 		b.WriteString("  over " + oneLine(old) + " set by " + old.Origin.String() + "\n")
 	}
 	if s := c.base.schema; s != nil {
-		if f := s.find(key); f != nil && f.help != "" {
-			b.WriteString("  " + f.help + " (" + f.want() + ")\n")
+		if f := s.find(key); f != nil && f.help() != "" {
+			b.WriteString("  " + f.help() + " (" + f.want() + ")\n")
 		}
 	}
 	return b.String(), nil

@@ -1,8 +1,8 @@
 package configs
 
 import (
+	"cmp"
 	_ "embed"
-	"reflect"
 	"strings"
 	"sync"
 )
@@ -22,10 +22,11 @@ var helpTexts = sync.OnceValue(func() map[string]string {
 	return texts
 })
 
-// helpOf returns what an option means: its help tag (options of tests), else the field's doc comment.
-func helpOf(owner reflect.Type, f reflect.StructField) string {
-	if text := f.Tag.Get("help"); text != "" {
+// help returns what a key means: what its table says, its help tag (options of tests), else its field's doc comment. It
+// is looked up when somebody asks, as most commands never do.
+func (f *field) help() string {
+	if text := cmp.Or(f.said, f.member.Tag.Get("help")); text != "" || f.owner == nil {
 		return text
 	}
-	return helpTexts()[owner.PkgPath()+"."+owner.Name()+"."+f.Name]
+	return helpTexts()[f.owner.PkgPath()+"."+f.owner.Name()+"."+f.member.Name]
 }

@@ -28,8 +28,10 @@ type Schema struct {
 
 type field struct {
 	key      string
-	path     string // dotted, * for the keys of a map
-	help     string
+	path     string       // dotted, * for the keys of a map
+	said     string       // what the key means, where a table says it
+	owner    reflect.Type // else the struct and its field, whose doc comment does
+	member   reflect.StructField
 	kind     Kind // Map: section or map; Null: anything
 	nullable bool
 	enum     []string
@@ -136,7 +138,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if !tagged || key == "" || key == "-" || !sf.IsExported() {
 			continue
 		}
-		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), help: helpOf(t, sf), index: at}
+		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), owner: t, member: sf, index: at}
 		c.enum = f.choices[key]
 		if e := sf.Tag.Get("enum"); e != "" {
 			c.enum = strings.Split(e, ",")
@@ -294,7 +296,7 @@ func (f *field) walk(visit func(*field)) {
 // Help returns what a dotted key means, "" where nobody says it.
 func (s *Schema) Help(key string) string {
 	if f := s.find(key); f != nil {
-		return f.help
+		return f.help()
 	}
 	return ""
 }

@@ -53,7 +53,7 @@ func (s *Schema) freeSections() error {
 // add puts a section into the schema, behind those that are there.
 func (s *Schema) add(name string, is Section) error {
 	options := reflect.ValueOf(is.Options).Elem()
-	c := &field{key: name, path: name, of: is.Kind, help: is.Help}
+	c := &field{key: name, path: name, of: is.Kind, said: is.Help}
 	if err := c.describe(options.Type()); err != nil {
 		return err
 	}

@@ -49,7 +49,13 @@ if [ -e "$lib/libtorch_cuda.so" ]; then
 	libs="$libs -ltorch_cuda -lc10_cuda"
 	# CUDA's headers: pip puts them beside torch, a toolkit in CUDA_HOME. Without them our kernels are left out.
 	for dir in "$root"/../nvidia/cu[0-9]*/include "$root"/../nvidia/cuda_runtime/include "${CUDA_HOME:-/usr/local/cuda}/include"; do
-		if [ -e "$dir/cuda_runtime_api.h" ]; then cuda=" -isystem $(cd "$dir" && pwd -P) -DFULCRUM_CUDA"; break; fi
+		if [ ! -e "$dir/cuda_runtime_api.h" ]; then continue; fi
+		cuda=" -isystem $(cd "$dir" && pwd -P) -DFULCRUM_CUDA"
+		# pip's headers of CUDA 13 lack crt/, a package of nvcc's; triton, which PyTorch brings, has it.
+		triton=$root/../triton/backends/nvidia/include
+		if [ ! -e "$dir/crt" ] && [ -e "$triton/crt" ]; then cuda="$cuda -isystem $(cd "$triton" && pwd -P)"; fi
+		if [ ! -e "$dir/crt" ] && [ ! -e "$triton/crt" ]; then cuda=; continue; fi
+		break
 	done
 fi
 

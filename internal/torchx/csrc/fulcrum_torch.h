@@ -136,6 +136,8 @@ void fc_set_deterministic(bool on);
 bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);
+const char *fc_cuda_describe(int device, const char **out);  // name, capability, multiprocessors, runtime, driver, bf16, flash, NVRTC; tabs between
+const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak);  // bytes [6]: free, total, allocated, its peak, reserved, its peak
 
 #ifdef __cplusplus
 }

@@ -241,8 +241,8 @@ func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool
 		a.Stage(lr, &up)
 		up.Send(a.params.flat)
 	}
-	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(), losses.c(),
-		C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
+	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(),
+		losses.c(), C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
 		C.bool(!a.KeepGrad)))
 	a.rates = Tensor{}
 	a.Replayed()

@@ -126,8 +126,9 @@ func (p *Policy) cosines(in *inputs) torchx.Tensor {
 	perC, perQ := torchx.Split(inverse, 0, in.u)
 	const wide = 64
 	if !in.pool.Nil() && in.u > wide*in.k {
-		own := torchx.Squeeze(products(torchx.Unsqueeze(q, 1), torchx.Embedding(c, in.pool)), 1) // [B, K]
-		return torchx.Mul(torchx.Mul(own, torchx.Unsqueeze(perQ, 1)), torchx.Reshape(torchx.IndexSelect(perC, 0, torchx.Reshape(in.pool, -1)), in.b, in.k))
+		own := torchx.Squeeze(products(torchx.Unsqueeze(q, 1), torchx.Embedding(c, in.pool)), 1)       // [B, K]
+		perOwn := torchx.Reshape(torchx.IndexSelect(perC, 0, torchx.Reshape(in.pool, -1)), in.b, in.k) // [B, K]
+		return torchx.Mul(torchx.Mul(own, torchx.Unsqueeze(perQ, 1)), perOwn)
 	}
 	all := torchx.Mul(torchx.Mul(products(q, c), torchx.Unsqueeze(perQ, 1)), perC) // [B, U]
 	if in.pool.Nil() {

@@ -23,24 +23,38 @@ func LostLedger(dir string) error {
 		"resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
-// PrintStatus prints the jobs of a sweep, or how far one run is.
-func PrintStatus(dir string) error {
+// checkStatus refuses a folder that has no status.
+func checkStatus(dir string) error {
 	if err := LostLedger(dir); err != nil {
 		return err
 	}
+	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
+		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
+	}
+	return nil
+}
+
+// observed reads the ledger of a sweep and brings it up to what the folders of its jobs say.
+func observed(dir string) (ledger.Sweep, []ledger.Job, error) {
+	s, jobs, err := ledger.Load(dir)
+	for i := range jobs {
+		observe(dir, &jobs[i])
+	}
+	return s, jobs, err
+}
+
+// PrintStatus prints the jobs of a sweep, or how far one run is.
+func PrintStatus(dir string) error {
+	if err := checkStatus(dir); err != nil {
+		return err
+	}
 	if !ledger.Exists(dir) {
-		if !runfolder.IsRun(dir) {
-			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
-		}
 		stdout.Println(runStatus(dir))
 		return nil
 	}
-	s, jobs, err := ledger.Load(dir)
+	s, jobs, err := observed(dir)
 	if err != nil {
 		return err
-	}
-	for i := range jobs {
-		observe(dir, &jobs[i])
 	}
 	controlled := "nobody controls it (go on: run resume " + dir + ")"
 	if runfolder.Locked(dir) {

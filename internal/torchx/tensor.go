@@ -281,6 +281,7 @@ func adopt(h C.Tensor) Tensor {
 	cell := new(unsafe.Pointer)
 	*cell = unsafe.Pointer(h)
 	live++
+	counts.Tensors++
 	if n := len(scopes); n > 0 {
 		scopes[n-1] = append(scopes[n-1], cell)
 	}

@@ -38,6 +38,14 @@ const char *fc_copy_out(Tensor x, void *data, int64_t bytes) {
     if (bytes > 0) memcpy(data, host.data_ptr(), bytes);
   });
 }
+const char *fc_pack(Tensor *xs, int64_t n, Tensor *out) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    std::vector<at::Tensor> bytes;
+    for (int64_t i = 0; i < n; i++) bytes.push_back(xs[i]->detach().reshape({-1}).contiguous().view(at::kByte));
+    *out = wrap(bytes.size() == 1 ? bytes[0] : at::cat(bytes));
+  });
+}
 const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out) {
   return guard([&] {
     auto opt = at::TensorOptions(static_cast<at::ScalarType>(dtype));

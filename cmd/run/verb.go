@@ -53,7 +53,7 @@ func (s *session) verb(name string, args []string) error {
 	}
 	v := make()
 	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }) && v.usage != "" {
-		return s.write(v.usage, nil)
+		return s.write(folded(s.asCalled(v.usage)), nil)
 	}
 	if v.flags == nil {
 		return v.run(s, args)

@@ -17,6 +17,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/export"
 	"fulcrum/reports/page"
@@ -65,7 +66,7 @@ METRIC is a column or a metric of the last epoch.
 				fmt.Fprintln(s.out, "no runs")
 				return nil
 			}
-			return shortList(runs, *by).Console(s.out)
+			return shortList(runs, *by).ConsoleWithin(s.out, stdout.Width())
 		},
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/parquet"
@@ -102,6 +104,35 @@ func TestTableParquet(t *testing.T) {
 			if err != nil || got != want || there != (want != "") {
 				t.Errorf("%s of row %d: %q %v %v, want %q", name, i, got, there, err, want)
 			}
+		}
+	}
+}
+
+// A table that is wider than the terminal comes in parts that are not; a column without a name stays with the one before.
+func TestTableWithinAWidth(t *testing.T) {
+	table := NewTable([]string{"policy", ">mean", ">over initial", "", ">over similarity", ""}, [][]string{
+		{"best", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "better", "–", ""},
+		{"after grpo (epoch 4)", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "not separable, rough", "0", "same scores"}})
+	for width, want := range map[int]int{0: 4, 80: 3*4 + 2, 200: 4} {
+		var b bytes.Buffer
+		if err := table.ConsoleWithin(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; width > 0 && n > width {
+				t.Errorf("%d columns, want at most %d: %s", n, width, line)
+			}
+		}
+		if got := strings.Count(b.String(), "\n"); got != want || !strings.Contains(b.String(), "0.1411]  not separable, rough") {
+			t.Errorf("%d lines within %d columns, want %d:\n%s", got, width, want, b.String())
+		}
+	}
+	for _, tc := range []struct {
+		width, indent int
+		text, want    string
+	}{{0, 2, "a b  c", "a b  c"}, {3, 0, "ab c défg hi", "ab\nc\ndéfg\nhi"}, {5, 1, "ab cd efg", "ab cd\n efg"}, {4, 0, "a|bc|d", "a|\nbc|d"}} {
+		if got := Fold(tc.text, tc.width, tc.indent); got != tc.want {
+			t.Errorf("Fold(%q, %d, %d) = %q, want %q", tc.text, tc.width, tc.indent, got, tc.want)
 		}
 	}
 }

@@ -152,6 +152,7 @@ func existing(t *testing.T) names {
 	for _, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(commands), -1) {
 		n.verbs = append(n.verbs, heading[1])
 	}
+	n.verbs = append(n.verbs, "help")
 	n.tasks = tasks.Tasks().Names()
 	makefile, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "Makefile"))
 	if err != nil {

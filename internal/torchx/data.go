@@ -64,6 +64,10 @@ func FromBytes(p unsafe.Pointer, dtype DType, n int, shape []int) Tensor {
 		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d elements do not fill shape %v", n, shape)})
 	}
 	counts.Uploads++
+	return fromBytes(p, dtype, shape)
+}
+
+func fromBytes(p unsafe.Pointer, dtype DType, shape []int) Tensor {
 	s, d := cshape(shape)
 	var out C.Tensor
 	check("from", C.fc_from_data(p, C.int8_t(dtype), s, d, &out))
@@ -202,7 +206,7 @@ func (t Tensor) To(dtype DType) Tensor {
 	return adopt(out)
 }
 
-// ToLike moves t to the device of like; no copy when it is there already.
+// ToLike moves t to the device of like; no copy when it is there already. The host does not wait for a copy to a device.
 func ToLike(t, like Tensor) Tensor {
 	must("to", t, like)
 	var out C.Tensor

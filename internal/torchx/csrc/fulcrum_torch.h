@@ -72,6 +72,8 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out);  // silu(gate)·up
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out);  // x [N, H, D], cos and sin [N, D/2] float32
 const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor bias_or_null, int64_t zero, Tensor *out);  // spans [n, 7] as Go's Span
+const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix_or_null, Tensor prefix_len_or_null, Tensor own, Tensor own_len, int64_t max_prefix,
+                             int64_t max_own, double scale, Tensor *out);  // as Go's DecodeSpans
 const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor a, Tensor b, double scale, Tensor *out);
 const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy);
 const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out);
@@ -134,6 +136,8 @@ void fc_set_deterministic(bool on);
 bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);
+const char *fc_cuda_describe(int device, const char **out);  // name, capability, multiprocessors, runtime, driver, bf16, flash, NVRTC; tabs between
+const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak);  // bytes [6]: free, total, allocated, its peak, reserved, its peak
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,7 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 
 .PHONY: build
 build: native ## build bin/run and its libraries
+	@[ -e bin/run ] || echo "go   bin/run (the first build fetches modules and takes some minutes)"
 	@$(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run
 
 .PHONY: native

@@ -45,6 +45,7 @@ if grep -qs 'C++20 or later' "$api/torch/all.h" "$include/ATen/ATen.h"; then std
 
 libs="-ltorch -ltorch_cpu -lc10"
 cuda=
+defs=-Wl,-z,defs
 if [ -e "$lib/libtorch_cuda.so" ]; then
 	libs="$libs -ltorch_cuda -lc10_cuda"
 	# CUDA's headers: pip puts them beside torch, a toolkit in CUDA_HOME. Without them our kernels are left out.
@@ -57,6 +58,8 @@ if [ -e "$lib/libtorch_cuda.so" ]; then
 		if [ ! -e "$dir/crt" ] && [ ! -e "$triton/crt" ]; then cuda=; continue; fi
 		break
 	done
+	# Libtorch's headers call CUDA's runtime. It is not linked: libtorch_cuda brings the one it needs, wherever that lies.
+	if [ -n "$cuda" ]; then defs=; fi
 fi
 
 # at::parallel_for is OpenMP in the headers; it must run on libtorch's own OpenMP library.
@@ -76,5 +79,5 @@ cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
 TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes$cuda
-TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions -Wl,-z,defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
+TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions $defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

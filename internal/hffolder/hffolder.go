@@ -8,6 +8,7 @@
 package hffolder
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -149,6 +150,13 @@ func Canonical(name string) string {
 func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	s, ok := f.tensors[name]
 	return s.tensor, ok
+}
+
+// Differ reports whether the folder holds both tensors, with different bytes.
+func (f *Folder) Differ(a, b string) bool {
+	x, ok := f.tensors[a]
+	y, both := f.tensors[b]
+	return ok && both && !bytes.Equal(x.tensor.Data, y.tensor.Data)
 }
 
 // Names returns the canonical names in alphabetical order.

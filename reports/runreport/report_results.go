@@ -45,7 +45,7 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		for _, y := range yards {
 			header = append(header, ">gain over "+y.Short, "")
 		}
-		d.Table(header, stageRows(t.rows, yards, page.Plain))
+		d.Table(header, stageRows(t.rows, yards))
 		if notes := tableNotes(t.rows); len(notes) > 0 {
 			d.Paragraph("%s", strings.Join(notes, " "))
 		}
@@ -162,11 +162,11 @@ func shownYardsticks(table []record.StageResult) []results.Yardstick {
 	return yards
 }
 
-// stageRows are the cells of a table, with two for each of its yardsticks. escape makes titles fit the page.
-func stageRows(stages []record.StageResult, yards []results.Yardstick, escape func(string) string) [][]string {
+// stageRows are the cells of a table, with two for each of its yardsticks.
+func stageRows(stages []record.StageResult, yards []results.Yardstick) [][]string {
 	var rows [][]string
 	for _, s := range stages {
-		row := []string{escape(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
+		row := []string{page.Plain(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
 		for _, y := range yards {
 			gain, verdict := GainCells(*y.Gain(&s))
 			row = append(row, gain, verdict)

@@ -5,10 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
-
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -35,39 +31,10 @@ func PrintResults(w io.Writer, stages []record.StageResult) error {
 }
 
 func printTable(w io.Writer, stages []record.StageResult) error {
-	lines := tw.Lines{ShowTop: tw.Off, ShowBottom: tw.Off, ShowHeaderLine: tw.On, ShowFooterLine: tw.Off}
-	header := []string{"policy", "mean ± SE"}
-	align := tw.CellAlignment{PerColumn: []tw.Align{tw.AlignLeft, tw.AlignRight}}
+	header := []string{"policy", ">mean ± SE"}
 	yards := shownYardsticks(stages)
 	for _, y := range yards {
-		header = append(header, "over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
-		align.PerColumn = append(align.PerColumn, tw.AlignRight, tw.AlignLeft)
+		header = append(header, ">over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
 	}
-	var buf strings.Builder
-	table := tablewriter.NewTable(&buf,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders:  tw.Border{Left: tw.Off, Right: tw.Off, Top: tw.Off, Bottom: tw.Off},
-			Symbols:  tw.NewSymbols(tw.StyleLight),
-			Settings: tw.Settings{Lines: lines, Separators: tw.Separators{BetweenRows: tw.Off, BetweenColumns: tw.Off}},
-		})),
-		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithHeaderAlignmentConfig(align),
-		tablewriter.WithRowAlignmentConfig(align),
-		tablewriter.WithRowAutoWrap(tw.WrapNone),
-	)
-	table.Header(header)
-	for _, row := range stageRows(stages, yards, func(title string) string { return title }) {
-		if err := table.Append(row); err != nil {
-			return err
-		}
-	}
-	if err := table.Render(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(buf.String()) { // the last column is padded too
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
-	}
-	return nil
+	return page.NewTable(header, stageRows(stages, yards)).Console(w)
 }

@@ -146,6 +146,18 @@ func Canonical(name string) string {
 	return name
 }
 
+// Newer returns what a module of Qwen2.5-VL is called since transformers 4.52, for adapters: PEFT has forgotten the
+// canonical names.
+func Newer(module string) string {
+	if strings.HasPrefix(module, "visual.") {
+		return "model." + module
+	}
+	if rest, ok := strings.CutPrefix(module, "model."); ok {
+		return "model.language_model." + rest
+	}
+	return module
+}
+
 // Tensor returns the tensor with a canonical name.
 func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	s, ok := f.tensors[name]

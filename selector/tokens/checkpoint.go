@@ -107,7 +107,7 @@ func rebuild[M model](meta map[string]string, names Names, path *string, open Op
 // Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
 func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
-	return lora.Save(path, w.adapted, baseName, w.modules, w.params)
+	return lora.Save(path, w.adapted, baseName, w.modules, w.params, w.InAdapter)
 }
 
 // WriteMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in

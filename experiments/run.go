@@ -208,6 +208,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	defer r.Close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
+	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.Config.Task != "train"}
@@ -308,7 +309,7 @@ func (r *run) finish(taskErr error) error {
 	if err != nil {
 		return err
 	}
-	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
+	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
 		return err
 	}
 	if b := done.Best; b.Untrained() {

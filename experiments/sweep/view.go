@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/reports/page"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -24,6 +25,16 @@ func WriteReport(dir string) error {
 		}
 	}
 	return sweepreport.WriteReport(dir, rows, opt)
+}
+
+// Tables are those of the sweep's report.
+func Tables(dir string) ([]*page.Table, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	opt, rows := reportInput(dir, s, jobs)
+	return sweepreport.PageOf(dir, rows, opt).Tables(), nil
 }
 
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one

@@ -21,15 +21,15 @@ const maxSettings = 60
 // phase) against the first run on the same questions, p-values corrected for all comparisons made, and
 // the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
 // compared for new questions and new seeds both.
-func Compare(dirs []string) (string, error) {
+func Compare(dirs []string) (*page.Document, error) {
 	if len(dirs) < 2 {
-		return "", fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
+		return nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
 	}
 	var runs []*record.Run
 	for _, dir := range dirs {
 		run, err := record.ReadRun(dir)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		runs = append(runs, run)
 	}
@@ -54,10 +54,10 @@ func Compare(dirs []string) (string, error) {
 	}
 	d.Table(header, rows)
 	if err := writeComparisons(&d, runs); err != nil {
-		return "", err
+		return nil, err
 	}
 	compareSettings(&d, runs)
-	return strings.TrimRight(d.B.String(), "\n") + "\n", nil
+	return &d, nil
 }
 
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only.

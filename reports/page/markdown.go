@@ -15,6 +15,9 @@ type Document struct {
 	heading string
 }
 
+// Text is the document as its file holds it.
+func (d *Document) Text() string { return strings.TrimRight(d.B.String(), "\n") + "\n" }
+
 func (d *Document) Heading(level int, format string, args ...any) {
 	words := fmt.Sprintf(format, args...)
 	d.heading = PlainText(Markup(words))

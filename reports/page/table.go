@@ -75,6 +75,19 @@ func (t *Table) Names() []string {
 	return names
 }
 
+// Texts returns the rows in plain text.
+func (t *Table) Texts() [][]string {
+	rows := [][]string{}
+	for row := range t.rows() {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = visible(cell)
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
 // rows goes over the rows, held or streamed.
 func (t *Table) rows() iter.Seq[[]any] {
 	if t.Stream != nil {

@@ -2,10 +2,18 @@ package page
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/parquet"
 )
 
 // One value renders everywhere: escapes of Markdown are gone outside of it, numbers are whole where programs read them.
@@ -50,6 +58,82 @@ func TestTableRenders(t *testing.T) {
 	}
 	if err := stream.CSV(&streamed); err != nil || held.String() != streamed.String() {
 		t.Errorf("streamed rows give %q (%v), held ones %q", streamed.String(), err, held.String())
+	}
+}
+
+// A table as Parquet: kinds by what the columns hold, more rows than one row group. pyarrow 26 and pandas 3.1 read
+// testdata's file as intended: flag True False None, count 1 NaN -3, kl 0.5 7 NaN, text é NaN a_b, mixed 1 x 0.25, none NaN.
+func TestTableParquet(t *testing.T) {
+	data := NewData("", "flag", "count", "kl", "text", "mixed", "none")
+	data.Rows = [][]any{{true, 1, 0.5, "é", 1, nil}, {false, nil, 7, nil, "x"}, {nil, -3, math.NaN(), Markup("a\\_b"), 0.25, nil}}
+	var small bytes.Buffer
+	if err := data.Parquet(&small); err != nil {
+		t.Fatal(err)
+	}
+	golden.File(t, "testdata/table.parquet", small.Bytes())
+	path := filepath.Join(t.TempDir(), "big.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 120_001
+	data.Rows, data.Stream = nil, func(yield func([]any) bool) {
+		for i := range rows {
+			if row := []any{nil, i * i, nil, fmt.Sprint("row ", i)}; !yield(row[:2+2*(i%2)]) {
+				return
+			}
+		}
+	}
+	if err := data.Parquet(f); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	read, err := parquet.Open(path)
+	if err != nil || read.Rows() != rows {
+		t.Fatalf("%d rows, %v", read.Rows(), err)
+	}
+	for _, i := range []int64{0, 1, 49_999, 50_000, rows - 2, rows - 1} {
+		for name, want := range map[string]string{"count": fmt.Sprint(i * i), "text": fmt.Sprint("row ", i)} {
+			column, err := read.Column(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, there, err := column.Text(i)
+			if name == "text" && i%2 == 0 {
+				want = ""
+			}
+			if err != nil || got != want || there != (want != "") {
+				t.Errorf("%s of row %d: %q %v %v, want %q", name, i, got, there, err, want)
+			}
+		}
+	}
+}
+
+// A table that is wider than the terminal comes in parts that are not; a column without a name stays with the one before.
+func TestTableWithinAWidth(t *testing.T) {
+	table := NewTable([]string{"policy", ">mean", ">over initial", "", ">over similarity", ""}, [][]string{
+		{"best", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "better", "–", ""},
+		{"after grpo (epoch 4)", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "not separable, rough", "0", "same scores"}})
+	for width, want := range map[int]int{0: 4, 80: 3*4 + 2, 200: 4} {
+		var b bytes.Buffer
+		if err := table.ConsoleWithin(&b, width); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; width > 0 && n > width {
+				t.Errorf("%d columns, want at most %d: %s", n, width, line)
+			}
+		}
+		if got := strings.Count(b.String(), "\n"); got != want || !strings.Contains(b.String(), "0.1411]  not separable, rough") {
+			t.Errorf("%d lines within %d columns, want %d:\n%s", got, width, want, b.String())
+		}
+	}
+	for _, tc := range []struct {
+		width, indent int
+		text, want    string
+	}{{0, 2, "a b  c", "a b  c"}, {3, 0, "ab c défg hi", "ab\nc\ndéfg\nhi"}, {5, 1, "ab cd efg", "ab cd\n efg"}, {4, 0, "a|bc|d", "a|\nbc|d"}} {
+		if got := Fold(tc.text, tc.width, tc.indent); got != tc.want {
+			t.Errorf("Fold(%q, %d, %d) = %q, want %q", tc.text, tc.width, tc.indent, got, tc.want)
+		}
 	}
 }
 

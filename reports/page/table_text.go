@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/parquet"
 )
 
 // CSV writes the table with a header (RFC 4180); a cell of nothing is empty.
@@ -92,6 +94,77 @@ func jsonValue(cell any) any {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return exact(v)
 		}
+	}
+	return cell
+}
+
+// Parquet writes the table; a column holds numbers, whole numbers or truth values where all its cells do, else text.
+func (t *Table) Parquet(w io.Writer) error {
+	fields := make([]parquet.Field, len(t.Columns))
+	for i, name := range t.Names() {
+		fields[i] = parquet.Field{Name: name, Kind: unknownKind}
+	}
+	for row := range t.rows() {
+		for i, cell := range row {
+			fields[i].Kind = wider(fields[i].Kind, cell)
+		}
+	}
+	for i := range fields {
+		if fields[i].Kind == unknownKind { // nothing but nothing
+			fields[i].Kind = parquet.Text
+		}
+	}
+	return parquet.Write(w, fields, func(yield func([]any) bool) {
+		cells := make([]any, len(fields))
+		for row := range t.rows() {
+			clear(cells)
+			for i, cell := range row {
+				cells[i] = asKind(fields[i].Kind, cell)
+			}
+			if !yield(cells) {
+				return
+			}
+		}
+	})
+}
+
+const unknownKind = parquet.Kind(-1)
+
+// wider is the kind of a column that holds cells of kind k and this one.
+func wider(k parquet.Kind, cell any) parquet.Kind {
+	own := parquet.Text
+	switch cell.(type) {
+	case nil:
+		return k
+	case bool:
+		own = parquet.Bool
+	case int:
+		own = parquet.Whole
+	case float64:
+		own = parquet.Number
+	}
+	numbers := k == parquet.Whole && own == parquet.Number || k == parquet.Number && own == parquet.Whole
+	switch {
+	case k == unknownKind || k == own:
+		return own
+	case numbers:
+		return parquet.Number
+	}
+	return parquet.Text
+}
+
+// asKind is a cell as a value of a column's kind.
+func asKind(k parquet.Kind, cell any) any {
+	switch v := cell.(type) {
+	case nil:
+		return nil
+	case int:
+		if k == parquet.Number {
+			return float64(v)
+		}
+	}
+	if k == parquet.Text {
+		return exact(cell)
 	}
 	return cell
 }

@@ -52,6 +52,21 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 	}
 }
 
+// Tables are the result tables of a run's report.
+func Tables(run *record.Run) ([]*page.Table, error) {
+	stages, err := results.StagesOf(run)
+	if err != nil {
+		return nil, err
+	}
+	s := run.Summary
+	if s == nil {
+		s = &record.Summary{}
+	}
+	var d page.Document
+	reportResults(&d, run, s, stages)
+	return d.Tables, nil
+}
+
 // tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
 // rough.
 func tableNotes(table []record.StageResult) []string {

@@ -11,18 +11,18 @@ import (
 )
 
 // PrintResults writes the result table of a finished run for the console: every stage on every split,
-// with its gains on the same questions.
-func PrintResults(w io.Writer, stages []record.StageResult) error {
+// with its gains on the same questions. A width above 0 is that of a terminal, beyond which nothing is written.
+func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 	for i, t := range resultTables(stages) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s on %s, %s\n", results.MetricName(t.metric), t.rows[0].Split, page.Plural(t.rows[0].Queries, "query"))
-		if err := printTable(w, t.rows); err != nil {
+		if err := printTable(w, t.rows, width); err != nil {
 			return err
 		}
 		for _, note := range tableNotes(t.rows) {
-			if _, err := fmt.Fprintln(w, note); err != nil {
+			if _, err := fmt.Fprintln(w, page.Fold(note, width, 0)); err != nil {
 				return err
 			}
 		}
@@ -30,11 +30,11 @@ func PrintResults(w io.Writer, stages []record.StageResult) error {
 	return nil
 }
 
-func printTable(w io.Writer, stages []record.StageResult) error {
+func printTable(w io.Writer, stages []record.StageResult, width int) error {
 	header := []string{"policy", ">mean ± SE"}
 	yards := shownYardsticks(stages)
 	for _, y := range yards {
 		header = append(header, ">over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
 	}
-	return page.NewTable(header, stageRows(stages, yards)).Console(w)
+	return page.NewTable(header, stageRows(stages, yards)).ConsoleWithin(w, width)
 }

@@ -16,8 +16,8 @@ const (
 
 // Table is a compact table of a sweep for a terminal: counts, jobs with their states and values,
 // best first, and the best job. Of a long sweep it shows the best jobs, those that run and some of the
-// others.
-func Table(jobs []Job, opt Options) string {
+// others. A width above 0 is that of the terminal.
+func Table(jobs []Job, opt Options, width int) string {
 	v := newView("", jobs, opt)
 	var b strings.Builder
 	b.WriteString(strings.NewReplacer("`", "", `\`, "").Replace(v.countLine(func(s string) string { return s })) + "\n")
@@ -26,7 +26,7 @@ func Table(jobs []Job, opt Options) string {
 	}
 	b.WriteString("\n")
 	shown := v.tableJobs()
-	b.WriteString(v.jobTable(shown))
+	b.WriteString(v.jobTable(shown, width))
 	if n := len(v.jobs) - len(shown); n > 0 {
 		fmt.Fprintf(&b, "and %s\n", page.Plural(n, "more job"))
 	}
@@ -79,7 +79,7 @@ func (v *View) tableJobs() []Job {
 	})
 }
 
-func (v *View) jobTable(jobs []Job) string {
+func (v *View) jobTable(jobs []Job, width int) string {
 	keys := v.keyColumns()
 	names := []string{"job", "state"}
 	for _, o := range v.opt.Objectives {
@@ -123,7 +123,7 @@ func (v *View) jobTable(jobs []Job) string {
 		table.Rows = append(table.Rows, page.Texts(row))
 	}
 	var b strings.Builder
-	_ = table.Console(&b) // into memory: cannot fail
+	_ = table.ConsoleWithin(&b, width) // into memory: cannot fail
 	return b.String()
 }
 

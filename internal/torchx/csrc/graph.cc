@@ -4,9 +4,8 @@
 #include "guard.h"
 
 #ifdef FULCRUM_CUDA
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/Event.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <map>
@@ -14,17 +13,17 @@
 
 namespace {
 
-using c10::cuda::CUDAStream;
+using Stream = c10::cuda::CUDAStream;  // gotorch has a CUDAStream of its own
 
 struct SideStream {
-  c10::cuda::CUDAGuard device;
-  CUDAStream before, stream;
+  c10::DeviceGuard device;  // CUDAGuard would have to be linked to the CUDA runtime, whose version changes
+  Stream before, stream;
 };
 
 // One stream a device: cuBLAS keeps a workspace for each stream that it has seen.
-CUDAStream side_of(c10::DeviceIndex device) {
+Stream side_of(c10::DeviceIndex device) {
   static std::mutex lock;
-  static std::map<c10::DeviceIndex, CUDAStream> streams;
+  static std::map<c10::DeviceIndex, Stream> streams;
   const std::lock_guard<std::mutex> held(lock);
   auto found = streams.find(device);
   if (found == streams.end()) found = streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first;
@@ -32,10 +31,10 @@ CUDAStream side_of(c10::DeviceIndex device) {
 }
 
 // What is launched on `then` from now on waits for what was launched on `first`.
-void after(const CUDAStream &first, const CUDAStream &then) {
-  at::cuda::CUDAEvent event;
-  event.record(first);
-  event.block(then);
+void after(const Stream &first, const Stream &then) {
+  c10::Event event(c10::DeviceType::CUDA);
+  event.record(first.unwrap());
+  event.block(then.unwrap());
 }
 
 at::cuda::CUDAGraph *graph_of(Graph graph) { return static_cast<at::cuda::CUDAGraph *>(graph); }
@@ -48,8 +47,8 @@ const char *fc_side_begin(Tensor like, Side *out) {
   return guard([&] {
     TORCH_CHECK(like->is_cuda(), "a CUDA stream for a tensor on ", like->device());
     const c10::DeviceIndex device = like->device().index();
-    const CUDAStream before = c10::cuda::getCurrentCUDAStream(device), stream = side_of(device);
-    auto *side = new SideStream{c10::cuda::CUDAGuard(device), before, stream};
+    const Stream before = c10::cuda::getCurrentCUDAStream(device), stream = side_of(device);
+    auto *side = new SideStream{c10::DeviceGuard(at::Device(at::kCUDA, device)), before, stream};
     after(before, stream);
     c10::cuda::setCurrentCUDAStream(stream);
     *out = side;

@@ -26,6 +26,19 @@ func WriteReport(dir string) error {
 	return sweepreport.WriteReport(dir, rows, opt)
 }
 
+// ReadJobs returns what a report says of a sweep as its folder and its jobs' folders say it now.
+func ReadJobs(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return sweepreport.Options{}, nil, err
+	}
+	for i := range jobs {
+		observe(dir, &jobs[i])
+	}
+	opt, rows := reportInput(dir, s, jobs)
+	return opt, rows, nil
+}
+
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one
 // more for each change that was accepted (multirun.2.yaml, …).
 const generationKey = "configuration"

@@ -48,6 +48,7 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 
 .PHONY: build
 build: native ## build bin/run and its libraries
+	@[ -e bin/run ] || echo "go   bin/run (the first build fetches modules and takes some minutes)"
 	@$(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run
 
 .PHONY: native
@@ -88,8 +89,8 @@ lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order
 	@$(GO) test ./internal/arrows
 	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
 
-# What only tests reach: a ledger's attempts, live tensors, the table of checks, a comparison in one call.
-FOR_TESTS := '^(experiments/sweep/ledger/.*: (Ledger[.]Attempts|moment)|internal/torchx/.*: Live|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
+# What only tests reach: a ledger's attempts, live tensors and what crossed to the host, the table of checks, a comparison in one call.
+FOR_TESTS := '^(experiments/sweep/ledger/.*: (Ledger[.]Attempts|moment)|internal/torchx/.*: (Live|Counted|Counts[.]Minus)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
 
 .PHONY: deadcode
 deadcode: native ## functions that the program cannot reach; none is wanted

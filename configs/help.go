@@ -36,6 +36,31 @@ func (c *Composed) HydraHelp(flags string) (string, error) {
 	return c.fillTemplate("hydra_help.template", flags, "")
 }
 
+// Group is a config group with its options.
+type Group struct {
+	Name    string
+	Options []string
+}
+
+// Groups lists the application's config groups.
+func (c *Composed) Groups() ([]Group, error) { return c.groups(false) }
+
+// groups lists those of the application, or Hydra's.
+func (c *Composed) groups(hydra bool) ([]Group, error) {
+	prefix := ""
+	if hydra {
+		prefix = "hydra"
+	}
+	names, options, err := c.composer.lib.allGroups(prefix)
+	var out []Group
+	for _, g := range names {
+		if isHydra := g == "hydra" || strings.HasPrefix(g, "hydra/"); isHydra == hydra && g != "hydra" {
+			out = append(out, Group{g, options[g]})
+		}
+	}
+	return out, err
+}
+
 func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 	t, err := c.hydraValue(path)
 	if err != nil {
@@ -46,19 +71,13 @@ func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 	}
 	var faults error
 	groups := func(hydra bool) string {
-		prefix := ""
-		if hydra {
-			prefix = "hydra"
-		}
-		names, options, err := c.composer.lib.allGroups(prefix)
+		found, err := c.groups(hydra)
 		if err != nil {
 			faults = err
 		}
 		var lines strings.Builder
-		for _, g := range names {
-			if isHydra := g == "hydra" || strings.HasPrefix(g, "hydra/"); isHydra == hydra && g != "hydra" {
-				lines.WriteString(g + ": " + strings.Join(options[g], ", ") + "\n")
-			}
+		for _, g := range found {
+			lines.WriteString(g.Name + ": " + strings.Join(g.Options, ", ") + "\n")
 		}
 		return lines.String()
 	}

@@ -185,6 +185,10 @@ func TestSignals(t *testing.T) {
 			p.signal(tc.signal)
 			p.signal(tc.signal) // as timeout(1) does
 			r := p.wait()
+			if answer, rest, ok := strings.Cut(r.stderr, ": stopping where the state can be saved"); !ok ||
+				strings.Contains(answer, "the state is saved") || !strings.Contains(rest, "the state is saved") {
+				t.Errorf("the signal was not answered before the state was saved: %s", r.stderr)
+			}
 			if r.code != tc.code || !strings.Contains(r.stderr, "run resume "+dir) {
 				t.Errorf("exit code %d, want %d, and how to resume: %s", r.code, tc.code, r.stderr)
 			}

@@ -308,7 +308,7 @@ func (r *run) finish(taskErr error) error {
 	if err != nil {
 		return err
 	}
-	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations); err != nil {
+	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
 		return err
 	}
 	if b := done.Best; b.Untrained() {

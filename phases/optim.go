@@ -69,7 +69,8 @@ type GradientHook interface {
 	Begin(phase string, l *Learner)
 	// Backward is called after the backward passes of a step, before the norm is taken.
 	Backward(l *Learner)
-	// Stepped is called after the optimizer's step. It returns the norm of the gradients that frozen parameters keep, or nil.
+	// Stepped is called after the optimizer's step, when its numbers are read. It returns the norm of the gradients that frozen
+	// parameters keep, or nil.
 	Stepped(l *Learner) (frozenNorm *float64)
 	// End is called before the optimizer is freed.
 	End(l *Learner)
@@ -183,10 +184,11 @@ type OptimizerMetrics struct {
 	OptimizerSteps int      `metric:"optimizer_steps"`
 }
 
-// Step makes the optimizer step number step (0-based) down the gradient that the backward passes of a loss
-// have added up. Nothing changes when the loss or the gradient is not finite: that is a *NonFiniteError,
-// unless the run allows it. A step that is traced changes nothing either.
-func (l *Learner) Step(loss float64, step int) (m OptimizerMetrics, err error) {
+// Step makes the optimizer step number step (0-based) down the gradient that the backward passes of the losses (scalars,
+// parts of one loss) have added up. Nothing changes when a loss or the gradient is not finite: that is a *NonFiniteError,
+// unless the run allows it. A step that is traced changes nothing either. The host waits for the device once, at the end, and reads
+// with the step's own numbers those of what else is to be measured (torchx.Read).
+func (l *Learner) Step(losses []torchx.Tensor, step int, measured ...torchx.Tensor) (m OptimizerMetrics, values [][]float64, err error) {
 	for _, part := range l.Frozen {
 		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
 	}
@@ -194,31 +196,53 @@ func (l *Learner) Step(loss float64, step int) (m OptimizerMetrics, err error) {
 	if hook != nil {
 		hook.Backward(l)
 	}
-	norm := l.Params.GradNorm() // before clipping; sync
-	switch {
-	case torchx.Tracing():
-		return m, errTraced
-	case notFinite(loss) && !l.env.AllowNonFinite:
-		return m, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
-	case notFinite(norm) && !l.env.AllowNonFinite:
-		return m, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
+	if torchx.Tracing() {
+		return m, nil, errTraced
 	}
-	m = OptimizerMetrics{Loss: loss, GradNorm: norm}
+	lr := l.lr * l.sched.At(step, l.total)
+	parts, squares := flat(losses), torchx.SumSquares(l.Params.Grad())
+	l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)
+	values = torchx.Read(append([]torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), parts}, measured...)...) // sync
+	loss, norm := 0.0, math.Sqrt(values[0][0])                                                                             // before clipping
+	for _, part := range values[2] {
+		loss += part
+	}
+	if (notFinite(loss) || notFinite(norm)) && !l.env.AllowNonFinite {
+		l.Optimizer.Refused()
+		return m, nil, refusal(loss, norm)
+	}
+	m = OptimizerMetrics{Loss: loss, GradNorm: norm, LR: lr, MomentNorm: math.Sqrt(values[1][0]), OptimizerSteps: l.Optimizer.Steps()}
 	l.Scale = 1.0
 	if l.clip > 0 {
 		l.Scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN
 		m.ClipFactor = new(l.Scale)
 	}
-	lr := l.lr * l.sched.At(step, l.total)
-	l.Optimizer.Step(lr, l.Scale)
 	for _, g := range l.groups {
 		*g.metric(&m) = new(lr / l.lr * *g.lr)
 	}
 	if hook != nil {
 		m.FrozenGradNorm = hook.Stepped(l)
 	}
-	m.LR, m.MomentNorm, m.OptimizerSteps = lr, l.Optimizer.MomentNorm(), l.Optimizer.Steps()
-	return m, nil
+	return m, values[3:], nil
+}
+
+// flat joins scalars [n]; no tensor where there are none.
+func flat(scalars []torchx.Tensor) torchx.Tensor {
+	if len(scalars) == 0 {
+		return torchx.Tensor{}
+	}
+	for i, x := range scalars {
+		scalars[i] = torchx.Reshape(x, 1)
+	}
+	return torchx.Cat(0, scalars...)
+}
+
+// refusal is the error of a step whose loss or gradient norm is not finite.
+func refusal(loss, norm float64) error {
+	if notFinite(loss) {
+		return &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
+	}
+	return &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 }
 
 // State returns the optimizer's moments and what the gradient hook keeps.

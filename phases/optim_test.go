@@ -56,7 +56,8 @@ func TestLearningRatesOfParts(t *testing.T) {
 				defer torchx.Scope()()
 				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
 			}()
-			m, err := l.Step(1, 0)
+			defer torchx.Scope()()
+			m, _, err := l.Step([]torchx.Tensor{torchx.Full(1)}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

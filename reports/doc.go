@@ -10,6 +10,7 @@
 //	runreport    report.md, table and plots of a run
 //	sweepreport  report.md, table and plots of a sweep or study
 //	compare      reports and differences of several runs
+//	export       runs, metrics and evaluations as tables for programs
 //	published    what published tables of metrics allow to conclude
 //	verify       recomputes every number of a report from its records
 //	board        runs and sweeps as a local web page, live, and as static files

@@ -44,8 +44,22 @@ std=gnu++17
 if grep -qs 'C++20 or later' "$api/torch/all.h" "$include/ATen/ATen.h"; then std=gnu++20; fi
 
 libs="-ltorch -ltorch_cpu -lc10"
+cuda=
+defs=-Wl,-z,defs
 if [ -e "$lib/libtorch_cuda.so" ]; then
 	libs="$libs -ltorch_cuda -lc10_cuda"
+	# CUDA's headers: pip puts them beside torch, a toolkit in CUDA_HOME. Without them our kernels are left out.
+	for dir in "$root"/../nvidia/cu[0-9]*/include "$root"/../nvidia/cuda_runtime/include "${CUDA_HOME:-/usr/local/cuda}/include"; do
+		if [ ! -e "$dir/cuda_runtime_api.h" ]; then continue; fi
+		cuda=" -isystem $(cd "$dir" && pwd -P) -DFULCRUM_CUDA"
+		# pip's headers of CUDA 13 lack crt/, a package of nvcc's; triton, which PyTorch brings, has it.
+		triton=$root/../triton/backends/nvidia/include
+		if [ ! -e "$dir/crt" ] && [ -e "$triton/crt" ]; then cuda="$cuda -isystem $(cd "$triton" && pwd -P)"; fi
+		if [ ! -e "$dir/crt" ] && [ ! -e "$triton/crt" ]; then cuda=; continue; fi
+		break
+	done
+	# Libtorch's headers call CUDA's runtime. It is not linked: libtorch_cuda brings the one it needs, wherever that lies.
+	if [ -n "$cuda" ]; then defs=; fi
 fi
 
 # at::parallel_for is OpenMP in the headers; it must run on libtorch's own OpenMP library.
@@ -56,12 +70,14 @@ done
 
 # Bsymbolic-functions: our library's own calls must not go round through the forwarding library, which
 # has functions of the same names.
-number() { sed -n "s/^#define TORCH_VERSION_$1 //p" "$api/torch/version.h"; }
+version=$api/torch/version.h
+if [ -e "$include/torch/headeronly/version.h" ]; then version=$include/torch/headeronly/version.h; fi
+number() { sed -n "s/^#define TORCH_VERSION_$1 //p" "$version"; }
 includes="-isystem $api"
 if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; fi
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes
-TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions -Wl,-z,defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
+TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes$cuda
+TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions $defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

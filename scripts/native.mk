@@ -26,6 +26,14 @@ WARN = -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi
 ours := $(patsubst $(CSRC)/%.cc,$(OUT)/csrc/%.o,$(wildcard $(CSRC)/*.cc))
 theirs := $(OUT)/gotorch.o
 
+# How many files are to be compiled, and which of them this is: c++ 3 of 17.
+ifndef COUNTING
+TOTAL := $(shell rm -f $(OUT)/count; $(MAKE) --no-print-directory -n COUNTING=1 -f scripts/native.mk 2>/dev/null | grep -c '^echo.*c++ ')
+SAY = echo "c++  $$(flock $(OUT)/count.lock sh -c 'echo >> $(OUT)/count; wc -l < $(OUT)/count') of $(TOTAL) "
+else
+SAY = echo "c++ "
+endif
+
 .PHONY: all lint FORCE
 all: bin/lib/libfulcrum_torch.so bin/lib/libcgotorch.so build/stubs/libtorch.a
 
@@ -41,19 +49,19 @@ $(PCH): $(OUT)/config.mk
 	@mkdir -p $(@D)
 	@echo '#include <torch/torch.h>' > $@
 $(PCH).gch: $(PCH)
-	@echo "c++  torch/torch.h (precompiled, libtorch $(TORCH_VERSION))"
+	@$(SAY) "torch/torch.h (precompiled, libtorch $(TORCH_VERSION))"
 	@$(CXX) $(FLAGS) -x c++-header $< -o $@
 
 COMPILE = $(CXX) $(FLAGS) -include $(PCH) -MMD -MP -c $< -o $@
 $(OUT)/csrc/%.o: $(CSRC)/%.cc $(PCH).gch
 	@mkdir -p $(@D)
-	@echo "c++  $<"
+	@$(SAY) "$<"
 	@$(COMPILE) $(WARN)
 # gotorch never changes, so all its sources are one unit: each would spend 5 s on the header again.
 $(OUT)/gotorch.cc: $(OUT)/config.mk
 	@printf '#include "%s"\n' $(patsubst $(GOTORCH)/%,%,$(sort $(wildcard $(GOTORCH)/cgotorch/*.cc))) > $@
 $(theirs): $(OUT)/gotorch.cc $(PCH).gch
-	@echo "c++  gotorch"
+	@$(SAY) gotorch
 	@$(COMPILE) -w
 -include $(ours:.o=.d) $(theirs:.o=.d)
 

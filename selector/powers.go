@@ -4,6 +4,23 @@ import "fulcrum/internal/torchx"
 
 // This file declares what some policies can do beside Policy. A type assertion finds it.
 
+// Stager is a Policy whose forward pass has two parts: the host's and the device's.
+type Stager interface {
+	Policy
+	// Stage adds what Forward reads of a batch to up. The returned function is Forward once up was sent.
+	Stage(b *Batch, up *torchx.Upload) (forward func(ForwardOptions) Output)
+	// Recordable reports whether that function copies nothing from or to the host, so that a CUDA graph may hold it.
+	Recordable(opt ForwardOptions) bool
+}
+
+// Stage is the policy's own Stage, or for another policy its Forward. recordable says whether a CUDA graph may hold the function.
+func Stage(p Policy, b *Batch, up *torchx.Upload, opt ForwardOptions) (forward func(ForwardOptions) Output, recordable bool) {
+	if s, ok := p.(Stager); ok {
+		return s.Stage(b, up), s.Recordable(opt)
+	}
+	return func(opt ForwardOptions) Output { return p.Forward(b, opt) }, false
+}
+
 // TokenPolicy is a Policy whose actions are tokens of a vocabulary and whose candidates are texts. The vocabulary is
 // too large for Output.Dist.
 type TokenPolicy interface {

@@ -84,8 +84,8 @@ func TestCommandLine(t *testing.T) {
 		{"explain", "-cp conf explain lr lr=3", "=lr: 3\n  set by lr=3\n  over 0.1 set by conf/config.yaml:3:5\n", "", 0, ""},
 		{"explain before its flags", "explain net.w -cp conf", "set by conf/net/mlp.yaml:1:4", "", 0, ""},
 		{"explain has a help", "explain --help", "run explain KEY", "", 0, ""},
-		{"help before a verb is the verb's", "--help status", "run status SWEEP_OR_RUN_FOLDER\n", "", 0, ""},
-		{"help behind a verb is the verb's", "status -h DIR", "run status SWEEP_OR_RUN_FOLDER\n", "", 0, ""},
+		{"help before a verb is the verb's", "--help status", "run status SWEEP_OR_RUN_FOLDER [--json]\n", "", 0, ""},
+		{"help behind a verb is the verb's", "status -h DIR", "run status SWEEP_OR_RUN_FOLDER [--json]\n", "", 0, ""},
 		{"completion", "-sc install=bash", "complete -o nospace", "", 0, ""},
 		{"a run", "-cp conf -cn typed seed=3", "", "", 0, "run seed=3"},
 		{"a sweep", "-cp conf -cn typed -m seed=1,2", "", "", 0, "sweep [[seed=1] [seed=2]]"},
@@ -95,7 +95,7 @@ func TestCommandLine(t *testing.T) {
 		{"a verb has a help", "toy --help", "=run toy [--loud] WORD…\nSays the words.\n", "", 0, ""},
 		{"a verb's flags are known", "toy --luod x", "",
 			"=run toy: unknown flag --luod (did you mean --loud?); run toy --help says what it takes", 2, ""},
-		{"a verb without flags", "status --json x", "", "=run status: unknown flag --json (it has none); run status --help says " +
+		{"a verb without flags", "attach --json x", "", "=run attach: unknown flag --json (it has none); run attach --help says " +
 			"what it takes", 2, ""},
 		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/stdout"
 )
 
@@ -46,7 +47,11 @@ func exit(ctx context.Context, err error) {
 		err = stdout.Err() // the work is done, its result was lost
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "run: "+err.Error())
+		message := err.Error()
+		if os.Getenv(launcher.SupervisedEnv) == "" { // a job's message is kept, for whoever looks from anywhere
+			message = asCalled(message, verbs().Names())
+		}
+		fmt.Fprintln(os.Stderr, "run: "+message)
 	}
 	os.Exit(exitCode(ctx, err))
 }

@@ -45,6 +45,9 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	const same = 300 * time.Millisecond
 	stop := &interrupted{(<-signals).(syscall.Signal)}
 	cancel(stop)
+	if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
+		fmt.Fprintf(os.Stderr, "\n%v: stopping where the state can be saved; a second one ends at once\n", stop)
+	}
 	begin, doublets := time.Now(), 0
 	for s := range signals {
 		if os.Getenv(launcher.SupervisedEnv) != "" {

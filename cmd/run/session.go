@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"fulcrum/configs"
@@ -41,7 +42,12 @@ type session struct {
 
 // call does what the arguments ask for: a verb, a run, a sweep, or to print something.
 func (s *session) call(args []string) error {
-	if len(args) > 0 && s.isVerb(args[0]) {
+	switch {
+	case len(args) == 0:
+		return s.write(s.overview(), nil)
+	case args[0] == helpName:
+		return s.helpOf(args[1:])
+	case s.isVerb(args[0]):
 		return s.verb(args[0], args[1:])
 	}
 	inv, err := parseArgs(args)
@@ -86,7 +92,7 @@ func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 	req := configs.Request{
 		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
 		Overrides: inv.args, Multirun: inv.multirun, Now: s.now, AppName: "run",
-		Warn: func(msg string) { fmt.Fprintln(s.errOut, "warning: "+msg) },
+		Warn: func(msg string) { fmt.Fprintln(s.errOut, "warning: "+s.asCalled(msg)) },
 	}
 	if inv.configPath == "" {
 		req.Library = configs.Library()
@@ -149,6 +155,8 @@ func (s *session) print(inv *invocation) error {
 	switch {
 	case inv.hydraHelp:
 		text, err = c.HydraHelp(flagsHelp())
+	case inv.help && inv.configPath == "" && !slices.ContainsFunc(inv.args, ofHelp):
+		text, err = s.help(c)
 	case inv.help:
 		text, err = c.Help(flagsHelp(), inv.resolve)
 	case inv.cfg != "":
@@ -157,6 +165,12 @@ func (s *session) print(inv *invocation) error {
 		text, err = c.Info(inv.info)
 	}
 	return s.write(text, err)
+}
+
+// ofHelp reports whether an override sets Hydra's own help: then that is printed.
+func ofHelp(override string) bool {
+	override = strings.TrimLeft(override, "+~")
+	return strings.HasPrefix(override, "hydra.help") || strings.HasPrefix(override, "hydra/help")
 }
 
 // write prints a text that was made without error.

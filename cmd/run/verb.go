@@ -33,7 +33,9 @@ func verbs() *registry.Table[newVerb] {
 	t.Add("diff", diffVerb)
 	t.Add("doctor", doctorVerb)
 	t.Add(explainName, explainVerb)
+	t.Add("export", exportVerb)
 	t.Add("lever-plus", leverPlusVerb)
+	t.Add("ls", lsVerb)
 	t.Add("report", reportVerb)
 	t.Add("resume", resumeVerb)
 	t.Add("selftest", selftestVerb)
@@ -52,7 +54,7 @@ func (s *session) verb(name string, args []string) error {
 	}
 	v := make()
 	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }) && v.usage != "" {
-		return s.write(v.usage, nil)
+		return s.write(folded(s.asCalled(v.usage)), nil)
 	}
 	if v.flags == nil {
 		return v.run(s, args)

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/selector/pointer"
@@ -26,21 +26,26 @@ func checkpointVerb() *verb {
 	f.StringVar(&opt.out, "out", "", "file to write; default: beside the checkpoint")
 	f.BoolVar(&opt.force, "force", false, "replace an existing file")
 	f.StringVar(&opt.base, "base", "", "model folder that adapters belong to; default: the run's own (hf, peft)")
+	asJSON := jsonFlag(f)
 	f.StringVar(&opt.dtype, "dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	return &verb{
-		usage: `run checkpoint inspect|verify FILE_OR_RUN_FOLDER
+		usage: `run checkpoint inspect FILE_OR_RUN_FOLDER [--json]
+run checkpoint verify FILE_OR_RUN_FOLDER
 run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(exportFormats(), "|") + ` [--out PATH] [--force]
     [--base MODEL_FOLDER] [--dtype float32|bfloat16|float16]
 Lists what a checkpoint holds, checks that it is whole and finite, or writes it in another layout.
 `,
 		flags: f,
 		words: []string{"export", "inspect", "verify"},
-		run: func(_ *session, args []string) error {
-			if len(args) > 0 && args[0] == "export" {
+		run: func(s *session, args []string) error {
+			if len(args) > 0 && args[0] == "export" && !*asJSON {
 				return exportCheckpoint(args[1:], opt)
 			}
+			if *asJSON && f.NFlag() == 1 && len(args) == 2 && args[0] == "inspect" {
+				return s.checkpointJSON(args[1])
+			}
 			if f.NFlag() > 0 {
-				return usage.Errorf("checkpoint: only export has flags")
+				return usage.Errorf("checkpoint: only export has flags, and inspect has --json")
 			}
 			return checkCheckpoints(args)
 		},
@@ -82,13 +87,32 @@ func checkCheckpoint(path string, inspect bool) error {
 		return err
 	}
 	defer c.Close()
-	names := make([]string, 0, len(c.Weights))
-	total, bad := 0, []string{}
-	for name, t := range c.Weights {
+	names, total, err := finite(path, c.Weights)
+	if err != nil {
+		return err
+	}
+	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
+	if !inspect {
+		return nil
+	}
+	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
+	}
+	for _, name := range names {
+		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+	}
+	return out.Flush()
+}
+
+// finite returns the names of the tensors in order and how many values they hold; values that are not finite are an error.
+func finite(path string, weights map[string]tensorfile.Tensor) (names []string, total int, err error) {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		names = append(names, name)
-		values, err := t.Float32s()
+		values, err := weights[name].Float32s()
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", path, name, err)
+			return nil, 0, fmt.Errorf("%s: %s: %w", path, name, err)
 		}
 		total += len(values)
 		for i, v := range values {
@@ -99,20 +123,46 @@ func checkCheckpoint(path string, inspect bool) error {
 		}
 	}
 	if len(bad) > 0 {
-		sort.Strings(bad)
-		return fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
+		return nil, 0, fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
 	}
-	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
-	if !inspect {
-		return nil
+	return names, total, nil
+}
+
+// checkpointJSON is what run checkpoint inspect --json prints.
+type checkpointJSON struct {
+	Path       string            `json:"path"`
+	Parameters int               `json:"parameters"`
+	Metadata   map[string]string `json:"metadata"`
+	Tensors    []tensorJSON      `json:"tensors"`
+}
+
+// tensorJSON names a tensor of a checkpoint.
+type tensorJSON struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []int  `json:"shape"`
+}
+
+// checkpointJSON prints what a checkpoint holds, all of it finite.
+func (s *session) checkpointJSON(path string) error {
+	path, err := job.ResolveCheckpoint("", path)
+	if err != nil {
+		return err
 	}
-	sort.Strings(names)
-	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
-	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
-		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
+	c, err := pointer.ReadCheckpoint(path)
+	if err != nil {
+		return err
 	}
+	defer c.Close()
+	names, total, err := finite(path, c.Weights)
+	if err != nil {
+		return err
+	}
+	out := checkpointJSON{Path: path, Parameters: total, Metadata: map[string]string{}, Tensors: []tensorJSON{}}
+	maps.Copy(out.Metadata, c.Metadata)
 	for _, name := range names {
-		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+		t := c.Weights[name]
+		out.Tensors = append(out.Tensors, tensorJSON{name, fmt.Sprint(t.DType), append([]int{}, t.Shape...)})
 	}
-	return out.Flush()
+	return writeJSON(s.out, out)
 }

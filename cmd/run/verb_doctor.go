@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"fulcrum/internal/build"
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
 )
 
@@ -14,7 +15,7 @@ import (
 func doctorVerb() *verb {
 	return &verb{
 		usage: `run doctor
-Says what of libtorch, BLAS, CUDA and threads works here.
+Says what of libtorch, BLAS, CUDA (devices, their memory, bfloat16, flash attention, NVRTC) and threads works here.
 `,
 		flags: noFlags(),
 		run:   doctor,
@@ -37,10 +38,8 @@ func doctor(s *session, _ []string) error {
 	for _, line := range strings.Split(strings.TrimSpace(torchx.BuildConfig()), "\n") {
 		fmt.Fprintf(s.out, "          %s\n", strings.TrimSpace(line))
 	}
-	if torchx.CUDAAvailable() {
-		fmt.Fprintln(s.out, "cuda      available (device=cuda)")
-	} else {
-		fmt.Fprintln(s.out, "cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
+	if err := doctorCUDA(s); err != nil {
+		return err
 	}
 	return torchx.Try(func() error {
 		defer torchx.Scope()()
@@ -51,4 +50,43 @@ func doctor(s *session, _ []string) error {
 		fmt.Fprintln(s.out, "products  a 512×512 matrix product is right")
 		return nil
 	})
+}
+
+// doctorCUDA describes each CUDA device and multiplies on it what doctor multiplies on the CPU.
+func doctorCUDA(s *session) error {
+	if !torchx.CUDAAvailable() {
+		fmt.Fprintln(s.out, "cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
+		return nil
+	}
+	fmt.Fprintln(s.out, "cuda      available (device=cuda)")
+	for i := range torchx.CUDADevices() {
+		d, err := torchx.DescribeCUDA(i)
+		if err != nil {
+			return err
+		}
+		m, err := torchx.MemoryOfCUDA(i, false)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "cuda:%d    %s, compute capability %s, %s multiprocessors, %s free of %s\n", i, d.Name, d.Capability,
+			d.Multiprocessors, hostmem.Size(m.Free), hostmem.Size(m.Total))
+		fmt.Fprintf(s.out, "          CUDA %s, the driver knows up to %s\n", d.Runtime, d.Driver)
+		fmt.Fprintf(s.out, "          bfloat16 %s, flash attention %s, kernels compiled at run time (NVRTC) %s\n", usable(d.BFloat16),
+			usable(d.Flash), usable(d.NVRTC))
+	}
+	return torchx.Try(func() error {
+		defer torchx.Scope()()
+		x := torchx.Full(1, 512, 512).ToDevice("cuda:0")
+		if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
+			return fmt.Errorf("a matrix product on cuda:0 gives %g, want %d: this libtorch does not fit the device", got, 512*512*512)
+		}
+		return nil
+	})
+}
+
+func usable(yes bool) string {
+	if yes {
+		return "usable"
+	}
+	return "not usable"
 }

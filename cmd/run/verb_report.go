@@ -21,26 +21,56 @@ const htmlFlag = "--html"
 // reportVerb rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func reportVerb() *verb {
 	f := noFlags()
-	page := f.String(htmlFlag[2:], "", "file of the page")
+	var opt reportOptions
+	f.StringVar(&opt.html, htmlFlag[2:], "", "file of the page")
+	f.BoolVar(&opt.json, "json", false, "print one JSON document")
 	return &verb{
-		usage: `run report RUN_OR_SWEEP_FOLDER
-run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE]
-run report TABLE.json [` + htmlFlag + ` FILE]
+		usage: `run report RUN_OR_SWEEP_FOLDER [--json]
+run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
+run report TABLE.json [` + htmlFlag + ` FILE] [--json]
 Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
 of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
 `,
 		flags: f,
-		run: func(_ *session, args []string) error {
-			if *page == "" && f.Changed(htmlFlag[2:]) {
+		run: func(s *session, args []string) error {
+			if opt.html == "" && f.Changed(htmlFlag[2:]) {
 				return usage.Errorf("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
 			}
-			return report(args, *page)
+			return s.report(args, opt)
 		},
 	}
 }
 
-// report does what run report asks for; page is the file of --html, "" for none.
-func report(paths []string, htmlPath string) error {
+// reportOptions are the flags of run report.
+type reportOptions struct {
+	html string // file of the page of a comparison; "": none
+	json bool
+}
+
+// reportJSON is what run report --json prints: the tables of a report, and where it was written.
+type reportJSON struct {
+	Paths  []string    `json:"paths"`
+	Report string      `json:"report"` // "" of what is only printed
+	Tables []tableJSON `json:"tables"`
+}
+
+// tableJSON is a table of a report: cells are text as a reader sees it.
+type tableJSON struct {
+	Title   string     `json:"title"` // the heading that it stands under
+	Columns []string   `json:"columns"`
+	Rows    [][]string `json:"rows"`
+}
+
+func reportOf(paths []string, report string, tables []*page.Table) reportJSON {
+	out := reportJSON{Paths: paths, Report: report, Tables: []tableJSON{}}
+	for _, t := range tables {
+		out.Tables = append(out.Tables, tableJSON{t.Title, t.Names(), t.Texts()})
+	}
+	return out
+}
+
+// report does what run report asks for.
+func (s *session) report(paths []string, opt reportOptions) error {
 	if len(paths) == 0 {
 		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
 	}
@@ -53,28 +83,11 @@ func report(paths []string, htmlPath string) error {
 		}
 	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
-		var text string
-		var err error
-		if len(paths) > 1 {
-			text, err = compare.Compare(paths)
-		} else {
-			text, err = published.Report(paths[0])
-		}
-		if err != nil {
-			return err
-		}
-		stdout.Print(text)
-		if htmlPath == "" {
-			return nil
-		}
-		if err := tasks.PrepareOut(htmlFlag, htmlPath, nil); err != nil {
-			return err
-		}
-		return page.WritePage(htmlPath, text)
+		return s.printReport(paths, opt)
 	}
 	dir := paths[0]
-	if htmlPath != "" {
-		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, htmlPath)
+	if opt.html != "" {
+		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, opt.html)
 	}
 	if ledger.Exists(dir) {
 		if err := sweep.WriteReport(dir); err != nil {
@@ -92,6 +105,38 @@ func report(paths []string, htmlPath string) error {
 			return err
 		}
 	}
-	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	path := page.ReportPath(dir)
+	if opt.json {
+		tables, err := exportTables(paths, "table")
+		if err != nil {
+			return err
+		}
+		return writeJSON(s.out, reportOf(paths, path, tables))
+	}
+	stdout.Printf("report: %s\n", path)
 	return nil
+}
+
+// printReport prints a comparison of runs, or what a published table allows to conclude.
+func (s *session) printReport(paths []string, opt reportOptions) error {
+	document := func() (*page.Document, error) { return published.Report(paths[0]) }
+	if len(paths) > 1 {
+		document = func() (*page.Document, error) { return compare.Compare(paths) }
+	}
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	if opt.json {
+		err = writeJSON(s.out, reportOf(paths, "", d.Tables))
+	} else {
+		err = s.write(d.Text(), nil)
+	}
+	if err != nil || opt.html == "" {
+		return err
+	}
+	if err := tasks.PrepareOut(htmlFlag, opt.html, nil); err != nil {
+		return err
+	}
+	return page.WritePage(opt.html, d.Text())
 }

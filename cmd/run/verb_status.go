@@ -7,19 +7,29 @@ import (
 
 // statusVerb prints how far a run or the jobs of a sweep are.
 func statusVerb() *verb {
+	f := noFlags()
+	asJSON := jsonFlag(f)
 	return &verb{
-		usage: `run status SWEEP_OR_RUN_FOLDER
-Prints how far a run or each job of a sweep is, and whether a process is at work on it.
+		usage: `run status SWEEP_OR_RUN_FOLDER [--json]
+Prints how far a run or each job of a sweep is, and whether a process is at work
+on it.
 `,
-		flags: noFlags(),
+		flags: f,
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER"); err != nil {
+			if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER [--json]"); err != nil {
 				return err
 			}
 			if err := runfolder.CheckExists(args[0]); err != nil {
 				return err
 			}
-			return sweep.PrintStatus(args[0])
+			if !*asJSON {
+				return sweep.PrintStatus(args[0])
+			}
+			status, err := sweep.ReadStatus(args[0])
+			if err != nil {
+				return err
+			}
+			return writeJSON(s.out, status)
 		},
 	}
 }

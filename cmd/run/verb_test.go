@@ -25,7 +25,7 @@ func TestEveryVerb(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			usage := make().usage
+			usage := folded(make().usage)
 			if !strings.Contains(usage, "run "+name) || !strings.HasSuffix(usage, "\n") {
 				t.Errorf("usage: %q", usage)
 			}
@@ -74,7 +74,7 @@ func commandsPage(table *registry.Table[newVerb]) string {
 		"Each command below answers `run COMMAND --help` with this text.\n")
 	for _, name := range table.Names() {
 		if make, err := table.Get(name); err == nil {
-			fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", name, make().usage)
+			fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", name, folded(make().usage))
 		}
 	}
 	return b.String()

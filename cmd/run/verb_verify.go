@@ -21,24 +21,25 @@ func verifyVerb() *verb {
 	opt := verify.VerifyOptions{Version: build.Name()}
 	f := noFlags()
 	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
+	asJSON := jsonFlag(f)
 	return &verb{
-		usage: `run verify REPORT_OR_FOLDER [--` + skipWeights + `]
+		usage: `run verify REPORT_OR_FOLDER [--` + skipWeights + `] [--json]
 Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
 one line for each difference, exit 1 if there is any. --` + skipWeights + ` accepts a folder whose weights are gone.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"]"); err != nil {
+			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"] [--json]"); err != nil {
 				return err
 			}
-			return printVerification(s, args, opt)
+			return printVerification(s, args[0], opt, *asJSON)
 		},
 	}
 }
 
 // printVerification prints every mismatch between a report and its records.
-func printVerification(s *session, args []string, opt verify.VerifyOptions) error {
-	dir, err := reportFolder(args[0])
+func printVerification(s *session, path string, opt verify.VerifyOptions, asJSON bool) error {
+	dir, err := reportFolder(path)
 	if err != nil {
 		return err
 	}
@@ -55,17 +56,52 @@ func printVerification(s *session, args []string, opt verify.VerifyOptions) erro
 	if err != nil {
 		return err
 	}
-	for _, m := range v.Mismatches {
-		fmt.Fprintln(s.out, m)
-	}
-	for _, note := range v.Notes {
-		fmt.Fprintf(s.out, "note: %s\n", note)
+	if asJSON {
+		if err := writeJSON(s.out, verificationOf(path, v)); err != nil {
+			return err
+		}
+	} else {
+		for _, m := range v.Mismatches {
+			fmt.Fprintln(s.out, m)
+		}
+		for _, note := range v.Notes {
+			fmt.Fprintf(s.out, "note: %s\n", note)
+		}
 	}
 	if n := len(v.Mismatches); n > 0 {
-		return fmt.Errorf("%s: %d of its statements differ from its records", args[0], n)
+		return fmt.Errorf("%s: %d of its statements differ from its records", path, n)
 	}
-	fmt.Fprintf(s.out, "%s: everything agrees: %s\n", args[0], v.Summary())
+	if !asJSON {
+		fmt.Fprintf(s.out, "%s: everything agrees: %s\n", path, v.Summary())
+	}
 	return nil
+}
+
+// verificationJSON is what run verify --json prints.
+type verificationJSON struct {
+	Path       string         `json:"path"`
+	Agrees     bool           `json:"agrees"`
+	Mismatches []mismatchJSON `json:"mismatches"`
+	Checked    []string       `json:"checked"` // what was compared
+	Notes      []string       `json:"notes"`   // what could not be
+}
+
+// mismatchJSON is a statement that differs from its records.
+type mismatchJSON struct {
+	File       string `json:"file"` // in the folder that was checked
+	Line       int    `json:"line"` // 0: the whole file
+	What       string `json:"what"`
+	Stated     string `json:"stated"`
+	Recomputed string `json:"recomputed"`
+}
+
+func verificationOf(path string, v *verify.Verification) verificationJSON {
+	out := verificationJSON{Path: path, Agrees: len(v.Mismatches) == 0, Mismatches: []mismatchJSON{},
+		Checked: append([]string{}, v.Checked...), Notes: append([]string{}, v.Notes...)}
+	for _, m := range v.Mismatches {
+		out.Mismatches = append(out.Mismatches, mismatchJSON(m))
+	}
+	return out
 }
 
 // reportFolder returns the folder of the run or sweep that path names: itself, or the one that a report stands in.

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -146,8 +147,8 @@ func detach(ctx context.Context, dir string) error {
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
 		if runfolder.Locked(dir) {
-			stdout.Printf("sweep → %s\nprocess %d controls it; follow: run attach %s   look: run status %s   stop: kill %d\n", dir,
-				cmd.Process.Pid, dir, dir, cmd.Process.Pid)
+			stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s attach %s   look: %s status %s   stop: kill %d\n", dir,
+				cmd.Process.Pid, program.Name(), dir, program.Name(), dir, cmd.Process.Pid)
 			return nil
 		}
 		select {

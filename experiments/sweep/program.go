@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/program"
 )
 
 // programFolder holds, inside a sweep's folder, the program that its jobs run and the libraries beside it: a build
@@ -136,7 +137,7 @@ func chooseProgram(dir string, accept bool) error {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to "+
-			"this one:  run resume %s %s\n", kept, dir, AcceptChanges)
+			"this one:  %s resume %s %s\n", kept, program.Name(), dir, AcceptChanges)
 		return nil
 	}
 	return keepProgram(dir)

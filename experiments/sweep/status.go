@@ -8,6 +8,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
@@ -23,28 +24,42 @@ func LostLedger(dir string) error {
 		"resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
 }
 
-// PrintStatus prints the jobs of a sweep, or how far one run is.
-func PrintStatus(dir string) error {
+// checkStatus refuses a folder that has no status.
+func checkStatus(dir string) error {
 	if err := LostLedger(dir); err != nil {
 		return err
 	}
-	if !ledger.Exists(dir) {
-		if !runfolder.IsRun(dir) {
-			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
-		}
-		stdout.Println(runStatus(dir))
-		return nil
+	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
+		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 	}
+	return nil
+}
+
+// observed reads the ledger of a sweep and brings it up to what the folders of its jobs say.
+func observed(dir string) (ledger.Sweep, []ledger.Job, error) {
 	s, jobs, err := ledger.Load(dir)
-	if err != nil {
-		return err
-	}
 	for i := range jobs {
 		observe(dir, &jobs[i])
 	}
-	controlled := "nobody controls it (go on: run resume " + dir + ")"
+	return s, jobs, err
+}
+
+// PrintStatus prints the jobs of a sweep, or how far one run is.
+func PrintStatus(dir string) error {
+	if err := checkStatus(dir); err != nil {
+		return err
+	}
+	if !ledger.Exists(dir) {
+		stdout.Println(runStatus(dir))
+		return nil
+	}
+	s, jobs, err := observed(dir)
+	if err != nil {
+		return err
+	}
+	controlled := "nobody controls it (go on: " + program.Name() + " resume " + dir + ")"
 	if runfolder.Locked(dir) {
-		controlled = "its controller is running (follow: run attach " + dir + ")"
+		controlled = "its controller is running (follow: " + program.Name() + " attach " + dir + ")"
 	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
@@ -53,7 +68,7 @@ func PrintStatus(dir string) error {
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir,
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := reportInput(dir, s, jobs)
-	stdout.Print(sweepreport.Table(rows, opt))
+	stdout.Print(sweepreport.Table(rows, opt, stdout.Width()))
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:
@@ -84,7 +99,7 @@ func observe(dir string, job *ledger.Job) {
 	at := filepath.Join(dir, job.Dir)
 	if launcher.Ended(job.State) {
 		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
-			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; run resume "+dir+" makes them again"
+			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; "+program.Name()+" resume "+dir+" makes them again"
 		}
 		return
 	}
@@ -101,7 +116,7 @@ func observe(dir string, job *ledger.Job) {
 	case last.State == launcher.Interrupted:
 		job.State = launcher.Queued
 	case last.State == launcher.Running && !launcher.Supervised(at):
-		job.State, job.Cause = launcher.Lost, "its process is gone; run resume "+dir+" goes on with it"
+		job.State, job.Cause = launcher.Lost, "its process is gone; "+program.Name()+" resume "+dir+" goes on with it"
 	}
 }
 
@@ -118,9 +133,9 @@ func runStatus(dir string) string {
 	s, err := record.ReadSummary(dir)
 	switch {
 	case err != nil || s == nil:
-		return "killed" + at + " (run resume " + dir + ")"
+		return "killed" + at + " (" + program.Name() + " resume " + dir + ")"
 	case s.State == record.StateDone, s.State == record.StatePruned:
 		return s.State
 	}
-	return s.State + at + " (run resume " + dir + ")"
+	return s.State + at + " (" + program.Name() + " resume " + dir + ")"
 }

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/reports/page"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -37,6 +38,16 @@ func ReadJobs(dir string) (sweepreport.Options, []sweepreport.Job, error) {
 	}
 	opt, rows := reportInput(dir, s, jobs)
 	return opt, rows, nil
+}
+
+// Tables are those of the sweep's report.
+func Tables(dir string) ([]*page.Table, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	opt, rows := reportInput(dir, s, jobs)
+	return sweepreport.PageOf(dir, rows, opt).Tables(), nil
 }
 
 // generationKey stands in reports for the configuration files that a job was composed from: 1, and one

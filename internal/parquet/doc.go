@@ -1,4 +1,4 @@
-// Package parquet reads columns of text and whole numbers from Parquet files, row by row and on demand.
+// Package parquet reads columns of text and whole numbers from Parquet files, row by row and on demand, and writes tables.
 //
 //	f, err := parquet.Open("train.parquet")
 //	col, err := f.Column("document")
@@ -8,6 +8,8 @@
 // encoded, in pages of either version, uncompressed or in Snappy, gzip or Zstandard. Nested and repeated
 // columns are left out, other codecs are refused by name. A file is found out about by its footer and page
 // headers; a page is decoded when a row of it is asked for, and the last few stay in memory.
+//
+// Write writes tables of numbers and texts in the plainest way that the format has.
 //
 // The general readers seek only in files with a page index, which pyarrow and pandas do not write, and a damaged
 // footer ends their process: docs/log.md has the measurements. Source: the format's specification,

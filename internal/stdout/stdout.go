@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/term"
 )
 
 var failed atomic.Pointer[error] // the first write that failed
@@ -28,6 +30,17 @@ func (writer) Write(p []byte) (int, error) {
 
 // Writer returns the standard output.
 func Writer() io.Writer { return writer{} }
+
+// Width is how many columns the terminal has that the standard output is; 0: it is none.
+func Width() int {
+	if !term.IsTerminal(int(os.Stdout.Fd())) {
+		return 0
+	}
+	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
+		return columns
+	}
+	return 80
+}
 
 // Print writes as fmt.Print does.
 func Print(args ...any) { fmt.Fprint(writer{}, args...) }

@@ -5,7 +5,10 @@ package torchx
 import "C"
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -60,6 +63,11 @@ func FromBytes(p unsafe.Pointer, dtype DType, n int, shape []int) Tensor {
 	if numel(shape) != n {
 		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d elements do not fill shape %v", n, shape)})
 	}
+	counts.Uploads++
+	return fromBytes(p, dtype, shape)
+}
+
+func fromBytes(p unsafe.Pointer, dtype DType, shape []int) Tensor {
 	s, d := cshape(shape)
 	var out C.Tensor
 	check("from", C.fc_from_data(p, C.int8_t(dtype), s, d, &out))
@@ -105,7 +113,7 @@ func Data[E element](t Tensor) []E {
 	if len(out) == 0 {
 		return out
 	}
-	check("data", C.fc_copy_out(t.c(), unsafe.Pointer(&out[0]), C.int64_t(len(out)*i.dtype.Size())), t)
+	t.copyOut("data", unsafe.Pointer(&out[0]), len(out)*i.dtype.Size())
 	return out
 }
 
@@ -114,7 +122,40 @@ func (t Tensor) Bytes() []byte {
 	i := t.info()
 	out := make([]byte, numel(i.shape)*i.dtype.Size())
 	if len(out) > 0 {
-		check("bytes", C.fc_copy_out(t.c(), unsafe.Pointer(&out[0]), C.int64_t(len(out))), t)
+		t.copyOut("bytes", unsafe.Pointer(&out[0]), len(out))
+	}
+	return out
+}
+
+func (t Tensor) copyOut(op string, to unsafe.Pointer, bytes int) {
+	counts.ReadBacks++
+	check(op, C.fc_copy_out(t.c(), to, C.int64_t(bytes)), t)
+}
+
+// Read copies several tensors of float32 or float64 to the host with one wait for the device, each flat. A tensor that is
+// none gives nil. sync
+func Read(ts ...Tensor) [][]float64 {
+	defer Scope()()
+	there := slices.DeleteFunc(slices.Clone(ts), Tensor.Nil)
+	h, n := handles("read", there)
+	var packed C.Tensor
+	check("read", C.fc_pack(h, n, &packed), there...)
+	bytes := Data[uint8](adopt(packed))
+	out := make([][]float64, len(ts))
+	for i, t := range ts {
+		if t.Nil() {
+			continue
+		}
+		in := t.info()
+		values := make([]float64, numel(in.shape))
+		for j := range values {
+			if in.dtype == Float64 {
+				values[j] = math.Float64frombits(binary.NativeEndian.Uint64(bytes[8*j:]))
+			} else {
+				values[j] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bytes[4*j:])))
+			}
+		}
+		out[i], bytes = values, bytes[len(values)*in.dtype.Size():]
 	}
 	return out
 }
@@ -165,7 +206,7 @@ func (t Tensor) To(dtype DType) Tensor {
 	return adopt(out)
 }
 
-// ToLike moves t to the device of like; no copy when it is there already.
+// ToLike moves t to the device of like; no copy when it is there already. The host does not wait for a copy to a device.
 func ToLike(t, like Tensor) Tensor {
 	must("to", t, like)
 	var out C.Tensor

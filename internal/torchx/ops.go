@@ -265,6 +265,7 @@ func Normalize(x Tensor) Tensor {
 func AllFinite(x Tensor) bool {
 	must("isfinite", x)
 	var ok C.bool
+	counts.ReadBacks++
 	check("isfinite", C.fc_all_finite(x.c(), &ok), x)
 	return bool(ok)
 }

@@ -149,11 +149,18 @@ func (p *Params) ZeroGrad() {
 	p.clean = false
 }
 
-// GradNorm returns the global L2 norm of the gradient, summed in float64: the same for any thread count. sync
+// SumSquares returns Σ x² [1] in float64 on x's device, the same for any thread count.
+func SumSquares(x Tensor) Tensor {
+	must("sum_squares", x)
+	var out C.Tensor
+	check("sum_squares", C.fc_sum_squares(x.c(), &out), x)
+	return adopt(out)
+}
+
+// GradNorm returns the global L2 norm of the gradient, summed in float64. sync
 func (p *Params) GradNorm() float64 {
-	var sum C.double
-	check("grad_norm", C.fc_sum_squares(p.grad.c(), &sum), p.grad)
-	return math.Sqrt(float64(sum))
+	defer Scope()()
+	return math.Sqrt(SumSquares(p.grad).Item())
 }
 
 // Free releases the buffers. Tensors computed from them must be gone.
@@ -213,23 +220,35 @@ func (a *AdamW) perParameter(f func(string) float64) Tensor {
 
 // Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr, and
 // clears the gradients in the same pass.
-func (a *AdamW) Step(lr, gradScale float64) {
+func (a *AdamW) Step(lr, gradScale float64) { a.step(lr, gradScale, Tensor{}, Tensor{}, false) }
+
+// StepClipped is Step with the clipping factor min(1, clip/(norm + 1e-6)), computed from squares (Σ g² [1], of SumSquares)
+// where the parameters lie, so that the host need not wait for it; clip 0 cuts nothing. With guard nothing changes where squares or
+// one of losses [n] (or no tensor) is not finite; the caller, who learns that later, calls Refused.
+func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool) {
+	must("adamw", squares)
+	a.step(lr, clip, squares, losses, guard)
+}
+
+func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) {
 	a.steps++
-	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(),
-		C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
+	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(), losses.c(),
+		C.bool(guard), C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
 		C.int64_t(a.steps), C.bool(!a.KeepGrad)))
 	a.params.clean = !a.KeepGrad
+}
+
+// Refused takes back the count of a step that changed nothing because its gradient or loss is not finite.
+func (a *AdamW) Refused() {
+	a.steps--
+	a.params.clean = false
 }
 
 // Steps returns the number of steps taken.
 func (a *AdamW) Steps() int { return a.steps }
 
-// MomentNorm returns the L2 norm of the first moment. sync
-func (a *AdamW) MomentNorm() float64 {
-	var sum C.double
-	check("moment_norm", C.fc_sum_squares(a.m.c(), &sum), a.m)
-	return math.Sqrt(float64(sum))
-}
+// Moment returns the first moment [N]; a view, not a copy.
+func (a *AdamW) Moment() Tensor { return a.m }
 
 // State copies the moments to the host, with the number of steps taken. sync
 func (a *AdamW) State() (m, v []float32, steps int) {

@@ -23,8 +23,9 @@ type SampleOptions struct {
 //
 // kept [R] says how much of each row's own distribution p = softmax(logits / temperature) the one that was drawn from,
 // q, covers: Σ min(p, q), which is 1 less their total variation distance. It is 1 where nothing was changed, and the mass
-// that top-k and top-p keep where nothing else was. nil without uniforms.
-func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []int64, uniforms []float64) (ids []int64, kept []float64) {
+// that top-k and top-p keep where nothing else was. logp [R] is log p of each row's token. Both are nil without uniforms.
+func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []int64, uniforms []float64) (ids []int64, kept,
+	logp []float64) {
 	shape := MustShape(logits, -1, -1).Shape()
 	rows, size := shape[0], shape[1]
 	if seen != nil && len(seen) != rows || uniforms != nil && len(uniforms) != rows {
@@ -36,7 +37,7 @@ func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []i
 	end()
 	ids = make([]int64, rows)
 	if uniforms != nil {
-		kept = make([]float64, rows)
+		kept, logp = make([]float64, rows), make([]float64, rows)
 	}
 	var scratch sampler
 	for r := range rows {
@@ -51,10 +52,10 @@ func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []i
 		if uniforms == nil {
 			ids[r] = int64(argMax(z))
 		} else {
-			ids[r], kept[r] = scratch.draw(z, opt, uniforms[r])
+			ids[r], kept[r], logp[r] = scratch.draw(z, opt, uniforms[r])
 		}
 	}
-	return ids, kept
+	return ids, kept, logp
 }
 
 // penalize makes tokens seen before less likely, each once (Keskar et al. 2019, arXiv:1909.05858, as HF has it).
@@ -105,8 +106,9 @@ func (s *sampler) change(z []float32, id int64, to float32) {
 	z[id] = to
 }
 
-// draw returns the token at cumulative probability u, and the share of the row's own distribution that it was drawn from.
-func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kept float64) {
+// draw returns the token at cumulative probability u, the share of the row's own distribution that it was drawn from, and its
+// log-probability there.
+func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kept, logp float64) {
 	inverse := 1.0
 	if opt.Temperature > 0 {
 		inverse = 1 / opt.Temperature
@@ -132,23 +134,31 @@ func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kep
 	if opt.TopP > 0 && opt.TopP < 1 {
 		total = s.nucleus(opt.TopP, total)
 	}
-	kept = s.covered(z, total, all, top, inverse)
-	return s.at(u * total), kept
+	kept, most, own := s.covered(z, total, all, top, inverse)
+	id = s.at(u * total)
+	logit := z[id]
+	for _, c := range s.changed {
+		if c.id == id {
+			logit = c.was
+			break
+		}
+	}
+	return id, kept, (float64(logit)-most)*inverse - math.Log(own)
 }
 
 // covered returns Σ min(p, q) of the row's own distribution p and the one that is drawn from, q = s.p / total. all is the
-// sum of exp((z - top)·inverse) over the row with its changed logits.
-func (s *sampler) covered(z []float32, total, all, top, inverse float64) float64 {
+// sum of exp((z - top)·inverse) over the row with its changed logits, own that of exp((z - most)·inverse) over the row as it was.
+func (s *sampler) covered(z []float32, total, all, top, inverse float64) (kept, most, own float64) {
 	if len(s.changed) == 0 {
-		return math.Min(1, total/all)
+		return math.Min(1, total/all), top, all
 	}
-	most := top // of the row's own logits and the others: nothing overflows
+	most = top // of the row's own logits and the others: nothing overflows
 	for _, c := range s.changed {
 		most = math.Max(most, float64(c.was))
 	}
 	weight := func(logit float32) float64 { return math.Exp((float64(logit) - most) * inverse) }
 	scale := math.Exp((top - most) * inverse)
-	own := all * scale // Σ weight over the row as it was
+	own = all * scale // Σ weight over the row as it was
 	done := make(map[int64]bool, len(s.changed))
 	first := s.changed[:0]
 	for _, c := range s.changed {
@@ -162,7 +172,7 @@ func (s *sampler) covered(z []float32, total, all, top, inverse float64) float64
 		same -= s.p[c.id]
 		other += math.Min(weight(c.was)/own, s.p[c.id]/total)
 	}
-	return math.Min(1, math.Max(0, same)/math.Max(own/scale, total)+other)
+	return math.Min(1, math.Max(0, same)/math.Max(own/scale, total)+other), most, own
 }
 
 // at returns the token at the cumulative weight left, ids ascending.

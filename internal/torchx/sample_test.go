@@ -43,7 +43,7 @@ func TestKeptMass(t *testing.T) {
 			if tc.seen != nil {
 				seen = [][]int64{tc.seen}
 			}
-			_, kept := SampleTokens(From(append([]float32(nil), z...), 1, size), tc.opt, seen, tc.suppress, []float64{0.4})
+			ids, kept, logp := SampleTokens(From(append([]float32(nil), z...), 1, size), tc.opt, seen, tc.suppress, []float64{0.4})
 			p, q := softmaxOf(z, tc.opt.Temperature), keptTokens(z, tc.opt, tc.seen, tc.suppress)
 			want, mass := 0.0, 0.0
 			for i := range p {
@@ -53,6 +53,7 @@ func TestKeptMass(t *testing.T) {
 				}
 			}
 			golden.Close(t, kept, []float64{want}, 1e-6) // float32 logits times a penalty
+			golden.Close(t, logp, []float64{math.Log(p[ids[0]])}, 1e-9)
 			if tc.seen == nil && math.Abs(mass-want) > 1e-9 {
 				t.Errorf("kept %g, but the tokens have the mass %g", want, mass)
 			}
@@ -62,8 +63,8 @@ func TestKeptMass(t *testing.T) {
 		})
 	}
 	defer Scope()()
-	if _, kept := SampleTokens(From(z, 1, size), SampleOptions{TopK: 3}, nil, nil, nil); kept != nil {
-		t.Errorf("greedy: kept %v, want nothing", kept)
+	if _, kept, logp := SampleTokens(From(z, 1, size), SampleOptions{TopK: 3}, nil, nil, nil); kept != nil || logp != nil {
+		t.Errorf("greedy: kept %v, log-probabilities %v, want nothing", kept, logp)
 	}
 }
 

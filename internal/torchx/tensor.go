@@ -14,6 +14,7 @@ package torchx
 
 // #include <stdlib.h>
 // #include "csrc/fulcrum_torch.h"
+// #include "csrc/upload.h"
 import "C"
 
 import (
@@ -114,6 +115,9 @@ func Recover(err *error) {
 
 // Nil reports whether t is no tensor (or was freed).
 func (t Tensor) Nil() bool { return t.t.T == nil || *t.t.T == nil }
+
+// OnCUDA reports whether t lies on a CUDA device.
+func (t Tensor) OnCUDA() bool { return !t.Nil() && bool(C.fc_is_cuda(t.c())) }
 
 // GoTorch returns the gotorch view of t. It shares t's handle and must not outlive t's scope.
 func (t Tensor) GoTorch() gotorch.Tensor { return t.t }
@@ -281,6 +285,7 @@ func adopt(h C.Tensor) Tensor {
 	cell := new(unsafe.Pointer)
 	*cell = unsafe.Pointer(h)
 	live++
+	counts.Tensors++
 	if n := len(scopes); n > 0 {
 		scopes[n-1] = append(scopes[n-1], cell)
 	}

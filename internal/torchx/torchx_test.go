@@ -393,3 +393,74 @@ func TestDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestStepClipped: the factor that the step computes is the host's to the bit, and what is not finite changes nothing.
+func TestStepClipped(t *testing.T) {
+	Attach(1)
+	inf := float32(math.Inf(1))
+	for _, tc := range []struct {
+		name       string
+		grad, loss []float32
+		clip       float64
+		moves      bool
+	}{
+		{"clipped", []float32{3, 4, 0}, []float32{1}, 1, true},
+		{"within the limit", []float32{0.1, 0, 0.2}, []float32{1, 2}, 1, true},
+		{"no limit", []float32{3, 4, 0}, nil, 0, true},
+		{"gradient NaN", []float32{3, float32(math.NaN()), 0}, []float32{1}, 1, false},
+		{"gradient infinite", []float32{3, inf, 0}, []float32{1}, 0, false},
+		{"loss infinite", []float32{3, 4, 0}, []float32{1, inf}, 1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			defer Scope()()
+			values := func(step func(p *Params, a *AdamW)) ([]float32, []float32, *AdamW) {
+				p := NewParams([]Spec{{Name: "w", Shape: []int{3}}}, "cpu")
+				defer p.Free()
+				p.SetValues([]float32{1, -2, 0.5})
+				Copy(p.Grad(), From(tc.grad, 3))
+				a := NewAdamW(p, 0.9, 0.999, 1e-8, 0.01)
+				defer a.Free()
+				step(p, a)
+				m, _, _ := a.State()
+				return p.Values(), m, a
+			}
+			got, m, a := values(func(p *Params, a *AdamW) {
+				var losses Tensor
+				if tc.loss != nil {
+					losses = From(tc.loss, len(tc.loss))
+				}
+				a.StepClipped(0.1, tc.clip, SumSquares(p.Grad()), losses, true)
+			})
+			if !tc.moves {
+				if a.Refused(); !slices.Equal(got, []float32{1, -2, 0.5}) || !slices.Equal(m, []float32{0, 0, 0}) || a.Steps() != 0 {
+					t.Errorf("weights %v, moments %v, %d steps: want nothing changed", got, m, a.Steps())
+				}
+				return
+			}
+			want, _, _ := values(func(p *Params, a *AdamW) {
+				scale := 1.0
+				if tc.clip > 0 {
+					scale = math.Min(1, tc.clip/(p.GradNorm()+1e-6))
+				}
+				a.Step(0.1, scale)
+			})
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestRead: tensors of several types in one copy.
+func TestRead(t *testing.T) {
+	defer Scope()()
+	before := Counted()
+	got := Read(From([]float32{0.1, 2}, 2, 1), Tensor{}, From([]float64{math.Pi}, 1), Full(7))
+	want := [][]float64{{float64(float32(0.1)), 2}, nil, {math.Pi}, {7}}
+	if !slices.EqualFunc(got, want, slices.Equal[[]float64]) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := Counted().Minus(before).ReadBacks; n != 1 {
+		t.Errorf("%d copies to the host, want 1", n)
+	}
+}

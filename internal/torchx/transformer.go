@@ -79,6 +79,24 @@ func AttendBiased(q, k, v Tensor, spans []Span, scale float64, bias Tensor, zero
 	return adopt(out)
 }
 
+// DecodeSpans says which keys the rows of a decoding step see, one row a sequence. The tensors are int32 where q is. Their
+// numbers may be changed in place between replays of a CUDA graph, up to the longest lengths: AttendDecode never reads
+// them on the host of a GPU.
+type DecodeSpans struct {
+	Prefix, PrefixLen Tensor // [P]: first key and how many; rows i·N/P … share prefix i. No tensors: no prefix
+	Own, OwnLen       Tensor // [N]: first key and how many, at least one
+	MaxPrefix, MaxOwn int    // the longest that PrefixLen and OwnLen ever hold
+}
+
+// AttendDecode is Attend of rows that see all their keys: q [N, Hq, D], k and v [M, Hk, D] → [N, Hq, D].
+func AttendDecode(q, k, v Tensor, spans *DecodeSpans, scale float64) Tensor {
+	must("attend_decode", q, k, v, spans.Own, spans.OwnLen)
+	var out C.Tensor
+	check("attend_decode", C.fc_attend_decode(q.c(), k.c(), v.c(), spans.Prefix.c(), spans.PrefixLen.c(), spans.Own.c(),
+		spans.OwnLen.c(), C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), C.double(scale), &out), q, k, v)
+	return adopt(out)
+}
+
 // LoRALinear returns x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ over the last dimension (Hu et al. 2021): weight [out, in],
 // bias [out] or no tensor, a [r, in], b [out, r]. weight and bias are frozen, of any float type, or parameters.
 func LoRALinear(x, weight, bias, a, b Tensor, scale float64) Tensor {

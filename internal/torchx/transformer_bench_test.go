@@ -168,7 +168,7 @@ func (d *decoder) generate(prompt []int64, batch, tokens int) []int64 {
 			}
 			h = IndexSelect(h, 0, From(last, batch))
 		}
-		ids, _ = SampleTokens(Linear(h, d.get("embed"), Tensor{}), SampleOptions{}, nil, nil, nil)
+		ids, _, _ = SampleTokens(Linear(h, d.get("embed"), Tensor{}), SampleOptions{}, nil, nil, nil)
 		end()
 		positions, at, spans = positions[:0], at[:0], spans[:0]
 		for b := range batch {

@@ -167,15 +167,17 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 			return nil, err
 		}
 	}
+	defer torchx.Scope()()
 	sums := g.newTally(pass)
 	g.learn.Zero()
 	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
 		g.accumulate(from, to, sums)
 	}
-	optimizer, err := g.learn.Step(sums.loss, step)
+	optimizer, values, err := g.learn.Step(sums.losses, step, sums.tensors()...)
 	if err != nil {
 		return nil, err
 	}
+	sums.read(g, values)
 	m := g.measure(optimizer, sums)
 	g.rollout.old, g.rollout.ref = sums.old, sums.ref
 	g.beta.Step(m.KL)

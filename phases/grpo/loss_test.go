@@ -133,8 +133,11 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
 		g.accumulate(from, to, sums)
 	}
-	m = g.measure(phases.OptimizerMetrics{}, sums).Row()
-	return m, sums.loss, params.Grad().Floats()
+	sums.read(g, torchx.Read(sums.tensors()...))
+	for _, part := range torchx.Read(sums.losses...) {
+		loss += part[0]
+	}
+	return g.measure(phases.OptimizerMetrics{}, sums).Row(), loss, params.Grad().Floats()
 }
 
 func lossFixtures(t *testing.T) []lossFixture {

@@ -9,10 +9,14 @@ import (
 	"fulcrum/selector"
 )
 
-// tally are what the parts of a step's batch have measured so far, on the host.
+// tally are what the parts of a step's batch have measured so far. Tensors stay on the device until the step's only
+// read-back, then read fills in the numbers.
 type tally struct {
-	loss, ppo, kl float64 // the parts' shares of the loss and its terms
-	klSequence    float64 // nats per sequence
+	parts  []part
+	losses []torchx.Tensor // of the parts, scalars
+
+	ppo, kl    float64 // the parts' shares of the loss's terms
+	klSequence float64 // nats per sequence
 
 	ratios             float64 // sum
 	n                  int     // ratios: one a candidate, or one a scored token
@@ -43,6 +47,14 @@ func (g *Phase) newTally(pass int) *tally {
 	return f
 }
 
+// part is one forward and backward pass of a step: its queries from from on.
+type part struct {
+	from  int
+	batch *selector.Batch
+	fresh bool
+	found [8]torchx.Tensor // detached, in the order of read
+}
+
 // found are the tensors of a part that are worth reading.
 type found struct {
 	loss, ppo, kl torchx.Tensor // scalars
@@ -54,41 +66,65 @@ type found struct {
 	fresh         bool          // old has the weights of the policy
 }
 
-// add reads a part that starts at query from of the rollout. sync
+// add keeps what a part that starts at query from of the rollout has found.
 func (f *tally) add(g *Phase, from int, b *selector.Batch, t found) {
 	perSequence := t.kl
 	if g.opt.Ratio == "token" {
 		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.rollout.counts.Candidates, 1)))
 	}
-	first := len(f.old) > 0 && g.rollout.old == nil // of several passes
 	if f.ref == nil || g.rollout.ref != nil {
 		t.ref = torchx.Tensor{}
 	}
-	values := objective.Read(t.loss, t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref)
-	f.loss += values[0][0]
-	f.ppo += values[1][0]
-	f.kl += values[2][0]
-	f.klSequence += values[3][0]
-	f.addRatios(g, from, b, values[4])
-	logp, old, width := values[5], values[6], g.width(b)
-	f.fresh = t.fresh
+	p := part{from: from, batch: b, fresh: t.fresh, found: [...]torchx.Tensor{t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref}}
+	for i, x := range p.found {
+		if !x.Nil() {
+			p.found[i] = torchx.Keep(torchx.Detach(x))
+		}
+	}
+	f.parts, f.losses = append(f.parts, p), append(f.losses, torchx.Keep(torchx.Detach(t.loss)))
+}
+
+// tensors lists what read wants the numbers of.
+func (f *tally) tensors() []torchx.Tensor {
+	var all []torchx.Tensor
+	for _, p := range f.parts {
+		all = append(all, p.found[:]...)
+	}
+	return all
+}
+
+// read takes the numbers of tensors.
+func (f *tally) read(g *Phase, values [][]float64) {
+	for i, p := range f.parts {
+		f.readPart(g, p, values[i*len(p.found):])
+	}
+}
+
+func (f *tally) readPart(g *Phase, p part, values [][]float64) {
+	from, b, first := p.from, p.batch, len(f.old) > 0 && g.rollout.old == nil // of several passes
+	f.ppo += values[0][0]
+	f.kl += values[1][0]
+	f.klSequence += values[2][0]
+	f.addRatios(g, from, b, values[3])
+	logp, old, width := values[4], values[5], g.width(b)
+	f.fresh = p.fresh
 	for at := range logp {
 		if !b.Valid[at/width] {
 			continue
 		}
 		change := logp[at] - old[at]
 		f.gain += g.rollout.adv[from*b.G+at/width] * change
-		if t.fresh {
+		if p.fresh {
 			f.drift = math.Max(f.drift, math.Abs(change)) // keeps NaN
 		}
 	}
 	if first {
 		copy(f.old[from*b.G*width:], objective.Rounded(old))
 	}
-	if values[8] != nil {
-		copy(f.ref[from*b.G*width:], objective.Rounded(values[8]))
+	if values[7] != nil {
+		copy(f.ref[from*b.G*width:], objective.Rounded(values[7]))
 	}
-	for at, h := range values[7] {
+	for at, h := range values[6] {
 		if b.Mask[at] != 0 {
 			f.entropy += h
 			f.steps++

@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/phasetest"
+	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/seq2seq"
@@ -235,6 +236,29 @@ func TestSummaryGRPO(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestSummaryStepsWaitOnce: a step of a T5 or BART copies to the host once and uploads equally often, whatever the batch.
+func TestSummaryStepsWaitOnce(t *testing.T) {
+	torchx.Attach(1)
+	for _, model := range []string{"tiny_t5", "tiny_bart"} {
+		src, _ := openSummaries(t, model)
+		policy := openSummaryPolicy(t, model, "lora")
+		opt := DefaultOptions()
+		recipe(&opt)
+		opt.Epochs, opt.LR, opt.OldPolicy, opt.Hooks.AnySignal = 1, 1e-4, "phase_start", true
+		env := &phases.Env{Policy: policy, Initial: moved(t, policy, 0, 0), Seed: 1, Rec: &phasetest.Memory{},
+			Data: phases.Data{Shots: src.Batch.T, Advantage: opt.Advantage}}
+		optim, constant := phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}
+		for _, phase := range []phases.Phase{New("grpo", opt, optim, constant, src, 2), rce.NewSFT(rce.DefaultSFTOptions(), optim, constant, src, 2, 0)} {
+			if err := phase.Begin(env, 4); err != nil {
+				t.Fatal(err)
+			}
+			phases.BeginEpoch(phase, 1)
+			phasetest.WaitsOnce(t, phase, []int{1}, []int{0, 1}, 80)
+			phase.End()
 		}
 	}
 }

@@ -384,6 +384,19 @@ func TestTokenStepsFreeTheirTensors(t *testing.T) {
 	}
 }
 
+// TestTokenStepsWaitOnce: a step of a token policy copies to the host once, whatever the batch, and uploads nothing token by token.
+func TestTokenStepsWaitOnce(t *testing.T) {
+	recorded := tokenGRPO(func(o *Options) { o.Rollout, o.OldPolicy, o.EntropyWeight = "offline", "epoch_start", 0.01 })
+	for _, phase := range []phases.Phase{tokenSFT(), tokenRCE(func(o *rce.Options) { o.Rollout = "offline" }), recorded} {
+		if err := phase.Begin(phasetest.TokenEnv(t, nil, t.TempDir()), 100); err != nil {
+			t.Fatal(err)
+		}
+		phases.BeginEpoch(phase, 1)
+		phasetest.WaitsOnce(t, phase, []int{0, 1}, []int{2, 3, 4, 5, 6, 7, 8}, 24)
+		phase.End()
+	}
+}
+
 // TestCompletionsDue: one batch may serve several steps.
 func TestCompletionsDue(t *testing.T) {
 	for _, tc := range []struct {

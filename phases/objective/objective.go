@@ -36,26 +36,6 @@ func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	return torchx.Sum(perStep, 2)
 }
 
-// Read copies several tensors to the host with a single wait for the device. A tensor that is none gives
-// nil.
-func Read(ts ...torchx.Tensor) [][]float64 {
-	flat := make([]torchx.Tensor, 0, len(ts))
-	out := make([][]float64, len(ts))
-	for _, t := range ts {
-		if !t.Nil() {
-			flat = append(flat, torchx.Reshape(torchx.Detach(t), t.Numel()))
-		}
-	}
-	all := torchx.Cat(0, flat...).Floats() // sync
-	for i, t := range ts {
-		if !t.Nil() {
-			n := t.Numel()
-			out[i], all = all[:n], all[n:]
-		}
-	}
-	return out
-}
-
 // OnDevice moves host values to the device of like.
 func OnDevice(like torchx.Tensor, values []float64, shape ...int) torchx.Tensor {
 	f := make([]float32, len(values))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -68,6 +69,11 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		}
 		frozenStay(t, p, begin(t, p), "query_proj")
 	})
+	t.Run("a step waits for the device once", func(t *testing.T) {
+		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
+		begin(t, p)
+		WaitsOnce(t, p, []int{0, 1, 2}, batch, 16)
+	})
 	t.Run("metrics are documented", func(t *testing.T) {
 		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
 		begin(t, p)
@@ -98,6 +104,28 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 			t.Errorf("better candidates were preferred by %.4g nats, and by %.4g after 40 steps on them", before, after)
 		}
 	})
+}
+
+// WaitsOnce takes a step on a small and one on a large batch. Each must copy to the host once, and upload equally often, at
+// most so many times: on CUDA a read-back waits for all queued work, and every small copy costs as much as a matrix product.
+func WaitsOnce(t *testing.T, p phases.Phase, small, large []int, uploads int) {
+	t.Helper()
+	var crossed [2]torchx.Counts
+	for i, queries := range [][]int{small, large} {
+		before := torchx.Counted()
+		MustStepAt(t, p, i, queries)
+		crossed[i] = torchx.Counted().Minus(before)
+		if n := crossed[i].ReadBacks; n != 1 {
+			t.Errorf("%s: a step on %d queries copies to the host %d times, want once", p.Info().Name, len(queries), n)
+		}
+		if n := crossed[i].Uploads; n > uploads {
+			t.Errorf("%s: a step on %d queries uploads %d times, want at most %d", p.Info().Name, len(queries), n, uploads)
+		}
+	}
+	if a, b := crossed[0].Uploads, crossed[1].Uploads; a != b {
+		t.Errorf("%s: a step on %d queries uploads %d times, one on %d queries %d times", p.Info().Name, len(small), a, len(large), b)
+	}
+	t.Logf("%s: %+v", p.Info().Name, crossed[1])
 }
 
 // frozenStay takes steps and finds parameters that are named frozen and moved, or that none did.

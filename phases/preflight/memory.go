@@ -3,8 +3,6 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"strconv"
 	"strings"
 
 	"fulcrum/internal/hostmem"
@@ -20,6 +18,12 @@ import (
 func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device string) (line string, found []doctor.Finding, err error) {
 	free, before := hostmem.Free(), hostmem.Resident()
 	hostmem.ResetPeak()
+	cuda, onCUDA := cudaIndex(device)
+	if onCUDA {
+		if _, err := torchx.MemoryOfCUDA(cuda, true); err != nil {
+			return "", nil, err
+		}
+	}
 	var parts []string
 	for _, s := range stages {
 		if s.Largest == nil {
@@ -41,10 +45,11 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 	line = fmt.Sprintf("memory: largest step (%s) took %s on top of %s, of %s free", strings.Join(parts, "; "), hostmem.Size(took),
 		hostmem.Size(before), hostmem.Size(free))
 	worst := took / free
-	if strings.HasPrefix(device, "cuda") {
-		if used, total, ok := cudaMemory(ctx, device); ok {
-			line += fmt.Sprintf("; %s: %s of %s in use after it", device, hostmem.Size(used), hostmem.Size(total))
-			worst = max(worst, used/total)
+	if onCUDA {
+		if m, err := torchx.MemoryOfCUDA(cuda, false); err == nil { // libtorch keeps what it once took: less is free after the peak
+			line += fmt.Sprintf("; %s: %s at the peak, %s taken for it, %s of %s free", device, hostmem.Size(m.AllocatedMax),
+				hostmem.Size(m.ReservedMax), hostmem.Size(m.Free), hostmem.Size(m.Total))
+			worst = max(worst, 1-m.Free/m.Total)
 		}
 	}
 	if opt.Memory.Severity != doctor.Off && worst > opt.Memory.Limit {
@@ -95,20 +100,8 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 // shapes describes a batch: queries × candidates × steps.
 func shapes(b *selector.Batch) string { return fmt.Sprintf("%d × %d × %d", b.B(), b.G, b.T) }
 
-// cudaMemory asks the driver how much of a device's memory is in use, by all its processes, in bytes. libtorch keeps
-// what it once took, so that after a step this is the step's peak.
-func cudaMemory(ctx context.Context, device string) (used, total float64, ok bool) {
-	_, index, _ := strings.Cut(device, ":")
-	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits", "--id="+
-		index).Output()
-	if err != nil {
-		return 0, 0, false
-	}
-	u, t, _ := strings.Cut(strings.TrimSpace(string(out)), ",")
-	used, err = strconv.ParseFloat(strings.TrimSpace(u), 64)
-	if err != nil {
-		return 0, 0, false
-	}
-	total, err = strconv.ParseFloat(strings.TrimSpace(t), 64)
-	return used * (1 << 20), total * (1 << 20), err == nil && total > 0
+// cudaIndex returns the number of a CUDA device; ok is false for the CPU.
+func cudaIndex(device string) (n int, ok bool) {
+	_, err := fmt.Sscanf(device, "cuda:%d", &n)
+	return n, err == nil
 }

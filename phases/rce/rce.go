@@ -197,12 +197,15 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 	if r.opt.Average == "token" {
 		divisor = weightedSteps(weights, batch)
 	}
-	loss := 0.0
+	defer torchx.Scope()()
+	var losses []torchx.Tensor // of the parts
 	r.learn.Zero()
 	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
-		loss += r.accumulate(batch.Part(from, to), weights[from*batch.G:to*batch.G], divisor, step)
+		if part := batch.Part(from, to); part.NumValid() > 0 {
+			losses = append(losses, r.accumulate(part, weights[from*batch.G:to*batch.G], divisor, step))
+		}
 	}
-	optimizer, err := r.learn.Step(loss, step)
+	optimizer, _, err := r.learn.Step(losses, step)
 	if err != nil {
 		return nil, err
 	}
@@ -250,19 +253,16 @@ func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error)
 	return b, r.opt.Completions.Record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
 }
 
-// accumulate adds the gradient of a part of the batch and returns its share of the loss. Dropout masks belong to queries
-// and candidates: they are those of the whole batch.
-func (r *Phase) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) float64 {
-	if part.NumValid() == 0 {
-		return 0
-	}
+// accumulate adds the gradient of a part of the batch and returns its share of the loss, a scalar. Dropout masks belong to
+// queries and candidates: they are those of the whole batch.
+func (r *Phase) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) torchx.Tensor {
 	defer torchx.Scope()()
 	key := rng.Key(r.env.Seed, "dropout "+r.name, step)
 	out := r.env.Policy.Forward(part, selector.ForwardOptions{Train: true, DropoutSeed: key, Dist: r.smoothing > 0})
 	ce := objective.CrossEntropy(out, part, r.smoothing)                                       // [B, G]
 	loss := objective.Weighted(ce, objective.OnDevice(ce, weights, part.B(), part.G), divisor) // scalar
 	torchx.Backward(loss)
-	return loss.Item() // sync
+	return torchx.Keep(torchx.Detach(loss))
 }
 
 // weightedSteps is the number of scored steps, each counted with its candidate's weight.

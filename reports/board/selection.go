@@ -70,7 +70,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		}
 		dirs = append(dirs, e.dir)
 	}
-	text, pairs, err := compare.ComparePairs(dirs)
+	document, pairs, err := compare.ComparePairs(dirs)
 	if err != nil {
 		c.Note = err.Error()
 		return c, nil
@@ -78,7 +78,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	if pairs != nil {
 		c.Pairs = pairs
 	}
-	c.Report = page.Fragment(text)
+	c.Report = page.Fragment(document.Text())
 	return c, nil
 }
 

@@ -21,9 +21,9 @@ const maxSettings = 60
 // phase) against the first run on the same questions, p-values corrected for all comparisons made, and
 // the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
 // compared for new questions and new seeds both.
-func Compare(dirs []string) (string, error) {
-	text, _, err := ComparePairs(dirs)
-	return text, err
+func Compare(dirs []string) (*page.Document, error) {
+	d, _, err := ComparePairs(dirs)
+	return d, err
 }
 
 // Pairing is a difference from the first run or arm of a comparison on the same questions, as its tables state it.
@@ -43,15 +43,15 @@ func pairing(split, metric, name, against string, p stats.Paired) Pairing {
 }
 
 // ComparePairs is Compare, with the differences as numbers besides.
-func ComparePairs(dirs []string) (string, []Pairing, error) {
+func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 	if len(dirs) < 2 {
-		return "", nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
+		return nil, nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
 	}
 	var runs []*record.Run
 	for _, dir := range dirs {
 		run, err := record.ReadRun(dir)
 		if err != nil {
-			return "", nil, err
+			return nil, nil, err
 		}
 		runs = append(runs, run)
 	}
@@ -77,10 +77,10 @@ func ComparePairs(dirs []string) (string, []Pairing, error) {
 	d.Table(header, rows)
 	pairs, err := writeComparisons(&d, runs)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	compareSettings(&d, runs)
-	return strings.TrimRight(d.B.String(), "\n") + "\n", pairs, nil
+	return &d, pairs, nil
 }
 
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the

@@ -24,11 +24,11 @@ func TestCompareGroupsSeeds(t *testing.T) {
 		reportstest.SweepRun(t, dirs[i], uint64(i), gain+0.005*float64(i/2),
 			fmt.Sprintf("seed: %d\ngrpo: {lr: %s}\nhydra: {run: {dir: %d}}\n", i/2, lr, i))
 	}
-	got, err := Compare(dirs)
+	got, err := compareText(dirs)
 	reportstest.Must(t, err)
 	golden.File(t, "testdata/compare_arms.md", []byte(strings.ReplaceAll(got, page.Plain(dir), "DIR")))
 
-	got, err = Compare([]string{dirs[0], dirs[2], dirs[4]}) // one arm has its baselines only
+	got, err = compareText([]string{dirs[0], dirs[2], dirs[4]}) // one arm has its baselines only
 	reportstest.Must(t, err)
 	if !strings.Contains(got, "All runs are one arm") || !strings.Contains(got, "| arm A | 3 |") || strings.Contains(got, "minus arm A") {
 		t.Errorf("one arm:\n%s", got)

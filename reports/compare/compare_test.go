@@ -18,7 +18,7 @@ func TestCompareAnswers(t *testing.T) {
 	evals, err := os.ReadFile(path)
 	reportstest.Must(t, err)
 	reportstest.Must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(evals), `"shots":16`, `"shots":32`)), 0o644))
-	got, err := Compare([]string{a, b})
+	got, err := compareText([]string{a, b})
 	reportstest.Must(t, err)
 	golden.File(t, "testdata/answers/compare.md", []byte(strings.NewReplacer(page.Plain(a), "DIR/a", page.Plain(b), "DIR/b").Replace(got)))
 }
@@ -30,7 +30,7 @@ func TestCompare(t *testing.T) {
 		dirs = append(dirs, filepath.Join(dir, string(rune('a'+i))))
 		reportstest.SweepRun(t, dirs[i], uint64(i), gain, "seed: 1\ngrpo: {lr: "+[]string{"1.0e-5", "1.0e-4", "1.0e-5"}[i]+", epochs: 2}\n")
 	}
-	got, err := Compare(dirs)
+	got, err := compareText(dirs)
 	reportstest.Must(t, err)
 	golden.File(t, "testdata/compare.md", []byte(strings.ReplaceAll(got, page.Plain(dir), "DIR")))
 
@@ -40,12 +40,21 @@ func TestCompare(t *testing.T) {
 	reportstest.Must(t, err)
 	reportstest.Must(t, os.WriteFile(filepath.Join(other, record.EvalsFile),
 		[]byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
-	got, err = Compare([]string{dirs[0], other})
+	got, err = compareText([]string{dirs[0], other})
 	reportstest.Must(t, err)
 	if !strings.Contains(got, "were not scored on the same questions: no verdict") {
 		t.Errorf("other questions were compared:\n%s", got)
 	}
-	if _, err := Compare(dirs[:1]); err == nil || err.Error() != "comparison: 1 run given: want at least 2" {
+	if _, err := compareText(dirs[:1]); err == nil || err.Error() != "comparison: 1 run given: want at least 2" {
 		t.Errorf("got %v", err)
 	}
+}
+
+// compareText is a comparison as run report prints it.
+func compareText(dirs []string) (string, error) {
+	d, err := Compare(dirs)
+	if err != nil {
+		return "", err
+	}
+	return d.Text(), nil
 }

@@ -188,11 +188,16 @@ func wordsOf(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if t, ok := n.(*ast.Text); ok && entering {
-			b.Write(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(t.Value(source)))))
+			b.WriteString(unescaped(t.Value(source)))
 		}
 		return ast.WalkContinue, nil
 	})
 	return strings.TrimSpace(b.String())
+}
+
+// unescaped is text of Markdown without its escapes.
+func unescaped(text []byte) string {
+	return string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(text))))
 }
 
 // id makes a heading's anchor: its letters and digits, and a number where it is not the first of its name.

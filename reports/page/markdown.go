@@ -9,10 +9,19 @@ import (
 )
 
 // Document is a markdown file under construction.
-type Document struct{ B strings.Builder }
+type Document struct {
+	B       strings.Builder
+	Tables  []*Table // those of the text, each with the heading that it stands under
+	heading string
+}
+
+// Text is the document as its file holds it.
+func (d *Document) Text() string { return strings.TrimRight(d.B.String(), "\n") + "\n" }
 
 func (d *Document) Heading(level int, format string, args ...any) {
-	fmt.Fprintf(&d.B, "%s %s\n\n", strings.Repeat("#", level), fmt.Sprintf(format, args...))
+	words := fmt.Sprintf(format, args...)
+	d.heading = PlainText(Markup(words))
+	fmt.Fprintf(&d.B, "%s %s\n\n", strings.Repeat("#", level), words)
 }
 
 func (d *Document) Paragraph(format string, args ...any) {
@@ -32,26 +41,10 @@ func (d *Document) Code(lines ...string) {
 
 // Table writes a table; columns whose header starts with ">" are right-aligned.
 func (d *Document) Table(header []string, rows [][]string) {
-	d.B.WriteString("|")
-	for _, h := range header {
-		d.B.WriteString(" " + strings.TrimPrefix(h, ">") + " |")
-	}
-	d.B.WriteString("\n|")
-	for _, h := range header {
-		if strings.HasPrefix(h, ">") {
-			d.B.WriteString("---:|")
-		} else {
-			d.B.WriteString("---|")
-		}
-	}
-	d.B.WriteString("\n")
-	for _, row := range rows {
-		d.B.WriteString("|")
-		for _, cell := range row {
-			d.B.WriteString(" " + cell + " |")
-		}
-		d.B.WriteString("\n")
-	}
+	t := NewTable(header, rows)
+	t.Title = d.heading
+	d.Tables = append(d.Tables, t)
+	_ = t.Markdown(&d.B) // a builder takes every write
 	d.B.WriteString("\n")
 }
 

@@ -44,14 +44,14 @@ type publishedRow struct {
 // Report writes, as markdown, what a file of published accuracies allows to conclude, without the
 // scores of single questions: for every variant against the baseline of its table, at every number of
 // shots and on their mean. Errors name the file and the row.
-func Report(path string) (string, error) {
+func Report(path string) (*page.Document, error) {
 	t, err := readPublished(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	families := t.families()
 	if len(families) == 0 {
-		return "", fmt.Errorf("%s: %s, but no two selectors share data set, model, number of questions and shots: nothing to compare",
+		return nil, fmt.Errorf("%s: %s, but no two selectors share data set, model, number of questions and shots: nothing to compare",
 			path, page.Plural(len(t.rows), "row"))
 	}
 	return t.report(families), nil

@@ -17,7 +17,7 @@ import (
 // publishedShares are the shares of changed questions for which a report states its bounds.
 func publishedShares() []float64 { return []float64{0.05, 0.10, 0.20} }
 
-func (t *publishedTable) report(families []*family) string {
+func (t *publishedTable) report(families []*family) *page.Document {
 	var d page.Document
 	d.Heading(1, "What these published numbers allow to conclude")
 	compared := 0
@@ -65,7 +65,7 @@ func (t *publishedTable) report(families []*family) string {
 		"Questions needed are for one comparison, planned beforehand and made alone, at 5 % and with 80 % power.",
 		"Seeds are not in it: one training run of each variant says nothing about the next one.",
 	)
-	return strings.TrimRight(d.B.String(), "\n") + "\n"
+	return &d
 }
 
 // inShort is a family's conclusion.

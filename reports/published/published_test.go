@@ -13,19 +13,20 @@ import (
 
 // The file in testdata is a part of a public project's printed accuracies.
 func TestPublishedTable(t *testing.T) {
-	text, err := Report(filepath.Join("testdata", "published", "metrics.json"))
+	d, err := Report(filepath.Join("testdata", "published", "metrics.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden.File(t, filepath.Join("testdata", "published", "report.md"), []byte(text))
+	golden.File(t, filepath.Join("testdata", "published", "report.md"), []byte(d.Text()))
 }
 
 // What one can and cannot conclude from all of it.
 func TestPublishedReference(t *testing.T) {
-	text, err := Report(golden.Shared(t, "parity", "metrics.json"))
+	d, err := Report(golden.Shared(t, "parity", "metrics.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := d.Text()
 	for _, want := range []string{
 		"**VQAv2, Qwen2.5-VL-3B-Instruct, 1,000 questions**: Balanced V3 (2,809 queries) against Balanced V2 (1,894 queries), 3 " +
 			"comparisons. All 3 gains are established",

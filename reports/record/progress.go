@@ -212,6 +212,9 @@ func outOf(n, total int) string {
 // print writes a whole line, moving the updating line out of its way.
 func (p *Progress) print(line string, level Level) {
 	p.clear()
+	if p.terminal {
+		line = page.Fold(line, p.width(), 4)
+	}
 	if p.colour && level != LevelInfo {
 		line = "\x1b[33m" + line + "\x1b[0m"
 	}

@@ -33,7 +33,7 @@ func TestReportOfAnswers(t *testing.T) {
 	run, err := record.ReadRun(dir)
 	reportstest.Must(t, err)
 	var table bytes.Buffer
-	reportstest.Must(t, PrintResults(&table, run.Summary.Evaluations))
+	reportstest.Must(t, PrintResults(&table, run.Summary.Evaluations, 0))
 	golden.File(t, "testdata/answers/table.txt", table.Bytes())
 }
 

@@ -68,7 +68,7 @@ func ReportOf(run *record.Run) (string, error) {
 	reportEvents(&d, run, s)
 	reportLimits(&d, run, s, stages)
 	reportFiles(&d, run)
-	return strings.TrimRight(d.B.String(), "\n") + "\n", nil
+	return d.Text(), nil
 }
 
 // headlines are the first paragraphs: how it ended, and what it came to.

@@ -45,11 +45,26 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		for _, y := range yards {
 			header = append(header, ">gain over "+y.Short, "")
 		}
-		d.Table(header, stageRows(t.rows, yards, page.Plain))
+		d.Table(header, stageRows(t.rows, yards))
 		if notes := tableNotes(t.rows); len(notes) > 0 {
 			d.Paragraph("%s", strings.Join(notes, " "))
 		}
 	}
+}
+
+// Tables are the result tables of a run's report.
+func Tables(run *record.Run) ([]*page.Table, error) {
+	stages, err := results.StagesOf(run)
+	if err != nil {
+		return nil, err
+	}
+	s := run.Summary
+	if s == nil {
+		s = &record.Summary{}
+	}
+	var d page.Document
+	reportResults(&d, run, s, stages)
+	return d.Tables, nil
 }
 
 // tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
@@ -162,11 +177,11 @@ func shownYardsticks(table []record.StageResult) []results.Yardstick {
 	return yards
 }
 
-// stageRows are the cells of a table, with two for each of its yardsticks. escape makes titles fit the page.
-func stageRows(stages []record.StageResult, yards []results.Yardstick, escape func(string) string) [][]string {
+// stageRows are the cells of a table, with two for each of its yardsticks.
+func stageRows(stages []record.StageResult, yards []results.Yardstick) [][]string {
 	var rows [][]string
 	for _, s := range stages {
-		row := []string{escape(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
+		row := []string{page.Plain(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
 		for _, y := range yards {
 			gain, verdict := GainCells(*y.Gain(&s))
 			row = append(row, gain, verdict)

@@ -39,7 +39,7 @@ func TestReport(t *testing.T) {
 	var table bytes.Buffer
 	stages, err := results.StagesOf(run)
 	reportstest.Must(t, err)
-	reportstest.Must(t, PrintResults(&table, stages))
+	reportstest.Must(t, PrintResults(&table, stages, 0))
 	golden.File(t, "testdata/table.txt", table.Bytes())
 }
 

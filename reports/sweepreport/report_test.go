@@ -48,7 +48,7 @@ func TestSweepReports(t *testing.T) {
 			dir := checkSweep(t, c)
 			text := strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")
 			golden.File(t, "testdata/sweeps/"+c.name+".md", []byte(text))
-			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(Table(c.jobs, c.opt)))
+			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(Table(c.jobs, c.opt, 0)))
 			for _, name := range strings.Fields(c.plots) {
 				svg, err := os.ReadFile(filepath.Join(dir, runreport.PlotsFolder, name+".svg"))
 				reportstest.Must(t, err)
@@ -90,8 +90,8 @@ func checkSweep(t *testing.T, c sweepCase) string {
 	checkPlots(t, dir, report, c.plots)
 	for _, j := range c.jobs {
 		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows &&
-			!strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt), "*", " "), row) {
-			t.Errorf("no row of job %d in the table:\n%s", j.Number, Table(c.jobs, c.opt))
+			!strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt, 0), "*", " "), row) {
+			t.Errorf("no row of job %d in the table:\n%s", j.Number, Table(c.jobs, c.opt, 0))
 		}
 	}
 	return dir
@@ -203,7 +203,7 @@ func TestSweepOfManyJobs(t *testing.T) {
 			t.Errorf("no %q in the report", want)
 		}
 	}
-	if n := strings.Count(Table(jobs, opt), "\n"); n > 60 {
+	if n := strings.Count(Table(jobs, opt, 0), "\n"); n > 60 {
 		t.Errorf("%d lines of table for a terminal", n)
 	}
 }

@@ -6,10 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
-
 	"fulcrum/reports/page"
 )
 
@@ -20,8 +16,8 @@ const (
 
 // Table is a compact table of a sweep for a terminal: counts, jobs with their states and values,
 // best first, and the best job. Of a long sweep it shows the best jobs, those that run and some of the
-// others.
-func Table(jobs []Job, opt Options) string {
+// others. A width above 0 is that of the terminal.
+func Table(jobs []Job, opt Options, width int) string {
 	v := newView("", jobs, opt)
 	var b strings.Builder
 	b.WriteString(strings.NewReplacer("`", "", `\`, "").Replace(v.countLine(func(s string) string { return s })) + "\n")
@@ -30,7 +26,7 @@ func Table(jobs []Job, opt Options) string {
 	}
 	b.WriteString("\n")
 	shown := v.tableJobs()
-	b.WriteString(v.jobTable(shown))
+	b.WriteString(v.jobTable(shown, width))
 	if n := len(v.jobs) - len(shown); n > 0 {
 		fmt.Fprintf(&b, "and %s\n", page.Plural(n, "more job"))
 	}
@@ -83,27 +79,27 @@ func (v *View) tableJobs() []Job {
 	})
 }
 
-func (v *View) jobTable(jobs []Job) string {
+func (v *View) jobTable(jobs []Job, width int) string {
 	keys := v.keyColumns()
-	header := []string{"job", "state"}
-	align := []tw.Align{tw.AlignRight, tw.AlignLeft}
-	column := func(name string, a tw.Align) { header, align = append(header, name), append(align, a) }
+	names := []string{"job", "state"}
 	for _, o := range v.opt.Objectives {
-		column(o.Name, tw.AlignRight)
+		names = append(names, o.Name)
 	}
 	constrained := slices.ContainsFunc(v.jobs, violates)
 	if constrained {
-		column("violation", tw.AlignRight)
+		names = append(names, "violation")
 	}
-	column("epochs", tw.AlignRight)
-	column("time", tw.AlignRight)
+	names = append(names, "epochs", "time")
 	for _, k := range keys {
-		column(k.Key, tw.AlignRight)
+		names = append(names, k.Key)
 	}
 	if keys == nil {
-		column("overrides", tw.AlignLeft)
+		names = append(names, "overrides")
 	}
-	var rows [][]string
+	table := page.NewData("", names...)
+	for i, name := range names {
+		table.Columns[i].Right = name != "state" && name != "overrides"
+	}
 	for _, j := range jobs {
 		number := fmt.Sprint(j.Number)
 		if len(v.opt.Objectives) > 1 && v.front[j.Number] {
@@ -124,37 +120,12 @@ func (v *View) jobTable(jobs []Job) string {
 		if keys == nil {
 			row = append(row, page.Clip(oneLine(strings.Join(v.own(j), " ")), 3*valueWidth))
 		}
-		rows = append(rows, row)
+		table.Rows = append(table.Rows, page.Texts(row))
 	}
-	return lightTable(header, align, rows)
+	var b strings.Builder
+	_ = table.ConsoleWithin(&b, width) // into memory: cannot fail
+	return b.String()
 }
 
 // oneLine replaces every run of white space by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// lightTable lays out a table with a line under its header only.
-func lightTable(header []string, align []tw.Align, rows [][]string) string {
-	lines := tw.Lines{ShowTop: tw.Off, ShowBottom: tw.Off, ShowHeaderLine: tw.On, ShowFooterLine: tw.Off}
-	var buf strings.Builder
-	table := tablewriter.NewTable(&buf,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders:  tw.Border{Left: tw.Off, Right: tw.Off, Top: tw.Off, Bottom: tw.Off},
-			Symbols:  tw.NewSymbols(tw.StyleLight),
-			Settings: tw.Settings{Lines: lines, Separators: tw.Separators{BetweenRows: tw.Off, BetweenColumns: tw.Off}},
-		})),
-		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithHeaderAlignmentConfig(tw.CellAlignment{PerColumn: align}),
-		tablewriter.WithRowAlignmentConfig(tw.CellAlignment{PerColumn: align}),
-		tablewriter.WithRowAutoWrap(tw.WrapNone),
-	)
-	table.Header(header)
-	for _, row := range rows {
-		_ = table.Append(row) // into memory: neither can fail
-	}
-	_ = table.Render()
-	var b strings.Builder
-	for line := range strings.Lines(buf.String()) { // the last column is padded too
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return b.String()
-}

@@ -253,6 +253,13 @@ func (v *View) gainHead() string {
 
 // Report returns report.md with the plots that could be drawn: of a study the answers first, then what they rest on.
 func (v *View) Report(drawn []sweepFigure) string {
+	return v.document(drawn).Text()
+}
+
+// Tables are those of the report.
+func (v *View) Tables() []*page.Table { return v.document(nil).Tables }
+
+func (v *View) document(drawn []sweepFigure) *page.Document {
 	title := cmp.Or(v.opt.Title, filepath.Base(v.dir))
 	plots := func(d *page.Document) { v.writePlots(d, drawn) }
 	sections := []func(*page.Document){
@@ -271,7 +278,7 @@ func (v *View) Report(drawn []sweepFigure) string {
 	for _, write := range sections {
 		write(&d)
 	}
-	return strings.TrimRight(d.B.String(), "\n") + "\n"
+	return &d
 }
 
 // writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.

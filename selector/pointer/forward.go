@@ -216,7 +216,27 @@ func (p *Policy) taken() float64 {
 // Forward returns log π of every scored step of every candidate, teacher-forced (spec §4). The encoder
 // runs once a query; the first step is scored once for all its candidates, and all steps together.
 func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
-	in := p.load(b)
+	var up torchx.Upload
+	forward := p.Stage(b, &up)
+	up.Send(p.params.Flat())
+	return forward(opt)
+}
+
+// Stage implements selector.Stager.
+func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selector.ForwardOptions) selector.Output) {
+	in := p.stage(b, up)
+	return func(opt selector.ForwardOptions) selector.Output {
+		p.arrived(in)
+		return p.forward(in, opt)
+	}
+}
+
+// Recordable implements selector.Stager: dropout masks and the places of contextualised candidates come from the host.
+func (p *Policy) Recordable(opt selector.ForwardOptions) bool {
+	return p.opt.CandidateEncoder.Layers == 0 && (!opt.Train || p.opt.Dropout == 0 && p.opt.AttnDropout == 0)
+}
+
+func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Output {
 	var drop dropout
 	if opt.Train {
 		drop = dropout{policy: p, seed: opt.DropoutSeed, hidden: p.opt.Dropout, attn: p.opt.AttnDropout}

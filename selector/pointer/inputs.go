@@ -15,6 +15,8 @@ type inputs struct {
 	b, g, t, k int
 	queries    []int         // [B]
 	pools      [][]int32     // [B] the table's rows that are each query's candidates
+	src        *Source
+	index      torchx.Tensor // [U+B] int64 rows of the table
 	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
 	candidates []int64       // [U] their rows in the table
 	u          int           // U; equal to K where all queries share one pool
@@ -26,22 +28,39 @@ type inputs struct {
 	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; no tensor when every step is
 }
 
-// load moves what a forward pass needs to the device.
-func (p *Policy) load(b *selector.Batch) *inputs {
+// stage adds what a forward pass reads of a batch to up. When that is sent, arrived makes the rest.
+func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 	src := b.Source.(*Source)
-	in := p.loadQueries(src, b.Queries)
+	in := p.stageQueries(src, b.Queries, up)
 	in.g, in.t = b.G, b.T
 	p.checkActions(b, in)
 	actions, chosen := p.columns(b.Actions, in.k)
-	in.actions = p.move(torchx.From(actions, in.b, in.g, in.t))
-	in.chosen = in.actions
+	torchx.Put(up, &in.actions, actions, in.b, in.g, in.t)
 	if p.opt.Stop.Enabled {
-		in.chosen = p.move(torchx.From(chosen, in.b, in.g, in.t))
+		torchx.Put(up, &in.chosen, chosen, in.b, in.g, in.t)
 	}
 	if slices.Contains(b.Mask, 0) {
-		in.mask = p.move(torchx.From(b.Mask, in.b, in.g, in.t)).To(p.dtype)
+		torchx.Put(up, &in.mask, b.Mask, in.b, in.g, in.t)
 	}
 	return in
+}
+
+// arrived makes what the staged inputs name: the embedding rows of the batch and the cosines.
+func (p *Policy) arrived(in *inputs) {
+	in.rows = torchx.IndexSelect(p.table(in.src), 0, in.index).To(p.dtype) // [U+B, d]
+	if in.chosen.Nil() {
+		in.chosen = in.actions
+	}
+	if !in.mask.Nil() {
+		in.mask = in.mask.To(p.dtype)
+	}
+	switch {
+	case !p.opt.Skip.Enabled:
+	case p.device != "cpu":
+		in.cos = p.cosines(in)
+	default:
+		in.cos = in.cos.To(p.dtype)
+	}
 }
 
 // checkActions refuses positions outside a query's pool, which libtorch would not catch on every device.
@@ -56,8 +75,17 @@ func (p *Policy) checkActions(b *selector.Batch, in *inputs) {
 	}
 }
 
+// loadQueries brings queries and their pools to the device.
 func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
-	in := &inputs{b: len(queries), queries: queries}
+	var up torchx.Upload
+	in := p.stageQueries(src, queries, &up)
+	up.Send(p.params.Flat())
+	p.arrived(in)
+	return in
+}
+
+func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *inputs {
+	in := &inputs{src: src, b: len(queries), queries: queries}
 	shared := true
 	first := src.set.Pool(queries[0])
 	for _, q := range queries {
@@ -72,26 +100,44 @@ func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
 			rows = append(rows, int64(row))
 		}
 	} else {
-		rows = in.place(p, src, queries)
+		rows = in.place(p, src, queries, up)
 	}
 	in.u = len(rows)
 	in.candidates = rows[:in.u:in.u]
 	for _, q := range queries {
 		rows = append(rows, int64(src.set.Row(q)))
 	}
-	in.rows = torchx.IndexSelect(p.table(src), 0, p.move(torchx.From(rows, len(rows)))).To(p.dtype) // [U+B, d]
-	if p.opt.Skip.Enabled {
+	torchx.Put(up, &in.index, rows, len(rows))
+	if p.opt.Skip.Enabled && p.device == "cpu" {
 		cos := make([]float32, in.b*in.k)
 		for i, q := range queries {
 			copy(cos[i*in.k:], src.cosines(q))
 		}
-		in.cos = p.move(torchx.From(cos, in.b, in.k)).To(p.dtype)
+		torchx.Put(up, &in.cos, cos, in.b, in.k)
 	}
 	return in
 }
 
+// cosines computes cos(E_q, E_j) [B, K] on the device, from products of the batch's queries with its distinct candidates, or,
+// where these are many, with each query's own.
+func (p *Policy) cosines(in *inputs) torchx.Tensor {
+	inverse := torchx.IndexSelect(p.inverseNorms(in.src), 0, in.index).To(p.dtype) // [U+B]
+	c, q := torchx.Split(in.rows, 0, in.u)                                         // [U, d], [B, d]
+	perC, perQ := torchx.Split(inverse, 0, in.u)
+	const wide = 64
+	if !in.pool.Nil() && in.u > wide*in.k {
+		own := torchx.Squeeze(products(torchx.Unsqueeze(q, 1), torchx.Embedding(c, in.pool)), 1) // [B, K]
+		return torchx.Mul(torchx.Mul(own, torchx.Unsqueeze(perQ, 1)), torchx.Reshape(torchx.IndexSelect(perC, 0, torchx.Reshape(in.pool, -1)), in.b, in.k))
+	}
+	all := torchx.Mul(torchx.Mul(products(q, c), torchx.Unsqueeze(perQ, 1)), perC) // [B, U]
+	if in.pool.Nil() {
+		return all
+	}
+	return torchx.Gather(all, 1, in.pool)
+}
+
 // place lists the distinct candidates of different pools, which are projected once, and fills pool and padding.
-func (in *inputs) place(p *Policy, src *Source, queries []int) (rows []int64) {
+func (in *inputs) place(p *Policy, src *Source, queries []int, up *torchx.Upload) (rows []int64) {
 	slot := p.tables.slots(src.set.Table)
 	pool := make([]int64, in.b*in.k)
 	padding := make([]bool, in.b*in.k)
@@ -111,12 +157,18 @@ func (in *inputs) place(p *Policy, src *Source, queries []int) (rows []int64) {
 			padding[i*in.k+j], padded = true, true
 		}
 	}
-	in.pool = p.move(torchx.From(pool, in.b, in.k))
+	torchx.Put(up, &in.pool, pool, in.b, in.k)
 	if padded {
-		in.padding = p.move(torchx.From(padding, in.b, in.k))
+		torchx.Put(up, &in.padding, padding, in.b, in.k)
+	}
+	for p.device != "cpu" && len(rows)%uniqueStep != 0 {
+		rows = append(rows, rows[0])
 	}
 	return rows
 }
+
+// uniqueStep rounds the number of distinct candidates up on CUDA: batches of a run then have the same shapes.
+const uniqueStep = 128
 
 // products multiplies vectors x [B, N, h] with every candidate's c ([B, K, h], or [K, h] shared): [B, N, K].
 func products(x, c torchx.Tensor) torchx.Tensor {
@@ -164,9 +216,15 @@ func (p *Policy) table(src *Source) torchx.Tensor {
 	return dev
 }
 
-func (p *Policy) move(t torchx.Tensor) torchx.Tensor {
-	if p.device == "cpu" {
-		return t
+// inverseNorms returns 1/|E| of each row of the source's table [rows] on the policy's device, computed once.
+func (p *Policy) inverseNorms(src *Source) torchx.Tensor {
+	t := src.set.Table
+	if inverse, ok := p.tables.inverse[t]; ok {
+		return inverse
 	}
-	return t.ToDevice(p.device)
+	norm := torchx.ClampMin(torchx.Sqrt(torchx.Sum(torchx.Square(p.table(src)), 1)), 1e-12)
+	p.tables.inverse[t] = torchx.Own(torchx.Div(torchx.FullLike(norm, 1, torchx.Float32, t.Rows), norm))
+	return p.tables.inverse[t]
 }
+
+func (p *Policy) move(t torchx.Tensor) torchx.Tensor { return torchx.ToLike(t, p.params.Flat()) }

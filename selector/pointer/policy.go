@@ -31,12 +31,13 @@ type Policy struct {
 
 // tables are embedding tables on the device, shared by a policy and its clones.
 type tables struct {
-	on   map[*beamdata.Table]torchx.Tensor
-	slot map[*beamdata.Table]*slots
+	on      map[*beamdata.Table]torchx.Tensor
+	inverse map[*beamdata.Table]torchx.Tensor // 1/|row|
+	slot    map[*beamdata.Table]*slots
 }
 
 func newTables() *tables {
-	return &tables{map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]*slots{}}
+	return &tables{map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]*slots{}}
 }
 
 // layer is one cross-attention layer: the packed projection in its three parts [h, h] and [h].

@@ -163,7 +163,7 @@ func TestSamplingDistributions(t *testing.T) {
 			if kept != c.Kept {
 				t.Fatalf("case %d: the fixture keeps %d tokens, says %d", i, kept, c.Kept)
 			}
-			got, _ := torchx.SampleTokens(torchx.Contiguous(torchx.Expand(torchx.From(narrow(logits), 1, len(logits)), len(u),
+			got, _, _ := torchx.SampleTokens(torchx.Contiguous(torchx.Expand(torchx.From(narrow(logits), 1, len(logits)), len(u),
 				len(logits))), opt, nil, nil, u)
 			if !slices.Equal(got, expect) {
 				t.Errorf("case %d: draws differ from the distribution", i)

@@ -98,7 +98,7 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	case first:
 		from = forced(len(live), w.Vocab, opt.First)
 	}
-	drawn, kept := torchx.SampleTokens(from,
+	drawn, kept, _ := torchx.SampleTokens(from,
 		torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
 		said(live, opt), opt.Suppressed, uniforms(live, t, opt))
 	if opt.scored {

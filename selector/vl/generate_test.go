@@ -175,7 +175,7 @@ func TestSamplingDistributions(t *testing.T) {
 				for k := range u {
 					u[k] = r.Float64()
 				}
-				drawn, _ := torchx.SampleTokens(batch, opt, seen, nil, u)
+				drawn, _, _ := torchx.SampleTokens(batch, opt, seen, nil, u)
 				for _, id := range drawn {
 					counts[id]++
 				}

@@ -56,8 +56,8 @@ type task struct {
 func slurmMissing() error {
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("there is no command %s on this machine: start the sweep on a login node of a Slurm cluster, or use "+
-				"hydra/launcher=local", name)
+			return fmt.Errorf("Slurm is not on this machine (there is no command %s), and this launcher hands its jobs to Slurm: start the "+
+				"sweep on a login node of a cluster; hydra/launcher=local runs the jobs here", name)
 		}
 	}
 	return slurmConfigured()
@@ -71,9 +71,8 @@ func slurmConfigured() error {
 	if err == nil || !strings.Contains(strings.ToLower(string(out)), "configuration") {
 		return nil
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return fmt.Errorf("there is no cluster behind Slurm's commands on this machine (%s): start the sweep on a login node, set "+
-		"SLURM_CONF to its slurm.conf, or use hydra/launcher=local", lines[len(lines)-1])
+	return errors.New("Slurm's commands are on this machine, but they know of no cluster (scontrol show config finds no slurm.conf): " +
+		"start the sweep on a login node, or set SLURM_CONF to the cluster's slurm.conf; hydra/launcher=local runs the jobs here")
 }
 
 // openSlurm runs jobs on the cluster of this machine.

@@ -58,11 +58,11 @@ FULCRUM_SIMD double sum_squares_span(const float *__restrict g, int64_t n) {
 
 extern "C" {
 
-const char *fc_sum_squares(Tensor x, double *out) {
+const char *fc_sum_squares(Tensor x, Tensor *out) {
   return guard([&] {
     at::NoGradGuard no_grad;
     if (!x->is_cpu() || x->scalar_type() != at::kFloat || !x->is_contiguous()) {
-      *out = x->to(at::kDouble).square().sum().item<double>();
+      *out = wrap(x->to(at::kDouble).square().sum().reshape({1}));
       return;
     }
     const float *g = x->data_ptr<float>();
@@ -73,16 +73,22 @@ const char *fc_sum_squares(Tensor x, double *out) {
     });
     double total = 0;
     for (double p : partial) total += p;
-    *out = total;
+    *out = wrap(at::full({1}, total, x->options().dtype(at::kDouble)));
   });
 }
 
-const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, double grad_scale, double lr, double beta1,
-                     double beta2, double eps, double weight_decay, int64_t step, bool clear) {
+const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, Tensor squares, Tensor losses, bool guarded,
+                     double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step, bool clear) {
   return guard([&] {
     at::NoGradGuard no_grad;
     const int64_t n = param->numel();
     TORCH_CHECK(grad->numel() == n && m->numel() == n && v->numel() == n, "adamw: buffers of ", n, ", ", grad->numel(), ", ", m->numel(), ", ", v->numel(), " elements");
+    if (squares != nullptr) {
+      const double norm = std::sqrt(squares->item<double>());
+      if (guarded && !(std::isfinite(norm) && (losses == nullptr || at::isfinite(*losses).all().item<bool>()))) return;
+      const double factor = grad_scale / (norm + 1e-6);
+      grad_scale = grad_scale > 0 && !(factor >= 1) ? factor : 1;  // NaN stays NaN
+    }
     const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
     const double root = std::sqrt(1 - std::pow(beta2, static_cast<double>(step)));
     if (param->is_cpu() && param->scalar_type() == at::kFloat) {

@@ -524,9 +524,13 @@ at::Tensor composed(const at::Tensor &q, const at::Tensor &k, const at::Tensor &
   return at::cat(out);
 }
 
-void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, std::vector<Span> &spans) {
+void check_shapes(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v) {
   TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(2) == k.size(2) && k.size(1) > 0 && q.size(1) % k.size(1) == 0,
               "attend: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(), ": want [N, Hq, D] and twice [M, Hk, D], Hq a multiple of Hk");
+}
+
+void check_spans(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, std::vector<Span> &spans) {
+  check_shapes(q, k, v);
   std::sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) { return a.q < b.q; });
   int64_t row = 0;
   for (const Span &s : spans) {
@@ -547,27 +551,65 @@ void check_bias(const at::Tensor &bias, int64_t zero, const at::Tensor &q, const
                 " does not reach over the ", s.keys(), " keys and ", s.q_len, " rows from ", s.q, " on");
 }
 
+at::Tensor attend(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, at::IntArrayRef data, double scale, const at::Tensor &bias, int64_t zero) {
+  std::vector<Span> spans = spans_of(data);
+  check_spans(q, k, v, spans);
+  if (bias.defined()) check_bias(bias, zero, q, spans);
+  auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
+  if (!(is_float(q) && is_float(k) && is_float(v) && (!bias.defined() || is_float(bias)))) return composed(q.contiguous(), k, v, spans, scale, bias, zero);
+  if (recorded({&q, &k, &v, &bias})) return Attend::apply(q, k, v, data, scale, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt, zero);
+  const at::Tensor qc = q.contiguous(), bc = bias.defined() ? bias.contiguous() : bias;
+  at::Tensor y = at::empty_like(qc);
+  forward_all(qc, k.contiguous(), v.contiguous(), spans, scale, bias_of(bc, zero), y, nullptr);
+  return y;
+}
+
+// Where the keys of decoding rows lie, int32 on the device; rows i·N/P … of q share prefix i of P.
+struct DecodeKeys {
+  at::Tensor prefix, prefix_len;  // [P]; undefined: none
+  at::Tensor own, own_len;        // [N]
+  int64_t max_prefix, max_own;
+  // The same as spans, [7 N]; waits for the device.
+  std::vector<int64_t> spans() const {
+    auto host = [](const at::Tensor &x) { return x.to(at::kCPU, at::kLong).contiguous(); };
+    const int64_t n = own.size(0), group = prefix.defined() ? n / prefix.size(0) : n;
+    const at::Tensor own_at = host(own), own_n = host(own_len), at = prefix.defined() ? host(prefix) : at::Tensor(), len = prefix.defined() ? host(prefix_len) : at::Tensor();
+    std::vector<int64_t> data;
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t p = i / group;
+      for (int64_t x : {i, int64_t{1}, prefix.defined() ? at.data_ptr<int64_t>()[p] : 0, prefix.defined() ? len.data_ptr<int64_t>()[p] : 0, own_at.data_ptr<int64_t>()[i],
+                        own_n.data_ptr<int64_t>()[i], int64_t{1}})
+        data.push_back(x);
+    }
+    return data;
+  }
+};
+
+void check_decode(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const DecodeKeys &keys) {
+  check_shapes(q, k, v);
+  auto list = [&](const at::Tensor &x, const at::Tensor &y) {
+    return x.defined() && y.defined() && x.dim() == 1 && x.sizes() == y.sizes() && x.scalar_type() == at::kInt && y.scalar_type() == at::kInt && x.device() == q.device() && y.device() == q.device();
+  };
+  TORCH_CHECK(list(keys.own, keys.own_len) && keys.own.size(0) == q.size(0) && keys.max_own > 0, "attend_decode: want starts and lengths of own keys, int32 [", q.size(0),
+              "] where q is, and the longest");
+  TORCH_CHECK(!keys.prefix.defined() || (list(keys.prefix, keys.prefix_len) && keys.prefix.size(0) > 0 && q.size(0) % keys.prefix.size(0) == 0 && keys.max_prefix > 0),
+              "attend_decode: want starts and lengths of prefixes, int32 [P] where q is, P a divisor of ", q.size(0), ", and the longest");
+}
+
 }  // namespace
 
 extern "C" {
 
 const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t n, double scale, Tensor bias, int64_t zero, Tensor *out) {
+  return guard([&] { *out = wrap(attend(*q, *k, *v, ints(data, 7 * n), scale, bias == nullptr ? at::Tensor() : *bias, zero)); });
+}
+
+const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix, Tensor prefix_len, Tensor own, Tensor own_len, int64_t max_prefix, int64_t max_own, double scale, Tensor *out) {
   return guard([&] {
-    std::vector<Span> spans = spans_of(ints(data, 7 * n));
-    check_spans(*q, *k, *v, spans);
-    const at::Tensor b = bias == nullptr ? at::Tensor() : *bias;
-    if (b.defined()) check_bias(b, zero, *q, spans);
-    auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
-    if (!(is_float(*q) && is_float(*k) && is_float(*v) && (!b.defined() || is_float(b)))) {
-      *out = wrap(composed(q->contiguous(), *k, *v, spans, scale, b, zero));
-    } else if (recorded({q, k, v, &b})) {
-      *out = wrap(Attend::apply(*q, *k, *v, ints(data, 7 * n), scale, b.defined() ? c10::optional<at::Tensor>(b) : c10::nullopt, zero));
-    } else {
-      const at::Tensor qc = q->contiguous(), bc = b.defined() ? b.contiguous() : b;
-      at::Tensor y = at::empty_like(qc);
-      forward_all(qc, k->contiguous(), v->contiguous(), spans, scale, bias_of(bc, zero), y, nullptr);
-      *out = wrap(y);
-    }
+    const at::Tensor none;
+    const DecodeKeys keys{prefix == nullptr ? none : *prefix, prefix_len == nullptr ? none : *prefix_len, *own, *own_len, max_prefix, max_own};
+    check_decode(*q, *k, *v, keys);
+    *out = wrap(attend(*q, *k, *v, keys.spans(), scale, at::Tensor(), 0));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "guard.h"
+#include "upload.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -10,6 +11,14 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+
+// x on a device. A copy from the host to CUDA starts in pinned memory and is not waited for; the allocator keeps that
+// memory until it is done. Whole models are not pinned: such memory is the kernel's to the end.
+static at::Tensor moved(const at::Tensor &x, at::Device to) {
+  constexpr size_t kPinned = 256 << 20;
+  if (!to.is_cuda() || !x.is_cpu() || x.numel() == 0 || x.nbytes() > kPinned) return x.to(to);
+  return (x.is_pinned() ? x : x.pin_memory()).to(to, /*non_blocking=*/true);
+}
 
 extern "C" {
 
@@ -38,6 +47,14 @@ const char *fc_copy_out(Tensor x, void *data, int64_t bytes) {
     if (bytes > 0) memcpy(data, host.data_ptr(), bytes);
   });
 }
+const char *fc_pack(Tensor *xs, int64_t n, Tensor *out) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    std::vector<at::Tensor> bytes;
+    for (int64_t i = 0; i < n; i++) bytes.push_back(xs[i]->detach().reshape({-1}).contiguous().view(at::kByte));
+    *out = wrap(bytes.size() == 1 ? bytes[0] : at::cat(bytes));
+  });
+}
 const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out) {
   return guard([&] {
     auto opt = at::TensorOptions(static_cast<at::ScalarType>(dtype));
@@ -48,11 +65,27 @@ const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dty
 const char *fc_copy_(Tensor dst, Tensor src) {
   return guard([&] {
     at::NoGradGuard no_grad;
-    dst->copy_(*src);
+    dst->copy_(*src, /*non_blocking=*/dst->is_cuda() && src->is_cpu() && src->is_pinned());
   });
 }
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out) {
-  return guard([&] { *out = wrap(x->to(like->device())); });
+  return guard([&] { *out = wrap(moved(*x, like->device())); });
+}
+bool fc_is_cuda(Tensor x) { return x->is_cuda(); }
+const char *fc_staging(int64_t bytes, Tensor *out, void **data) {
+  return guard([&] {
+    at::Tensor t = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(torch::cuda::is_available()));
+    *data = t.data_ptr();
+    *out = wrap(std::move(t));
+  });
+}
+const char *fc_view(Tensor buffer, int64_t offset, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out) {
+  return guard([&] {
+    const auto type = static_cast<at::ScalarType>(dtype);
+    int64_t n = 1;
+    for (int64_t i = 0; i < dims; i++) n *= shape[i];
+    *out = wrap(buffer->narrow(0, offset, n * static_cast<int64_t>(c10::elementSize(type))).view(type).view(ints(shape, dims)));
+  });
 }
 void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *requires_grad) {
   *dims = x->dim();

@@ -24,6 +24,7 @@ void fc_free(Tensor *tensors, int64_t n);
 const char *fc_from_data(const void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out);  // copies
 const char *fc_from_static(void *data, int8_t dtype, const int64_t *shape, int64_t dims, Tensor *out);  // does not copy: data outlives out
 const char *fc_copy_out(Tensor x, void *data, int64_t bytes);  // device → host, contiguous; waits for the device
+const char *fc_pack(Tensor *xs, int64_t n, Tensor *out);  // the bytes of xs, row-major, one after another [bytes] uint8 on their device
 const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out);
 const char *fc_copy_(Tensor dst, Tensor src);
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out);  // x on the device of like, the same memory when it is there
@@ -60,7 +61,7 @@ const char *fc_topk(Tensor x, int64_t k, int64_t dim, Tensor *values, Tensor *in
 const char *fc_layer_norm(Tensor x, Tensor weight, Tensor bias, double eps, Tensor *out);  // over the last dim
 const char *fc_normalize(Tensor x, double eps, Tensor *out);  // x / max(|x|₂, eps) over the last dim
 const char *fc_all_finite(Tensor x, bool *out);
-const char *fc_sum_squares(Tensor x, double *out);  // Σ x² in double, the same for any thread count
+const char *fc_sum_squares(Tensor x, Tensor *out);  // Σ x² [1] in float64 where x lies, the same for any thread count
 
 // --- rows: fused passes over the last dimension (rows.cc)
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref_or_null, Tensor *logp, Tensor *entropy, Tensor *kl);
@@ -71,6 +72,8 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out);  // silu(gate)·up
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out);  // x [N, H, D], cos and sin [N, D/2] float32
 const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor bias_or_null, int64_t zero, Tensor *out);  // spans [n, 7] as Go's Span
+const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix_or_null, Tensor prefix_len_or_null, Tensor own, Tensor own_len, int64_t max_prefix,
+                             int64_t max_own, double scale, Tensor *out);  // as Go's DecodeSpans
 const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor a, Tensor b, double scale, Tensor *out);
 const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy);
 const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out);
@@ -111,8 +114,10 @@ const char *fc_param_part(Tensor param, int64_t dim, int64_t start, int64_t leng
 // g' = grad·grad_scale; AdamW (Loshchilov & Hutter 2019) with bias correction for step (1-based).
 // clear: the gradient is set to zero after it was read.
 // lr, weight_decay are per-element scales when lr_scale/decay_mask are given (may be NULL).
-const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask,
-                     double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step, bool clear);
+// With squares (Σ grad² [1] float64) grad_scale is the largest norm instead (0: none), and the factor min(1, grad_scale/(norm + 1e-6))
+// is computed from it. guard: nothing changes where squares or one of losses [n] (may be NULL) is not finite.
+const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, Tensor squares_or_null,
+                     Tensor losses_or_null, bool guard, double grad_scale, double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step, bool clear);
 
 // --- random numbers
 const char *fc_generator(uint64_t seed, const char *device, Generator *out);
@@ -131,6 +136,8 @@ void fc_set_deterministic(bool on);
 bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);
+const char *fc_cuda_describe(int device, const char **out);  // name, capability, multiprocessors, runtime, driver, bf16, flash, NVRTC; tabs between
+const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak);  // bytes [6]: free, total, allocated, its peak, reserved, its peak
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"fulcrum/configs"
+	"fulcrum/internal/program"
+	"fulcrum/reports/page"
+)
+
+// helpWidth is the width that every help text keeps to.
+const helpWidth = 80
+
+// helpName is the command that prints help.
+const helpName = "help"
+
+// command is a line of the list of commands.
+type command struct{ name, does string }
+
+// commandGroups are the commands in the order in which a user meets them.
+func commandGroups() []struct {
+	title    string
+	commands []command
+} {
+	return []struct {
+		title    string
+		commands []command
+	}{
+		{"Runs and sweeps", []command{
+			{"board", "runs and sweeps in a browser, live"},
+			{"ls", "list runs: how each ended, what it came to"},
+			{"status", "how far a run or the jobs of a sweep are"},
+			{"resume", "go on with an interrupted run or sweep"},
+			{"attach", "follow a sweep until it ends"},
+		}},
+		{"Results", []command{
+			{"report", "write a report again, or compare runs"},
+			{"diff", "settings, data and code that differ between two"},
+			{"export", "tables as CSV, JSON, LaTeX, Markdown or Parquet"},
+			{"verify", "compute every number of a report again"},
+			{"checkpoint", "inspect, verify or export weights"},
+		}},
+		{"Before a run", []command{
+			{"data", "what a data file holds, and whether it can be used"},
+			{explainName, "which file or override set a key, and its meaning"},
+			{"doctor", "what works on this machine"},
+			{"selftest", "a few training steps against PyTorch's losses"},
+			{"bench", "training speed on named workloads"},
+			{"lever-plus", "the Python reference's command line"},
+		}},
+	}
+}
+
+// examples are what a new user types, with what it does.
+func examples() [][2]string {
+	return [][2]string{
+		{"exp=okvqa_v3", "train on the built-in data"},
+		{"data=beams data.beams=F data.embeddings=F", "on your own data"},
+		{"exp=okvqa_v3 grpo.lr=1e-4 seed=1", "change settings"},
+		{"-m exp=okvqa_v3 seed=0,1,2", "sweep: a run for each value"},
+		{"exp=okvqa_v3 dry_run=true", "check, and train nothing"},
+		{"resume DIR", "go on after Ctrl-C"},
+		{"exp=okvqa_v3 --cfg job", "the whole configuration"},
+	}
+}
+
+// overview is what the program prints where it was told nothing: examples, then the commands.
+func (s *session) overview() string {
+	var b strings.Builder
+	name := program.Name()
+	b.WriteString("Train policies with SFT, RCE and GRPO, and tell whether they got better.\n\n")
+	for _, e := range examples() {
+		fmt.Fprintf(&b, "  %-50s  # %s\n", name+" "+e[0], e[1])
+	}
+	listed := map[string]bool{}
+	for _, group := range commandGroups() {
+		fmt.Fprintf(&b, "\n%s:\n", group.title)
+		for _, c := range group.commands {
+			fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.does)
+			listed[c.name] = true
+		}
+	}
+	others := slices.DeleteFunc(s.verbs.Names(), func(name string) bool { return listed[name] })
+	if len(others) > 0 {
+		fmt.Fprintf(&b, "\nOthers: %s\n", strings.Join(others, ", "))
+	}
+	fmt.Fprintf(&b, "\n%[1]s help COMMAND says more of one; %[1]s --help lists flags and groups.\n", name)
+	return folded(b.String())
+}
+
+// help is what --help prints of our own configuration: examples and commands, flags, then groups.
+func (s *session) help(c *configs.Composed) (string, error) {
+	groups, err := c.Groups()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(s.overview())
+	b.WriteString("\nFlags (as Hydra's):\n" + flagList() + "\nGroups, chosen by GROUP=OPTION:\n")
+	for _, g := range groups {
+		fmt.Fprintf(&b, "  %-15s %s\n", g.Name, strings.Join(g.Options, ", "))
+	}
+	name := program.Name()
+	fmt.Fprintf(&b, "\nEvery key can be set, KEY=VALUE. %[1]s --cfg job prints them all, with groups and\noverrides applied; "+
+		"%[1]s explain KEY says what one means.\n", name)
+	return folded(b.String()), nil
+}
+
+// flagList is a line for each flag of a run.
+func flagList() string {
+	var b strings.Builder
+	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) {
+		if "--"+f.Name == experimentalRerun {
+			return
+		}
+		names := "--" + f.Name
+		for _, s := range shortNames {
+			if s[1] == names {
+				names = s[0] + ", " + names
+			}
+		}
+		if f.Shorthand != "" {
+			names = "-" + f.Shorthand + ", " + names
+		}
+		text, _, _ := strings.Cut(f.Usage, " (short:")
+		fmt.Fprintf(&b, "  %-23s %s\n", names, text)
+	})
+	return b.String()
+}
+
+// helpOf prints the help of a command, or the overview.
+func (s *session) helpOf(args []string) error {
+	if len(args) == 0 {
+		return s.write(s.overview(), nil)
+	}
+	return s.verb(args[0], []string{"--help"})
+}
+
+// folded breaks the lines of a help text that are wider than helpWidth. Lines of prose that follow each other are one
+// paragraph; a line in columns goes on below its last column.
+func folded(text string) string {
+	var b strings.Builder
+	var prose []string
+	flush := func() {
+		if len(prose) > 0 {
+			b.WriteString(page.Fold(strings.Join(prose, " "), helpWidth, 0) + "\n")
+			prose = nil
+		}
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		isProse := line != "" && line[0] != ' ' && !strings.HasPrefix(line, program.Name()+" ") && !strings.HasPrefix(line, "run ")
+		if isProse {
+			if prose = append(prose, line); strings.HasSuffix(line, ":") && !strings.Contains(line, " ") {
+				flush()
+			}
+			continue
+		}
+		flush()
+		b.WriteString(page.Fold(line, helpWidth, columnOf(line)) + "\n")
+	}
+	flush()
+	return b.String()
+}
+
+// columnOf is where the text of a line in columns goes on: below its last column, else four places in.
+func columnOf(line string) int {
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	if at := strings.LastIndex(strings.TrimRight(line, " "), "  "); at >= indent && at+2 <= helpWidth/2 {
+		return utf8.RuneCountInString(line[:at+2])
+	}
+	return indent + 4
+}
+
+// asCalled names the program in the commands of a message as it was called, so that they can be pasted.
+func (s *session) asCalled(message string) string { return asCalled(message, s.verbs.Names()) }
+
+func asCalled(message string, verbs []string) string { return calledAs(message, program.Name(), verbs) }
+
+// calledAs puts name for run where a command follows.
+func calledAs(message, name string, verbs []string) string {
+	commands := regexp.MustCompile(`(^|[\s(` + "`" + `])run (` + strings.Join(verbs, "|") + `|--?[a-z]|[a-z_/]+=)`)
+	return commands.ReplaceAllStringFunc(message, func(found string) string {
+		at := strings.Index(found, "run ")
+		return found[:at] + name + found[at+len("run"):]
+	})
+}

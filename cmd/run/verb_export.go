@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/tasks"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/compare"
+	"fulcrum/reports/export"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/runreport"
+)
+
+// tableFormats are the ways to write a table.
+func tableFormats() map[string]func(*page.Table, io.Writer) error {
+	return map[string]func(*page.Table, io.Writer) error{"csv": (*page.Table).CSV, "json": (*page.Table).JSON,
+		"latex": (*page.Table).LaTeX, "markdown": (*page.Table).Markdown, "parquet": (*page.Table).Parquet}
+}
+
+// exported are the tables that there are of runs.
+func exported() map[string]func([]export.Folder) (*page.Table, error) {
+	return map[string]func([]export.Folder) (*page.Table, error){
+		"runs": export.Runs, "metrics": export.Metrics, "evals": export.Evaluations}
+}
+
+// exportVerb writes tables of runs for programs and papers.
+func exportVerb() *verb {
+	f := noFlags()
+	what := f.String("what", "runs", "runs, metrics, evals or table")
+	format := f.String("format", "csv", "csv, json, latex, markdown or parquet")
+	out := f.String("out", "", "file to write; default: the standard output")
+	return &verb{
+		usage: `run export outputs --what runs --format csv
+run export RUN_FOLDER --what metrics --format parquet --out metrics.parquet
+run export RUN_FOLDER RUN_FOLDER --what table --format latex
+
+run export PATH… --what runs|metrics|evals|table
+    --format csv|json|latex|markdown|parquet [--out FILE]
+Writes a table of the runs at and below folders: a row for each run, for each
+line of metrics.jsonl, for each evaluation with its intervals, or the tables of
+the report: of a run's results, of a sweep, of the comparison of several runs.
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			if len(args) == 0 {
+				return usage.Errorf("want: run export PATH… --what runs|metrics|evals|table --format csv|json|latex|markdown|parquet")
+			}
+			write, ok := tableFormats()[*format]
+			if !ok {
+				return usage.Errorf("%v", registry.Unknown("--format", *format, slices.Sorted(maps.Keys(tableFormats()))))
+			}
+			tables, err := exportTables(args, *what)
+			if err != nil {
+				return err
+			}
+			if together := *format != "latex" && *format != "markdown"; *what == "table" && together {
+				tables = []*page.Table{export.Merge(tables)}
+			}
+			if *out == "" {
+				return writeTables(s.out, tables, write)
+			}
+			if err := tasks.PrepareOut("--out", *out, nil); err != nil {
+				return err
+			}
+			file, err := atomicfile.Create(*out)
+			if err != nil {
+				return err
+			}
+			defer file.Abort()
+			if err := writeTables(file, tables, write); err != nil {
+				return err
+			}
+			return file.Commit()
+		},
+	}
+}
+
+// writeTables writes tables with an empty line between them.
+func writeTables(w io.Writer, tables []*page.Table, write func(*page.Table, io.Writer) error) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	for i, t := range tables {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := write(t, out); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// exportTables reads what is asked for of the runs at and below paths.
+func exportTables(paths []string, what string) ([]*page.Table, error) {
+	if what == "table" && len(paths) == 1 && ledger.Exists(paths[0]) {
+		return sweep.Tables(paths[0])
+	}
+	folders, err := runFolders(paths)
+	if err != nil {
+		return nil, err
+	}
+	if len(folders) == 0 {
+		return nil, usage.Errorf("%s: no run folder there or below", strings.Join(paths, ", "))
+	}
+	if what != "table" {
+		read, ok := exported()[what]
+		if !ok {
+			return nil, usage.Errorf("%v", registry.Unknown("--what", what, append(slices.Sorted(maps.Keys(exported())), "table")))
+		}
+		t, err := read(folders)
+		return []*page.Table{t}, err
+	}
+	var tables []*page.Table
+	if len(folders) == 1 {
+		run, err := record.ReadRun(folders[0].Dir)
+		if err != nil {
+			return nil, err
+		}
+		if tables, err = runreport.Tables(run); err != nil {
+			return nil, err
+		}
+	} else {
+		dirs := make([]string, len(folders))
+		for i, f := range folders {
+			dirs[i] = f.Dir
+		}
+		d, err := compare.Compare(dirs)
+		if err != nil {
+			return nil, err
+		}
+		tables = d.Tables
+	}
+	if len(tables) == 0 {
+		return nil, fmt.Errorf("%s: no results yet, and so no table of them", filepath.Clean(paths[0]))
+	}
+	return tables, nil
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/export"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+)
+
+// jsonFlag adds --json to a command's flags.
+func jsonFlag(f *pflag.FlagSet) *bool { return f.Bool("json", false, "print one JSON document") }
+
+// writeJSON prints one JSON document.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// lsVerb lists runs.
+func lsVerb() *verb {
+	f := noFlags()
+	where := f.StringArray("where", nil, "only runs with this value of a column or a configuration key")
+	by := f.String("sort", "", "metric to sort by, best first")
+	asJSON := jsonFlag(f)
+	return &verb{
+		usage: `run ls
+run ls DIR… --where state=done --where grpo.lr=1e-4 --sort val/reward
+
+run ls [DIR…] [--where KEY=VALUE]… [--sort METRIC] [--json]
+Lists the runs below folders (outputs and multirun), newest last: how each
+ended and what it came to. KEY is a column of --json or a configuration key;
+METRIC is a column or a metric of the last epoch.
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			runs, err := listed(args, *where)
+			if err != nil {
+				return err
+			}
+			if err := sortRuns(runs, *by); err != nil {
+				return err
+			}
+			if *asJSON {
+				return export.Table(runs).JSON(s.out)
+			}
+			if len(runs) == 0 {
+				fmt.Fprintln(s.out, "no runs")
+				return nil
+			}
+			return shortList(runs, *by).ConsoleWithin(s.out, stdout.Width())
+		},
+	}
+}
+
+// runFolders are the runs at and below paths, each once.
+func runFolders(paths []string) ([]export.Folder, error) {
+	var out []export.Folder
+	seen := map[string]bool{}
+	for _, path := range paths {
+		if err := runfolder.CheckExists(path); err != nil {
+			return nil, err
+		}
+		dirs, err := runfolder.Find(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range dirs {
+			if !seen[dir] {
+				out = append(out, export.Folder{Dir: dir, State: runfolder.State(dir)})
+			}
+			seen[dir] = true
+		}
+	}
+	return out, nil
+}
+
+// listed reads the runs below the folders that fit all conditions.
+func listed(paths, where []string) ([]*export.Run, error) {
+	if len(paths) == 0 {
+		for _, usual := range []string{"outputs", "multirun"} {
+			if _, err := os.Stat(usual); err == nil {
+				paths = append(paths, usual)
+			}
+		}
+	}
+	folders, err := runFolders(paths)
+	if err != nil {
+		return nil, err
+	}
+	known := len(where) == 0
+	var runs []*export.Run
+	for _, folder := range folders {
+		r, err := export.Read(folder)
+		if err != nil {
+			return nil, err
+		}
+		fits := true
+		for _, condition := range where {
+			ok, has, err := holds(r, condition)
+			if err != nil {
+				return nil, err
+			}
+			fits, known = fits && ok, known || has
+		}
+		if fits {
+			runs = append(runs, r)
+		}
+	}
+	if !known && len(folders) > 0 {
+		return nil, usage.Errorf("--where %s: no run has such a column or configuration key", strings.Join(where, " --where "))
+	}
+	return runs, nil
+}
+
+// holds reports whether a run fulfils KEY=VALUE, and whether it has the key at all.
+func holds(r *export.Run, condition string) (ok, has bool, err error) {
+	key, want, cut := strings.Cut(condition, "=")
+	if !cut || key == "" {
+		return false, false, usage.Errorf("--where %s: want KEY=VALUE", condition)
+	}
+	value := r.Value(key)
+	if value == nil {
+		setting, there, err := r.Setting(key)
+		if err != nil || !there {
+			return false, false, err
+		}
+		value = setting
+	}
+	got := fmt.Sprint(value)
+	x, errX := strconv.ParseFloat(got, 64)
+	y, errY := strconv.ParseFloat(want, 64)
+	return got == want || errX == nil && errY == nil && x == y, true, nil
+}
+
+// sortRuns puts the best run first by a metric, those that do not have it last; without a metric the newest last.
+func sortRuns(runs []*export.Run, metric string) error {
+	if metric == "" {
+		slices.SortStableFunc(runs, func(a, b *export.Run) int { return cmp.Compare(text(a, "start"), text(b, "start")) })
+		return nil
+	}
+	if len(runs) > 0 && !slices.ContainsFunc(runs, func(r *export.Run) bool { return r.Value(metric) != nil }) {
+		var columns []string
+		for _, r := range runs {
+			columns = append(columns, r.Order...)
+		}
+		slices.Sort(columns)
+		return usage.Errorf("%v, or a metric of the last epoch", registry.Unknown("--sort", metric, slices.Compact(columns)))
+	}
+	sign := -1
+	if (sweeper.Objective{Name: filepath.Base(metric)}).Minimizes(false) || strings.HasSuffix(metric, "_seconds") {
+		sign = 1
+	}
+	number := func(r *export.Run) float64 {
+		switch v := r.Value(metric).(type) {
+		case float64:
+			if !math.IsNaN(v) {
+				return float64(sign) * v
+			}
+		case int:
+			return float64(sign * v)
+		}
+		return math.Inf(1)
+	}
+	slices.SortStableFunc(runs, func(a, b *export.Run) int { return cmp.Compare(number(a), number(b)) })
+	return nil
+}
+
+// text is a column of a run as text, "" where there is none.
+func text(r *export.Run, column string) string {
+	s, _ := r.Values[column].(string)
+	return s
+}
+
+// shortList is the table of a terminal of 80 columns; metric is one to be shown beside the best value, "" for none.
+func shortList(runs []*export.Run, metric string) *page.Table {
+	t := page.NewData("", "run", "state", "what", "best", "time")
+	if metric != "" && metric != "best" {
+		t.Columns = append(t.Columns, page.NewData("", metric).Columns...)
+	}
+	for i := 3; i < len(t.Columns); i++ {
+		t.Columns[i].Right = true
+	}
+	for _, r := range runs {
+		best, took := "", ""
+		if x, ok := r.Values["best"].(float64); ok {
+			best = page.Sig(x, 4) + " " + text(r, "best_metric")
+		}
+		if x, ok := r.Values["wall_seconds"].(float64); ok {
+			took = page.Duration(x)
+		}
+		state := text(r, "state")
+		if r.Summary != nil && len(r.Summary.Warnings) > 0 && state == record.StateDone {
+			state += " !"
+		}
+		row := []any{clipPath(r.Dir, 32), state, page.Clip(text(r, "title"), 14), best, took}
+		if len(t.Columns) > len(row) {
+			row = append(row, r.Value(metric))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// clipPath shortens a path to width characters; its end tells it apart.
+func clipPath(path string, width int) string {
+	runes := []rune(path)
+	if len(runes) <= width {
+		return path
+	}
+	return "…" + string(runes[len(runes)-width+1:])
+}

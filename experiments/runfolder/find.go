@@ -1,0 +1,48 @@
+package runfolder
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxDepth is how far below a folder runs are looked for: multirun/DATE/TIME/N, and a few folders more.
+const maxDepth = 7
+
+// Find returns the run folders at or below root, in order of their names. Hidden folders and links are left out.
+func Find(root string) ([]string, error) {
+	var found []string
+	if target, err := filepath.EvalSymlinks(root); err == nil && IsRun(target) {
+		return []string{root}, nil
+	}
+	depth := strings.Count(filepath.Clean(root), string(filepath.Separator))
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == root:
+			return err
+		case err != nil: // a folder that may not be read, or is gone by now
+			return nil
+		case !entry.IsDir():
+			return nil
+		case path != root && strings.HasPrefix(entry.Name(), "."), strings.Count(path, string(filepath.Separator))-depth > maxDepth:
+			return fs.SkipDir
+		case IsRun(path):
+			found = append(found, path)
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found, err
+}
+
+// State says of a run that has not ended whether its process is at work: running or killed; "" of one that has ended.
+func State(dir string) string {
+	if Locked(dir) {
+		return "running"
+	}
+	if _, err := os.Stat(filepath.Join(dir, "summary.json")); err != nil {
+		return "killed"
+	}
+	return ""
+}

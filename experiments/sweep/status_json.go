@@ -1,0 +1,78 @@
+package sweep
+
+import (
+	"path/filepath"
+	"slices"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/reports/record"
+)
+
+// Status is what run status --json prints: of a run its own fields, of a sweep those of its jobs too.
+type Status struct {
+	Folder  string      `json:"folder"`
+	Kind    string      `json:"kind"`    // run or sweep
+	State   string      `json:"state"`   // of a run: running, killed, done, …; of a sweep: running, stopped or ended
+	Phase   string      `json:"phase"`   // of a run: of its last finished epoch
+	Epoch   int         `json:"epoch"`   // the same; 0: none
+	Sweeper string      `json:"sweeper"` // of a sweep, as what follows
+	Trials  int         `json:"trials"`  // that a sweeper will make; 0: the jobs are all
+	Jobs    []JobStatus `json:"jobs"`    // by number
+}
+
+// JobStatus is one job of a sweep.
+type JobStatus struct {
+	Number     int                `json:"number"`
+	Folder     string             `json:"folder"`
+	State      string             `json:"state"` // queued, running, done, pruned, failed, lost or skipped
+	Cause      string             `json:"cause"` // why it failed or is lost
+	Overrides  []string           `json:"overrides"`
+	Objectives []ledger.Objective `json:"objectives"` // empty while unknown
+	Epochs     int                `json:"epochs"`
+	Seconds    float64            `json:"seconds"`
+	Attempts   int                `json:"attempts"`
+}
+
+// ReadStatus returns how far a run or a sweep is.
+func ReadStatus(dir string) (Status, error) {
+	if err := checkStatus(dir); err != nil {
+		return Status{}, err
+	}
+	out := Status{Folder: dir, Kind: "run", Jobs: []JobStatus{}}
+	if !ledger.Exists(dir) {
+		rows, err := record.ReadRun(dir)
+		if err != nil {
+			return out, err
+		}
+		if n := len(rows.Epochs); n > 0 {
+			out.Phase, out.Epoch = rows.Epochs[n-1].Phase, rows.Epochs[n-1].Epoch
+		}
+		if out.State = runfolder.State(dir); out.State == "" && rows.Summary != nil {
+			out.State = rows.Summary.State
+		}
+		return out, nil
+	}
+	s, jobs, err := observed(dir)
+	if err != nil {
+		return out, err
+	}
+	out.Kind, out.Sweeper, out.Trials = "sweep", s.Sweeper, s.Trials
+	ended := !slices.ContainsFunc(jobs, func(j ledger.Job) bool { return !launcher.Ended(j.State) }) && len(jobs) >= s.Trials
+	switch {
+	case runfolder.Locked(dir):
+		out.State = "running"
+	case ended:
+		out.State = "ended"
+	default:
+		out.State = "stopped"
+	}
+	for _, j := range jobs {
+		out.Jobs = append(out.Jobs, JobStatus{
+			Number: j.Num, Folder: filepath.Join(dir, j.Dir), State: j.State, Cause: j.Cause, Overrides: append([]string{}, j.Overrides...),
+			Objectives: append([]ledger.Objective{}, j.Objectives...), Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts,
+		})
+	}
+	return out, nil
+}

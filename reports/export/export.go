@@ -1,0 +1,295 @@
+// Package export makes tables of runs, for programs and papers: a row for each run, each line of metrics.jsonl, or each
+// evaluation with its intervals.
+//
+//	table, err := export.Runs(folders)
+//	err = table.CSV(os.Stdout)
+package export
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// Folder is a run folder and the state that its process is known to be in; "": as its summary says.
+type Folder struct{ Dir, State string }
+
+// Run is what a row says of a run: the first columns by name, its results, its overrides.
+type Run struct {
+	Folder
+	Summary *record.Summary // nil: it has not ended
+	Values  map[string]any  // by column
+	Order   []string        // of the columns
+}
+
+// Read reads the summary of a run folder, the only file of it that is read.
+func Read(f Folder) (*Run, error) {
+	s, err := record.ReadSummary(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Folder: f, Summary: s, Values: map[string]any{}}
+	r.set("run", filepath.ToSlash(f.Dir))
+	switch {
+	case f.State != "":
+		r.set("state", f.State)
+	case s == nil:
+		r.set("state", "not ended")
+	default:
+		r.set("state", s.State)
+	}
+	if s == nil {
+		return r, nil
+	}
+	r.set("task", s.Task)
+	r.set("title", s.Title)
+	r.set("data", s.Data.Name)
+	r.set("seed", int(s.Seed))
+	r.set("device", s.Device)
+	r.set("start", s.Start)
+	r.set("wall_seconds", s.WallSeconds)
+	var names []string
+	epochs, steps := 0, 0
+	for _, p := range s.Phases {
+		names = append(names, p.Name)
+		epochs, steps = epochs+p.Epochs, steps+p.Steps
+	}
+	r.set("phases", strings.Join(names, " "))
+	r.set("epochs", epochs)
+	r.set("steps", steps)
+	if b := s.Best; b != nil {
+		r.set("best_metric", b.Metric)
+		r.set("best", float64(b.Value))
+		r.set("best_phase", b.Phase)
+		r.set("best_epoch", b.Epoch)
+		r.set("best_checkpoint", b.Checkpoint)
+	}
+	r.set("overrides", page.ShellCommand(s.Overrides))
+	for _, e := range endings(s.Evaluations) {
+		r.set(e.Split+"/"+e.Metric, e.Mean)
+		r.set(e.Split+"/"+e.Metric+"_se", e.SE)
+	}
+	return r, nil
+}
+
+func (r *Run) set(column string, value any) {
+	if _, known := r.Values[column]; !known {
+		r.Order = append(r.Order, column)
+	}
+	r.Values[column] = value
+}
+
+// Value returns a column of the row, else a metric of the run's last epoch, nil where there is neither.
+func (r *Run) Value(name string) any {
+	if v, ok := r.Values[name]; ok {
+		return v
+	}
+	if r.Summary != nil && len(r.Summary.Phases) > 0 {
+		if v, ok := r.Summary.Phases[len(r.Summary.Phases)-1].Final[name]; ok {
+			return float64(v)
+		}
+	}
+	return nil
+}
+
+// Setting returns a value of the run's configuration, as YAML in a line, and whether it is there.
+func (r *Run) Setting(key string) (string, bool, error) {
+	settings, err := settingsOf(r.Dir)
+	value, ok := settings[key]
+	return value, ok, err
+}
+
+// settingsOf reads the configuration of a run, flat.
+func settingsOf(dir string) (map[string]string, error) {
+	run := &record.Run{Dir: dir}
+	if err := run.ReadConfig(); err != nil {
+		return nil, err
+	}
+	flat := map[string]string{}
+	if run.Tree != nil {
+		record.Flatten(flat, "", run.Tree)
+	}
+	return flat, nil
+}
+
+// endings are the evaluations of what a run ended with, one of each split and metric: its best policy, or its last phase.
+func endings(evaluations []record.StageResult) []record.StageResult {
+	var out []record.StageResult
+	for _, e := range evaluations {
+		if !results.Trained(e.Policy) {
+			continue
+		}
+		same := func(o record.StageResult) bool { return o.Split == e.Split && o.Metric == e.Metric }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i] = e
+		} else {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Table makes a table of rows, with the columns that any of them has.
+func Table(runs []*Run) *page.Table {
+	var names []string
+	for _, r := range runs {
+		for _, name := range r.Order {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	t := page.NewData("Runs", names...)
+	for _, r := range runs {
+		row := make([]any, len(names))
+		for i, name := range names {
+			row[i] = r.Values[name]
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	alignNumbers(t)
+	return t
+}
+
+// alignNumbers aligns to the right what holds no text.
+func alignNumbers(t *page.Table) {
+	for i := range t.Columns {
+		t.Columns[i].Right = !slices.ContainsFunc(t.Rows, func(row []any) bool {
+			_, text := row[i].(string)
+			return text
+		})
+	}
+}
+
+// Runs is a row for each run: how it ended, what it came to, and the settings in which the runs differ.
+func Runs(folders []Folder) (*page.Table, error) {
+	var runs []*Run
+	var settings []map[string]string
+	keys := map[string]bool{}
+	for _, f := range folders {
+		r, err := Read(f)
+		if err != nil {
+			return nil, err
+		}
+		flat, err := settingsOf(f.Dir)
+		if err != nil {
+			return nil, err
+		}
+		for key := range flat {
+			keys[key] = true
+		}
+		runs, settings = append(runs, r), append(settings, flat)
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		differ := slices.ContainsFunc(settings, func(s map[string]string) bool { return s[key] != settings[0][key] })
+		for i, r := range runs {
+			if value, ok := settings[i][key]; ok && differ && key != "seed" {
+				r.set(key, typed(value))
+			}
+		}
+	}
+	return Table(runs), nil
+}
+
+// typed is a setting as a number or a truth value where it is one.
+func typed(value string) any {
+	if n, err := strconv.Atoi(value); err == nil {
+		return n
+	}
+	if x, err := strconv.ParseFloat(value, 64); err == nil {
+		return x
+	}
+	switch value {
+	case "true", "false":
+		return value == "true"
+	case "null":
+		return nil
+	}
+	return value
+}
+
+// Evaluations is a row for each policy of each run on each split and metric, with its gains over the yardsticks: mean,
+// interval, corrected p-value and verdict.
+func Evaluations(folders []Folder) (*page.Table, error) {
+	t := page.NewData("Evaluations", "run", "split", "metric", "shots", "policy", "phase", "epoch", "queries", "mean", "se")
+	yards := results.Yardsticks()
+	for _, y := range yards {
+		over := "over_" + strings.ReplaceAll(strings.TrimSuffix(y.Short, " policy"), " ", "_")
+		for _, what := range []string{"", "_low", "_high", "_p", "_verdict"} {
+			t.Columns = append(t.Columns, page.NewData("", over+what).Columns...)
+		}
+	}
+	for _, f := range folders {
+		run, err := record.ReadRun(f.Dir)
+		if err != nil {
+			return nil, err
+		}
+		stages, err := results.StagesOf(run)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range stages {
+			row := []any{filepath.ToSlash(f.Dir), s.Split, s.Metric, s.Shots, s.Policy, s.Phase, s.Epoch, s.Queries, s.Mean, s.SE}
+			for _, y := range yards {
+				row = append(row, gain(*y.Gain(&s))...)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	alignNumbers(t)
+	return t, nil
+}
+
+// gain is a comparison as cells: mean, interval, p-value, verdict.
+func gain(p *stats.Paired) []any {
+	if p == nil {
+		return []any{nil, nil, nil, nil, nil}
+	}
+	return []any{p.Mean, p.Interval.Low, p.Interval.High, p.PHolm, string(p.Verdict)}
+}
+
+// Merge makes one table of several: the first column names the table that a row is of, the others are all columns that
+// any has. A column without a name is the verdict beside the one before it.
+func Merge(tables []*page.Table) *page.Table {
+	var names []string
+	columns := make([][]int, len(tables)) // of each table, where its columns went
+	for k, t := range tables {
+		last := ""
+		for i, name := range t.Names() {
+			switch {
+			case name == "" && i == 0:
+				name = "row"
+			case name == "":
+				name = last + ", verdict"
+			case slices.Contains(t.Names()[:i], name):
+				name = fmt.Sprintf("%s (%d)", name, i+1)
+			}
+			last = name
+			at := slices.Index(names, name)
+			if at < 0 {
+				at, names = len(names), append(names, name)
+			}
+			columns[k] = append(columns[k], at)
+		}
+	}
+	out := page.NewData("", append([]string{"table"}, names...)...)
+	for k, t := range tables {
+		for _, row := range t.Rows {
+			cells := make([]any, 1+len(names))
+			cells[0] = t.Title
+			for i, cell := range row {
+				cells[1+columns[k][i]] = cell
+			}
+			out.Rows = append(out.Rows, cells)
+		}
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package export
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+)
+
+// Metrics is a row for each line of metrics.jsonl of every run, read while it is written out: a run may have a million.
+// A torn last line is left out; another damaged line is an error, and so is a file that changes in between.
+func Metrics(folders []Folder) (*page.Table, error) {
+	known := map[string]bool{}
+	for _, f := range folders {
+		if err := eachRow(f.Dir, func(row record.Row) error {
+			for name := range row.Fields {
+				known[name] = true
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	names := make([]string, 0, len(known))
+	for name := range known {
+		names = append(names, name)
+	}
+	record.NewMetricOrder().Sort(names)
+	fixed := []string{"run", "kind", "phase", "epoch", "step", "global_step", "time"}
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(fixed, name) })
+	t := page.NewData("Metrics", append(fixed, names...)...)
+	t.Stream = func(yield func([]any) bool) {
+		for _, f := range folders {
+			stopped := errors.New("no more rows are wanted")
+			err := eachRow(f.Dir, func(r record.Row) error {
+				row := []any{filepath.ToSlash(f.Dir), r.Kind, r.Phase, r.Epoch, r.Step, r.GlobalStep, r.Time}
+				for _, name := range names {
+					row = append(row, fieldCell(r, name))
+				}
+				if !yield(row) {
+					return stopped
+				}
+				return nil
+			})
+			if err != nil { // it was read whole a moment ago; what is wanted no more needs no word either
+				return
+			}
+		}
+	}
+	return t, nil
+}
+
+// fieldCell is a field of a row as a cell; a list is text, as JSON writes it.
+func fieldCell(r record.Row, name string) any {
+	value, there := r.Fields[name]
+	if x, ok := r.Number(name); ok {
+		return x
+	}
+	switch v := value.(type) {
+	case bool, string:
+		return v
+	}
+	if !there {
+		return nil
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return string(text)
+}
+
+// eachRow calls do with every whole line of metrics.jsonl; an absent file has none.
+func eachRow(dir string, do func(record.Row) error) error {
+	path := filepath.Join(dir, record.MetricsFile)
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<16)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		row, err := record.ParseRow(line)
+		if err != nil {
+			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
+		}
+		if err := do(row); err != nil {
+			return err
+		}
+	}
+}

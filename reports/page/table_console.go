@@ -1,0 +1,155 @@
+package page
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+)
+
+// Console writes the table for a terminal, with a line under its header only.
+func (t *Table) Console(w io.Writer) error {
+	header := make([]string, len(t.Columns))
+	align := tw.CellAlignment{PerColumn: make([]tw.Align, len(t.Columns))}
+	for i, c := range t.Columns {
+		header[i], align.PerColumn[i] = PlainText(c.Name), tw.AlignLeft
+		if c.Right {
+			align.PerColumn[i] = tw.AlignRight
+		}
+	}
+	lines := tw.Lines{ShowTop: tw.Off, ShowBottom: tw.Off, ShowHeaderLine: tw.On, ShowFooterLine: tw.Off}
+	var buf strings.Builder
+	table := tablewriter.NewTable(&buf,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders:  tw.Border{Left: tw.Off, Right: tw.Off, Top: tw.Off, Bottom: tw.Off},
+			Symbols:  tw.NewSymbols(tw.StyleLight),
+			Settings: tw.Settings{Lines: lines, Separators: tw.Separators{BetweenRows: tw.Off, BetweenColumns: tw.Off}},
+		})),
+		tablewriter.WithHeaderAutoFormat(tw.Off),
+		tablewriter.WithHeaderAlignmentConfig(align),
+		tablewriter.WithRowAlignmentConfig(align),
+		tablewriter.WithRowAutoWrap(tw.WrapNone),
+	)
+	table.Header(header)
+	for row := range t.rows() {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = visible(cell)
+		}
+		if err := table.Append(cells); err != nil {
+			return err
+		}
+	}
+	if err := table.Render(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for line := range strings.Lines(buf.String()) { // the last column is padded too
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return flush(w, &b)
+}
+
+// ConsoleWithin writes the table for a terminal of so many columns (0: any number). One that is wider comes in parts below
+// each other, each with the first column.
+func (t *Table) ConsoleWithin(w io.Writer, width int) error {
+	parts := t.parts(width)
+	for i, part := range parts {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := part.Console(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parts cuts a table by columns so that each part fits into width, as far as its columns allow.
+func (t *Table) parts(width int) []*Table {
+	wide := make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		wide[i] = twwidth.Width(PlainText(c.Name)) + 2
+	}
+	for row := range t.rows() {
+		for i, cell := range row {
+			wide[i] = max(wide[i], twwidth.Width(visible(cell))+2)
+		}
+	}
+	var parts [][]int // of columns
+	used := 0
+	for i := 0; i < len(t.Columns); {
+		next, wanted := i+1, wide[i]
+		for next < len(t.Columns) && t.Columns[next].Name == "" { // it belongs to the column before it
+			wanted, next = wanted+wide[next], next+1
+		}
+		if i == 0 {
+			parts = append(parts, nil)
+		} else if width > 0 && used+wanted > width+1 && len(parts[len(parts)-1]) > 1 {
+			parts, used = append(parts, []int{0}), wide[0]
+		}
+		for ; i < next; i++ {
+			parts[len(parts)-1] = append(parts[len(parts)-1], i)
+		}
+		used += wanted
+	}
+	if len(parts) < 2 {
+		return []*Table{t}
+	}
+	var out []*Table
+	for _, columns := range parts {
+		part := &Table{Title: t.Title}
+		for _, i := range columns {
+			part.Columns = append(part.Columns, t.Columns[i])
+		}
+		for row := range t.rows() {
+			cells := make([]any, len(columns))
+			for k, i := range columns {
+				if i < len(row) {
+					cells[k] = row[i]
+				}
+			}
+			part.Rows = append(part.Rows, cells)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// Fold breaks a line at spaces, or behind a bar, into lines of at most width characters (0: any number); what follows the
+// first is indented. A word that is too long stays whole.
+func Fold(line string, width, indent int) string {
+	var b strings.Builder
+	for width > 0 && utf8.RuneCountInString(line) > width {
+		runes := []rune(line)
+		at := width
+		for at > indent && runes[at] != ' ' && runes[at-1] != '|' {
+			at--
+		}
+		if at <= indent {
+			for at = width; at < len(runes) && runes[at] != ' '; {
+				at++
+			}
+			if at == len(runes) {
+				break
+			}
+		}
+		b.WriteString(strings.TrimRight(string(runes[:at]), " ") + "\n")
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(runes[at:]), " ")
+	}
+	return b.String() + strings.TrimRight(line, " ")
+}
+
+// visible is a cell as a person reads it, markup taken off.
+func visible(cell any) string {
+	if m, ok := cell.(Markup); ok {
+		return PlainText(m)
+	}
+	return shown(cell)
+}

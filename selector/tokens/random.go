@@ -1,0 +1,61 @@
+package tokens
+
+import (
+	"strings"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/weights"
+)
+
+// Random makes weights that no folder holds, for benchmarks: those that layout trains in float32, adapters among them, the
+// others frozen in options.DType, all drawn on the device. Norms are 1, biases 0, matrices normal with this standard
+// deviation; seed decides them, and the device, whose generators differ.
+func Random(layout Layout, options LoadOptions, device string, std float64, seed int64) (*Weights, error) {
+	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device}
+	var err error
+	if w.DType, err = ComputeType(layout, options.DType, layout.FileType, device, nil); err != nil {
+		return nil, err
+	}
+	if _, err := w.chooseAdapters(); err != nil {
+		return nil, err
+	}
+	specs, err := w.trainable()
+	if err != nil {
+		return nil, err
+	}
+	err = torchx.Try(func() error {
+		defer torchx.Scope()()
+		w.params, w.frozen = torchx.NewParams(specs, device), weights.NewFrozen(nil)
+		g := torchx.NewGenerator(uint64(seed), device)
+		defer g.Free()
+		for _, s := range w.All {
+			w.draw(s, g, std)
+		}
+		return lora.Start(w.params, w.Linears, w.modules, nil, seed)
+	})
+	if err != nil && w.params != nil {
+		w.Free()
+	}
+	return w, err
+}
+
+// draw fills a weight.
+func (w *Weights) draw(s torchx.Spec, g *torchx.Generator, std float64) {
+	defer torchx.Scope()()
+	like := w.params.Flat()
+	var x torchx.Tensor
+	switch {
+	case strings.HasSuffix(s.Name, ".bias"):
+		x = torchx.FullLike(like, 0, torchx.Float32, s.Shape...)
+	case len(s.Shape) == 1:
+		x = torchx.FullLike(like, 1, torchx.Float32, s.Shape...)
+	default:
+		x = g.Normal(like, 0, std, s.Shape...)
+	}
+	if w.params.Has(s.Name) {
+		torchx.Copy(w.params.Get(s.Name), x)
+		return
+	}
+	w.frozen.Tensors[s.Name] = torchx.Own(x.To(w.DType))
+}

@@ -10,6 +10,8 @@ LIBTORCH ?=
 export LIBTORCH
 # Arguments of `make run`.
 ARGS ?= exp=okvqa_v3
+# Where `make install` puts the program.
+PREFIX ?= /usr/local
 # What `make bench` measures: workloads and flags of `bin/run bench --help`.
 BENCH_ARGS ?=
 # The program that `make bench` compares with, where it and a Python with torch are there.
@@ -50,6 +52,10 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 build: native ## build bin/run and its libraries
 	@[ -e bin/run ] || echo "go   bin/run (the first build fetches modules and takes some minutes)"
 	@$(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run
+
+.PHONY: install
+install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)
+	@scripts/install.sh $(PREFIX)
 
 .PHONY: native
 native: # the C++ part; one build at a time in a checkout

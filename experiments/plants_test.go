@@ -188,16 +188,16 @@ func codePlants() []plant {
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,
-			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr, 1)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr, 0, squares, parts, true)"}}},
 		{name: "Adam forgets after every step", check: "moments_differ",
 			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), " +
-				"l.Optimizer.Steps()); err != nil { return OptimizerMetrics{}, err }; l.Optimizer.Step(lr, l.Scale)"}}},
+				"l.Optimizer.Steps()); err != nil { return nil, err }; " + optimizerStep}}},
 		{name: "Adam forgets after every epoch", check: "moments_differ",
 			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := " +
 				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { panic(err) }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
-			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); step == 5 { if err := l.Optimizer.SetState(make([]float32, n), " +
-				"make([]float32, n), 0); err != nil { return OptimizerMetrics{}, err } }; l.Optimizer.Step(lr, l.Scale)"}}},
+			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 5 { if err := l.Optimizer.SetState(make([]float32, n), " +
+				"make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
 			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +
 				"Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}",
@@ -205,7 +205,7 @@ func codePlants() []plant {
 					"frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
-			edits: []edit{{optimizerStep, "l.Optimizer.Step(lr*1e-3, l.Scale)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr*1e-3, l.clip, squares, parts, true)"}}},
 
 		// random numbers
 		{name: "samples at temperature 0.02", base: online, check: "sampling_differs", says: "they fit a temperature of",
@@ -252,7 +252,7 @@ const (
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
 	advantages    = "return objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...)"
-	optimizerStep = "l.Optimizer.Step(lr, l.Scale)"
+	optimizerStep = "l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)"
 )
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.

@@ -61,6 +61,8 @@ type Learner struct {
 	sched  schedule.LROptions
 	total  int // optimizer steps of the whole phase
 	groups []lrGroup
+
+	recordings map[string]*recording // of steps by what tells them apart (record.go)
 }
 
 // GradientHook sees the gradients of a run's optimizer steps and may change them.
@@ -189,21 +191,17 @@ type OptimizerMetrics struct {
 // unless the run allows it. A step that is traced changes nothing either. The host waits for the device once, at the end, and reads
 // with the step's own numbers those of what else is to be measured (torchx.Read).
 func (l *Learner) Step(losses []torchx.Tensor, step int, measured ...torchx.Tensor) (m OptimizerMetrics, values [][]float64, err error) {
-	for _, part := range l.Frozen {
-		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
-	}
-	hook := l.env.Gradients
-	if hook != nil {
-		hook.Backward(l)
-	}
-	if torchx.Tracing() {
-		return m, nil, errTraced
-	}
+	return l.Run(&Work{Passes: func() (_, _ []torchx.Tensor) { return losses, measured }}, step)
+}
+
+// Run is Step with the passes themselves, which it makes.
+func (l *Learner) Run(w *Work, step int) (m OptimizerMetrics, values [][]float64, err error) {
 	lr := l.lr * l.sched.At(step, l.total)
-	parts, squares := flat(losses), torchx.SumSquares(l.Params.Grad())
-	l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)
-	values = torchx.Read(append([]torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), parts}, measured...)...) // sync
-	loss, norm := 0.0, math.Sqrt(values[0][0])                                                                             // before clipping
+	l.Optimizer.Stage(lr, &w.Upload)
+	if values, err = l.compute(w, lr); err != nil {
+		return m, nil, err
+	}
+	loss, norm := 0.0, math.Sqrt(values[0][0]) // before clipping
 	for _, part := range values[2] {
 		loss += part
 	}
@@ -220,10 +218,27 @@ func (l *Learner) Step(losses []torchx.Tensor, step int, measured ...torchx.Tens
 	for _, g := range l.groups {
 		*g.metric(&m) = new(lr / l.lr * *g.lr)
 	}
-	if hook != nil {
+	if hook := l.env.Gradients; hook != nil {
 		m.FrozenGradNorm = hook.Stepped(l)
 	}
 	return m, values[3:], nil
+}
+
+// descend makes the passes and the optimizer step. It returns what is read of them: Σ g², Σ m², the losses [n] and what w measures.
+func (l *Learner) descend(w *Work, lr float64) ([]torchx.Tensor, error) {
+	losses, measured := w.Passes()
+	for _, part := range l.Frozen {
+		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
+	}
+	if hook := l.env.Gradients; hook != nil {
+		hook.Backward(l)
+	}
+	if torchx.Tracing() {
+		return nil, errTraced
+	}
+	parts, squares := flat(losses), torchx.SumSquares(l.Params.Grad())
+	l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)
+	return append([]torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), parts}, measured...), nil
 }
 
 // flat joins scalars [n]; no tensor where there are none.
@@ -269,6 +284,9 @@ func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 func (l *Learner) Free() {
 	if l.env.Gradients != nil {
 		l.env.Gradients.End(l)
+	}
+	for _, r := range l.recordings {
+		r.free()
 	}
 	l.Optimizer.Free()
 	for _, part := range l.Frozen {

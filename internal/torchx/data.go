@@ -136,26 +136,60 @@ func (t Tensor) copyOut(op string, to unsafe.Pointer, bytes int) {
 // none gives nil. sync
 func Read(ts ...Tensor) [][]float64 {
 	defer Scope()()
+	packed, layout := Pack(ts...)
+	return layout.Read(packed)
+}
+
+// Packed is the layout of several tensors' bytes one after another.
+type Packed []packedPart
+
+type packedPart struct {
+	dtype DType
+	n     int // elements; -1: there is no tensor
+}
+
+// Pack joins the bytes of tensors of float32 or float64 [bytes] where they lie, for a later Read.
+func Pack(ts ...Tensor) (Tensor, Packed) {
 	there := slices.DeleteFunc(slices.Clone(ts), Tensor.Nil)
 	h, n := handles("read", there)
 	var packed C.Tensor
 	check("read", C.fc_pack(h, n, &packed), there...)
-	bytes := Data[uint8](adopt(packed))
-	out := make([][]float64, len(ts))
+	layout := make(Packed, len(ts))
 	for i, t := range ts {
-		if t.Nil() {
+		if layout[i].n = -1; !t.Nil() {
+			in := t.info()
+			layout[i] = packedPart{dtype: in.dtype, n: numel(in.shape)}
+		}
+	}
+	return adopt(packed), layout
+}
+
+// Bytes returns the length of what Pack has joined.
+func (l Packed) Bytes() int {
+	n := 0
+	for _, p := range l {
+		n += max(p.n, 0) * p.dtype.Size()
+	}
+	return n
+}
+
+// Read copies what Pack has joined to the host. sync
+func (l Packed) Read(packed Tensor) [][]float64 {
+	bytes := Data[uint8](packed)
+	out := make([][]float64, len(l))
+	for i, p := range l {
+		if p.n < 0 {
 			continue
 		}
-		in := t.info()
-		values := make([]float64, numel(in.shape))
+		values := make([]float64, p.n)
 		for j := range values {
-			if in.dtype == Float64 {
+			if p.dtype == Float64 {
 				values[j] = math.Float64frombits(binary.NativeEndian.Uint64(bytes[8*j:]))
 			} else {
 				values[j] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bytes[4*j:])))
 			}
 		}
-		out[i], bytes = values, bytes[len(values)*in.dtype.Size():]
+		out[i], bytes = values, bytes[p.n*p.dtype.Size():]
 	}
 	return out
 }

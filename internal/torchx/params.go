@@ -1,5 +1,6 @@
 package torchx
 
+// #include "csrc/adamw.h"
 // #include "csrc/fulcrum_torch.h"
 import "C"
 
@@ -122,6 +123,9 @@ func (p *Params) Set(name string, data []float32) error {
 	return nil
 }
 
+// Clean reports whether the gradient is known to be zero.
+func (p *Params) Clean() bool { return p.clean }
+
 // Flat returns the whole buffer [N]; a view, not a copy.
 func (p *Params) Flat() Tensor { return p.flat }
 
@@ -185,6 +189,7 @@ type AdamW struct {
 	lrScale   Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
 	decayMask Tensor // [N] or none: 1 where weight decay applies
 	steps     int
+	rates     Tensor // [4] of the next step where the device has to know them (Stage), or none
 
 	KeepGrad bool // leave the gradient as it is after a step; otherwise it is zero then
 }
@@ -227,16 +232,45 @@ func (a *AdamW) Step(lr, gradScale float64) { a.step(lr, gradScale, Tensor{}, Te
 // one of losses [n] (or no tensor) is not finite; the caller, who learns that later, calls Refused.
 func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool) {
 	must("adamw", squares)
-	a.step(lr, clip, squares, losses, guard)
+	if !a.params.flat.OnCUDA() {
+		a.step(lr, clip, squares, losses, guard)
+		return
+	}
+	if a.rates.Nil() {
+		var up Upload
+		a.Stage(lr, &up)
+		up.Send(a.params.flat)
+	}
+	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(),
+		losses.c(), C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
+		C.bool(!a.KeepGrad)))
+	a.rates = Tensor{}
+	a.Replayed()
+}
+
+// Stage adds to up what StepClipped has to know on CUDA of a step at rate lr.
+func (a *AdamW) Stage(lr float64, up *Upload) {
+	if a.params.flat.OnCUDA() {
+		t := float64(a.steps + 1)
+		Put(up, &a.rates, []float64{lr, 1 - math.Pow(a.Beta1, t), math.Sqrt(1 - math.Pow(a.Beta2, t)), t}, 4)
+	}
+}
+
+// Replayed counts a step that a recorded StepClipped has made.
+func (a *AdamW) Replayed() {
+	a.steps++
+	a.params.clean = !a.KeepGrad
 }
 
 func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) {
-	a.steps++
+	a.Replayed()
 	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(), losses.c(),
 		C.bool(guard), C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
 		C.int64_t(a.steps), C.bool(!a.KeepGrad)))
-	a.params.clean = !a.KeepGrad
 }
+
+// Recorded takes back the count of a step that was recorded and not made.
+func (a *AdamW) Recorded() { a.steps-- }
 
 // Refused takes back the count of a step that changed nothing because its gradient or loss is not finite.
 func (a *AdamW) Refused() {

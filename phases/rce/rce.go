@@ -198,14 +198,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 		divisor = weightedSteps(weights, batch)
 	}
 	defer torchx.Scope()()
-	var losses []torchx.Tensor // of the parts
-	r.learn.Zero()
-	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
-		if part := batch.Part(from, to); part.NumValid() > 0 {
-			losses = append(losses, r.accumulate(part, weights[from*batch.G:to*batch.G], divisor, step))
-		}
-	}
-	optimizer, _, err := r.learn.Step(losses, step)
+	optimizer, _, err := r.learn.Run(r.work(batch, weights, divisor, step), step)
 	if err != nil {
 		return nil, err
 	}
@@ -253,16 +246,41 @@ func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error)
 	return b, r.opt.Completions.Record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
 }
 
-// accumulate adds the gradient of a part of the batch and returns its share of the loss, a scalar. Dropout masks belong to
-// queries and candidates: they are those of the whole batch.
-func (r *Phase) accumulate(part *selector.Batch, weights []float64, divisor float64, step int) torchx.Tensor {
-	defer torchx.Scope()()
-	key := rng.Key(r.env.Seed, "dropout "+r.name, step)
-	out := r.env.Policy.Forward(part, selector.ForwardOptions{Train: true, DropoutSeed: key, Dist: r.smoothing > 0})
-	ce := objective.CrossEntropy(out, part, r.smoothing)                                       // [B, G]
-	loss := objective.Weighted(ce, objective.OnDevice(ce, weights, part.B(), part.G), divisor) // scalar
-	torchx.Backward(loss)
-	return torchx.Keep(torchx.Detach(loss))
+// work is the step's on the device: the gradients of the batch's parts add up.
+func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, step int) *phases.Work {
+	w := &phases.Work{Recordable: r.smoothing == 0} // which masks what it reads on the host
+	share := w.Upload.Factor(1/divisor, r.learn.Params.Flat())
+	var parts []func() torchx.Tensor
+	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
+		if part := batch.Part(from, to); part.NumValid() > 0 {
+			parts = append(parts, r.part(part, weights[from*batch.G:to*batch.G], share, step, w))
+		}
+	}
+	w.Passes = func() (losses, _ []torchx.Tensor) {
+		r.learn.Zero()
+		for _, pass := range parts {
+			losses = append(losses, pass())
+		}
+		return losses, nil
+	}
+	return w
+}
+
+// part adds what a part of the batch reads to the step's upload. The returned function adds its gradient and returns its
+// share of the loss, a scalar. Dropout masks belong to queries and candidates: they are those of the whole batch.
+func (r *Phase) part(b *selector.Batch, weights []float64, share *torchx.Factor, step int, w *phases.Work) func() torchx.Tensor {
+	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0}
+	forward, recordable := selector.Stage(r.env.Policy, b, &w.Upload, opt)
+	w.Recordable = w.Recordable && recordable
+	var weight torchx.Tensor // [B, G]
+	torchx.Put(&w.Upload, &weight, objective.Rounded(weights), b.B(), b.G)
+	return func() torchx.Tensor {
+		defer torchx.Scope()()
+		ce := objective.CrossEntropy(forward(opt), b, r.smoothing) // [B, G]
+		loss := share.Times(torchx.Sum(torchx.Mul(ce, weight)))    // scalar
+		torchx.Backward(loss)
+		return torchx.Keep(torchx.Detach(loss))
+	}
 }
 
 // weightedSteps is the number of scored steps, each counted with its candidate's weight.

@@ -13,8 +13,8 @@ import (
 // inputs is a batch on the device. Pools of different sizes are padded to the largest, K.
 type inputs struct {
 	b, g, t, k int
-	queries    []int         // [B]
-	pools      [][]int32     // [B] the table's rows that are each query's candidates
+	queries    []int     // [B]
+	pools      [][]int32 // [B] the table's rows that are each query's candidates
 	src        *Source
 	index      torchx.Tensor // [U+B] int64 rows of the table
 	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
@@ -48,7 +48,7 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 // arrived makes what the staged inputs name: the embedding rows of the batch and the cosines.
 func (p *Policy) arrived(in *inputs) {
 	in.rows = torchx.IndexSelect(p.table(in.src), 0, in.index).To(p.dtype) // [U+B, d]
-	if in.chosen.Nil() {
+	if !p.opt.Stop.Enabled {
 		in.chosen = in.actions
 	}
 	if !in.mask.Nil() {
@@ -126,8 +126,9 @@ func (p *Policy) cosines(in *inputs) torchx.Tensor {
 	perC, perQ := torchx.Split(inverse, 0, in.u)
 	const wide = 64
 	if !in.pool.Nil() && in.u > wide*in.k {
-		own := torchx.Squeeze(products(torchx.Unsqueeze(q, 1), torchx.Embedding(c, in.pool)), 1) // [B, K]
-		return torchx.Mul(torchx.Mul(own, torchx.Unsqueeze(perQ, 1)), torchx.Reshape(torchx.IndexSelect(perC, 0, torchx.Reshape(in.pool, -1)), in.b, in.k))
+		own := torchx.Squeeze(products(torchx.Unsqueeze(q, 1), torchx.Embedding(c, in.pool)), 1)       // [B, K]
+		perOwn := torchx.Reshape(torchx.IndexSelect(perC, 0, torchx.Reshape(in.pool, -1)), in.b, in.k) // [B, K]
+		return torchx.Mul(torchx.Mul(own, torchx.Unsqueeze(perQ, 1)), perOwn)
 	}
 	all := torchx.Mul(torchx.Mul(products(q, c), torchx.Unsqueeze(perQ, 1)), perC) // [B, U]
 	if in.pool.Nil() {

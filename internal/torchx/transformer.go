@@ -80,10 +80,11 @@ func AttendBiased(q, k, v Tensor, spans []Span, scale float64, bias Tensor, zero
 }
 
 // DecodeSpans says which keys the rows of a decoding step see, one row a sequence. The tensors are int32 where q is. Their
-// numbers may be changed in place between replays of a CUDA graph, up to the longest lengths: AttendDecode never reads
-// them on the host of a GPU.
+// numbers may be changed in place between replays of a CUDA graph, up to the longest lengths: on a GPU, AttendDecode never
+// reads them on the host. A step must be computed once before it is captured. Starts may be one longer than lengths; the last
+// number is not used, and a copy a call is saved.
 type DecodeSpans struct {
-	Prefix, PrefixLen Tensor // [P]: first key and how many; rows i·N/P … share prefix i. No tensors: no prefix
+	Prefix, PrefixLen Tensor // [P]: first key and how many, at least one; rows i·N/P … share prefix i. No tensors: no prefix
 	Own, OwnLen       Tensor // [N]: first key and how many, at least one
 	MaxPrefix, MaxOwn int    // the longest that PrefixLen and OwnLen ever hold
 }

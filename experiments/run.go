@@ -209,6 +209,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	defer r.Close()
 	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
+	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.Config.Task != "train"}

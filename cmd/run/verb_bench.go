@@ -15,11 +15,11 @@ import (
 
 // benchVerb measures training steps on named workloads.
 func benchVerb() *verb {
-	const measureFlag, tokensFlag = "measure", "measure-tokens"
+	const measureFlag, tokensFlag, shapeFlag = "measure", "measure-tokens", "measure-shape"
 	opt := bench.Options{Progress: os.Stderr}
 	f := noFlags()
-	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or tokens-forward … tokens-grpo; "+
-		"all if not given")
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, tokens-forward … tokens-grpo, or "+
+		"shape-decode, shape-update, shape-step; all if not given")
 	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
 	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
 	f.IntVar(&opt.Repeats, "repeats", 3, "processes for each row; the table shows medians")
@@ -30,13 +30,17 @@ func benchVerb() *verb {
 	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
 	f.StringVar(&opt.TokenPeer, "token-peer", "", "peer_qwen2_5_vl.py, the same for token policies")
+	f.StringVar(&opt.ShapePeer, "shape-peer", "", "peer_gpu.py, the same for published shapes")
+	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
 	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run "+
 		"bench --measure; needs --dir")
 	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
 	tokens := f.String(tokensFlag, "", "be a measuring process of a token policy: a bench.TokenSpec")
 	f.MarkHidden(measureFlag) //nolint:errcheck // the flag is there
-	f.MarkHidden(tokensFlag)  //nolint:errcheck
+	shape := f.String(shapeFlag, "", "be a measuring process of a published shape: a bench.ShapeSpec")
+	f.MarkHidden(tokensFlag) //nolint:errcheck
+	f.MarkHidden(shapeFlag)  //nolint:errcheck
 	return &verb{
 		usage: benchUsage(f),
 		flags: f,
@@ -46,6 +50,8 @@ func benchVerb() *verb {
 				return measure.Print(s.ctx, s.out, *spec)
 			case *tokens != "":
 				return measure.PrintTokens(s.ctx, s.out, *tokens)
+			case *shape != "":
+				return measure.PrintShape(s.ctx, s.out, *shape)
 			}
 			return runBench(s, opt, args)
 		},
@@ -69,14 +75,14 @@ func runBench(s *session, opt bench.Options, args []string) error {
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
 		return usage.Errorf("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}
-	if opt.Peer != "" || opt.TokenPeer != "" {
+	if opt.Peer != "" || opt.TokenPeer != "" || opt.ShapePeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {
 			opt.Python = python
 		} else if opt.Python != "" {
 			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
 		} else {
 			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
-			opt.Peer, opt.TokenPeer = "", ""
+			opt.Peer, opt.TokenPeer, opt.ShapePeer = "", "", ""
 		}
 	}
 	self, err := os.Executable()
@@ -84,6 +90,7 @@ func runBench(s *session, opt bench.Options, args []string) error {
 		return err
 	}
 	opt.Program, opt.TokenProgram = []string{self, "bench", "--measure"}, []string{self, "bench", "--measure-tokens"}
+	opt.ShapeProgram = []string{self, "bench", "--measure-shape"}
 	return bench.Run(s.ctx, opt, s.out)
 }
 
@@ -99,6 +106,10 @@ func benchUsage(f *pflag.FlagSet) string {
 	}
 	for _, w := range bench.TokenWorkloads() {
 		fmt.Fprintf(&b, "  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
+	}
+	for _, w := range bench.ShapeWorkloads() {
+		fmt.Fprintf(&b, "  %-18s published shape, random %s weights: %d layers, width %d, vocabulary %d\n", w.Name, w.DType, w.Layers,
+			w.Hidden, w.Vocab)
 	}
 	fmt.Fprintf(&b, "\nflags:\n%s", f.FlagUsages())
 	return b.String()

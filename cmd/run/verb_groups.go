@@ -13,6 +13,7 @@ func commandGroups() []struct {
 		commands []command
 	}{
 		{"Runs and sweeps", []command{
+			{"board", "runs and sweeps in a browser, live"},
 			{"ls", "list runs: how each ended, what it came to"},
 			{"status", "how far a run or the jobs of a sweep are"},
 			{"watch", "curves of a run, or the jobs of a sweep, until it ends"},

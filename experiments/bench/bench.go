@@ -28,15 +28,19 @@ type Options struct {
 	MaxSteps  int // 0: the workload's own
 	Queries   int // 0: the workload's own
 	Dir       string
-	Data      string // folder with beams.json and emb.npy or emb.pt, instead of generated files
-	Peer      string // the peer program (Python); empty: none
-	TokenPeer string // that of the token policies
+	Data      string         // folder with beams.json and emb.npy or emb.pt, instead of generated files
+	Peer      string         // the peer program (Python); empty: none
+	TokenPeer string         // that of the token policies
+	ShapePeer string         // that of the published shapes
+	Sizes     map[string]int // of published shapes, instead of their own
 	Python    string
 	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
 	Overrides []string // of the configuration
 	Program   []string // how a measuring process is started
 	// TokenProgram is how one for a token policy is started.
 	TokenProgram []string
+	// ShapeProgram is how one for a published shape is started.
+	ShapeProgram []string
 	Progress     io.Writer
 }
 
@@ -79,11 +83,11 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Medi
 
 // Run generates the data, measures and prints.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
-	workloads, sizes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
+	workloads, sizes, shapes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
 	if err != nil {
 		return err
 	}
-	variants, cases, err := chooseVariants(opt.Phases)
+	variants, cases, shapeCases, err := chooseVariants(opt.Phases)
 	if err != nil {
 		return err
 	}
@@ -133,7 +137,15 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 		}
 		tokens = append(tokens, lines...)
 	}
-	return table.print(out, tokens)
+	var published []ShapeMeasurement
+	for _, w := range shapes {
+		lines, err := opt.shapeLines(ctx, w, shapeCases)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		published = append(published, lines...)
+	}
+	return table.print(out, tokens, published)
 }
 
 // files are the workload's own, or those of --data.

@@ -85,23 +85,33 @@ func (t *table) add(w Workload, rows []row) {
 	}
 }
 
-func (t *table) print(out io.Writer, tokens []TokenLine) error {
+func (t *table) print(out io.Writer, tokens []TokenLine, shapes []ShapeMeasurement) error {
 	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
 		report := map[string]any{"machine": machine(), "device": t.opt.Device, "threads": t.opt.Threads, "repeats": t.opt.Repeats,
-			"rows": t.lines, "tokens": tokens}
+			"rows": t.lines, "tokens": tokens, "shapes": shapes}
 		if len(t.lines) > 0 {
 			report["libtorch"], report["device"], report["threads"] = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
 		}
 		return e.Encode(report)
 	}
+	if err := t.printTraining(out); err != nil {
+		return err
+	}
+	if err := printTokens(out, tokens, t.opt.Format); err != nil {
+		return err
+	}
+	return printShapes(out, shapes, t.opt.Format)
+}
+
+// printTraining prints the rows of the training workloads, or only what was asked for where there are none.
+func (t *table) printTraining(out io.Writer) error {
 	if len(t.lines) == 0 {
 		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", machine(), t.opt.Device, t.opt.Threads, t.opt.Repeats)
-		return printTokens(out, tokens, t.opt.Format)
+		return nil
 	}
-	switch t.opt.Format {
-	case "markdown":
+	if t.opt.Format == "markdown" {
 		fmt.Fprintf(out, "%s\n\n", t.heading())
 		for i, cells := range t.cells() {
 			fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
@@ -109,8 +119,8 @@ func (t *table) print(out io.Writer, tokens []TokenLine) error {
 				fmt.Fprintln(out, "|---|---|"+strings.Repeat("--:|", len(cells)-2))
 			}
 		}
-		fmt.Fprintf(out, "\n%s\n", t.footnote())
-		return printTokens(out, tokens, t.opt.Format)
+		_, err := fmt.Fprintf(out, "\n%s\n", t.footnote())
+		return err
 	}
 	fmt.Fprintln(out, t.heading())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -120,8 +130,8 @@ func (t *table) print(out io.Writer, tokens []TokenLine) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, t.footnote())
-	return printTokens(out, tokens, t.opt.Format)
+	_, err := fmt.Fprintln(out, t.footnote())
+	return err
 }
 
 func (t *table) heading() string {

@@ -68,7 +68,7 @@ func Workloads() []Workload {
 }
 
 // choose returns the workloads of these names, or those that suit the device when there are none.
-func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkload, err error) {
+func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkload, shapes []ShapeWorkload, err error) {
 	var known []string
 	chosen := func(name string, fits bool) bool {
 		known = append(known, name)
@@ -80,16 +80,21 @@ func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkl
 		}
 	}
 	for _, w := range TokenWorkloads() {
-		if chosen(w.Name, true) {
+		if chosen(w.Name, !cuda) { // small ones tell nothing about a GPU
 			tokens = append(tokens, w)
+		}
+	}
+	for _, w := range ShapeWorkloads() {
+		if chosen(w.Name, cuda) {
+			shapes = append(shapes, w)
 		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, nil, registry.Unknown("workload", name, known)
+			return nil, nil, nil, registry.Unknown("workload", name, known)
 		}
 	}
-	return training, tokens, nil
+	return training, tokens, shapes, nil
 }
 
 // variant is a phase with the KL estimator of its penalty.
@@ -100,8 +105,9 @@ func variants() []variant {
 	return []variant{{"rce", "rce", ""}, {"grpo", "grpo", "k3"}, {"grpo-exact", "grpo", "exact"}}
 }
 
-// chooseVariants returns what is measured of the training workloads and of the token policies; no names: everything.
-func chooseVariants(names []string) (training []variant, tokens []TokenCase, err error) {
+// chooseVariants returns what is measured of the training workloads, of the token policies and of the published shapes; no
+// names: everything.
+func chooseVariants(names []string) (training []variant, tokens []TokenCase, shapes []ShapeCase, err error) {
 	var known []string
 	chosen := func(name string) bool {
 		known = append(known, name)
@@ -117,10 +123,15 @@ func chooseVariants(names []string) (training []variant, tokens []TokenCase, err
 			tokens = append(tokens, c)
 		}
 	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
+	for _, c := range ShapeCases() {
+		if chosen("shape-" + c.Name) {
+			shapes = append(shapes, c)
 		}
 	}
-	return training, tokens, nil
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
+		}
+	}
+	return training, tokens, shapes, nil
 }

@@ -3,11 +3,13 @@ package tasks
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -57,6 +59,7 @@ func train(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
+	logPeak(j)
 	var unknown *phases.MetricError
 	if errors.As(err, &unknown) { // the initial policy has shown it
 		return usage.Errorf("%v", err)
@@ -66,6 +69,18 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	j.Result = &result
 	return w.Examples(env, result)
+}
+
+// logPeak says what a GPU's memory held at most, beside the preflight's forecast.
+func logPeak(j *job.Job) {
+	var n int
+	if _, err := fmt.Sscanf(j.Device, "cuda:%d", &n); err != nil {
+		return
+	}
+	if m, err := torchx.MemoryOfCUDA(n, false); err == nil {
+		j.Logf("memory: %s: %s at the peak of the run, %s taken for it, of %s", j.Device, hostmem.Size(m.AllocatedMax),
+			hostmem.Size(m.ReservedMax), hostmem.Size(m.Total))
+	}
 }
 
 // openWorkload reads the data and opens the policy that the configuration names.

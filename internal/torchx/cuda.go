@@ -53,3 +53,15 @@ func MemoryOfCUDA(device int, reset bool) (m CUDAMemory, err error) {
 	return CUDAMemory{Free: float64(v[0]), Total: float64(v[1]), Allocated: float64(v[2]), AllocatedMax: float64(v[3]),
 		Reserved: float64(v[4]), ReservedMax: float64(v[5])}, nil
 }
+
+// OutOfMemory reports whether the operation found no room on its device.
+func (e *OpError) OutOfMemory() bool { return strings.Contains(e.Msg, "CUDA out of memory") }
+
+// inShort drops libtorch's advice on the settings of its allocator from a message.
+func inShort(msg string) string {
+	msg, _, _ = strings.Cut(msg, "\n")
+	if at := strings.Index(msg, " Of the allocated memory"); at >= 0 && strings.Contains(msg, "out of memory") {
+		return strings.TrimSuffix(msg[:at], ".")
+	}
+	return msg
+}

@@ -88,7 +88,7 @@ type OpError struct {
 }
 
 func (e *OpError) Error() string {
-	msg, _, _ := strings.Cut(e.Msg, "\n")
+	msg := inShort(e.Msg)
 	if len(e.Shapes) == 0 {
 		return fmt.Sprintf("torchx: %s: %s", e.Op, msg)
 	}

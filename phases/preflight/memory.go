@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,6 +34,10 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 			return "", nil, err
 		}
 		what, err := largestStep(ctx, t, s)
+		var full *torchx.OpError
+		if errors.As(err, &full) && full.OutOfMemory() {
+			return "", nil, fmt.Errorf("%s: the largest step does not fit: %w", s.Name, err)
+		}
 		if err != nil {
 			return "", nil, nil // the probes have said what is wrong with the phase
 		}

@@ -4,7 +4,6 @@
 #ifdef FULCRUM_CUDA
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <dlfcn.h>
 
 #include <sstream>
@@ -60,7 +59,7 @@ extern "C" {
 const char *fc_cuda_describe(int device, const char **out) {
   return guard([&] {
 #ifdef FULCRUM_CUDA
-    c10::cuda::CUDAGuard on(static_cast<c10::DeviceIndex>(device));
+    c10::DeviceGuard on(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));
     const auto *p = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device));
     std::ostringstream text;
     text << p->name << '\t' << p->major << '.' << p->minor << '\t' << p->multiProcessorCount << '\t' << version("cudaRuntimeGetVersion")
@@ -77,7 +76,7 @@ const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak) {
   return guard([&] {
 #ifdef FULCRUM_CUDA
     auto index = static_cast<c10::DeviceIndex>(device);
-    c10::cuda::CUDAGuard on(index);
+    c10::DeviceGuard on(at::Device(at::kCUDA, index));
     size_t free = 0, total = 0;
     TORCH_CHECK(runtime<int (*)(size_t *, size_t *)>("cudaMemGetInfo")(&free, &total) == 0, "cudaMemGetInfo fails");
     auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index);

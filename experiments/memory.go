@@ -1,0 +1,24 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+
+	"fulcrum/internal/torchx"
+)
+
+// withRoom adds to an error that says that a device's memory is full what makes a run smaller.
+func withRoom(err error, policy string) error {
+	var full *torchx.OpError
+	if !errors.As(err, &full) || !full.OutOfMemory() {
+		return err
+	}
+	text := "" // what only token policies have
+	if section, ok := map[string]string{"qwen2_5_vl": "vl", "seq2seq": "seq2seq"}[policy]; ok {
+		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.dtype=bfloat16", section)
+		if section == "vl" {
+			text += ", vl.gradient_checkpointing=true"
+		}
+	}
+	return fmt.Errorf("%w; lower the phase's micro_batch (the same loss in more passes), data.batch_size%s", err, text)
+}

@@ -1,0 +1,212 @@
+#!/bin/bash
+# Checks a built kit on this machine's CUDA GPU, in at most 8 minutes: what is there, whether it computes what it should,
+# and how fast. Needs neither Go nor nvcc nor a network. Ends with 1 when anything failed. A short table comes last; logs and
+# result.json go to gpu_check/.
+#
+#   ./gpu_check.sh                     everything
+#   ./gpu_check.sh doctor oom          these parts
+#   PEER=peer_gpu.py ./gpu_check.sh shapes     published shapes in turns with that PyTorch program
+#   SHAPES="qwen2_5_1_5b --phases shape-decode" ./gpu_check.sh shapes     some of them
+#
+# Parts: doctor     CUDA, driver, device, memory, bfloat16, flash attention, run-time compilation
+#        selftest   short trainings against PyTorch's losses in float64 and the CPU's
+#        goldens    the tests of every policy on CUDA: float32 within bounds, bfloat16 against the CPU, recorded runs
+#        resume     runs killed with SIGKILL end as those that were not: the same rows and the same bytes
+#        memory     the forecast before the first step against the peak of the run
+#        oom        a full memory ends in one line that says what to lower, and leaves nothing half-written
+#        bench      the pointer's training workloads
+#        shapes     decoding, update and GRPO step of published shapes with random weights
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+root=$PWD
+every=(doctor selftest goldens resume memory oom bench shapes)
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=("${every[@]}")
+for part in "${parts[@]}"; do
+	case " ${every[*]} " in
+	*" $part "*) ;;
+	*) echo "gpu_check: no part $part; there are: ${every[*]}" >&2; exit 2 ;;
+	esac
+done
+run=$root/bin/run
+[ -x "$run" ] || { echo "gpu_check: no $run" >&2; exit 2; }
+out=${OUT_DIR:-$root/gpu_check}
+rm -rf "$out"
+mkdir -p "$out"
+"$run" doctor >"$out/doctor.log" 2>&1
+if ! grep -q '^cuda *available' "$out/doctor.log"; then
+	echo "gpu_check: this libtorch sees no CUDA device, so nothing can be checked:" >&2
+	tail -n 5 "$out/doctor.log" >&2
+	exit 2
+fi
+
+note() { echo "$*" >>"$out/$part.note"; } # one line for the summary
+quoted() { sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g' | tr '\n' ' ' | sed 's/ *$//'; }
+
+part_doctor() {
+	cat "$out/doctor.log"
+	note "$(sed -n 's/^cuda:0 *//p' "$out/doctor.log" | head -n 1)"
+	! grep -q 'not usable' "$out/doctor.log"
+}
+
+part_selftest() { timeout 120 "$run" selftest --device cuda; }
+
+# golden PACKAGE TESTS: its test program, in the folder of its testdata; a program that this kit lacks is named.
+golden() {
+	local name=${1//\//-} log
+	log=$out/golden-$name.log
+	if [ ! -x "bin/$name.test" ]; then note "skipped: no $name.test here"; return; fi
+	mkdir -p "goldens/$1"
+	(cd "goldens/$1" && FULCRUM_SHARED=$root/goldens/shared FULCRUM_PROGRAM=$run FULCRUM_DEVICE=cuda \
+		timeout 150 "$root/bin/$name.test" -test.short -test.v -test.run "$2") >"$log" 2>&1
+	local code=$?
+	grep -E '^ *--- (FAIL|SKIP)|_test.go:[0-9]+: ' "$log" | cut -c1-400
+	local ran skipped
+	ran=$(grep -c '^--- PASS' "$log")
+	skipped=$(grep '^--- SKIP' "$log" | awk '{ print $3 }' | tr '\n' ' ')
+	note "$name: $ran passed${skipped:+, skipped ${skipped% }}"
+	if [ $code -ne 0 ]; then tail -n 30 "$log" | cut -c1-400; failed_golden=1; fi
+	if [ "$ran" -eq 0 ] && [ -z "$skipped" ]; then echo "$name: no test ran"; failed_golden=1; fi
+}
+part_goldens() {
+	failed_golden=0
+	golden internal/torchx .
+	golden selector/pointer CUDA
+	golden selector/tokens CUDA
+	golden selector/vl CUDA
+	golden selector/seq2seq CUDA
+	golden phases/grpo CUDA
+	golden experiments '^TestParity$'
+	return $failed_golden
+}
+
+# tiny POLICY: a training of seconds. The last row of its last epoch is what a kill comes before.
+tiny() {
+	case $1 in
+	pointer) echo exp=okvqa_v3 seed=3 data.batch_size=16 selector.hidden_dim=32 data.shapes.train_queries=48 \
+		data.shapes.reader_questions=30 data.shapes.val_queries=16 data.shapes.dev_queries=16 rce.epochs=2 grpo.epochs=3 ;;
+	qwen2_5_vl) echo exp=shapes_vl seed=3 data.batch_size=16 data.conversations.demos=24 data.shapes.train_queries=48 \
+		data.shapes.val_queries=16 data.shapes.dev_queries=16 vl.scratch.hidden_size=64 vl.scratch.intermediate_size=96 \
+		vl.scratch.num_hidden_layers=2 vl.scratch.image_pixels=3136 sft.epochs=1 rce.epochs=1 grpo.epochs=3 grpo.group_size=4 \
+		rewards.length.weight=0.1 ;;
+	seq2seq) echo exp=summaries_tiny seed=3 'schedule=[sft,grpo]' data.batch_size=8 data.summaries.train=24 data.summaries.val=8 \
+		data.summaries.test=8 seq2seq.scratch.d_model=32 seq2seq.scratch.d_ff=48 seq2seq.scratch.num_heads=2 \
+		seq2seq.generation.max_new_tokens=24 sft.epochs=1 grpo.epochs=3 grpo.group_size=3 ;;
+	esac
+}
+# rows FOLDER: the rows of its steps without times.
+rows() { grep '"kind":"step"' "$1/metrics.jsonl" | sed -E 's/"([a-z_]*time|[a-z_]*seconds[a-z_]*|[a-z_]*_per_second)":[^,}]*,?//g'; }
+part_resume() {
+	local policy bad=0 whole cut common
+	for policy in pointer qwen2_5_vl seq2seq; do
+		whole=$out/resume-$policy-whole cut=$out/resume-$policy-cut
+		common="device=cuda deterministic=true report.plots=false preflight.enabled=false"
+		# shellcheck disable=SC2046,SC2086 # words
+		timeout 60 "$run" $(tiny $policy) $common hydra.run.dir="$whole" >"$whole.log" 2>&1 || { tail -n 3 "$whole.log"; bad=1; continue; }
+		# shellcheck disable=SC2046,SC2086
+		"$run" $(tiny $policy) $common hydra.run.dir="$cut" >"$cut.log" 2>&1 &
+		local pid=$! wait=0
+		until grep -qs '"kind":"step","phase":"grpo","epoch":2' "$cut/metrics.jsonl" || [ $wait -gt 600 ] || ! kill -0 $pid 2>/dev/null; do
+			sleep 0.05
+			wait=$((wait + 1))
+		done
+		kill -9 $pid 2>/dev/null
+		wait $pid 2>/dev/null
+		if [ -e "$cut/summary.json" ]; then echo "$policy: the run ended before it could be killed"; bad=1; continue; fi
+		timeout 60 "$run" resume "$cut" >>"$cut.log" 2>&1 || { tail -n 3 "$cut.log"; bad=1; continue; }
+		local same=1
+		if ! diff <(rows "$whole") <(rows "$cut") >"$out/resume-$policy.diff"; then
+			same=0
+			echo "$policy: rows differ after a resume:"
+			head -c 1500 "$out/resume-$policy.diff"
+		fi
+		if ! cmp -s "$whole/checkpoints/last.safetensors" "$cut/checkpoints/last.safetensors"; then
+			same=0
+			echo "$policy: the weights differ after a resume"
+		fi
+		[ $same = 1 ] && note "$policy the same to the last bit" || { bad=1; note "$policy differs"; }
+	done
+	return $bad
+}
+
+# bytes TEXT: 1.5 GiB → a number
+bytes() { awk '{ u = $2; f = u == "KiB" ? 1024 : u == "MiB" ? 1048576 : u == "GiB" ? 1073741824 : 1; print $1 * f }' <<<"$1"; }
+part_memory() {
+	local dir=$out/memory forecast peak
+	# shellcheck disable=SC2046
+	timeout 120 "$run" $(tiny qwen2_5_vl) device=cuda report.plots=false data.batch_size=64 data.shapes.train_queries=256 \
+		vl.scratch.hidden_size=256 vl.scratch.intermediate_size=1024 grpo.epochs=1 hydra.run.dir="$dir" >"$dir.log" 2>&1 ||
+		{ tail -n 3 "$dir.log"; return 1; }
+	grep -h 'memory: ' "$dir/run.log"
+	forecast=$(sed -n 's/.*largest step.*cuda:0: \([0-9.]* [KMG]*iB\) at the peak.*/\1/p' "$dir/run.log" | head -n 1)
+	peak=$(sed -n 's/.*memory: cuda:0: \([0-9.]* [KMG]*iB\) at the peak of the run.*/\1/p' "$dir/run.log" | head -n 1)
+	note "forecast ${forecast:-none}, peak ${peak:-none}"
+	[ -n "$forecast" ] && [ -n "$peak" ] || return 1
+	awk -v f="$(bytes "$forecast")" -v p="$(bytes "$peak")" 'BEGIN { exit !(p <= 1.15 * f) }'
+}
+
+part_oom() {
+	local dir=$out/oom code
+	# shellcheck disable=SC2046
+	PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.002 PYTORCH_ALLOC_CONF=per_process_memory_fraction:0.002 \
+		timeout 120 "$run" $(tiny qwen2_5_vl) device=cuda report.plots=false data.batch_size=512 data.shapes.train_queries=1024 \
+		vl.scratch.hidden_size=256 vl.scratch.intermediate_size=1024 hydra.run.dir="$dir" >"$out/oom.out" 2>"$out/oom.err"
+	code=$?
+	tail -n 3 "$out/oom.err"
+	local bad=0
+	[ $code -eq 1 ] || { echo "exit code $code, want 1"; bad=1; }
+	[ "$(grep -c '^run: ' "$out/oom.err")" -eq 1 ] || { echo "want one line that begins with run:"; bad=1; }
+	grep -q '^run: .*CUDA out of memory.*micro_batch.*gradient_checkpointing' "$out/oom.err" || { echo "the line names nothing to lower"; bad=1; }
+	if grep -qE 'goroutine|panic|terminate' "$out/oom.err"; then echo "a stack instead of a line"; bad=1; fi
+	if [ -d "$dir" ] && find "$dir" -name '*.tmp*' | grep .; then echo "half-written files"; bad=1; fi
+	note "$(grep -m 1 '^run: ' "$out/oom.err" | cut -c1-150)"
+	return $bad
+}
+
+# table FILE: what a benchmark's JSON says
+table() { "$run" bench --from "$1"; }
+part_bench() {
+	timeout 150 "$run" bench --device cuda legacy_k64_b256 own_k64_b256 rl_k64_b1 --steps 60 --repeats 1 --dir "$out/data" \
+		--format json >"$out/bench.json" || return 1
+	rm -rf "$out/data"
+	table "$out/bench.json"
+}
+part_shapes() {
+	local peer=()
+	[ -n "${PEER:-}" ] && peer=(--shape-peer "$PEER")
+	# shellcheck disable=SC2086
+	timeout 280 "$run" bench --device cuda ${SHAPES:-qwen2_5_1_5b qwen2_5_vl_3b} --repeats 1 --threads 4 "${peer[@]}" --format json \
+		>"$out/shapes.json" || return 1
+	table "$out/shapes.json"
+}
+
+failed=0
+summary=()
+json=()
+for part in "${parts[@]}"; do
+	echo "== $part"
+	begin=$SECONDS verdict=ok
+	"part_$part" >"$out/$part.txt" 2>&1 || { verdict=FAILED; failed=1; }
+	cat "$out/$part.txt"
+	took=$((SECONDS - begin))
+	text=$([ -e "$out/$part.note" ] && paste -sd ';' "$out/$part.note" | sed 's/;/; /g')
+	summary+=("$(printf '%-10s %-7s %4d s  %s' "$part" "$verdict" $took "$text")")
+	json+=("$(printf '{"part": "%s", "verdict": "%s", "seconds": %d, "note": "%s"}' "$part" "$verdict" $took "$(quoted <<<"$text")")")
+done
+{
+	printf '{"date": "%s", "device": "%s",\n "parts": [\n  ' "$(date -u +%FT%TZ)" "$(sed -n 's/^cuda:0 *//p' "$out/doctor.log" | head -n 1 | quoted)"
+	for i in "${!json[@]}"; do
+		[ "$i" -eq 0 ] || printf ',\n  '
+		printf '%s' "${json[$i]}"
+	done
+	printf ']'
+	for name in bench shapes; do
+		if [ -s "$out/$name.json" ]; then printf ',\n "%s": ' "$name"; cat "$out/$name.json"; fi
+	done
+	echo '}'
+} >"$out/result.json"
+
+echo
+echo "== summary ($out/result.json)"
+printf '%s\n' "${summary[@]}"
+exit $failed

@@ -108,7 +108,8 @@ func LoRALinear(x, weight, bias, a, b Tensor, scale float64) Tensor {
 }
 
 // TokenLogp returns log softmax(hidden·weightᵀ/temperature)[target] of each row and the entropy of the row's
-// distribution in nats, [N] float32 each, both with gradient. hidden [N, H], weight [V, H], targets [N] int64.
+// distribution in nats, [N] float32 each, both with gradient. hidden [N, H], weight [V, H], targets [N] int64. A target
+// outside of the vocabulary is an error; on CUDA its log-probability is NaN, as a check would wait for the device.
 func TokenLogp(hidden, weight, targets Tensor, temperature float64) (logp, entropy Tensor) {
 	must("token_logp", hidden, weight, targets)
 	var l, e C.Tensor

@@ -504,7 +504,7 @@ at::Tensor decode_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
     Part p;
     p.max_q = rows, p.max_k = std::min(longest, k.size(0));
     p.on.q = steps(sequences, rows, q.device());
-    p.on.k = start.size(0) > sequences ? start : at::constant_pad_nd(start, {0, 1});
+    p.on.k = start.size(0) > sequences ? start : at::cat({start, start.narrow(0, 0, 1)});
     p.on.used = length;
     p.q.resize(sequences + 1);  // the host knows their number only
     if (kernel_of(q, k, v) == Kernel::efficient) {
